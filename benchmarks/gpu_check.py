@@ -38,12 +38,14 @@ class Stage:
             are still to come.
         device: what TOOLKIT_DEVICE is.
         needs: a program without which it is left out.
+        module: a module without which it is left out.
     """
 
     command: tuple[str, ...]
     share: int
     device: str = ""
     needs: str = ""
+    module: str = ""
 
 
 def python(*arguments):
@@ -62,7 +64,10 @@ def has(module):
     """Whether a module can be imported."""
     from importlib.util import find_spec
 
-    return find_spec(module) is not None
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of what it is in
+        return False
 
 
 def stage(name, *arguments):
@@ -80,6 +85,7 @@ def stages():
         "facts": Stage(stage("facts"), 20),
         "accuracy": Stage(stage("accuracy"), 50),
         "capture": Stage(stage("capture"), 40),
+        "nccl": Stage(stage("nccl"), 20, module="nvidia.nccl"),
         "programs": Stage(pytest("tests/backends/cupy", "-k", "cuda"), 60),
         "speed": Stage(stage("speed", "{limit}"), 220),
         "sample": Stage(pytest(kernels, "--backend=cupy", "-m", "not slow"), 40),
@@ -102,6 +108,8 @@ def run(name, found, out, limit):
     """
     if found.needs and shutil.which(found.needs) is None:
         return {"passed": None, "seconds": 0.0, "words": f"no {found.needs}"}
+    if found.module and not has(found.module):
+        return {"passed": None, "seconds": 0.0, "words": f"no {found.module}"}
     if limit < LEAST:
         return {"passed": None, "seconds": 0.0, "words": "no time was left"}
     environment = dict(os.environ, PYTHONPATH=str(ROOT))

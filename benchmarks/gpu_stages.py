@@ -147,6 +147,23 @@ def capture(out):
     return found, all(all(row.values()) for row in found.values())
 
 
+def nccl(out):
+    """One rank of NCCL on this GPU: gathers, sums, a captured graph, an abort."""
+    import gpu_nccl
+
+    device = get_backend("cupy").device
+
+    def finished():
+        event = device.event()
+        event.record(device.stream)
+        return lambda: event.done
+
+    found = gpu_nccl.check(
+        device, device.stream.ptr, device.device.pci_bus_id, finished
+    )
+    return found, all(found.values())
+
+
 def speed(out, seconds):
     """Seconds of a step of training beside torch and JAX, where these are installed."""
     import gpu_speed
@@ -167,7 +184,7 @@ def write(path, found):
 def main(name, folder, seconds="inf"):
     """Run a stage and write its results."""
     out = Path(folder)
-    stage = {f.__name__: f for f in (facts, accuracy, capture, speed)}[name]
+    stage = {f.__name__: f for f in (facts, accuracy, capture, nccl, speed)}[name]
     found, passed = stage(out, float(seconds)) if stage is speed else stage(out)
     write(out / f"{name}.json", found)
     print(json.dumps(found, default=str))

@@ -46,7 +46,7 @@ typedef struct { int peer, is_send, has_head; size_t done, nbytes; char* at; } P
 typedef struct Work {
   Comm* comm;
   Part* parts;
-  int count, hangs, turn; /* turn: which of the communicator's */
+  int count, hangs, fails, turn; /* turn: which of the communicator's */
   struct Work* next;
 } Work;
 typedef struct { void* name; Work *first, *last; } Stream;
@@ -159,6 +159,10 @@ static void* serve(void* argument) {
     Work* work = stream->first;
     pthread_mutex_unlock(&queues);
     while (work->comm->served != work->turn && !work->comm->aborted) usleep(20);
+    if (work->fails) { /* later than the call has returned */
+      usleep(50000);
+      work->comm->state = fail(REMOTE, "the connection to a rank was closed");
+    }
     run(work);
     atomic_fetch_add(&work->comm->served, 1);
     pthread_mutex_lock(&queues);
@@ -200,7 +204,7 @@ static void* meet(void* argument) {
       parts[2 * i] = (Part){i, 1, 0, 0, sizeof mine, (char*)mine};
       parts[2 * i + 1] = (Part){i, 0, 0, 0, sizeof mine, (char*)all[i]};
     }
-    run(&(Work){comm->parent, parts, 2 * count, 0, 0, NULL});
+    run(&(Work){.comm = comm->parent, .parts = parts, .count = 2 * count});
     for (int i = 0; i < count && !comm->parent->aborted; ++i) {
       int goes_before = all[i][1] < comm->key ||
                         all[i][1] == comm->key && i < comm->parent->rank;
@@ -346,12 +350,9 @@ static int submit(void) {
   work->hangs = mine == number("FAKE_NCCL_HANG", -1);
   work->turn = mine;
   begin(comm);
-  if (mine == number("FAKE_NCCL_ERROR", -1)) {
-    comm->state = fail(REMOTE, "the connection to a rank was closed");
-    work->hangs = 1;
-  } else {
-    comm->state = SUCCESS; /* after some polls */
-  }
+  work->fails = mine == number("FAKE_NCCL_ERROR", -1);
+  work->hangs |= work->fails;
+  comm->state = SUCCESS; /* after some polls */
   atomic_fetch_add(&comm->pending, 1);
   pthread_mutex_lock(&queues);
   Stream* stream = stream_of(collected_stream);

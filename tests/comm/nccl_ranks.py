@@ -68,7 +68,8 @@ def run(scenario, library, folder, size, environments=None):
     try:
         for rank, process in enumerate(ranks):
             out, problem = process.communicate(timeout=LONGEST)
-            assert process.returncode == 0, f"rank {rank}: {problem}"
+            status = process.returncode
+            assert status == 0, f"rank {rank} ended with {status}: {problem}"
             results.append(json.loads(out.splitlines()[-1]))
     finally:
         for process in ranks:

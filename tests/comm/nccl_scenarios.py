@@ -5,17 +5,25 @@ at, as JSON.
 """
 
 import ctypes
+import hashlib
 import json
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 
+from tests.backends.cupy.host import HostDevice
 from tests.comm.nccl_ranks import FileGroup
-from toolkit.comm import nccl
+from tests.comm.test_ordered import pieces_of
+from tests.comm.test_sum_plans import combination, getter
+from toolkit import dtypes
+from toolkit.backends.cupy.device_sums import DeviceSum
+from toolkit.comm import Leaves, nccl
 from toolkit.comm.nccl import Span
 from toolkit.comm.nccl_library import Library
+from toolkit.comm.sum_plans import Term, plan_all_reduce, plan_reduce_scatter
 from toolkit.errors import (
     ArgumentError,
     BackendUnavailable,
@@ -25,6 +33,12 @@ from toolkit.errors import (
 )
 
 STREAM = 77
+# What `sums` adds up: in equal parts, on every rank, and in parts that are not equal.
+TERMS = [
+    Term(6000, "float32", Leaves.of_rows(9, 5)),
+    Term(40, "bfloat16", Leaves.of_rows(9, 5)),
+    Term(5000, "int32", Leaves.of_rows(2, 4), "max"),
+]
 
 
 def span(array):
@@ -224,6 +238,72 @@ def mismatched(control, path):
     finally:
         group.abort()
     return ""
+
+
+def on_host(control, wait, is_done):
+    """A device whose kernels run once the stand-in has done what was called before."""
+
+    class Ordered(HostDevice):
+        def submit(self, stream, what, work):
+            wait(is_done, what)
+            super().submit(stream, what, work)
+
+    folder = control.folder / f"kernels{control.rank}"
+    folder.mkdir()
+    return Ordered(folder, {})
+
+
+def gpu_check(control, path):
+    """The stage of scripts/gpu_check, on what is none."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+    import gpu_nccl
+
+    pending = ctypes.CDLL(path).fakeStreamPending
+    pending.argtypes = (ctypes.c_void_p,)
+
+    def is_done():
+        return pending(STREAM) == 0
+
+    def wait(is_done, what):
+        while not is_done():
+            time.sleep(1e-4)
+
+    device = on_host(control, wait, is_done)
+    return gpu_nccl.check(
+        device, STREAM, "1B:00.0", lambda: is_done, lambda: Library(path)
+    )
+
+
+def sums(control, path):
+    """Tree sums on a device of host memory: kernels by g++, bytes by the stand-in."""
+    group, is_done = joined(control, path)
+    device, found = on_host(control, group.wait, is_done), []
+    pieces = []
+    for number, term in enumerate(TERMS):
+        get, one = getter(number, term), combination(term)
+        pieces += pieces_of(group, term.leaves, get, one)
+    kinds = [dtypes.numpy_dtype(term.dtype) for term in TERMS]
+    for _ in range(2):
+        plan = plan_all_reduce(group.rank, group.size, TERMS)
+        total = DeviceSum(device, group, plan)
+        outs = [np.zeros(t.size, k) for t, k in zip(TERMS, kinds, strict=True)]
+        scratch = np.zeros(plan.scratch + 256, np.uint8)
+        at = scratch.ctypes.data + -scratch.ctypes.data % 256
+        total.start(addresses(pieces), addresses(outs), at)
+        group.wait(is_done)
+        found.append([hashlib.sha256(out.tobytes()).hexdigest() for out in outs])
+    part = plan_reduce_scatter(group.rank, group.size, TERMS[0])
+    own = np.zeros(6000 // group.size, np.float32)
+    first = [p for p in pieces if p.dtype == np.float32]
+    DeviceSum(device, group, part).start(addresses(first), addresses([own]), at)
+    group.wait(is_done)
+    group.close()
+    kernels = [name for name in device.log if name.startswith("tree_")]
+    return {"sums": found, "part": own.tobytes().hex(), "kernels": kernels}
+
+
+def addresses(arrays):
+    return [array.ctypes.data for array in arrays]
 
 
 def main(name, path, folder, size, rank):

@@ -1,11 +1,15 @@
 """Groups of GPUs, by a stand-in for NCCL over host memory, with 2 to 4 processes."""
 
+import hashlib
 import re
 
 import numpy as np
 import pytest
 
+from tests.backends.cuda.host import GXX
 from tests.comm.nccl_ranks import GCC, WHY_NOT, build, calls, run
+from tests.comm.nccl_scenarios import TERMS
+from tests.comm.test_sum_plans import expected
 from toolkit.comm import nccl
 from toolkit.comm.nccl import Span, span_of
 from toolkit.errors import ArgumentError
@@ -127,6 +131,36 @@ def test_an_unknown_version_is_refused_on_all_ranks(library, tmp_path):
 def test_other_sizes_than_were_sent_are_an_error(library, tmp_path):
     found = run("mismatched", library, tmp_path, 2)
     assert "rank 0 sent 64 bytes, rank 1 expected 32" in found[1]
+
+
+@pytest.mark.skipif(GXX is None, reason="g++ is not installed")
+@pytest.mark.parametrize("size", [1, 3])
+def test_sums_on_devices_are_those_of_the_tree(library, tmp_path, size):
+    found = run("sums", library, tmp_path, size)
+    wanted = [expected(number, term).tobytes() for number, term in enumerate(TERMS)]
+    hashes = [hashlib.sha256(content).hexdigest() for content in wanted]
+    for rows in found:
+        assert rows["sums"] == [hashes, hashes]
+        kinds = [name.rpartition("_")[0] for name in rows["kernels"]]
+        assert kinds == ["tree_sum", "tree_sum", "tree_max"] * 2 + ["tree_sum"]
+    assert "".join(rows["part"] for rows in found) == wanted[0].hex()
+    if size > 1:
+        names = [[call.split()[0] for call in log] for log in calls(tmp_path, size)]
+        for log in names:
+            # Of the transfer, the equal parts, and those that are not equal.
+            assert log.count("GroupStart") == 2 * 2 + 1
+            assert log.count("AllGather") == 2
+
+
+@pytest.mark.skipif(GXX is None, reason="g++ is not installed")
+def test_what_a_gpu_will_be_asked_is_right_on_the_host(library, tmp_path):
+    (found,) = run("gpu_check", library, tmp_path, 1)
+    assert found.pop("version") == "2.32.3"
+    assert set(found.values()) == {True}, found
+    assert len(found) == 7
+    (log,) = calls(tmp_path, 1)
+    assert log.count("CommAbort") == 1
+    assert log.count("CommDestroy") == 2
 
 
 class OnDevice:

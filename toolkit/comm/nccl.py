@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakSet
 
@@ -327,6 +329,17 @@ def _check_tag(what: str, tag: int) -> None:
 # --- how ranks become a group ---------------------------------------------------------
 
 
+def device_name(bus: str) -> str:
+    """What tells a GPU from all others of a job, by the rule that NCCL has for it.
+
+    Args:
+        bus: its address on the machine's bus, such as "0000:1B:00.0".
+    """
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    number = boot.read_text("ascii").strip() if boot.is_file() else ""
+    return f"{bus} of {platform.node()} {number}".strip()
+
+
 def connect(
     control: Group,
     device: str,
@@ -340,7 +353,7 @@ def connect(
 
     Args:
         control: the ranks; the id by which they find each other is sent over it.
-        device: what tells this rank's GPU from all others, such as its UUID.
+        device: what tells this rank's GPU from all others, as `device_name` says it.
         stream: the address of the CUDA stream of all calls.
         timeout: seconds until a wait for other ranks is given up.
         load: gives the library.

@@ -26,7 +26,7 @@ OPERATIONS: dict[str, Any] = {
     "all": np.logical_and,
 }
 # What a combination of no terms is; there is none of "max" and "min".
-_OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
+OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
 # Up to so many bytes from all others every rank gets all pieces and combines them
 # itself: one exchange, not two, which between two ranks moves no more bytes.
 _DIRECT = 512 << 10
@@ -151,7 +151,7 @@ class _Tree:
                     f"all_reduce: expected pieces of shape {shape}; received "
                     f"{piece.shape}"
                 )
-        if not self.leaves.present and self.op not in _OF_NOTHING:
+        if not self.leaves.present and self.op not in OF_NOTHING:
             raise ArgumentError(
                 f"all_reduce: no rank has rows to take the {self.op} of"
             )
@@ -210,7 +210,7 @@ class _Tree:
         Only the last combination writes to it, as it may be one of the operands.
         """
         if not order:
-            out[...] = operands[0] if operands else _OF_NOTHING[self.op]
+            out[...] = operands[0] if operands else OF_NOTHING[self.op]
             return
         # What overflows or is not a number shows in the result, as it does elsewhere.
         with np.errstate(all="ignore"):

@@ -1,0 +1,113 @@
+"""What one GPU shows of NCCL: one rank that gathers, combines, captures and aborts."""
+
+import numpy as np
+
+from toolkit.backends.cupy.device_sums import DeviceSum
+from toolkit.comm import Leaves, local, nccl, ordered
+from toolkit.comm.nccl import device_name
+from toolkit.comm.sum_plans import Combine, SumPlan, Term, plan_all_reduce
+from toolkit.dtypes import numpy_dtype
+from toolkit.errors import CommunicationError
+
+SIZE = 1 << 20
+# A rank's kernel of these has pieces of its own and of others.
+LEAVES, RANK, RANKS = Leaves.of_rows(11, 6), 1, 3
+
+
+def check(device, stream, bus, finished, load=nccl.library):
+    """What went well, by name.
+
+    Args:
+        device: a device of the GPU backend.
+        stream: the address of its stream.
+        bus: its address on the bus.
+        finished: makes a function that says whether all that was started is done.
+        load: gives the library.
+    """
+    control, name = local.single(), device_name(bus)
+    with device.scope():
+        group = nccl.connect(control, name, stream, 60.0, load)
+    found = {"version": ".".join(map(str, group.communicator.library.version))}
+    found["gathers"] = _gathers(device, group, finished)
+    found["captures"] = _captures(device, group, finished)
+    for dtype in ("float32", "bfloat16", "float16"):
+        found[f"combines {dtype}"] = _combines(device, group, finished, dtype)
+    with device.scope():
+        twin = group.duplicate()
+        twin.abort()
+        try:
+            twin.broadcast(device.empty((4,), "float32"))
+        except CommunicationError as error:
+            found["aborts"] = "was ended" in str(error)
+        group.close()
+        again = nccl.connect(control, name, stream, 60.0, load)
+    found["connects again"] = _gathers(device, again, finished)
+    again.close()
+    return found
+
+
+def _arrays(device, count):
+    """Random numbers, on the device too, and room for as many."""
+    values = np.random.default_rng(count).standard_normal(count).astype("float32")
+    return values, device.upload(values), device.empty((count,), "float32")
+
+
+def _gathers(device, group, finished):
+    values, x, y = _arrays(device, SIZE)
+    with device.scope():
+        group.all_gather(x, y)
+        group.wait(finished())
+    return device.download(y).tobytes() == values.tobytes()
+
+
+def _captures(device, group, finished):
+    """Whether a captured gather reads what is there when it is started again."""
+    values, x, y = _arrays(device, SIZE)
+    with device.scope():
+        group.all_gather(x, y)
+        group.wait(finished())
+        replay = device.capture(lambda: group.all_gather(x, y))
+        other = device.upload(-values)
+        device.copy(device.address(x), device.address(other), values.nbytes)
+        replay()
+        group.wait(finished())
+    same = device.download(y).tobytes() == (-values).tobytes()
+    del replay  # a graph must end before the communicator that it uses
+    return same
+
+
+def _combines(device, group, finished, dtype):
+    """Whether the kernel of a rank among several gives the bits of the host."""
+    plan = plan_all_reduce(RANK, RANKS, [Term(SIZE, dtype, LEAVES)])
+    (step,) = (s for s in plan.steps if isinstance(s, Combine))
+    kind, draws = numpy_dtype(dtype), np.random.default_rng(1)
+    scratch = draws.standard_normal(plan.scratch // kind.itemsize).astype(kind)
+    pieces = [draws.standard_normal(SIZE).astype(kind) for _ in step.own]
+    total = DeviceSum(device, group, SumPlan((step,), plan.scratch))
+    places = [device.upload(x) for x in pieces]
+    room, out = device.upload(scratch), device.upload(np.zeros(SIZE, kind))
+    with device.scope():
+        where = [device.address(x) for x in places]
+        total.start(where, [device.address(out)], device.address(room))
+        group.wait(finished())
+    first = step.target.offset // kind.itemsize
+    got = device.download(out)[first : first + step.size]
+    return got.tobytes() == _expected(step, pieces, scratch, kind).tobytes()
+
+
+def _expected(step, pieces, scratch, kind):
+    item = kind.itemsize
+    own = [
+        piece[place.offset // item :][: step.size]
+        for piece, place in zip(pieces, step.own, strict=True)
+    ]
+
+    def value(tree):
+        if isinstance(tree, tuple):
+            return ordered.OPERATIONS[step.op](*map(value, tree))
+        if tree < len(own):
+            return own[tree]
+        start = step.received.offset + (tree - len(own)) * step.stride
+        return scratch[start // item :][: step.size]
+
+    return np.asarray(value(step.tree), kind)

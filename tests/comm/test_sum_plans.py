@@ -1,0 +1,189 @@
+"""Plans of tree sums between devices, run on arrays of the host."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from tests.comm.test_ordered import leaf, one_addition, pieces_of, reduced, tree
+from toolkit import dtypes
+from toolkit.comm import Leaves, ordered
+from toolkit.comm.sum_plans import (
+    SMALL,
+    AllGather,
+    Combine,
+    Term,
+    Transfer,
+    plan_all_reduce,
+    plan_reduce_scatter,
+)
+from toolkit.errors import ArgumentError
+
+
+class Rank:
+    """The memory of a rank, as bytes."""
+
+    def __init__(self, rank, ranks, terms, outs):
+        self.rank, self.size = rank, ranks
+        self.places = {"piece": [], "scratch": [], "out": []}
+        for number, term in enumerate(terms):
+            combine = combination(term)
+            mine = pieces_of(self, term.leaves, getter(number, term), combine)
+            self.places["piece"] += [as_bytes(piece) for piece in mine]
+            kind = dtypes.numpy_dtype(term.dtype)
+            self.places["out"].append(as_bytes(np.zeros(outs(term), kind)))
+
+    def at(self, place, nbytes):
+        found = self.places[place.kind][place.number]
+        assert place.offset >= 0
+        assert place.offset + nbytes <= found.size
+        return found[place.offset : place.offset + nbytes]
+
+
+def as_bytes(array):
+    return np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+
+
+def getter(number, term):
+    return lambda i: leaf(1000 * number + i, (term.size,), term.dtype)
+
+
+def combination(term):
+    return one_addition if term.op == "sum" else ordered.OPERATIONS[term.op]
+
+
+def run(plans, ranks):
+    """Run the plans of all ranks, step by step; every send must be received."""
+    for plan, rank in zip(plans, ranks, strict=True):
+        rank.places["scratch"] = [np.zeros(plan.scratch, np.uint8)]
+    for steps in zip(*(plan.steps for plan in plans), strict=True):
+        kinds = {type(step) for step in steps}
+        assert len(kinds) == 1, "ranks would wait for each other"
+        if kinds == {Transfer}:
+            transfer(steps, ranks)
+        for step, rank in zip(steps, ranks, strict=True):
+            if isinstance(step, Combine):
+                combine(step, rank)
+            elif isinstance(step, AllGather):
+                for part, whole, nbytes in step.parts:
+                    room = rank.at(whole, nbytes * len(ranks))
+                    assert part.offset == whole.offset + rank.rank * nbytes
+                    for other in ranks:
+                        start = other.rank * nbytes
+                        sent = next(s for s in steps[other.rank].parts if s[1] == whole)
+                        room[start : start + nbytes] = other.at(sent.part, nbytes)
+
+
+def transfer(steps, ranks):
+    sent = {}
+    for step, rank in zip(steps, ranks, strict=True):
+        for peer, place, nbytes in step.sends:
+            content = rank.at(place, nbytes).copy()
+            sent.setdefault((rank.rank, peer), []).append(content)
+    for step, rank in zip(steps, ranks, strict=True):
+        for peer, place, nbytes in step.receives:
+            content = sent[peer, rank.rank].pop(0)
+            assert content.size == nbytes
+            rank.at(place, nbytes)[:] = content
+    assert not any(sent.values())
+
+
+def combine(step, rank):
+    kind = dtypes.numpy_dtype(step.dtype)
+    nbytes = step.size * kind.itemsize
+
+    def value(node):
+        if isinstance(node, tuple):
+            return combination(step)(*map(value, node))
+        if node < len(step.own):
+            return rank.at(step.own[node], nbytes).view(kind)
+        number = node - len(step.own)
+        place = step.received._replace(
+            offset=step.received.offset + number * step.stride
+        )
+        return rank.at(place, nbytes).view(kind)
+
+    result = np.asarray(value(step.tree), kind)
+    rank.at(step.target, nbytes)[:] = as_bytes(result)
+
+
+def expected(number, term):
+    get = getter(number, term)
+    return tree(0, term.leaves.span, term.leaves, get, combination(term))
+
+
+def check(ranks, terms):
+    memory = [Rank(r, ranks, terms, lambda term: term.size) for r in range(ranks)]
+    plans = [plan_all_reduce(r, ranks, terms) for r in range(ranks)]
+    run(plans, memory)
+    for number, term in enumerate(terms):
+        wanted = as_bytes(expected(number, term)).tobytes()
+        for rank in memory:
+            assert rank.places["out"][number].tobytes() == wanted
+    return plans
+
+
+leaves_of = st.builds(Leaves.of_rows, rows=st.integers(1, 40), count=st.integers(1, 17))
+terms_of = st.builds(
+    Term,
+    st.sampled_from([0, 1, 7, 2048, 2049, 6000, 24000]),
+    st.sampled_from(["float32", "bfloat16", "int32"]),
+    leaves_of,
+    st.sampled_from(["sum", "max"]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 6), st.lists(terms_of, min_size=1, max_size=3))
+def test_all_ranks_get_the_bits_of_the_tree(ranks, terms):
+    check(ranks, terms)
+
+
+def test_the_bits_are_those_of_the_sums_on_the_host():
+    leaves = Leaves.of_rows(11, 6)
+    term = Term(5000, "float16", leaves)
+    ranks = [Rank(r, 3, [term], lambda t: t.size) for r in range(3)]
+    run([plan_all_reduce(r, 3, [term]) for r in range(3)], ranks)
+    (first, *_) = reduced(3, leaves, (5000,), "float16")
+    assert ranks[2].places["out"][0].tobytes() == first.tobytes()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_each_rank_keeps_its_part(ranks):
+    term = Term(6000, "float32", Leaves.of_rows(9, 4))
+    memory = [Rank(r, ranks, [term], lambda t: t.size // ranks) for r in range(ranks)]
+    run([plan_reduce_scatter(r, ranks, term) for r in range(ranks)], memory)
+    found = b"".join(rank.places["out"][0].tobytes() for rank in memory)
+    assert found == expected(0, term).tobytes()
+
+
+def kinds(plan):
+    return [type(step).__name__ for step in plan.steps]
+
+
+def test_the_order_of_calls():
+    large, small = 4 * SMALL, SMALL // 4
+    leaves = Leaves.of_rows(4, 4)
+    plan = plan_all_reduce(0, 2, [Term(large, "float32", leaves)])
+    assert kinds(plan) == ["Transfer", "Combine", "AllGather"]
+    # Half of the only piece goes, half of the other's comes: the bytes of a ring.
+    assert [m.nbytes for m in plan.steps[0].sends] == [2 * large]
+    assert [m.nbytes for m in plan.steps[0].receives] == [2 * large]
+    both = plan_all_reduce(
+        0, 2, [Term(large, "float32", leaves), Term(small, "float32", leaves)]
+    )
+    assert kinds(both) == ["Transfer", "Combine", "Combine", "AllGather"]
+    odd = plan_all_reduce(0, 2, [Term(large + 1, "float32", leaves)])
+    assert kinds(odd) == ["Transfer", "Combine", "Transfer"]
+    assert kinds(plan_all_reduce(0, 1, [Term(large, "float32", leaves)])) == ["Combine"]
+
+
+def test_what_cannot_be_combined_is_refused():
+    nothing = Leaves(4, ())
+    with pytest.raises(ArgumentError, match="no rank has rows to take the max of"):
+        plan_all_reduce(0, 2, [Term(4, "float32", nothing, "max")])
+    with pytest.raises(ArgumentError, match="received 'mean'"):
+        plan_all_reduce(0, 2, [Term(4, "float32", Leaves(1, (0,)), "mean")])
+    with pytest.raises(ArgumentError, match="2 ranks can share equally; received 5"):
+        plan_reduce_scatter(0, 2, Term(5, "float32", Leaves(1, (0,))))
+    (step,) = plan_all_reduce(0, 2, [Term(4, "float32", nothing)]).steps
+    assert step.tree is None

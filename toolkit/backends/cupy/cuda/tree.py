@@ -1,0 +1,98 @@
+"""Pieces that are combined along a tree, element by element: sums between devices."""
+
+from __future__ import annotations
+
+from toolkit import dtypes
+from toolkit.backends.cupy.cuda.body import kernel_text
+from toolkit.backends.cupy.cuda.launch import (
+    Argument,
+    Buffer,
+    Launch,
+    Scalar,
+    make_kernel,
+)
+from toolkit.backends.cupy.cuda.prelude import STORED
+from toolkit.backends.cupy.cuda.scalars import (
+    CUDAScalars,
+    SourceWriter,
+    Value,
+    literal,
+)
+from toolkit.comm.ordered import OF_NOTHING
+from toolkit.comm.sum_plans import Combine, Tree
+from toolkit.errors import UnsupportedOnBackend
+
+THREADS = 256
+# What combines two values, by the scalar vocabulary.
+WORDS = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
+
+
+def generate_combine(step: Combine) -> Launch:
+    """The launch of a step of a plan.
+
+    Its buffers are the own pieces, what was received if there is any, and the target.
+    The kernel is told the number of elements: steps of one tree share it.
+    """
+    if step.dtype not in STORED:
+        raise UnsupportedOnBackend(
+            "all_reduce", step.dtype, "row-major", "GPUs combine real numbers only"
+        )
+    w = SourceWriter()
+    w(
+        f"const i64 i = (i64)blockIdx.x * {THREADS} + threadIdx.x;",
+        "if (i >= size) return;",
+    )
+    result = _Writer(w, step).value(step.tree)
+    w(f"target[i] = Narrow<{STORED[step.dtype]}>::of({result.text});")
+    source, number = f"const {STORED[step.dtype]}*", "long long"
+    item = dtypes.itemsize(step.dtype)
+    parameters: list[tuple[str, str, Argument]] = [
+        (source, f"own{k}", Buffer(k)) for k, _ in enumerate(step.own)
+    ]
+    buffers = len(parameters)
+    if step.received is not None:
+        parameters.append((source, "received", Buffer(buffers)))
+        parameters.append((number, "stride", Scalar(step.stride // item)))
+        buffers += 1
+    parameters.append((f"{STORED[step.dtype]}*", "target", Buffer(buffers)))
+    parameters.append((number, "size", Scalar(step.size)))
+    text = kernel_text(parameters, THREADS, w.text)
+    kernel = make_kernel(f"tree_{step.op}", text, [kind for kind, _, _ in parameters])
+    grid = (-(-step.size // THREADS), 1, 1)
+    return Launch(kernel, grid, (THREADS, 1, 1), tuple(p[2] for p in parameters))
+
+
+class _Writer:
+    """Writes the values of one element."""
+
+    def __init__(self, w: SourceWriter, step: Combine) -> None:
+        self.w = w
+        self.step = step
+        self.s: CUDAScalars = CUDAScalars(w)
+
+    def value(self, tree: Tree | None) -> Value:
+        """The combination of a tree."""
+        dtype, own = self.step.dtype, len(self.step.own)
+        if tree is None:
+            return Value(literal(OF_NOTHING[self.step.op], dtype), dtype)
+        if isinstance(tree, tuple):
+            return self.combined(*map(self.value, tree))
+        name = f"own{tree}[i]" if tree < own else f"received[{tree - own} * stride + i]"
+        return self.w.let(dtype, f"widen({name})")
+
+    def combined(self, a: Value, b: Value) -> Value:
+        """Two values as one, rounded to the dtype as memory would round it."""
+        found: Value = getattr(self.s, WORDS[self.step.op])(a, b)
+        dtype = self.step.dtype
+        if dtype in ("float16", "bfloat16"):
+            found = Value(found.text, "float32")  # in which halves are computed with
+        elif found.dtype == dtype:
+            return found
+        return self.s.cast(found, dtype)

@@ -1,0 +1,279 @@
+"""Tree sums between devices as data: what is sent, combined and gathered, in order.
+
+The same trees as in `ordered`, so the bits are the same. Every rank makes its own plan
+of the same terms; what one sends is what another one receives, in the same order. A
+plan names no memory: who runs it has addresses for its places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from toolkit import dtypes
+from toolkit.comm.leaves import Leaves
+from toolkit.comm.ordered import OF_NOTHING, OPERATIONS
+from toolkit.errors import ArgumentError, unknown_choice
+
+# Up to so many bytes each rank gets all pieces and combines them itself.
+SMALL = 8 << 10
+# Where what is received starts, in bytes: wide loads need no more.
+ALIGNMENT = 256
+# How pieces are combined: a number of one, or two parts; None if there are none.
+Tree: TypeAlias = "int | tuple[Tree, Tree]"
+
+
+class Term(NamedTuple):
+    """A tensor of which each rank has some pieces.
+
+    Attributes:
+        size: its elements.
+        dtype: their dtype.
+        leaves: what the pieces are of.
+        op: what combines two: "sum", "prod", "max", "min", "any" or "all".
+    """
+
+    size: int
+    dtype: str
+    leaves: Leaves
+    op: str = "sum"
+
+
+class Place(NamedTuple):
+    """Memory of a rank.
+
+    Attributes:
+        kind: "piece", one that the rank brings; "out", a result; or "scratch".
+        number: which of its kind: pieces are numbered through all terms.
+        offset: bytes behind its start.
+    """
+
+    kind: str
+    number: int
+    offset: int
+
+
+class Move(NamedTuple):
+    """Bytes that go to, or come from, another rank."""
+
+    peer: int
+    place: Place
+    nbytes: int
+
+
+class Gathered(NamedTuple):
+    """Equal parts of all ranks that are put together."""
+
+    part: Place
+    whole: Place
+    nbytes: int  # of a part
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Sends and receives at once; those of two ranks pair in their order."""
+
+    sends: tuple[Move, ...]
+    receives: tuple[Move, ...]
+
+
+@dataclass(frozen=True)
+class Combine:
+    """A kernel: pieces along a tree, element by element.
+
+    Attributes:
+        dtype, op: as in a `Term`.
+        size: how many elements.
+        own: the pieces of this rank; they are the tree's first numbers.
+        received: where those of other ranks start, None if there are none.
+        stride: bytes from one of them to the next.
+        tree: how they are combined.
+        target: where the result goes; it may be where an own piece is.
+    """
+
+    dtype: str
+    op: str
+    size: int
+    own: tuple[Place, ...]
+    received: Place | None
+    stride: int
+    tree: Tree | None
+    target: Place
+
+
+@dataclass(frozen=True)
+class AllGather:
+    """Parts of all ranks, of several tensors at once."""
+
+    parts: tuple[Gathered, ...]
+
+
+Step: TypeAlias = Transfer | Combine | AllGather
+
+
+@dataclass(frozen=True)
+class SumPlan:
+    """What a rank does, in order.
+
+    Attributes:
+        steps: transfers, kernels and gathers.
+        scratch: bytes of memory for what is received.
+    """
+
+    steps: tuple[Step, ...]
+    scratch: int
+
+
+def plan_all_reduce(rank: int, ranks: int, terms: Sequence[Term]) -> SumPlan:
+    """The plan of sums that all ranks get: one exchange for all terms.
+
+    Args:
+        rank, ranks: which rank's plan it is, and how many there are.
+        terms: the same on all ranks; the k-th result is the place ("out", k, 0).
+    """
+    plan = _Planner(rank, ranks)
+    for number, term in enumerate(terms):
+        is_small = term.size * dtypes.itemsize(term.dtype) <= SMALL
+        bounds = [(0, term.size)] * ranks if is_small else _parts(term.size, ranks)
+        plan.reduce(number, term, bounds, bounds[rank][0])
+        if not is_small and ranks > 1:
+            plan.gather(number, term, bounds)
+    return plan.finish()
+
+
+def plan_reduce_scatter(rank: int, ranks: int, term: Term) -> SumPlan:
+    """The plan of a sum of which each rank gets an equal part, as ("out", 0, 0)."""
+    if term.size % ranks:
+        raise ArgumentError(
+            f"reduce_scatter: expected elements that {ranks} ranks can share equally; "
+            f"received {term.size}"
+        )
+    plan = _Planner(rank, ranks)
+    plan.reduce(0, term, _parts(term.size, ranks), 0)
+    return plan.finish()
+
+
+def _parts(size: int, ranks: int) -> list[tuple[int, int]]:
+    """The elements that each rank combines; equal numbers where that is possible."""
+    return [(r * size // ranks, (r + 1) * size // ranks) for r in range(ranks)]
+
+
+@dataclass
+class _Planner:
+    """A plan in the making: the terms share its steps."""
+
+    rank: int
+    ranks: int
+    pieces: int = 0
+    scratch: int = 0
+    sends: list[Move] = field(default_factory=list)
+    receives: list[Move] = field(default_factory=list)
+    combines: list[Combine] = field(default_factory=list)
+    gathers: list[Gathered] = field(default_factory=list)
+    last_sends: list[Move] = field(default_factory=list)
+    last_receives: list[Move] = field(default_factory=list)
+
+    @property
+    def others(self) -> Iterator[int]:
+        return (r for r in range(self.ranks) if r != self.rank)
+
+    def reduce(
+        self, number: int, term: Term, bounds: Sequence[tuple[int, int]], start: int
+    ) -> None:
+        """Combine this rank's part of a term, and send other ranks theirs.
+
+        Args:
+            number, term: the term.
+            bounds: the elements (start, stop) that each rank combines.
+            start: the element of the result where this rank's part begins.
+        """
+        _check(term)
+        item = dtypes.itemsize(term.dtype)
+        keys = [term.leaves.pieces(r, self.ranks) for r in range(self.ranks)]
+        first, last = bounds[self.rank]
+        size = last - first
+        mine = range(self.pieces, self.pieces + len(keys[self.rank]))
+        self.pieces = mine.stop
+        for peer in self.others:
+            begin, end = (item * bound for bound in bounds[peer])
+            places = [Place("piece", piece, begin) for piece in mine]
+            self.sends += [Move(peer, place, end - begin) for place in places]
+        base, stride = self.scratch, -(-size * item // ALIGNMENT) * ALIGNMENT
+        for peer in self.others:
+            for _ in keys[peer]:
+                place = Place("scratch", 0, self.scratch)
+                self.receives.append(Move(peer, place, size * item))
+                self.scratch += stride
+        order = [*keys[self.rank], *(key for r in self.others for key in keys[r])]
+        numbers = {key: n for n, key in enumerate(order)}
+        if size:
+            self.combines.append(
+                Combine(
+                    term.dtype,
+                    term.op,
+                    size,
+                    tuple(Place("piece", piece, first * item) for piece in mine),
+                    Place("scratch", 0, base) if len(order) > len(mine) else None,
+                    stride,
+                    _tree(numbers, 0, term.leaves.span),
+                    Place("out", number, start * item),
+                )
+            )
+
+    def gather(
+        self, number: int, term: Term, bounds: Sequence[tuple[int, int]]
+    ) -> None:
+        """Give all ranks the parts of a result."""
+        item = dtypes.itemsize(term.dtype)
+        parts = [
+            (Place("out", number, begin * item), (end - begin) * item)
+            for begin, end in bounds
+        ]
+        place, nbytes = parts[self.rank]
+        if len({size for _, size in parts}) == 1:
+            self.gathers.append(Gathered(place, Place("out", number, 0), nbytes))
+            return
+        self.last_sends += [Move(r, place, nbytes) for r in self.others]
+        self.last_receives += [Move(r, *parts[r]) for r in self.others]
+
+    def finish(self) -> SumPlan:
+        """The plan; steps that would do nothing are left out."""
+        steps: list[Step] = [
+            Transfer(_moving(self.sends), _moving(self.receives)),
+            *self.combines,
+            AllGather(tuple(self.gathers)),
+            Transfer(_moving(self.last_sends), _moving(self.last_receives)),
+        ]
+        return SumPlan(tuple(step for step in steps if _does(step)), self.scratch)
+
+
+def _moving(moves: Sequence[Move]) -> tuple[Move, ...]:
+    return tuple(move for move in moves if move.nbytes)
+
+
+def _does(step: Step) -> bool:
+    if isinstance(step, Transfer):
+        return bool(step.sends or step.receives)
+    return bool(step.parts) if isinstance(step, AllGather) else True
+
+
+def _tree(numbers: dict[tuple[int, int], int], first: int, size: int) -> Tree | None:
+    """How the pieces of a subtree are combined; an absent half is left out."""
+    if (first, size) in numbers:
+        return numbers[first, size]
+    if size == 1:
+        return None
+    half = size // 2
+    left, right = (_tree(numbers, at, half) for at in (first, first + half))
+    if left is None or right is None:
+        return right if left is None else left
+    return left, right
+
+
+def _check(term: Term) -> None:
+    """Refuse what cannot be combined."""
+    if term.op not in OPERATIONS:
+        raise unknown_choice("all_reduce: op", term.op, OPERATIONS)
+    if not term.leaves.present and term.op not in OF_NOTHING:
+        raise ArgumentError(f"all_reduce: no rank has rows to take the {term.op} of")
