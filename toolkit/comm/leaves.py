@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 # A subtree: its first leaf and how many leaves it spans.
 Subtree: TypeAlias = tuple[int, int]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,34 @@ def pieces_of_ranks(leaves: Leaves, ranks: int) -> tuple[tuple[Subtree, ...], ..
     return tuple(tuple(leaves.pieces(rank, ranks)) for rank in range(ranks))
 
 
+def combined(
+    tree: Subtree,
+    found: Callable[[Subtree], T | None],
+    combine: Callable[[T, T], T],
+) -> T | None:
+    """A subtree, from those that are there: left halves before right ones.
+
+    An absent half is left out. This is the one order of sums over leaves.
+
+    Args:
+        tree: the subtree.
+        found: what is there of a subtree, or None.
+        combine: of the left and the right half.
+
+    Returns:
+        The combination; None if no leaf of it is there.
+    """
+    whole = found(tree)
+    first, size = tree
+    if whole is not None or size == 1:
+        return whole
+    left = combined((first, size // 2), found, combine)
+    right = combined((first + size // 2, size // 2), found, combine)
+    if left is None or right is None:
+        return right if left is None else left
+    return combine(left, right)
+
+
 class Step(NamedTuple):
     """One combination of two operands.
 
@@ -93,18 +122,10 @@ def steps(leaves: Leaves, keys: Sequence[Subtree], kept: int) -> tuple[Step, ...
     at = {key: position for position, key in enumerate(keys)}
     found: list[Step] = []
 
-    def up(first: int, size: int) -> int | None:
-        if (first, size) in at:
-            return at[first, size]
-        if size == 1:
-            return None
-        left = up(first, size // 2)
-        right = up(first + size // 2, size // 2)
-        if left is None or right is None:
-            return right if left is None else left
+    def combine(left: int, right: int) -> int:
         target = next((i for i in (left, right) if i >= kept), -1)
         found.append(Step(left, right, target))
         return len(keys) + len(found) - 1
 
-    up(0, leaves.span)
+    combined((0, leaves.span), at.get, combine)
     return tuple(found)

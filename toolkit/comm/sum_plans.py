@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from toolkit import dtypes
-from toolkit.comm.leaves import Leaves
+from toolkit.comm.leaves import Leaves, Subtree, combined
 from toolkit.comm.ordered import OF_NOTHING, OPERATIONS
 from toolkit.errors import ArgumentError, unknown_choice
 
@@ -206,7 +206,8 @@ class _Planner:
                 self.receives.append(Move(peer, place, size * item))
                 self.scratch += stride
         order = [*keys[self.rank], *(key for r in self.others for key in keys[r])]
-        numbers = {key: n for n, key in enumerate(order)}
+        numbers: dict[Subtree, Tree] = {key: n for n, key in enumerate(order)}
+        tree = combined((0, term.leaves.span), numbers.get, _pair)
         if size:
             self.combines.append(
                 Combine(
@@ -216,7 +217,7 @@ class _Planner:
                     tuple(Place("piece", piece, first * item) for piece in mine),
                     Place("scratch", 0, base) if len(order) > len(mine) else None,
                     stride,
-                    _tree(numbers, 0, term.leaves.span),
+                    tree,
                     Place("out", number, start * item),
                 )
             )
@@ -258,16 +259,7 @@ def _does(step: Step) -> bool:
     return bool(step.parts) if isinstance(step, AllGather) else True
 
 
-def _tree(numbers: dict[tuple[int, int], int], first: int, size: int) -> Tree | None:
-    """How the pieces of a subtree are combined; an absent half is left out."""
-    if (first, size) in numbers:
-        return numbers[first, size]
-    if size == 1:
-        return None
-    half = size // 2
-    left, right = (_tree(numbers, at, half) for at in (first, first + half))
-    if left is None or right is None:
-        return right if left is None else left
+def _pair(left: Tree, right: Tree) -> Tree:
     return left, right
 
 

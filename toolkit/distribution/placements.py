@@ -31,9 +31,7 @@ class Parts:
     def part(self, array: Any) -> Any:
         """This rank's part of a whole value."""
         for axis, split in self.splits:
-            rows = axis.rows(array.shape[split.axis])
-            front = (slice(None),) * split.axis
-            array = array[(*front, slice(rows.start, rows.stop))]
+            array = array[axis.part(split, array)]
         return np.array(array)
 
     def whole(self, array: Any) -> Any:

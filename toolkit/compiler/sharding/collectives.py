@@ -15,6 +15,7 @@ import numpy as np
 
 from toolkit import comm
 from toolkit.comm import ordered
+from toolkit.comm.leaves import Subtree, pieces_of_ranks
 from toolkit.compiler.control import COLLECTIVE_KERNELS
 from toolkit.compiler.sharding.layouts import MeshAxis, Partial, Split
 from toolkit.ir import Kind, Primitive, Spec
@@ -51,9 +52,9 @@ reduce_scatter_p: Primitive = Primitive(
 )
 
 
-def pieces_of(axis: MeshAxis, units: int) -> list[tuple[int, int]]:
-    """The subtrees, as (first leaf, size), that this rank brings."""
-    return axis.present(units).pieces(axis.group.rank, axis.group.size)
+def pieces_of(axis: MeshAxis, units: int) -> Sequence[Subtree]:
+    """The subtrees that this rank brings."""
+    return pieces_of_ranks(axis.present(units), axis.group.size)[axis.group.rank]
 
 
 def _all_reduce(
@@ -97,8 +98,7 @@ def _reduce_scatter(
         return
     result = np.empty(whole.shape, out[0].dtype)
     ordered.all_reduce(axis.group, [pieces], leaves, [result], term.op)
-    rows = axis.rows(units)
-    out[0][...] = result[rows.start * split.minor : rows.stop * split.minor]
+    out[0][...] = result[axis.part(split, whole)]
 
 
 def _all_gather(

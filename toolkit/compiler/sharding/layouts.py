@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from toolkit.comm import Group, Leaves
 from toolkit.ir import Spec
@@ -85,9 +85,16 @@ class MeshAxis:
         """The leaves that have units."""
         return Leaves.of_rows(units, self.leaves)
 
-    def splits(self, units: int) -> bool:
-        """Whether so many units may be split."""
-        return units > 0 and not (self.even and units % self.leaves)
+    def part(self, split: Split, spec: Any) -> tuple[slice, ...]:
+        """Where this rank's part of a value is, which has one run of units.
+
+        Args:
+            split: how the value is split.
+            spec: of the whole value, or an array.
+        """
+        rows = self.rows(split.units(spec))
+        part = slice(rows.start * split.minor, rows.stop * split.minor)
+        return (*(slice(None),) * split.axis, part)
 
 
 def reshaped(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.comm.leaves import Subtree, combined
 from toolkit.compiler.sharding.choices import Choice, Spread
 from toolkit.compiler.sharding.collectives import (
     TOKEN,
@@ -43,7 +44,7 @@ def partition(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph
     """
     local = _Local(axis, spread)
     given = [
-        local.enter(x, layout)
+        local.define(x, layout)
         for x, layout in zip(spread.graph.inputs, inputs, strict=True)
     ]
     for choice in spread.choices:
@@ -73,10 +74,6 @@ class _Local:
         self.sources: dict[Value, list[Value]] = {}
         self.origin: tuple[str, ...] = ()
         self.token: Value = Constant(np.zeros((), np.uint8))
-
-    def enter(self, value: Value, layout: Layout) -> Value:
-        """An input."""
-        return self.define(value, layout)
 
     def define(self, value: Value, layout: Layout) -> Value:
         """The local value of a global one that a node or the caller gives."""
@@ -185,11 +182,11 @@ class _Local:
         """The attributes of a node for local shapes."""
         attrs = dict(choice.node.attrs)
         for name, body in choice.bodies.items():
-            attrs[name] = self._body(choice, name, body)
+            attrs[name] = self._body(body)
         if choice.bodies:
-            return {k: v for k, v in attrs.items() if k != "backward"} | (
-                {"backward": None} if "backward" in attrs else {}
-            )
+            if "backward" in attrs:  # is for tapes alone, and of global shapes
+                attrs["backward"] = None
+            return attrs
         if "shape" in attrs and attrs["shape"] == choice.node.outputs[0].spec.shape:
             attrs["shape"] = outputs[0].shape
         if choice.node.op.kind is Kind.COLLECTIVE:
@@ -205,7 +202,7 @@ class _Local:
             )
         return attrs
 
-    def _body(self, choice: Choice, name: str, body: Spread) -> Graph:
+    def _body(self, body: Spread) -> Graph:
         """A sub-graph of a loop or a branch, which holds no collective."""
         inputs = [body.layouts.get(x) for x in body.graph.inputs]
         return partition(body, self.axis, inputs)
@@ -296,23 +293,19 @@ class _Local:
 
     def _pieces(self, value: Value) -> list[Value]:
         """The subtrees that this rank has all terms of."""
-        partial = self.partials[value]
-        found = (
-            self._subtree(self.terms[value], first, size, partial.op, value.spec)
-            for first, size in pieces_of(self.axis, partial.units)
-        )
-        return [piece for piece in found if piece is not None]
-
-    def _subtree(self, terms: Terms, first: int, size: int, op: str, spec: Spec) -> Any:
-        """The terms of a subtree combined; None if there are none."""
-        if size == 1:
-            return terms.get(first)
-        left = self._subtree(terms, first, size // 2, op, spec)
-        right = self._subtree(terms, first + size // 2, size // 2, op, spec)
-        if left is None or right is None:
-            return right if left is None else left
+        partial, terms, spec = self.partials[value], self.terms[value], value.spec
         names = _COMBINE_BOOLS if spec.dtype == "bool" else _COMBINE
-        return self.emit(names[op], [left, right], spec)
+
+        def term(tree: Subtree) -> Value | None:
+            first, size = tree
+            return terms.get(first) if size == 1 else None
+
+        def combine(left: Value, right: Value) -> Value:
+            return self.emit(names[partial.op], [left, right], spec)
+
+        trees = pieces_of(self.axis, partial.units)
+        found = [combined(tree, term, combine) for tree in trees]
+        return [piece for piece in found if piece is not None]
 
     def _gathered(self, local: Value, split: Split, spec: Spec) -> Value:
         if self.axis.group.size == 1:

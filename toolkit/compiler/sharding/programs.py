@@ -89,10 +89,7 @@ Cut = tuple[int, int, tuple[slice, ...]]
 
 
 def _cut(number: int, spec: Spec, layout: Split, axis: MeshAxis) -> Cut:
-    rows = axis.rows(layout.units(spec))
-    front = (slice(None),) * layout.axis
-    part = slice(rows.start * layout.minor, rows.stop * layout.minor)
-    return number, spec.shape[layout.axis], (*front, part)
+    return number, spec.shape[layout.axis], axis.part(layout, spec)
 
 
 class SpreadExecutable(Executable):
