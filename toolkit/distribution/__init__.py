@@ -1,4 +1,4 @@
-"""Which device holds what: meshes, layouts, and distributions over one process."""
+"""Which process of a job computes and holds what: meshes, layouts, distributions."""
 
 from toolkit.distribution.checkpoints import Checkpoint
 from toolkit.distribution.devices import get_device_count, initialize, list_devices

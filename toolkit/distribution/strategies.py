@@ -367,7 +367,9 @@ def set_distribution(value: Distribution | None) -> None:
 
 
 def distribute_tensor(tensor: Any, layout: TensorLayout) -> Any:
-    """The tensor, laid out over the one device of a mesh: as it is.
+    """The tensor itself, checked against a layout: every process keeps all of it.
+
+    Only batches and variables are split, inside the steps of models.
 
     Raises:
         ArgumentError: if the mesh has another number of devices than the job processes.
