@@ -15,10 +15,17 @@ class Spreading(Protocol):
 
     Attributes:
         is_chief: whether this process is the one that shows progress.
+        num_model_replicas: into how many parts each batch goes.
     """
 
     @property
     def is_chief(self) -> bool: ...
+
+    @property
+    def num_model_replicas(self) -> int: ...
+
+    def rows(self, count: int) -> range:
+        """Which rows of a batch of so many this process computes."""
 
     def exchange(self, value: Any) -> list[Any]:
         """The values of all processes, which all call this; they are sent as JSON."""

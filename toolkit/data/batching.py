@@ -16,6 +16,7 @@ from toolkit.data.elementwise import check_workers
 from toolkit.data.padding import Ragged, as_ragged, pad
 from toolkit.data.prefetch import AheadStream
 from toolkit.data.rows import BatchedRows, RangeRows, Rows
+from toolkit.data.shares import RowsOf, Selection, share, taken
 from toolkit.data.specs import batched, known_spec, padded_spec
 from toolkit.data.streams import Pass, RowStream, Stream
 from toolkit.data.structure import (
@@ -125,14 +126,38 @@ class Batch(_Batched):
         if rows is None:
             return None
         count = len(rows) // self._size if self._drops else -(-len(rows) // self._size)
-        return BatchedRows(rows, self._size, count)
+        return BatchedRows(rows, self._size, count, here.run.shares.get(self))
 
     def _merged(self, elements: list[Any]) -> Any:
         return merge(stack, elements, "batch")
 
+    def _merging(self, here: Pass) -> Callable[[list[Any]], Any]:
+        """What makes a batch of its elements: all of it, or this process's share."""
+        rows = here.run.shares.get(self)
+        return self._merged if rows is None else partial(self._shared, rows)
+
+    def _shared(self, rows: RowsOf, elements: list[Any]) -> Any:
+        mine = rows(len(elements))
+        read = taken(mine)
+        merged = self._merged(elements[read.start : read.stop])
+        return share(len(elements), mine, merged)
+
+    def _open(self, here: Pass) -> Stream:
+        """The elements; others than those of a share need not be made."""
+        rows, before = here.run.shares.get(self), self._parents[0]
+        first: Dataset | None = before
+        if rows is not None and here.on_error is None:
+            while first is not None and here.rows(first) is None:
+                first = first._made_of(here)
+            if first is not None:
+                count = before._cardinality()
+                here = here._replace(selection=Selection(self._size, count, rows))
+        return here.open(before)
+
     def _stream(self, here: Pass) -> Stream:
+        merged = self._merging(here)
         if self._workers is None:
-            return super()._stream(here)
+            return _BatchStream(self, here, self._open(here), merged)
         options, given = here.run.options, self._deterministic
         workers = Knob.of(self._workers, options)
         is_ordered = options.is_ordered if given is None else given
@@ -143,8 +168,8 @@ class Batch(_Batched):
                 *(self, here, numbers, batches.__getitem__, workers),
                 ordered=is_ordered,
             )
-        lists = _BatchStream(self, inside, here.open(self._parents[0]), list)
-        return AheadStream(self, here, lists, self._merged, workers, ordered=is_ordered)
+        lists = _BatchStream(self, inside, self._open(here), list)
+        return AheadStream(self, here, lists, merged, workers, ordered=is_ordered)
 
     def _spec(self) -> Any:
         return known_spec(self._parents[0], lambda spec: batched(spec, self._leading()))

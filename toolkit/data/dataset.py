@@ -22,6 +22,7 @@ from toolkit.data.methods import Methods
 from toolkit.data.options import Options
 from toolkit.data.profiling import Watch
 from toolkit.data.rows import Rows
+from toolkit.data.shares import RowsOf
 from toolkit.data.specs import examples, looked, spec_of_examples
 from toolkit.data.stats import Stats
 from toolkit.data.streams import ClosedError, Pass, Run, Stream
@@ -63,6 +64,7 @@ class Dataset(Methods):
 
     _name = "dataset"  # of the stage
     _seed = 0  # of its random choices, if it has any
+    _hands_on = False  # whether its elements are some of its parent's, as they are
 
     def __init__(self, *parents: Dataset) -> None:
         import_module("toolkit.data.pipeline")  # whoever made it: it has all methods
@@ -91,6 +93,10 @@ class Dataset(Methods):
     def _stream(self, here: Pass) -> Stream:
         """The elements one after the other."""
         raise NotImplementedError(f"{type(self).__name__} defines no elements")
+
+    def _made_of(self, here: Pass) -> Dataset | None:
+        """The data set of whose elements these are made, each of that of its number."""
+        return None
 
     def _spec(self) -> Any:
         """The TensorSpecs of an element; here, what the first ones have in common."""
@@ -142,10 +148,15 @@ class Dataset(Methods):
         kind = DatasetIterator if self._shown is None else _ShownIterator
         return kind(self, (epoch,))
 
-    def prefetched(self) -> DatasetIterator:
-        """A pass that is made ahead, as `fit` takes it."""
+    def prefetched(self, rows: RowsOf | None = None) -> DatasetIterator:
+        """A pass that is made ahead, as `fit` takes it.
+
+        Args:
+            rows: which rows of each batch to make, where `batch` is the last stage but
+                for some that hand on its batches; each of them is a Share then.
+        """
         epoch, self._passes = self._passes, self._passes + 1
-        return DatasetIterator(self._worked_ahead(always=True), (epoch,))
+        return DatasetIterator(self._worked_ahead(always=True), (epoch,), rows)
 
     def get_state(self) -> dict[str, Any]:
         """What later passes depend on: a dict that JSON can hold, for `set_state`."""
@@ -245,6 +256,13 @@ class Dataset(Methods):
             yield from parent._ancestors()
 
 
+def last_batches(dataset: Dataset) -> Dataset:
+    """The stage whose elements a data set hands on, as they are."""
+    while dataset._hands_on:
+        dataset = dataset._parents[0]
+    return dataset
+
+
 def _method(stage: Stage) -> Callable[..., Dataset]:
     """A function that makes a stage, with the stage's signature and docstring.
 
@@ -314,8 +332,11 @@ class DatasetIterator:
         True
     """
 
-    def __init__(self, dataset: Dataset, epoch: tuple[int, ...]) -> None:
+    def __init__(
+        self, dataset: Dataset, epoch: tuple[int, ...], rows: RowsOf | None = None
+    ) -> None:
         self._dataset = dataset
+        self._shares = rows
         self._epoch = epoch
         self._run: Run | None = None
         self._elements: Iterator[Any] = iter(())
@@ -327,6 +348,8 @@ class DatasetIterator:
         if state is not None:
             stages = enumerate(dataset._ancestors())
             run.kept.update((stage, number in kept) for number, stage in stages)
+        if self._shares is not None:
+            run.shares[last_batches(dataset)] = self._shares
         stream = Pass(run, self._epoch).open(dataset._worked_ahead())
         if state is not None:
             stream.restore(state)

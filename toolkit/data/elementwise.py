@@ -13,6 +13,7 @@ from toolkit.data.errors import name_of, spread
 from toolkit.data.options import Options
 from toolkit.data.prefetch import AheadStream
 from toolkit.data.rows import MappedRows, RangeRows, Rows, ZippedRows
+from toolkit.data.shares import but_absent
 from toolkit.data.specs import applied, looked, spec_of_examples
 from toolkit.data.streams import SKIPPED, Pass, Stream
 from toolkit.data.structure import TensorSpec
@@ -91,6 +92,9 @@ class Map(Dataset):
         given = self._deterministic
         return options.is_ordered if given is None else given
 
+    def _made_of(self, here: Pass) -> Dataset | None:
+        return self._parents[0] if self.is_ordered(here.run.options) else None
+
     def _rows(self, here: Pass) -> Rows | None:
         # Where errors are passed over, numbers do not say which elements there are.
         if self._workers is not None or here.on_error is not None:
@@ -134,7 +138,12 @@ def check_workers(stage: str, workers: int | None) -> None:
 def _passing_over(
     function: Callable[[Any], Any], here: Pass, dataset: Dataset
 ) -> Callable[[Any], Any]:
-    """The function, with SKIPPED for elements whose error is passed over."""
+    """The function, with SKIPPED for elements whose error is passed over.
+
+    Those that another process makes stay ABSENT.
+    """
+    if here.selection is not None:
+        function = but_absent(function)
     if here.on_error is None:
         return function
     on_error = here.on_error

@@ -136,6 +136,11 @@ class WithOptions(Dataset):
         super().__init__(dataset)
         self._options = Options().merge(options)  # a copy: they can be set
 
+    _hands_on = True
+
+    def _made_of(self, here: Pass) -> Dataset | None:
+        return self._parents[0]
+
     def options(self) -> Options:
         return super().options().updated(self._options)
 

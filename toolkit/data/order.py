@@ -99,6 +99,9 @@ class Shuffle(_Alike):
             return here.open(before)
         return _ShuffleStream(self, here, here.open(self._parents[0]))
 
+    def _made_of(self, here: Pass) -> Dataset | None:
+        return self._before_map(here)
+
     def _before_map(self, here: Pass) -> Dataset | None:
         """The same elements, shuffled before a parallel map: numbers, not elements."""
         parallel = self._parents[0]
@@ -165,6 +168,8 @@ class Repeat(_Alike):
         [0, 1, 0, 1]
     """
 
+    _hands_on = True
+
     def __init__(self, dataset: Dataset, count: int | None = None) -> None:
         super().__init__(dataset)
         if count is not None and count < -1:
@@ -219,6 +224,8 @@ class _RepeatStream(Stream):
 
 class _Some(_Alike):
     """Base of stages that leave a share of the elements which numbers say."""
+
+    _hands_on = True
 
     def _kept(self, n: int) -> range:
         """The numbers that stay, of n."""

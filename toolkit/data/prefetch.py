@@ -416,6 +416,11 @@ class Prefetch(Dataset):
             )
         self._size = AUTOTUNE if buffer_size is None else int(buffer_size)
 
+    _hands_on = True
+
+    def _made_of(self, here: Pass) -> Dataset | None:
+        return self._parents[0]
+
     def _worked_ahead(self, always: bool = False) -> Dataset:
         return self
 

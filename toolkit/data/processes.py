@@ -23,6 +23,7 @@ from toolkit.data.dataset import Dataset
 from toolkit.data.errors import note, place
 from toolkit.data.pickling import packed
 from toolkit.data.shared_memory import Exchange
+from toolkit.data.shares import ABSENT
 from toolkit.data.streams import SKIPPED, ClosedError, Pass, Stream
 from toolkit.data.tuning import Knob
 from toolkit.errors import DatasetError, UnsupportedError
@@ -212,12 +213,16 @@ class ProcessStream(Stream):
                     if element is self:
                         break
                     order[taken] = Task(taken, element, self.parent.origin())
-                    self._send(slot, order[taken])
+                    if element is ABSENT:
+                        made[taken] = True, ABSENT
+                    else:
+                        self._send(slot, order[taken])
                     taken += 1
                     self._note_position(taken)
             if not order:
                 return
-            self._collect(made)
+            if next(iter(order)) not in made:
+                self._collect(made)
             while made and (next(iter(order)) in made or not self._ordered):
                 first = next(iter(order if self._ordered else made))
                 self._count()

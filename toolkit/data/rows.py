@@ -15,6 +15,7 @@ import numpy as np
 
 from toolkit.data.errors import note, place
 from toolkit.data.randomness import CHUNK, LAST, Array, Draws, generator
+from toolkit.data.shares import RowsOf, share, taken
 from toolkit.data.structure import map_leaves, merge, stack
 
 Numbers = range | Array  # consecutive ones are a range, and may come without a copy
@@ -237,18 +238,33 @@ class SomeRows(Rows):
 
 
 class BatchedRows(Rows):
-    """Rows in batches of a size, each stacked; the last has what is left."""
+    """Rows in batches of a size, each stacked; the last has what is left.
 
-    def __init__(self, rows: Rows, size: int, length: int) -> None:
+    Args:
+        rows: of which.
+        size: rows of a batch.
+        length: how many batches.
+        share: which rows of each batch are read, to make a Share of it; None: all.
+    """
+
+    def __init__(
+        self, rows: Rows, size: int, length: int, share: RowsOf | None = None
+    ) -> None:
         super().__init__(length)
-        self._rows, self._size = rows, size
+        self._rows, self._size, self._share = rows, size, share
 
     def _numbers(self, batch: int) -> range:
         start = batch * self._size
         return range(start, min(start + self._size, len(self._rows)))
 
     def __getitem__(self, number: int) -> Any:
-        return self._rows.stacked(self._numbers(number))
+        numbers = self._numbers(number)
+        if self._share is None:
+            return self._rows.stacked(numbers)
+        rows = self._share(len(numbers))
+        read = taken(rows)
+        made = self._rows.stacked(numbers[read.start : read.stop])
+        return share(len(numbers), rows, made)
 
     def origin(self, number: int) -> str | None:
         return self._rows.origin(number * self._size)

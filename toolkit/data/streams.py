@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from toolkit.data.errors import note, place
 from toolkit.data.profiling import Stage, Watch
 from toolkit.data.rows import Rows
+from toolkit.data.shares import ABSENT, RowsOf, Selection
 
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
@@ -42,6 +43,7 @@ class Run:
         unordered: stages that give out elements as they become ready.
         kept: whether stages that keep elements read what they have kept in this pass;
             they do so from its beginning to its end, or not at all.
+        shares: the stage of batches that makes some rows of each, and which ones.
     """
 
     def __init__(self, watch: Watch, options: Any) -> None:
@@ -49,6 +51,7 @@ class Run:
         self.options = options
         self.unordered: list[str] = []
         self.kept: WeakKeyDictionary[Dataset, bool] = WeakKeyDictionary()
+        self.shares: dict[Dataset, RowsOf] = {}
         self._closing: dict[Callable[[], None], None] = {}
         self.is_closed: bool = False
 
@@ -79,12 +82,14 @@ class Pass(NamedTuple):
             depend on beside their seed.
         on_error: what takes an error of one element, if it is to be passed over.
         within: the stage of whose elements these data sets are made, if any.
+        selection: the elements that are made; others are ABSENT. None: all.
     """
 
     run: Run
     epoch: tuple[int, ...]
     on_error: OnError | None = None
     within: Dataset | None = None
+    selection: Selection | None = None
 
     def inside(self, repetition: int) -> Pass:
         """The pass of a repetition inside this one."""
@@ -197,14 +202,23 @@ class RowStream(Stream):
     def elements(self) -> Iterator[Any]:
         if self.here.on_error is not None:
             yield from self._without_errors(self.here.on_error)
+        selection = self.here.selection
+        made = self._selected(selection) if selection else self._rows.iterate
         try:
-            for element in self._rows.iterate(self.position):
+            for element in made(self.position):
                 self.position += 1
                 yield element
         except Exception as error:
             origin = self._rows.origin(self.position)
             note(error, place(self.title(), self.position, origin))
             raise
+
+    def _selected(self, selection: Selection) -> Callable[[int], Iterator[Any]]:
+        def iterate(start: int) -> Iterator[Any]:
+            for number in range(start, len(self._rows)):
+                yield self._rows[number] if number in selection else ABSENT
+
+        return iterate
 
     def _without_errors(self, on_error: OnError) -> Iterator[Any]:
         while self.position < len(self._rows):

@@ -116,6 +116,10 @@ class Distribution:
         """The values of all processes, which all call this; they are sent as JSON."""
         return comm.exchange(comm.world(), value)
 
+    def rows(self, count: int) -> range:
+        """Which rows of a batch of so many this process computes."""
+        return self.axes[-1].rows(count)
+
     @property
     def is_spread(self) -> bool:
         """Whether steps are cut at all."""

@@ -147,6 +147,8 @@ class Function:
         except AttributeError:  # a tensor without data
             self._find(args, kwargs)
             raise
+        if self.spreading is not None:  # arrays may be parts of batches
+            given = tuple([x.spec for x in args])
         quick = state.device, placement(), given
         found = self._quick.get(quick)
         if found is None:

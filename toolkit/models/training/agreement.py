@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from toolkit import tree
-from toolkit.compiler import spreading
+from toolkit.compiler.spreading import Spreading
 from toolkit.errors import ArgumentError
 from toolkit.models.training.epochs import EpochBatches
 
 
-def check_same_data(method: str, batches: EpochBatches | None, first: Any) -> None:
+def check_same_data(
+    job: Spreading, method: str, batches: EpochBatches | None, peek: bool
+) -> None:
     """Refuse data of another length or shape than that of other processes.
 
     Each would run another number of steps, or other ones, and wait for the rest.
 
     Args:
+        job: of the processes.
         method: what is about to run.
         batches: its steps; None: there are none, which all have to agree on too.
-        first: the first batch, or None where it is not there yet.
+        peek: whether to compare the first batch, too.
 
     Raises:
         ArgumentError: on all processes alike.
     """
-    spread = spreading.current()
-    if spread is None:
-        return
-    described = "nothing" if batches is None else _described(batches, first)
-    given = spread.exchange(described)
+    described = "nothing" if batches is None else _described(batches, peek)
+    given = job.exchange(described)
     if len(set(given)) == 1:
         return
     groups: dict[str, list[str]] = {}
@@ -40,7 +38,7 @@ def check_same_data(method: str, batches: EpochBatches | None, first: Any) -> No
     )
 
 
-def _described(batches: EpochBatches, first: Any) -> str:
+def _described(batches: EpochBatches, peek: bool) -> str:
     source = batches.source
     samples = getattr(source, "samples", None)
     counts = {
@@ -49,7 +47,8 @@ def _described(batches: EpochBatches, first: Any) -> str:
         "samples a batch": source.batch_size,
     }
     words = [f"{count} {name}" for name, count in counts.items() if count is not None]
-    leaves = [leaf for leaf in tree.flatten(first) if leaf is not None]
+    first = tree.flatten(batches.peek()) if peek else []
+    leaves = [leaf for leaf in first if leaf is not None]
     shapes = [f"{tuple(leaf.shape)} {leaf.dtype}" for leaf in leaves]
     if shapes:
         words.append(f"a first batch of {', '.join(shapes)}")

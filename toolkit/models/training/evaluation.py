@@ -79,16 +79,25 @@ class Evaluation(Steps):
         check_run("evaluate", verbose)
         with named("evaluate"):
             batches = make_batches(x, y, sample_weight, batch_size, steps)
-            self._compare_data("evaluate", batches, batches.peek())
+            self._compare_data("evaluate", batches)
             self._prepare_for(batches.peek(), "test_step")
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
         logs = self._evaluate(batches, callbacks)
         return logs if return_dict else self._in_order(logs)
 
-    def _compare_data(self, method: str, batches: Any, first: Any = None) -> None:
-        """Refuse data that differs from that of other processes of a job."""
-        if not self.run_eagerly:  # then each process computes for itself
-            check_same_data(method, batches, first)
+    def _compare_data(
+        self, method: str, batches: EpochBatches | None, peek: bool = True
+    ) -> None:
+        """Refuse data that differs from that of other processes of a job.
+
+        From here on each process has its rows of every batch only.
+        """
+        job = spreading.current()
+        if job is None or self.run_eagerly:  # or each process computes for itself
+            return
+        if batches is not None and self._can_compile():
+            batches.source.spread(job)
+        check_same_data(job, method, batches, peek)
 
     def _evaluate(
         self, batches: EpochBatches, callbacks: CallbackList
@@ -128,7 +137,7 @@ class Evaluation(Steps):
         check_run("predict", verbose)
         with named("predict"):
             batches = make_batches(x, None, None, batch_size, steps)
-            self._compare_data("predict", batches, batches.peek())
+            self._compare_data("predict", batches)
             self._prepare_for(batches.peek(), "predict_step")
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
         step = self.make_predict_function()

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from toolkit import data, tree
+from toolkit.compiler.spreading import Spreading
 from toolkit.console.frames import warn
 from toolkit.core.convert import is_strings
 from toolkit.core.tensor import Tensor, backend
 from toolkit.data.randomness import Permutation
 from toolkit.data.rows import ArrayRows, BatchedRows, PickedRows, Rows
+from toolkit.data.shares import RowsOf, Share
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.training.arrays import (
     PARTS,
@@ -34,6 +36,7 @@ from toolkit.models.training.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
+from toolkit.models.training.parts import as_whole, cut
 from toolkit.models.training.py_dataset import PyDataset
 from toolkit.random.seeds import draw_seed
 
@@ -58,6 +61,16 @@ class Source:
     class_weight: dict[int, float] | None = None
     taken: int = 0
     _start: State | None = None  # where the next pass begins
+    _job: Spreading | None = None  # whose processes share each batch
+
+    def spread(self, job: Spreading) -> None:
+        """Give this process of a job its rows of each batch only, from the next on."""
+        self._job = job if job.num_model_replicas > 1 else None
+
+    @property
+    def _share(self) -> RowsOf | None:
+        """Which rows of a batch this process needs; None: all."""
+        return None if self._job is None else self._job.rows
 
     def epoch(self, steps: int | None = None) -> Iterator[Any]:
         """The batches of one pass, with tensors for their arrays.
@@ -69,7 +82,14 @@ class Source:
         self.taken = start.get("taken", 0)
         for batch in self._pass(start, steps):
             self.taken += 1
-            yield self._tensors(batch)
+            yield self._part(batch)
+
+    def _part(self, batch: Any) -> Any:
+        """What this process needs of a batch, as tensors."""
+        if type(batch) is Share:
+            return as_whole(self._tensors(batch.value), batch.rows)
+        tensors = self._tensors(batch)
+        return tensors if self._share is None else cut(tensors, self._share)
 
     def state(self, within: bool) -> State | None:
         """What `restore` needs to go on after the last batch that was taken.
@@ -188,7 +208,8 @@ class ArraySource(NumberedSource):
         rows: Rows = self._rows
         if key is not None:
             rows = PickedRows(rows, self.samples, self._order(key).__getitem__)
-        return BatchedRows(rows, self._size, self._length).iterate(first)
+        batches = BatchedRows(rows, self._size, self._length, self._share)
+        return batches.iterate(first)
 
     def _order(self, key: Array) -> Permutation | Array:
         if self.shuffle != "batch":
@@ -296,7 +317,7 @@ class DatasetSource(Source):
 
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
         if not self.is_iterator:
-            self._iterator = self._batches.prefetched()
+            self._iterator = self._batches.prefetched(self._share)
         if "iterator" in start:
             self._iterator.set_state(start["iterator"])
             self._restore_later(start)  # as before this pass was opened

@@ -207,8 +207,8 @@ class Trainer(CompileConfigured, Evaluation):
             batches = EpochBatches(source, steps_per_epoch)
             size = validation_batch_size
             validation = _validation(validation_data, size, source, validation_steps)
-            self._compare_data("fit", batches, batches.peek())
-            self._compare_data("fit: validation_data", validation)
+            self._compare_data("fit", batches)
+            self._compare_data("fit: validation_data", validation, peek=False)
             self._prepare_for(batches.peek(), "train_step")
             self._prepare_optimizer()
         callbacks = self._callback_list(

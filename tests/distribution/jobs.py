@@ -1,0 +1,64 @@
+"""Scripts as jobs of several processes, each of which tells what it found."""
+
+import json
+import sys
+from textwrap import dedent
+
+from tests.comm import ranks
+from tests.comm.ranks import needs_mpi
+
+BEGIN = """
+import hashlib, json, os, signal, sys, time
+from pathlib import Path
+import numpy as np
+import toolkit as tk
+from toolkit import comm, distribution, layers
+
+rank, size = comm.world().rank, comm.world().size
+
+def tell(found):
+    print("result", json.dumps([rank, found]), flush=True)
+
+def digest(*values):
+    joined = b"".join(np.ascontiguousarray(value).tobytes() for value in values)
+    return hashlib.sha256(joined).hexdigest()
+
+def state_of(model):
+    return digest(*model.variables, *model.optimizer.variables)
+
+def network():
+    tk.utils.set_random_seed(0)
+    model = tk.Sequential([
+        layers.Dense(8, activation="relu"), layers.Dropout(0.2), layers.Dense(1),
+    ])
+    model.compile("adam", "mse")
+    return model
+"""
+
+
+def run(folder, processes, text, *arguments, timeout=3, seconds=60, code=0):
+    """What the processes of a job told, by rank.
+
+    Args:
+        folder: where it runs.
+        processes: how many.
+        text: of the script, after `BEGIN`.
+        arguments: of the script.
+        timeout: seconds that one waits for another.
+        seconds: that the job may take.
+        code: with which it should exit; another than 0: the whole result is returned.
+    """
+    script = folder / "train.py"
+    script.write_text(BEGIN + dedent(text))
+    command = [sys.executable, "-m", "toolkit", "run", "--processes"]
+    command += [str(processes), "--timeout", str(timeout), str(script), *arguments]
+    done = ranks.start(command, seconds)
+    assert done.code == code, done.errors
+    if code:
+        return done
+    lines = [line for line in done.out.splitlines() if "result " in line]
+    told = sorted(json.loads(line.partition("result ")[2]) for line in lines)
+    return [found for _, found in told]
+
+
+__all__ = ["needs_mpi", "run"]

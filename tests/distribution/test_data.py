@@ -1,0 +1,226 @@
+"""Data in a job: which rows a process reads, and what it gives to the others."""
+
+import numpy as np
+import pytest
+
+from tests.distribution.jobs import needs_mpi, run
+from toolkit import ops
+from toolkit.comm import local
+from toolkit.compiler.sharding.layouts import MeshAxis
+from toolkit.data import Dataset
+from toolkit.models.training.sources import make_source
+
+
+class Job:
+    """What a source asks a job of: one of `ranks`, at `leaves`."""
+
+    def __init__(self, rank, ranks, leaves=None):
+        groups = local.run(ranks, lambda group: group)
+        axis = MeshAxis("batch", groups[rank], leaves or ranks, even=False)
+        self.rows, self.num_model_replicas = axis.rows, ranks
+
+
+def rows_of(make, rank, ranks, leaves=None):
+    """What one process gets of each batch."""
+    source = make_source(make())
+    source.spread(Job(rank, ranks, leaves))
+    return list(source.epoch())
+
+
+class Counted(np.ndarray):
+    """An array that notes which of its rows are gathered or sliced."""
+
+    read: list
+
+    def take(self, numbers, axis=None):
+        self.read.extend(np.asarray(numbers).tolist())
+        return np.asarray(self).take(numbers, axis)
+
+    def __getitem__(self, key):
+        if isinstance(key, slice) and hasattr(self, "read"):
+            self.read.extend(range(*key.indices(len(self))))
+        return np.asarray(super().__getitem__(key))
+
+    def __array_finalize__(self, other):
+        if hasattr(other, "read"):
+            self.read = other.read
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("samples", [3, 13, 14])
+def test_arrays_are_read_once_over_all_ranks(ranks, samples, shuffle):
+    x = np.arange(samples * 2, dtype="float32").reshape(samples, 2)
+    whole = make_source(x, x[:, 0], batch_size=4, shuffle=shuffle)
+    whole.restore({"key": [1, 2]})
+    expected = [tuple(map(np.asarray, batch)) for batch in whole.epoch()]
+    parts = []
+    for rank in range(ranks):
+        counted = x.view(Counted)
+        counted.read = []
+        source = make_source(x, x[:, 0], batch_size=4, shuffle=shuffle)
+        source._rows._arrays = counted, x[:, 0].copy()
+        source.restore({"key": [1, 2]})
+        source.spread(Job(rank, ranks))
+        counted.read.clear()
+        found = list(source.epoch())
+        assert [b[0].shape for b in found] == [b[0].shape for b in expected]
+        parts.append([np.asarray(batch[0]) for batch in found])
+        needed = [value // 2 for part in parts[-1] for value in part[:, 0]]
+        empty = sum(len(part) == 0 for part in parts[-1])
+        # Where a process has no row of a batch, it looks at one.
+        assert len(counted.read) == len(needed) + empty
+        assert set(needed) <= set(counted.read)
+    for number, (batch, _) in enumerate(expected):
+        joined = np.concatenate([part[number] for part in parts])
+        np.testing.assert_array_equal(joined, batch)
+
+
+READS = []
+
+
+def noted(number):
+    READS.append(int(number))
+    return np.full(3, number, "float32"), np.float32(number)
+
+
+def mapped(**options):
+    return Dataset.range(13).map(noted, **options)
+
+
+def far(batch):
+    return batch  # of whole batches: it needs all of their rows
+
+
+PIPELINES = {
+    "map": lambda: mapped().batch(4),
+    "shuffled": lambda: mapped().shuffle(None, seed=1).batch(4),
+    "parallel": lambda: mapped(num_parallel_calls=2).batch(4).prefetch(2),
+    "parallel, shuffled": lambda: (
+        mapped(num_parallel_calls=2).shuffle(100, seed=1).batch(4)
+    ),
+    "prefetched": lambda: mapped(num_parallel_calls=2).prefetch(3).batch(4).take(9),
+    "two maps": lambda: mapped(num_parallel_calls=2).map(lambda x, y: (x, y)).batch(4),
+    "parallel batches": lambda: mapped().batch(4, num_parallel_calls=2),
+    "repeated": lambda: mapped().shard(2, 1).batch(4).repeat(2).skip(1),
+}
+STREAMS = {
+    "generator": lambda: Dataset.from_generator(lambda: map(noted, range(13))).batch(4),
+    "map of batches": lambda: mapped().batch(4).map(lambda x, y: (x + 0 * y[0], y)),
+    "filter": lambda: mapped().filter(lambda x, y: True).batch(4),
+    "iterator": lambda: iter(mapped().batch(4)),
+    "list": lambda: (batch for batch in list(mapped().batch(4))),
+}
+
+
+def values(batches):
+    return [[np.asarray(part) for part in batch] for batch in batches]
+
+
+@pytest.mark.parametrize("name", [*PIPELINES, *STREAMS])
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_data_sets_give_each_rank_its_rows(name, ranks):
+    make = {**PIPELINES, **STREAMS}[name]
+    expected = values(make_source(make()).epoch())
+    READS.clear()
+    found = [rows_of(make, rank, ranks) for rank in range(ranks)]
+    shapes = [[part.shape for part in batch] for batch in expected]
+    assert [[[part.shape for part in b] for b in rows] for rows in found] == (
+        [shapes] * ranks
+    )
+    found = list(map(values, found))
+    empty = sum(len(b[0]) == 0 for rows in found for b in rows)
+    for number, batch in enumerate(expected):
+        for part, whole in enumerate(batch):
+            joined = np.concatenate([rows[number][part] for rows in found])
+            np.testing.assert_array_equal(joined, whole)
+    total = sum(len(batch[0]) for batch in expected)
+    if name == "repeated":  # its first batch is read and left out
+        assert len(READS) <= total + 4 + empty + ranks
+    elif name in PIPELINES:
+        assert len(READS) == total + empty
+    else:
+        assert len(READS) == ranks * 13
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_position_is_that_of_any_number_of_ranks(name):
+    make = PIPELINES[name]
+
+    def source(rank, ranks):
+        made = make_source(make())
+        made.spread(Job(rank, ranks, 6))
+        return made
+
+    rests = []
+    saved = source(0, 3)
+    batches = saved.epoch()
+    next(batches), next(batches)
+    state = saved.state(within=True)
+    for ranks in (3, 2, 1):
+        parts = []
+        for rank in range(ranks):
+            resumed = source(rank, ranks)
+            resumed.restore(state)
+            parts.append(values(resumed.epoch()))
+        whole = [
+            np.concatenate([p[0] for p in each]) for each in zip(*parts, strict=True)
+        ]
+        rests.append(np.concatenate(whole))
+    assert len(rests[0])
+    np.testing.assert_array_equal(rests[0], rests[1])
+    np.testing.assert_array_equal(rests[0], rests[2])
+
+
+def test_class_weights_of_a_share():
+    batches = Dataset.from_tensor_slices((np.ones((5, 2)), np.arange(5))).batch(5)
+    source = make_source(batches, class_weight={4: 7.0})
+    source.spread(Job(1, 2))
+    ((x, y, weights),) = source.epoch()
+    assert weights.shape == y.shape == (5,) and x.shape == (5, 2)
+    assert np.asarray(weights).tolist() == [1, 1, 7]
+
+
+def test_a_tensor_of_another_extent_stays_whole():
+    def batches():
+        yield ops.ones((6, 2)), ops.ones((4,))
+
+    ((x, y),) = rows_of(batches, 0, 2)
+    assert np.asarray(x).shape == (3, 2) and np.asarray(y).shape == (4,)
+
+
+@needs_mpi
+@pytest.mark.parametrize("processes", [2, 4])
+def test_all_kinds_of_data_train_to_the_same_bits(tmp_path, processes):
+    text = """
+    distribution.set_distribution(distribution.DataParallel(shards=4))
+    x = np.random.default_rng(0).random((41, 6), "float32")
+    y = x[:, :1]
+    read = []
+
+    def row(number):
+        read.append(int(number))
+        return x[number], y[number]
+
+    def generated():
+        for start in range(0, 41, 8):
+            yield x[start : start + 8], y[start : start + 8]
+
+    rows = tk.data.Dataset.range(41).map(row, num_parallel_calls=2).batch(8)
+    found = []
+    for make in (lambda: (x, y), lambda: (rows,), lambda: (generated(),)):
+        model = network()
+        options = dict(batch_size=8, shuffle=False) if len(make()) == 2 else {}
+        model.fit(*make(), epochs=1, verbose=0, **options)
+        loss = model.evaluate(*make(), verbose=0)
+        predicted = model.predict(x[:3], batch_size=2, verbose=0)
+        found.append([state_of(model), loss, digest(predicted)])
+    tell([found, len(read)])
+    """
+    found = run(tmp_path, processes, text)
+    results = [each for ranks, _ in found for each in ranks]
+    assert len(results) == 3 * processes and all(r == results[0] for r in results)
+    # The 41 rows twice; the last batch has one, at which all others look.
+    assert sum(count for _, count in found) == 82 + 2 * (processes - 1)
+    (alone,) = run(tmp_path, 1, text)
+    assert alone[0][0] == results[0] and alone[1] == 82
