@@ -2,14 +2,24 @@
 
 import json
 import os
+import threading
 
 import numpy as np
 import pytest
 
 import toolkit as tk
 from toolkit.comm import local
-from toolkit.distribution import Checkpoint
-from toolkit.errors import ModelFileError, UnwritableFileError
+from toolkit.distribution import (
+    Checkpoint,
+    DataParallel,
+    DeviceMesh,
+    LayoutMap,
+    ModelParallel,
+    part_files,
+)
+from toolkit.distribution.snapshots import Plan
+from toolkit.errors import ArgumentError, ModelFileError, UnwritableFileError
+from toolkit.files import staging
 
 
 class Odd(tk.layers.Layer):
@@ -87,16 +97,20 @@ def edit(**changes):
         state = json.loads((path / "state.json").read_text())
         entry = state["variables"]["weights/0"]
         for key, value in changes.items():
-            (entry if key in entry else entry["pieces"][0])[key] = value
+            (entry if key in entry else entry["boxes"][0])[key] = value
+        del state["sha256"]
+        state["sha256"] = part_files._digest_of(state)
         (path / "state.json").write_text(json.dumps(state))
 
     return change
 
 
 DAMAGES = [
-    *(flip, cut, link, edit(shape=[1]), edit(pieces=[]), edit(file="../x.bin")),
+    *(flip, cut, link, edit(shape=[1]), edit(boxes=[]), edit(file="../x.bin")),
     *(edit(offset=-1), edit(length=1 << 60), edit(length="a"), edit(dtype="int8")),
-    *(edit(file=3), edit(sha256=None), edit(pieces=3)),
+    *(edit(file=3), edit(sha256=None), edit(boxes=3), edit(box=3), edit(box=[[0, 3]])),
+    *(edit(box=[[0, 1 << 40], [0, 50]]), edit(box=[[-1, 1], [0, 50]])),
+    *(edit(box=[[0.0, 1.0], [0, 50]]), edit(box=[[0, 1], [0, 50]])),
 ]
 
 
@@ -143,3 +157,194 @@ def test_an_older_one_stays(tmp_path):
     model = make(3)
     Checkpoint(model, local.single()).restore(tmp_path / "x")
     assert bits(model) == bits(make(1))
+
+
+def test_a_list_that_was_changed_is_refused(tmp_path):
+    model, path = make(1), tmp_path / "x"
+    save(model, path, position={"step": 1000})
+    text = (path / "state.json").read_text()
+    (path / "state.json").write_text(text.replace("1000", "1001"))
+    with pytest.raises(ModelFileError, match=r"state\.json is damaged"):
+        Checkpoint(model, local.single()).restore(path)
+
+
+def test_damage_that_one_rank_sees_changes_no_rank(tmp_path, monkeypatch):
+    save(make(1), tmp_path / "x")
+    models = [make(2), make(2)]
+    before = bits(models[0])
+    true = part_files.read_box
+
+    def of(group):
+        with pytest.raises(ModelFileError, match="unreadable here"):
+            Checkpoint(models[group.rank], group).restore(tmp_path / "x")
+
+    def read(*arguments):
+        if threading.current_thread().name == "rank 1":
+            raise OSError(5, "unreadable here")
+        return true(*arguments)
+
+    monkeypatch.setattr(part_files, "read_box", read)
+    local.run(2, of)
+    assert [bits(model) for model in models] == [before] * 2
+
+
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize("place", ["copy", "write", "list"])
+@pytest.mark.parametrize("error", [ZeroDivisionError("odd"), MemoryError("odd")])
+def test_any_error_of_one_rank_is_raised_in_all(
+    tmp_path, monkeypatch, place, error, wait
+):
+    models = [make(1) for _ in range(3)]
+    owner, name = {
+        "copy": (Plan, "copy"),
+        "write": (part_files, "write_pieces"),
+        "list": (part_files, "publish"),
+    }[place]
+    true = getattr(owner, name)
+
+    def fail(*arguments):
+        is_it = {
+            "copy": threading.current_thread().name == "rank 1",
+            "write": arguments[1] == 1,
+            "list": True,  # the first rank alone writes it
+        }
+        if is_it[place]:
+            raise error
+        return true(*arguments)
+
+    monkeypatch.setattr(owner, name, fail)
+
+    def of(group):
+        checkpoint = Checkpoint(models[group.rank], group)
+        with pytest.raises(UnwritableFileError, match="process . *.*Error: odd"):
+            checkpoint.save(tmp_path / "x", wait=wait)
+            checkpoint.wait()
+        return True
+
+    assert local.run(3, of) == [True] * 3
+    assert not os.listdir(tmp_path)
+
+
+def test_an_interrupt_stays_one_where_it_happens(tmp_path, monkeypatch):
+    models, true = [make(1), make(1)], Plan.copy
+
+    def interrupted(*arguments):
+        if threading.current_thread().name == "rank 0":
+            raise KeyboardInterrupt
+        true(*arguments)
+
+    monkeypatch.setattr(Plan, "copy", interrupted)
+
+    def of(group):
+        kind = [KeyboardInterrupt, UnwritableFileError][group.rank]
+        with pytest.raises(kind):
+            Checkpoint(models[group.rank], group).save(tmp_path / "x")
+        return True
+
+    assert local.run(2, of) == [True] * 2
+    assert not os.listdir(tmp_path)
+
+
+def test_other_models_in_one_rank_are_refused(tmp_path):
+    models = [make(1), tk.Sequential([tk.Input((4,)), tk.layers.Dense(2)])]
+
+    def of(group):
+        with pytest.raises(ArgumentError, match="has other variables"):
+            Checkpoint(models[group.rank], group).save(tmp_path / "x")
+
+    local.run(2, of)
+    assert not os.listdir(tmp_path)
+
+
+def test_saves_of_two_states_are_under_way_together(tmp_path, monkeypatch):
+    """Each has the state of its moment, and a third one waits for the first."""
+    model = make(1)
+    variable = model.trainable_variables[0]
+    checkpoint, begun, may_go = Checkpoint(model, local.single()), [], threading.Event()
+    true = part_files.write_pieces
+
+    def write(folder, rank, content, pieces):
+        begun.append(content.ctypes.data)
+        assert may_go.wait(20)
+        return true(folder, rank, content, pieces)
+
+    monkeypatch.setattr(part_files, "write_pieces", write)
+    for number in range(2):
+        variable.assign(np.full(variable.shape, number, "float32"))
+        checkpoint.save(tmp_path / str(number), wait=False)
+    assert not [name for name in os.listdir(tmp_path) if not name.startswith(".")]
+    threading.Timer(0.2, may_go.set).start()
+    for number in range(2, 6):
+        variable.assign(np.full(variable.shape, number, "float32"))
+        checkpoint.save(tmp_path / str(number), wait=False)
+    assert (tmp_path / "0").is_dir() and (tmp_path / "3").is_dir()
+    checkpoint.wait()
+    assert len(set(begun)) == 2  # the memory of the first two is used again
+    for number in range(6):
+        checkpoint.restore(tmp_path / str(number))
+        assert (variable.numpy() == number).all()
+
+
+def test_a_failure_in_the_background_is_raised_by_the_next_but_one(tmp_path):
+    (tmp_path / "0").mkdir()
+    models = [make(1), make(1)]
+
+    def of(group):
+        checkpoint = Checkpoint(models[group.rank], group)
+        checkpoint.save(tmp_path / "0", wait=False)
+        checkpoint.save(tmp_path / "1", wait=False)
+        with pytest.raises(UnwritableFileError, match="there already"):
+            checkpoint.save(tmp_path / "2", wait=False)
+        checkpoint.save(tmp_path / "3", wait=False)
+        checkpoint.wait()
+
+    local.run(2, of)
+    assert sorted(os.listdir(tmp_path)) == ["0", "1", "3"]
+
+
+def test_others_than_our_own_stages_stay(tmp_path):
+    for name in (".x.0123abcd.tmp", ".x.4567abcd.tmp", ".y.0123abcd.tmp"):
+        (tmp_path / name / "files").mkdir(parents=True)
+    (tmp_path / ".x.0123abcd.tmp" / "owner").write_bytes(staging._MARK)
+    (tmp_path / ".x.4567abcd.tmp" / "owner").write_text("somebody else's")
+    save(make(1), tmp_path / "x")
+    assert sorted(os.listdir(tmp_path)) == [".x.4567abcd.tmp", ".y.0123abcd.tmp", "x"]
+
+
+def test_the_list_tells_what_the_job_was(tmp_path):
+    mesh = DeviceMesh((1, 1), ["batch", "model"], ["cpu:0"])
+    checkpoint = Checkpoint(make(1), local.single())
+    with ModelParallel(layout_map=LayoutMap(mesh)).scope():
+        checkpoint.save(tmp_path / "x")
+    state = json.loads((tmp_path / "x" / "state.json").read_text())
+    assert (state["version"], state["processes"], state["shards"]) == (2, 1, 1)
+    assert state["mesh"] == {
+        "shape": [1, 1],
+        "axis_names": ["batch", "model"],
+        "batch_dim_name": "batch",
+    }
+    checkpoint.restore(tmp_path / "x")  # nothing that changes bits is different
+
+
+def test_another_number_of_shards_is_told(tmp_path):
+    checkpoint = Checkpoint(make(1), local.single())
+    with DataParallel(shards=4).scope():
+        checkpoint.save(tmp_path / "x")
+        checkpoint.restore(tmp_path / "x")
+    with DataParallel(shards=2).scope():
+        with pytest.warns(UserWarning, match="with shards=4; this one has shards=2"):
+            checkpoint.restore(tmp_path / "x")
+    with pytest.warns(UserWarning, match="with shards=4; this one has shards=1"):
+        checkpoint.restore(tmp_path / "x")
+
+
+def test_a_position_that_is_no_json_is_refused_by_all(tmp_path):
+    models = [make(1), make(1)]
+
+    def of(group):
+        position = [0, {1, 2}][group.rank]
+        with pytest.raises(UnwritableFileError, match="process 1: TypeError: .*JSON"):
+            Checkpoint(models[group.rank], group).save(tmp_path / "x", position)
+
+    local.run(2, of)
+    assert not os.listdir(tmp_path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from toolkit.backends.base import on_host, owner_of
+
 
 class Placement(Protocol):
     """Which part of a Variable's value a process of a job holds."""
@@ -13,3 +15,25 @@ class Placement(Protocol):
 
     def whole(self, array: Any) -> Any:
         """The whole value, from the parts of all processes, which all call this."""
+
+    def box(self) -> tuple[tuple[int, int], ...]:
+        """Where that part is: along each axis its first index, and the one behind."""
+
+
+def held(variable: Any) -> Any:
+    """What this process holds of a Variable: the array itself, if it is on the host.
+
+    Whoever reads it has the Variable's lock: programs write into it.
+    """
+    return on_host(variable.own_buffer())
+
+
+def hold(variable: Any, part: Any) -> None:
+    """Replace what this process holds of a Variable."""
+    with variable.lock:
+        buffer = variable.own_buffer()
+        owner = owner_of(buffer)
+        if owner is None:
+            buffer[...] = part
+        else:
+            owner.overwrite(buffer, part)

@@ -1,45 +1,44 @@
 """Checkpoints in parts: each process of a job writes its share of a model's state.
 
 A checkpoint is a folder: `state.json` says where the bytes of each variable are, and
-each process writes one file of raw bytes. It is written aside and gets its name by one
-rename, so that it is whole or not there.
+each process writes one file of raw bytes, of what it holds. Nothing is gathered. It is
+written aside and gets its name by one rename, so that it is whole or not there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import os
-import re
-import stat
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from toolkit import comm
-from toolkit.comm.group import as_bytes
-from toolkit.dtypes import numpy_dtype
-from toolkit.errors import ModelFileError, UnwritableFileError
-from toolkit.files.staging import Stage, flush, sweep
+from toolkit.console.frames import warn
+from toolkit.core.placement import hold
+from toolkit.distribution import part_files
+from toolkit.distribution.agreement import together
+from toolkit.distribution.part_files import Piece
+from toolkit.distribution.snapshots import Plan, held_box, variables_of
+from toolkit.distribution.strategies import distribution
+from toolkit.errors import ArgumentError, ModelFileError, UnwritableFileError
+from toolkit.files.staging import Stage, sweep
 
-_STATE = "state.json"
-_VERSION = 1
-_ALIGNED = 64  # bytes
-_MAX_LIST = 1 << 26  # bytes of the file that lists the others
-_FILE = re.compile(r"rank-\d{5,9}\.bin")
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_Piece = tuple[str, int, Any]  # variable, its first byte, the bytes
+# How many saves may be under way, each with memory of its own.
+_SAVES = 2
+# What files that are not as they should be lead to.
+_DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
 
 class Checkpoint:
     """Saves a model's state in parts, one for each process of the job.
 
     The state is that of the weights, the random generators, the optimizer and the
-    metrics. Each process writes an equal share of the bytes, and any number of
-    processes can restore them.
+    metrics. Each process writes what it holds; of what several hold, a part. Any
+    number of processes can restore it, whatever each of them holds.
 
     Args:
         model: a built model.
@@ -59,9 +58,12 @@ class Checkpoint:
 
     def __init__(self, model: Any, group: comm.Group | None = None) -> None:
         self._model = model
-        self._group = (comm.world() if group is None else group).duplicate()
-        self._thread: threading.Thread | None = None
-        self._error: Exception | None = None
+        group = comm.world() if group is None else group
+        self._group = group.duplicate()
+        self._background = group.duplicate()  # for the threads that write
+        self._saves: list[_Save] = []
+        self._plan: Plan | None = None
+        self._memory: list[Any] = []  # buffers that no save uses
 
     def save(
         self, path: str | os.PathLike[str], position: Any = None, wait: bool = True
@@ -71,41 +73,55 @@ class Checkpoint:
         Args:
             path: the folder to make, which must not be there yet.
             position: a value of JSON to keep with it, such as the epoch.
-            wait: whether to return when it is on disk; if not, what fails is raised by
-                the next `save`, `restore` or `wait`.
+            wait: whether to return when it is on disk. If not, the state is copied and
+                written by a thread: two may be on their way, a third waits for the
+                first. What fails is raised by the next but one `save`, or by `wait` or
+                `restore`. The memory of the copies is kept for the next saves.
 
         Raises:
             UnwritableFileError: any of the processes cannot write it.
         """
-        self.wait()
-        target = Path(path)
-        state: dict[str, Any] = {"version": _VERSION, "ranks": self._group.size}
-        state["position"] = json.loads(json.dumps(position))
-        state["variables"], pieces = self._share()
-        if wait:
-            self._write(target, state, pieces)
-            return
+        self._save(Path(path), position, wait, lambda: None)
+
+    def _save(
+        self, target: Path, position: Any, wait: bool, then: Callable[[], None]
+    ) -> None:
+        """Save, and have the first process call `then` once all is on disk."""
+        while len(self._saves) >= (1 if wait else _SAVES):
+            self._finish()
+        variables, plan, position = self._planned(target, position)
+        state = {"version": part_files.VERSION, **_job(self._group)}
+        state["position"] = position
+        state["variables"] = {
+            name: {"path": variable.path, **plan.described[name], "boxes": []}
+            for name, variable in variables.items()
+        }
+        memory, failed = None, None
+        try:
+            memory = self._take(plan.nbytes)
+            plan.copy(variables, memory)
+        except BaseException as error:  # the others are told, and raise, too
+            failed = error
+        writing = _Writing(self._background, target, state, plan.pieces, then)
 
         def work() -> None:
-            try:
-                self._write(target, state, pieces)
-            except Exception as error:  # raised by the next call
-                self._error = error
+            writing.run(None if memory is None else memory[: plan.nbytes], failed)
+            if memory is not None and not wait:
+                self._memory.append(memory)
 
-        self._thread = threading.Thread(target=work, name="checkpoint")
-        self._thread.start()
+        self._saves.append(_Save(work, self._saves[-1:]))
+        if wait or not isinstance(failed, Exception | None):  # an interrupt
+            self.wait()
 
     def wait(self) -> None:
-        """Wait until the last save is on disk; raises if it failed."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        """Wait until all that was saved is on disk; raises if a save failed."""
+        while self._saves:
+            self._finish()
 
     def restore(self, path: str | os.PathLike[str]) -> Any:
         """Give the model the state of a checkpoint, or change nothing.
+
+        All processes call this; each reads what it holds.
 
         Returns:
             The position that was saved with it.
@@ -114,198 +130,199 @@ class Checkpoint:
             ModelFileError: it is damaged, or does not fit the model.
         """
         self.wait()
-        variables = _variables(self._model)
-        state = _read_state(Path(path))
-        listed = state["variables"]
-        if set(listed) != set(variables):
-            name = sorted(set(listed) ^ set(variables))[0]
-            where = "the model" if name in listed else "the checkpoint"
-            raise ModelFileError(f"{str(path)!r}: {where} has no variable {name}")
-        arrays = {
-            name: _read(Path(path), name, listed[name], variable)
-            for name, variable in variables.items()
-        }
-        for name, variable in variables.items():
-            variable.assign(arrays[name])
-        return state.get("position")
+        folder = Path(path)
 
-    def _share(self) -> tuple[dict[str, Any], list[_Piece]]:
-        """What the variables are, and copies of the bytes that this process writes."""
-        variables = _variables(self._model)
-        sizes = {n: _nbytes(v.shape, v.dtype) for n, v in variables.items()}
-        total, rank, ranks = sum(sizes.values()), self._group.rank, self._group.size
-        first, end = total * rank // ranks, total * (rank + 1) // ranks
-        listed, pieces, place = {}, [], 0
-        for name, variable in variables.items():
-            # All processes read it: one that is split is put together by all.
-            raw = as_bytes(np.ascontiguousarray(variable.numpy()))
-            low, high = max(first - place, 0), min(end - place, raw.size)
-            if low < high:
-                pieces.append((name, low, raw[low:high].copy()))
-            shape = list(variable.shape)
-            listed[name] = {"path": variable.path, "dtype": variable.dtype}
-            listed[name] |= {"shape": shape, "pieces": []}
-            place += sizes[name]
-        return listed, pieces
-
-    def _write(self, target: Path, state: dict[str, Any], pieces: list[_Piece]) -> None:
-        stage, error = None, ""
-        try:
-            if self._group.rank == 0:
-                try:
-                    if os.path.lexists(target):
-                        raise FileExistsError(f"{str(target)!r} is there already")
-                    sweep(target.parent, target.name)
-                    stage = Stage(target.parent, target.name)
-                except OSError as caught:
-                    error = str(caught)
-            folder = self._agreed(target, error, stage and str(stage.files))[0]
-            records: list[Any] = []
+        def read() -> Any:
+            variables, state = variables_of(self._model), part_files.read_state(folder)
             try:
-                records = _write_pieces(Path(folder), self._group.rank, pieces)
-            except OSError as caught:
-                error = str(caught)
-            parts = self._agreed(target, error, records)
-            try:
-                if stage is not None:
-                    for name, piece in (each for part in parts for each in part):
-                        state["variables"][name]["pieces"].append(piece)
-                    _publish(stage, state, target)
-            except OSError as caught:
-                error = str(caught)
-            self._agreed(target, error, None)
-        finally:
-            if stage is not None:
-                stage.close()
+                changes = _changes(state, _job(self._group))
+                arrays = _read(folder, state["variables"], variables)
+            except _DAMAGES as error:
+                raise ModelFileError(f"{str(folder)!r}: {error}") from error
+            return variables, state, changes, arrays
 
-    def _agreed(self, target: Path, error: str, value: Any) -> list[Any]:
-        """What all processes have; raises in all of them if one has failed."""
-        answers = comm.exchange(self._group, [error, value])
-        for rank, (reason, _) in enumerate(answers):
-            if reason:
-                raise UnwritableFileError(
-                    f"cannot write {str(target)!r}: process {rank}: {reason}"
-                )
-        return [found for _, found in answers]
-
-
-def _variables(model: Any) -> dict[str, Any]:
-    """Names that do not depend on those of layers -> the variables of a model."""
-    optimizer = model.optimizer
-    if optimizer is not None and not optimizer.built:
-        optimizer.build(model.trainable_variables)
-    groups = {
-        "weights": model.trainable_variables,
-        "others": model.non_trainable_variables,
-        "optimizer": [] if optimizer is None else optimizer.variables,
-        "metrics": model.metrics_variables,
-    }
-    found: dict[str, Any] = {}
-    seen: set[int] = set()
-    for group, variables in groups.items():
-        for number, variable in enumerate(variables):
-            if id(variable) not in seen:
-                found[f"{group}/{number}"] = variable
-                seen.add(id(variable))
-    return found
-
-
-def _nbytes(shape: Any, dtype: str) -> int:
-    return math.prod(shape) * int(np.dtype(numpy_dtype(dtype)).itemsize)
-
-
-def _write_pieces(folder: Path, rank: int, pieces: list[_Piece]) -> list[Any]:
-    """Write this process's file; returns what `state.json` says of it."""
-    records, name = [], f"rank-{rank:05}.bin"
-    with open(folder / name, "xb") as file:
-        for variable, start, raw in pieces:
-            file.write(b"\0" * (-file.tell() % _ALIGNED))
-            record = {"from": start, "file": name, "offset": file.tell()}
-            record |= {"length": raw.size, "sha256": _digest(raw)}
-            records.append((variable, record))
-            file.write(raw)
-        file.flush()
-        os.fsync(file.fileno())
-    return records
-
-
-def _publish(stage: Stage, state: dict[str, Any], target: Path) -> None:
-    """Complete what all processes have written, and give it its name."""
-    (stage.files / _STATE).write_text(json.dumps(state), "utf-8")
-    flush(stage.files / _STATE)
-    flush(stage.files)
-    os.rename(stage.files, target)
-    flush(target.parent)
-
-
-def _digest(raw: Any) -> str:
-    return hashlib.sha256(raw).hexdigest()
-
-
-def _read_state(folder: Path) -> dict[str, Any]:
-    try:
-        raw = _pread(folder / _STATE, 0, None)
-        state = json.loads(raw)
-        if state["version"] != _VERSION or not isinstance(state["variables"], dict):
-            raise ValueError(f"version {state['version']!r}")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelFileError(
-            f"{str(folder)!r}: expected a checkpoint of version {_VERSION} ({error})"
-        ) from error
-    return dict(state)
-
-
-def _read(folder: Path, name: str, entry: Any, variable: Any) -> Any:
-    """The value that a checkpoint has for a variable."""
-    try:
-        shape, dtype = tuple(variable.shape), variable.dtype
-        if entry["shape"] != list(shape) or entry["dtype"] != dtype:
-            raise ValueError(
-                f"expected shape {shape} and {dtype}; it has {entry['shape']!r} and "
-                f"{entry['dtype']!r}"
+        reason = f"cannot restore {str(folder)!r}"
+        (variables, state, changes, arrays), digests = together(
+            self._group, read, ModelFileError, reason, lambda found: found[1]["sha256"]
+        )
+        if len(set(digests)) > 1:
+            raise ModelFileError(
+                f"{reason}: the processes find different checkpoints there; expected a "
+                "folder that all of them see"
             )
-        out = np.empty(_nbytes(shape, dtype), np.uint8)
-        place = 0
-        for piece in sorted(entry["pieces"], key=lambda each: int(each["from"])):
-            offset, length = piece["offset"], piece["length"]
-            if piece["from"] != place or not 0 < length <= out.size - place:
-                raise ValueError("its pieces do not follow each other")
-            if not _FILE.fullmatch(piece["file"]) or offset < 0:
-                raise ValueError(f"no place in a checkpoint: {piece['file']!r}")
-            raw = _pread(folder / piece["file"], offset, length)
-            if _digest(raw) != piece["sha256"]:
-                raise ValueError(f"its bytes in {piece['file']!r} are damaged")
-            out[place : place + length] = np.frombuffer(raw, np.uint8)
-            place += length
-        if place != out.size:
-            raise ValueError(f"{place} of its {out.size} bytes are there")
-    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise ModelFileError(
-            f"{str(folder)!r}: variable {name} ({variable.path}): {error}"
-        ) from error
-    return out.view(numpy_dtype(dtype)).reshape(shape)
+        for name, variable in variables.items():
+            hold(variable, arrays[name])
+        if changes and self._group.rank == 0:
+            warn(f"Checkpoint: {str(folder)!r} {changes}")
+        return state["position"]
+
+    def _finish(self) -> None:
+        """Wait for the oldest save that is under way."""
+        save = self._saves[0]
+        save.thread.join()
+        del self._saves[0]
+        if save.error is not None:
+            raise save.error
+
+    def _take(self, nbytes: int) -> Any:
+        """Memory that no save uses, the same again if it is large enough."""
+        found = self._memory.pop() if self._memory else None
+        if found is None or found.size < nbytes:
+            found = np.empty(nbytes, np.uint8)
+        return found
+
+    def _planned(self, target: Path, position: Any) -> tuple[dict[str, Any], Plan, Any]:
+        """The variables, what this process writes of them, and the position in JSON."""
+
+        def look() -> Any:
+            variables = variables_of(self._model)
+            return variables, Plan.of(variables), json.loads(json.dumps(position))
+
+        before, reason = self._plan, f"cannot write {str(target)!r}"
+        (variables, plan, kept), known = together(
+            self._group,
+            look,
+            UnwritableFileError,
+            reason,
+            lambda found: before is not None and before.is_like(found[1]),
+        )
+        if before is not None and all(known):
+            return variables, before, kept
+        answers = comm.exchange(self._group, [plan.described, plan.held])
+        for rank, (described, _) in enumerate(answers):
+            if described != plan.described:
+                raise ArgumentError(
+                    f"{reason}: process {rank} has other variables than process "
+                    f"{self._group.rank}; expected the same model in all"
+                )
+        plan.share([held for _, held in answers], self._group.rank)
+        self._plan = plan
+        return variables, plan, kept
 
 
-def _pread(path: Path, offset: int, length: int | None) -> bytes:
-    """Bytes of a plain file, which is no link; all of a list if `length` is None."""
-    handle = os.open(path, os.O_RDONLY | _NO_LINK)
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError(f"{path.name!r} is no plain file")
-        if length is None:
-            length = min(found.st_size, _MAX_LIST + 1)
-            if length > _MAX_LIST:
-                raise ValueError("too long for a list")
-        if offset + length > found.st_size:
-            raise ValueError(f"{path.name!r} ends before its bytes do")
-        parts, done = [], 0
-        while done < length:
-            part = os.pread(handle, min(length - done, 1 << 30), offset + done)
-            if not part:
-                raise ValueError(f"{path.name!r} ends before its bytes do")
-            parts.append(part)
-            done += len(part)
-        return b"".join(parts)
-    finally:
-        os.close(handle)
+class _Save:
+    """A save that a thread does, once those before it are done."""
+
+    def __init__(self, work: Callable[[], None], before: Sequence[_Save]) -> None:
+        self.error: BaseException | None = None
+        self._work, self._before = work, before
+        self.thread = threading.Thread(target=self._run, name="checkpoint")
+        self.thread.start()
+
+    def _run(self) -> None:
+        for save in self._before:
+            save.thread.join()
+        self._before = ()
+        try:
+            self._work()
+        except BaseException as error:  # raised by whoever waits for it
+            self.error = error
+
+
+class _Writing:
+    """How all processes write a checkpoint, and what each of them does for it."""
+
+    def __init__(
+        self,
+        group: comm.Group,
+        target: Path,
+        state: dict[str, Any],
+        pieces: list[Piece],
+        then: Callable[[], None],
+    ) -> None:
+        self._group, self._target, self._state = group, target, state
+        self._pieces, self._then = pieces, then
+        self._stage: Stage | None = None
+
+    def run(self, content: Any, failed: BaseException | None) -> None:
+        """Write this process's file, and wait for those of the others."""
+        try:
+            folder = self._agree(lambda: self._begin(failed))[0]
+            write = part_files.write_pieces
+            parts = self._agree(
+                lambda: write(Path(folder), self._group.rank, content, self._pieces)
+            )
+            self._agree(lambda: self._publish(parts))
+        finally:
+            if self._stage is not None:
+                self._stage.close()
+
+    def _begin(self, failed: BaseException | None) -> str:
+        if failed is not None:
+            raise failed
+        if self._group.rank:
+            return ""
+        target = self._target
+        if os.path.lexists(target):
+            raise FileExistsError(f"{str(target)!r} is there already")
+        sweep(target.parent, target.name)
+        self._stage = Stage(target.parent, target.name)
+        return str(self._stage.files)
+
+    def _publish(self, parts: list[Any]) -> None:
+        if self._stage is None:
+            return
+        for name, record in (each for part in parts for each in part):
+            self._state["variables"][name]["boxes"].append(record)
+        part_files.publish(self._stage, self._state, self._target)
+        self._then()
+
+    def _agree(self, work: Callable[[], Any]) -> list[Any]:
+        reason = f"cannot write {str(self._target)!r}"
+        return together(self._group, work, UnwritableFileError, reason)[1]
+
+
+def _job(group: comm.Group) -> dict[str, Any]:
+    """What a job must be like to compute the same bits again."""
+    found = distribution()
+    mesh: dict[str, Any] | None = None
+    if found is not None:
+        shape = list(map(int, found.device_mesh.shape))
+        mesh = {"shape": shape, "axis_names": list(found.device_mesh.axis_names)}
+        mesh["batch_dim_name"] = found.batch_dim_name
+    shards = 1 if found is None else found.shards
+    return {"processes": group.size, "shards": shards, "mesh": mesh}
+
+
+def _cuts(job: dict[str, Any]) -> tuple[Any, dict[str, int]]:
+    """Into how many parts a job cuts batches, and along which axes what else."""
+    mesh = job["mesh"] or {"shape": [], "axis_names": [], "batch_dim_name": None}
+    sizes = zip(mesh["axis_names"], mesh["shape"], strict=True)
+    others = {n: size for n, size in sizes if n != mesh["batch_dim_name"] and size > 1}
+    return job["shards"], others
+
+
+def _changes(saved: dict[str, Any], job: dict[str, Any]) -> str:
+    """Why steps after a checkpoint will not have the bits of those before it."""
+    before, now = _cuts(saved), _cuts(job)
+    if before == now:
+        return ""
+    told = [f"shards={shards}" for shards, _ in (before, now)]
+    if before[1] != now[1]:
+        told = [f"shards={n} and the axes {axes}" for n, axes in (before, now)]
+    return (
+        f"was saved by a job with {told[0]}; this one has {told[1]}: it goes on from "
+        "the same values, but adds in another order, so that what follows differs in "
+        "its last bits"
+    )
+
+
+def _read(
+    folder: Path, listed: dict[str, Any], variables: dict[str, Any]
+) -> dict[str, Any]:
+    """What this process holds of each variable, from a checkpoint."""
+    if set(listed) != set(variables):
+        name = sorted(set(listed) ^ set(variables))[0]
+        where = "the model" if name in listed else "the checkpoint"
+        raise ValueError(f"{where} has no variable {name}")
+    arrays = {}
+    for name, variable in variables.items():
+        spec, entry = variable.spec, listed[name]
+        try:
+            box = held_box(variable)
+            arrays[name] = part_files.read_box(
+                folder, entry, box, spec.shape, spec.dtype
+            )
+        except _DAMAGES as error:
+            raise ValueError(f"variable {name} ({variable.path}): {error}") from error
+    return arrays

@@ -46,6 +46,17 @@ class Parts:
             array = out
         return array
 
+    def box(self) -> tuple[tuple[int, int], ...]:
+        """Where this rank's part is in the whole value."""
+        bounds = [(0, extent) for extent in self.spec.shape]
+        spec = self.spec
+        for axis, split in self.splits:
+            rows = axis.rows(split.units(spec))
+            first = bounds[split.axis][0] + rows.start * split.minor
+            bounds[split.axis] = first, first + len(rows) * split.minor
+            spec = split.local(spec, len(rows))
+        return tuple(bounds)
+
     def __str__(self) -> str:
         parts = (f"axis {split.axis} over {axis.name!r}" for axis, split in self.splits)
         return ", ".join(parts)

@@ -1,0 +1,239 @@
+"""Checkpoints of variables in parts: each rank writes its own, any layout reads."""
+
+import itertools
+import json
+import os
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+from toolkit.comm import local
+from toolkit.compiler.sharding.layouts import MeshAxis, Split
+from toolkit.distribution import Checkpoint, part_files
+from toolkit.distribution.placements import Parts
+
+
+def make(seed):
+    """A model with slots, of odd extents, convolutions and a scalar or two."""
+    tk.utils.set_random_seed(seed)
+    inputs = [tk.Input((8, 8, 3)), tk.layers.Conv2D(12, 3)]
+    hidden = [tk.layers.Flatten(), tk.layers.Dense(260), tk.layers.Dense(36)]
+    model = tk.Sequential([*inputs, *hidden])
+    model.compile(tk.optimizers.Adam(), "mse")
+    model.optimizer.build(model.trainable_variables)
+    random = np.random.default_rng(seed)
+    for variable in model.optimizer.variables:
+        if variable.ndim:
+            variable.assign(random.normal(size=variable.shape).astype("float32"))
+    return model
+
+
+def all_of(model):
+    return [*model.variables, *model.optimizer.variables]
+
+
+def bits(model):
+    """The bytes of the whole values; all ranks call it."""
+    return [v.numpy().tobytes() for v in all_of(model)]
+
+
+def axes_of(group, *sizes):
+    """The axes of a mesh of so many ranks, the last of which is that of batches."""
+    places = np.unravel_index(group.rank, sizes)
+    found = []
+    for number, size in enumerate(sizes):
+        others = sum(int(p) for i, p in enumerate(places) if i != number)
+        inner = group.split(others, int(places[number]))  # of two axes at most
+        found.append(MeshAxis(f"axis {number}", inner, size, even=False))
+    return found
+
+
+def plain(model, group):
+    """Each rank has all."""
+
+
+def zero(model, group):
+    """Slots in parts, along their first axis."""
+    split(model.optimizer.variables, [(axes_of(group, group.size)[0], 0)])
+
+
+def fsdp(model, group):
+    """All in parts."""
+    split(all_of(model), [(axes_of(group, group.size)[0], 0)])
+
+
+def columns(model, group):
+    """All in parts, along their last axis."""
+    split(all_of(model), [(axes_of(group, group.size)[0], -1)])
+
+
+def grid(model, group):
+    """Tiles of matrices; those of each column of the mesh are held twice otherwise."""
+    one, two = axes_of(group, 2, group.size // 2)
+    matrices = [v for v in all_of(model) if v.ndim > 1]
+    split(matrices[::2], [(one, 0), (two, -1)])
+    split(matrices[1::4], [(one, 0)])
+    split(matrices[3::4], [(two, 0)])
+
+
+def twice(model, group):
+    """The first axis of all is split over both axes of the mesh."""
+    one, two = axes_of(group, 2, group.size // 2)
+    split(all_of(model), [(one, 0), (two, 0)])
+
+
+def split(variables, along):
+    for variable in variables:
+        splits, extent = [], None
+        for axis, number in along:
+            if not variable.ndim:
+                continue
+            number %= variable.ndim
+            extent = min(variable.shape[number], extent or variable.shape[number])
+            if extent >= 2 * axis.leaves:
+                splits.append((axis, Split(number)))
+                extent //= axis.group.size
+        if splits:
+            variable.place(Parts(splits, variable.spec))
+
+
+def written(path, layout, ranks, seed=1, **options):
+    """Save a model that has this layout; returns the bytes that each rank wrote."""
+    models = [make(seed) for _ in range(ranks)]
+
+    def of(group):
+        layout(models[group.rank], group)
+        checkpoint = Checkpoint(models[group.rank], group)
+        checkpoint.save(path, **options)
+        checkpoint.wait()
+
+    local.run(ranks, of)
+    return [(path / f"rank-{rank:05}.bin").stat().st_size for rank in range(ranks)]
+
+
+WRITERS = [(plain, 3), (zero, 3), (fsdp, 3), (columns, 2), (grid, 4), (twice, 4)]
+READERS = [(plain, 1), (fsdp, 2), (zero, 4), (columns, 4), (grid, 4)]
+
+
+@pytest.mark.parametrize("layout, ranks", WRITERS)
+def test_any_layout_reads_what_any_other_wrote(tmp_path, layout, ranks):
+    written(tmp_path / "x", layout, ranks)
+    expected = bits(make(1))
+    for reading, count in [*READERS, (layout, ranks)]:
+        models = [make(2) for _ in range(count)]
+
+        def of(group, models=models, reading=reading):
+            reading(models[group.rank], group)
+            Checkpoint(models[group.rank], group).restore(tmp_path / "x")
+            return bits(models[group.rank])
+
+        assert local.run(count, of) == [expected] * count, reading.__name__
+
+
+@pytest.mark.parametrize("layout, ranks", [*WRITERS, (plain, 64), (zero, 7)])
+def test_each_rank_writes_an_equal_share(tmp_path, layout, ranks):
+    sizes = written(tmp_path / "x", layout, ranks)
+    total = sum(map(len, bits(make(1))))
+    padding = 64 * len(all_of(make(1)))
+    assert total <= sum(sizes) <= total + ranks * padding
+    assert max(sizes) - padding <= (1 / ranks + 0.01) * total
+
+
+def test_nothing_is_gathered(tmp_path, monkeypatch):
+    def whole(*_):
+        raise AssertionError("a variable was put together")
+
+    monkeypatch.setattr(Parts, "whole", whole)
+    path, models = tmp_path / "x", [make(1) for _ in range(2)]
+
+    def of(group):
+        checkpoint = Checkpoint(models[group.rank], group)
+        monkeypatch.undo()
+        fsdp(models[group.rank], group)
+        group.barrier()
+        monkeypatch.setattr(Parts, "whole", whole)
+        checkpoint.save(path)
+        checkpoint.restore(path)
+
+    local.run(2, of)
+
+
+def test_boxes_are_where_the_parts_are(tmp_path):
+    written(tmp_path / "x", fsdp, 2)
+    state = json.loads((tmp_path / "x" / "state.json").read_text())
+    kernel = state["variables"]["weights/2"]
+    assert kernel["shape"] == [432, 260]
+    found = [(r["box"], r["file"]) for r in kernel["boxes"]]
+    assert found == [
+        ([[0, 216], [0, 260]], "rank-00000.bin"),
+        ([[216, 432], [0, 260]], "rank-00001.bin"),
+    ]
+
+
+def test_only_boxes_that_are_needed_are_read(tmp_path, monkeypatch):
+    written(tmp_path / "x", fsdp, 4)
+    true, read = part_files._pread, []
+    models = [make(2), make(2)]
+
+    def pread(path, offset, length):
+        raw = true(path, offset, length)
+        if length is not None:
+            read.append((path.name, length))
+        return raw
+
+    monkeypatch.setattr(part_files, "_pread", pread)
+
+    def of(group):
+        fsdp(models[group.rank], group)
+        group.barrier()
+        Checkpoint(models[group.rank], group).restore(tmp_path / "x")
+
+    local.run(2, of)
+    total = sum(map(len, bits(make(1))))
+    assert sum(length for _, length in read) <= 1.02 * total
+
+
+def test_large_parts_are_cut_into_boxes(tmp_path, monkeypatch):
+    monkeypatch.setattr("toolkit.distribution.snapshots._MOST", 5000)
+    written(tmp_path / "x", columns, 2)
+    state = json.loads((tmp_path / "x" / "state.json").read_text())
+    boxes = [r for v in state["variables"].values() for r in v["boxes"]]
+    assert max(record["length"] for record in boxes) <= 5000 < 432 * 260
+    model = make(2)
+    Checkpoint(model, local.single()).restore(tmp_path / "x")
+    assert bits(model) == bits(make(1))
+
+
+def test_a_plan_is_made_again_when_parts_change(tmp_path):
+    models = [make(1), make(1)]
+
+    def of(group):
+        model = models[group.rank]
+        checkpoint = Checkpoint(model, group)
+        for number, layout in enumerate([plain, plain, fsdp, columns]):
+            layout(model, group)
+            checkpoint.save(tmp_path / str(number), wait=False)
+        checkpoint.wait()
+
+    local.run(2, of)
+    for name in sorted(os.listdir(tmp_path)):
+        model = make(2)
+        Checkpoint(model, local.single()).restore(tmp_path / name)
+        assert bits(model) == bits(make(1))
+
+
+def test_random_boxes_against_numpy(tmp_path):
+    """Rows and columns of one array, each rank its own, read by any box."""
+    written(tmp_path / "x", twice, 4)
+    state = part_files.read_state(tmp_path / "x")
+    for name, variable in zip(["weights/2", "weights/0"], [2, 0], strict=True):
+        array = make(1).trainable_variables[variable].numpy()
+        random = np.random.default_rng(0)
+        for _ in range(20):
+            ends = [sorted(random.integers(0, n + 1, 2).tolist()) for n in array.shape]
+            box = tuple(map(tuple, ends))
+            found = part_files.read_box(
+                tmp_path / "x", state["variables"][name], box, array.shape, "float32"
+            )
+            assert (found == array[tuple(itertools.starmap(slice, ends))]).all()

@@ -1,0 +1,216 @@
+"""The files of a checkpoint in parts: raw bytes, and a list of where each box is.
+
+The list, `state.json`, has a hash of itself and one of each box. It is written last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toolkit.distribution import boxes
+from toolkit.distribution.boxes import Box
+from toolkit.dtypes import numpy_dtype
+from toolkit.errors import ModelFileError
+from toolkit.files.staging import Stage, flush
+
+STATE = "state.json"
+VERSION = 2
+_MAX_LIST = 1 << 28  # bytes of the file that lists the others
+_FILE = re.compile(r"rank-\d{5,9}\.bin")
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+class Piece(NamedTuple):
+    """A box of a variable, as one process writes it.
+
+    Attributes:
+        variable: its name.
+        box: where it is in the whole value.
+        offset, length: in bytes, in what the process writes.
+    """
+
+    variable: str
+    box: Box
+    offset: int
+    length: int
+
+
+def write_pieces(
+    folder: Path, rank: int, content: Any, pieces: Sequence[Piece]
+) -> list[Any]:
+    """Write a process's file; returns what the list says of it.
+
+    Args:
+        folder: where it belongs.
+        rank: of the process.
+        content: all of its bytes.
+        pieces: what they are.
+    """
+    name = f"rank-{rank:05}.bin"
+    with open(folder / name, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    records: list[Any] = []
+    for variable, box, offset, length in pieces:
+        record: dict[str, Any] = {"box": box, "file": name}
+        record |= {"offset": offset, "length": length}
+        record["sha256"] = _digest(content[offset : offset + length])
+        records.append((variable, record))
+    return records
+
+
+def publish(stage: Stage, state: dict[str, Any], target: Path) -> None:
+    """Complete what all processes have written, and give it its name."""
+    plain = json.loads(json.dumps(state))  # as it will be read
+    text = json.dumps({"sha256": _digest_of(plain), **plain})
+    (stage.files / STATE).write_text(text, "utf-8")
+    flush(stage.files / STATE)
+    flush(stage.files)
+    os.rename(stage.files, target)
+    try:
+        flush(target.parent)
+    except OSError:
+        os.rename(target, stage.files)
+        raise
+
+
+def remove(folder: Path) -> None:
+    """Remove a checkpoint, its list first: what is interrupted is none any more."""
+    with suppress(OSError):
+        (folder / STATE).unlink(missing_ok=True)
+        for entry in list(os.scandir(folder)):
+            if _FILE.fullmatch(entry.name):
+                os.unlink(entry)
+        folder.rmdir()
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """The list of a checkpoint.
+
+    Raises:
+        ModelFileError: it is damaged, or none of this version.
+    """
+    try:
+        state = json.loads(_pread(folder / STATE, 0, None))
+        if state["version"] != VERSION:
+            raise ValueError(f"it has version {state['version']!r}")
+        found = state.pop("sha256")
+        if found != _digest_of(state) or not isinstance(state["variables"], dict):
+            raise ValueError(f"its {STATE} is damaged")
+        state["sha256"] = found
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        why = f"no {error}" if isinstance(error, KeyError) else error
+        raise ModelFileError(
+            f"{str(folder)!r}: expected a checkpoint of version {VERSION} ({why})"
+        ) from error
+    return dict(state)
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a checkpoint is there with all of its files; hashes are not looked at."""
+    try:
+        ends: dict[str, int] = {}
+        for entry in read_state(folder)["variables"].values():
+            for record in entry["boxes"]:
+                end = record["offset"] + record["length"]
+                ends[record["file"]] = max(end, ends.get(record["file"], 0))
+        return all((folder / name).stat().st_size >= end for name, end in ends.items())
+    except (OSError, ModelFileError, KeyError, TypeError):
+        return False
+
+
+def read_box(folder: Path, entry: Any, box: Box, shape: Any, dtype: str) -> Any:
+    """What a checkpoint has of a variable's value in a box.
+
+    Args:
+        folder: the checkpoint.
+        entry: what its list says of the variable.
+        box: the part that is wanted.
+        shape, dtype: of the whole.
+
+    Raises:
+        ValueError, OSError, KeyError, TypeError: if it does not have that.
+    """
+    if entry["shape"] != list(shape) or entry["dtype"] != dtype:
+        raise ValueError(
+            f"expected shape {tuple(shape)} and {dtype}; it has {entry['shape']!r} "
+            f"and {entry['dtype']!r}"
+        )
+    out = np.empty(boxes.extents(box), numpy_dtype(dtype))
+    found = []
+    for record in entry["boxes"]:
+        place = _checked_box(record["box"], shape)
+        common = boxes.overlap(place, box)
+        if common is None:
+            continue
+        found.append(common)
+        count = prod(boxes.extents(place))
+        if record["length"] != count * out.itemsize:
+            raise ValueError(f"a box of {count} elements has {record['length']} bytes")
+        if not _FILE.fullmatch(record["file"]) or record["offset"] < 0:
+            raise ValueError(f"no place in a checkpoint: {record['file']!r}")
+        raw = _pread(folder / record["file"], record["offset"], record["length"])
+        if _digest(raw) != record["sha256"]:
+            raise ValueError(f"its bytes in {record['file']!r} are damaged")
+        array = np.frombuffer(raw, out.dtype).reshape(boxes.extents(place))
+        out[boxes.within(common, box)] = array[boxes.within(common, place)]
+    if not boxes.is_cover(box, found):
+        raise ValueError("its boxes are not the whole of it, each element once")
+    return out
+
+
+def _checked_box(given: Any, shape: Any) -> Box:
+    """A box that is inside of an array, and has elements."""
+    pairs = [(start, stop) for start, stop in given]
+    inside = (
+        type(start) is type(stop) is int and 0 <= start < stop <= extent
+        for (start, stop), extent in zip(pairs, shape, strict=True)
+    )
+    if not all(inside):
+        raise ValueError(f"no box of shape {tuple(shape)}: {given!r}")
+    return tuple(pairs)
+
+
+def _digest(raw: Any) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _digest_of(state: dict[str, Any]) -> str:
+    return _digest(json.dumps(state, sort_keys=True).encode())
+
+
+def _pread(path: Path, offset: int, length: int | None) -> bytes:
+    """Bytes of a plain file, which is no link; all of a list if `length` is None."""
+    handle = os.open(path, os.O_RDONLY | _NO_LINK)
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError(f"{path.name!r} is no plain file")
+        if length is None:
+            length = min(found.st_size, _MAX_LIST + 1)
+            if length > _MAX_LIST:
+                raise ValueError("too long for a list")
+        if offset + length > found.st_size:
+            raise ValueError(f"{path.name!r} ends before its bytes do")
+        parts, done = [], 0
+        while done < length:
+            part = os.pread(handle, min(length - done, 1 << 30), offset + done)
+            if not part:
+                raise ValueError(f"{path.name!r} ends before its bytes do")
+            parts.append(part)
+            done += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(handle)

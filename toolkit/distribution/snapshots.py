@@ -1,0 +1,119 @@
+"""What a process saves of a model's state: the plan, and copies of the bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from toolkit.comm.group import as_bytes
+from toolkit.core.placement import held
+from toolkit.distribution import boxes
+from toolkit.distribution.boxes import Box, Item
+from toolkit.distribution.part_files import Piece
+from toolkit.dtypes import numpy_dtype
+
+_ALIGNED = 64  # bytes
+# Bytes of a box: who needs an element of one reads and checks all of it.
+_MOST = 4 << 20
+
+
+def variables_of(model: Any) -> dict[str, Any]:
+    """Names that do not depend on those of layers -> the variables of a model."""
+    optimizer = model.optimizer
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    groups = {
+        "weights": model.trainable_variables,
+        "others": model.non_trainable_variables,
+        "optimizer": [] if optimizer is None else optimizer.variables,
+        "metrics": model.metrics_variables,
+    }
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    for group, variables in groups.items():
+        for number, variable in enumerate(variables):
+            if id(variable) not in seen:
+                found[f"{group}/{number}"] = variable
+                seen.add(id(variable))
+    return found
+
+
+def held_box(variable: Any) -> Box:
+    """What this process holds of a variable."""
+    placement = variable.placement
+    if placement is None:
+        return boxes.whole(variable.spec.shape)
+    found: Box = placement.box()
+    return found
+
+
+@dataclass
+class Plan:
+    """What a process writes of the variables.
+
+    Attributes:
+        described: name -> dtype and shape of each variable.
+        held: name -> which box of it this process holds.
+        ranges: name -> which bytes of those, and where in the file they begin.
+        pieces: the boxes of which they consist.
+        nbytes: of the file.
+    """
+
+    described: dict[str, Any]
+    held: dict[str, Box]
+    ranges: dict[str, tuple[range, int]] = field(default_factory=dict)
+    pieces: list[Piece] = field(default_factory=list)
+    nbytes: int = 0
+
+    @classmethod
+    def of(cls, variables: dict[str, Any]) -> Plan:
+        """One that writes nothing yet."""
+        described = {
+            name: {"dtype": v.spec.dtype, "shape": list(v.spec.shape)}
+            for name, v in variables.items()
+        }
+        return cls(described, {name: held_box(v) for name, v in variables.items()})
+
+    def is_like(self, other: Plan) -> bool:
+        """Whether another one is for the same variables, and parts of them."""
+        return (self.described, self.held) == (other.described, other.held)
+
+    def share(self, places: list[dict[str, Any]], rank: int) -> None:
+        """Decide what a rank writes.
+
+        Args:
+            places: what each rank holds of each variable.
+            rank: of this process.
+        """
+        items = [
+            Item(
+                numpy_dtype(about["dtype"]).itemsize,
+                [tuple((a, b) for a, b in of_rank[name]) for of_rank in places],
+            )
+            for name, about in self.described.items()
+        ]
+        shares = boxes.share(items, rank)
+        for name, (size, _), mine in zip(self.held, items, shares, strict=True):
+            if not mine:
+                continue
+            origin, place = self.held[name], self.nbytes + -self.nbytes % _ALIGNED
+            raw = range(mine.start * size, mine.stop * size)
+            self.ranges[name] = raw, place
+            shape = boxes.extents(origin)
+            for box in boxes.cut(shape, mine.start, mine.stop, _MOST // size):
+                length = prod(boxes.extents(box)) * size
+                piece = Piece(name, boxes.moved(box, origin), place, length)
+                self.pieces.append(piece)
+                place += length
+            self.nbytes = place
+
+    def copy(self, variables: dict[str, Any], memory: Any) -> None:
+        """Copy what is written to its place in the content of the file."""
+        end = 0
+        for name, (raw, place) in self.ranges.items():
+            variable = variables[name]
+            memory[end:place] = 0
+            end = place + len(raw)
+            with variable.lock:
+                memory[place:end] = as_bytes(held(variable))[raw.start : raw.stop]
