@@ -2,7 +2,7 @@
 
 from toolkit.comm.flight import named
 from toolkit.comm.group import Group, exchange
-from toolkit.comm.jobs import recover, world
+from toolkit.comm.jobs import is_elastic, recover, world
 from toolkit.comm.leaves import Leaves
 from toolkit.comm.ordered import all_reduce, reduce_scatter
 from toolkit.comm.programs import compare_programs
@@ -15,6 +15,7 @@ __all__ = [
     "all_reduce",
     "compare_programs",
     "exchange",
+    "is_elastic",
     "named",
     "recover",
     "reduce_scatter",

@@ -16,6 +16,7 @@ class Spreading(Protocol):
     Attributes:
         is_chief: whether this process is the one that shows progress.
         num_model_replicas: into how many parts each batch goes.
+        version: changes when programs have to be compiled again.
     """
 
     @property
@@ -25,7 +26,17 @@ class Spreading(Protocol):
     def num_model_replicas(self) -> int: ...
 
     def rows(self, count: int) -> range:
-        """Which rows of a batch of so many this process computes."""
+        """Which rows of a batch of so many this process needs."""
+
+    @property
+    def version(self) -> int: ...
+
+    def recover(self, version: int) -> None:
+        """Go on without lost ranks, where the job can: else it raises.
+
+        Args:
+            version: that of when the step began in which they were missed.
+        """
 
     def exchange(self, value: Any) -> list[Any]:
         """The values of all processes, which all call this; they are sent as JSON."""

@@ -18,9 +18,10 @@ from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.variable import Variable
 from toolkit.distribution.devices import agree_on_seeds, list_devices
+from toolkit.distribution.elastic import recovery
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
 from toolkit.distribution.placements import Parts, mesh_axes, placed
-from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
+from toolkit.errors import ArgumentError, LaunchError, ShapeError, UnsupportedError
 from toolkit.ir import Graph
 from toolkit.ops.symbolic import is_symbolic
 
@@ -114,11 +115,30 @@ class Distribution:
 
     def exchange(self, value: Any) -> list[Any]:
         """The values of all processes, which all call this; they are sent as JSON."""
-        return comm.exchange(comm.world(), value)
+        return recovery.run(lambda: comm.exchange(comm.world(), value))
+
+    @property
+    def version(self) -> int:
+        """How often ranks were lost: then programs are compiled again."""
+        return recovery.version
+
+    def recover(self, version: int) -> None:
+        """Go on without lost ranks: see `Recovery`."""
+        recovery.recover(version)
+
+    def _leave_out(self) -> None:
+        """Spread steps over the ranks that are left."""
+        raise LaunchError(
+            f"{type(self).__name__}: a process is lost, and with it a part of the "
+            "model; start the job again from a checkpoint"
+        )
 
     def rows(self, count: int) -> range:
-        """Which rows of a batch of so many this process computes."""
-        return self.axes[-1].rows(count)
+        """Which rows of a batch of so many this process needs.
+
+        All, where it may have to do the work of a process that is lost.
+        """
+        return range(count) if comm.is_elastic() else self.axes[-1].rows(count)
 
     @property
     def is_spread(self) -> bool:
@@ -186,7 +206,8 @@ class Distribution:
             kept = [number for number in stored if inputs[number] is not None]
             axes.append(Along(axis, inputs, outputs, kept))
         arguments = graph, backend, generate, updates, name
-        return compile_spread(*arguments, axes, batch)
+        settle = recovery.settle if comm.is_elastic() else None
+        return compile_spread(*arguments, axes, batch, settle)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} device_mesh={self.device_mesh}>"
@@ -260,6 +281,16 @@ class DataParallel(Distribution):
             return None
         names = [self.batch_dim_name, *[None] * (like.ndim - 1)]
         return placed(variable, TensorLayout(names, self.device_mesh), self.axes)
+
+    def _leave_out(self) -> None:
+        """Spread batches over the ranks that are left, in as many parts as before."""
+        if self.shard_optimizer:
+            super()._leave_out()
+        names = self.device_mesh.devices.ravel()[: comm.world().size].tolist()
+        axis = str(self.batch_dim_name)
+        self.device_mesh = DeviceMesh((len(names),), [axis], names)
+        self.__dict__.pop("axes", None)
+        assert self.axes  # all ranks make the groups now
 
 
 class ModelParallel(Distribution):
@@ -360,7 +391,8 @@ def set_distribution(value: Distribution | None) -> None:
                 f"set_distribution: expected a distribution or None; received {value!r}"
             )
         _need_processes("set_distribution", value.device_mesh)
-        agree_on_seeds()
+        recovery.rebuild = value._leave_out
+        recovery.run(agree_on_seeds)
     spread = value if value is not None and value.is_spread else None
     if spread is not None:
         spread.check()

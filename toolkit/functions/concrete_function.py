@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from operator import attrgetter
 from typing import Any
@@ -77,13 +78,13 @@ class ConcreteFunction:
         read = {v: first + i for i, v in enumerate(self.variables)}
         updates = [(self.fetched + i, read.get(v)) for i, v in enumerate(self.written)]
         arguments = self.graph, backend(), generate, updates, name
-        if spreading is None:
-            self.executable: Any = compile_graph(*arguments)
-        else:
-            self.executable = spreading.compile(
-                *arguments, self.variables, self.written
-            )
+        self._compile: Callable[[], Any] = partial(compile_graph, *arguments)
+        if spreading is not None:
+            variables = self.variables, self.written
+            self._compile = partial(spreading.compile, *arguments, *variables)
+        self.executable: Any = self._compile()
         self.program: Any = self.executable.program
+        self._is_stale = False
         # Whether a call returns before anything is computed. What is started later, and
         # writes over a Variable, runs later too, so a call need not hold its buffer.
         whole = isinstance(self.executable, Executable)
@@ -115,9 +116,16 @@ class ConcreteFunction:
             variable.assign(value)
         return self._pack(results[: self.fetched])
 
+    def renew(self) -> None:
+        """Compile the graph again before the next call: steps are spread anew."""
+        self._is_stale = True
+
     def call(self, tensors: Sequence[Tensor]) -> Any:
         """Run on tensors that are known to fit."""
         self.last_call = next(_calls)
+        if self._is_stale:
+            self.executable = self._compile()
+            self.program, self._is_stale = self.executable.program, False
         if accelerators and not self._is_settled():
             for variable in (*self.variables, *self.written):
                 variable.settle()

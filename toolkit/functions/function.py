@@ -248,6 +248,11 @@ class Function:
             self.name, trace, outputs, generates, Function, self.spreading
         )
 
+    def renew(self) -> None:
+        """Compile all traces again, when they are called: steps are spread anew."""
+        for concrete in self._concrete.values():
+            concrete.renew()
+
     def _last_call(self, key: Any) -> int:
         return self._concrete[key].last_call
 

@@ -46,6 +46,7 @@ def compile_spread(
     name: str,
     axes: Sequence[Along],
     batch: int,
+    settle: Callable[[], None] | None = None,
 ) -> Executable:
     """What runs this rank's part of a graph.
 
@@ -53,6 +54,7 @@ def compile_spread(
         graph, backend, generate, updates, name: as for `compile_graph`.
         axes: along which it is spread, one after the other.
         batch: how many of the inputs are parts of a batch: they may be given whole.
+        settle: is called before results count; it may raise.
     """
     target = Target(backend, generate, updates=updates, rows_independent=True)
     local, cuts = graph, []
@@ -70,7 +72,7 @@ def compile_spread(
     local = join_collectives(local)
     compare_programs(comm.world(), _described(graph, local), f"program of {name}")
     program = replace(compile_program(local, target, name), source=graph)
-    return SpreadExecutable(program, cuts)
+    return SpreadExecutable(program, cuts, settle)
 
 
 def _described(graph: Graph, local: Graph) -> list[str]:
@@ -95,9 +97,24 @@ def _cut(number: int, spec: Spec, layout: Split, axis: MeshAxis) -> Cut:
 class SpreadExecutable(Executable):
     """This rank's program, which takes its part of each input that is whole."""
 
-    def __init__(self, program: Program, cuts: Sequence[Cut]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        cuts: Sequence[Cut],
+        settle: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(program)
         self.cuts = cuts
+        self._settle = settle
+
+    def run(
+        self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
+    ) -> list[Array]:
+        """See `Executable.run`; what it returns counts on all ranks, or on none."""
+        found = super().run(inputs, outs)
+        if self._settle is not None:
+            self._settle()
+        return found
 
     def _on_memory(
         self,

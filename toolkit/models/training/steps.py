@@ -15,7 +15,7 @@ from toolkit.console.frames import warn
 from toolkit.core.convert import convert, extent, is_strings
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import StatelessScope
-from toolkit.errors import ArgumentError, OutOfRangeError
+from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function
 from toolkit.inspection import Inspection
 from toolkit.layers.tracking import remembered, unique
@@ -36,6 +36,7 @@ class CompiledStep:
         self._functions: dict[Any, Function] = {}
         self._first: Any = None  # a structure of specs like the first batch
         self._spreading = spreading.current()
+        self._version = 0
 
     @property
     def trace_count(self) -> int:
@@ -43,23 +44,34 @@ class CompiledStep:
         return sum(function.trace_count for function in self._functions.values())
 
     def __call__(self, batch: Any) -> Any:
-        function, leaves = self._function_for(batch)
-        try:
-            return function(*leaves)
-        except OutOfRangeError as error:
-            raise OutOfRangeError(
-                f"{function.name}: {error}: a label, or an input of an Embedding "
-                f"({_whole_numbers(batch)}; compile with run_eagerly=True to see where)"
-            ) from error
+        while True:
+            function, leaves = self._function_for(batch)
+            try:
+                return function(*leaves)
+            except OutOfRangeError as error:
+                raise OutOfRangeError(
+                    f"{function.name}: {error}: a label, or an input of an Embedding "
+                    f"({_whole_numbers(batch)}; compile with run_eagerly=True to see "
+                    "where)"
+                ) from error
+            except RankLostError:
+                if self._spreading is None:
+                    raise
+                self._spreading.recover(self._version)
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies begin without traces: those use the Variables of the original."""
         return {**self.__dict__, "_functions": {}}
 
     def _function_for(self, batch: Any) -> tuple[Function, Any]:
-        if self._spreading is not spreading.current():
+        spread = spreading.current()
+        if self._spreading is not spread:
             self._functions.clear()
-            self._spreading = spreading.current()
+            self._spreading = spread
+        if spread is not None and spread.version != self._version:
+            for made in self._functions.values():
+                made.renew()
+            self._version = spread.version
         if type(batch) is Tensor:
             key, leaves = Tensor, (batch,)
         else:
