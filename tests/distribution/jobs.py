@@ -36,7 +36,7 @@ def network():
 """
 
 
-def run(folder, processes, text, *arguments, timeout=3, seconds=60, code=0):
+def run(folder, processes, text, *arguments, timeout=3, seconds=60, code=0, flags=()):
     """What the processes of a job told, by rank.
 
     Args:
@@ -47,11 +47,19 @@ def run(folder, processes, text, *arguments, timeout=3, seconds=60, code=0):
         timeout: seconds that one waits for another.
         seconds: that the job may take.
         code: with which it should exit; another than 0: the whole result is returned.
+        flags: of the launcher.
     """
     script = folder / "train.py"
     script.write_text(BEGIN + dedent(text))
     command = [sys.executable, "-m", "toolkit", "run", "--processes"]
-    command += [str(processes), "--timeout", str(timeout), str(script), *arguments]
+    command += [
+        str(processes),
+        "--timeout",
+        str(timeout),
+        *flags,
+        str(script),
+        *arguments,
+    ]
     done = ranks.start(command, seconds)
     assert done.code == code, done.errors
     if code:

@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--elastic",
         action="store_true",
-        help="a process that is killed does not end the others: see comm.recover",
+        help="a process that is killed does not end the others: fit goes on without it",
     )
     parser.add_argument(
         "name",
