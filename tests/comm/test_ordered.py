@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 
 from toolkit import dtypes
-from toolkit.comm import Leaves, all_reduce, local, ordered, reduce_scatter
+from toolkit.comm import Leaves, all_reduce, local, ordered, reduce_scatter, shared
+from toolkit.comm.ordered import prepare_all_reduce
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
+
+
+@pytest.fixture(params=["memory", "messages"], autouse=True)
+def way(request, monkeypatch):
+    """Ranks of one machine, or of several, which share no memory."""
+    if request.param == "messages":
+        monkeypatch.setattr(shared, "memory_of", lambda group: None)
 
 
 def leaf(index, shape, dtype):
@@ -85,7 +93,9 @@ def test_order_matters_in_what_is_summed_here():
 
 
 @pytest.mark.parametrize("present", [(), (3,), (0, 7), (1, 2, 5), (4, 5, 6, 7)])
-def test_absent_leaves_are_skipped(present):
+@pytest.mark.parametrize("direct", [0, 1 << 20])
+def test_absent_leaves_are_skipped(monkeypatch, present, direct):
+    monkeypatch.setattr(shared, "_DIRECT", direct)
     leaves = Leaves(8, present)
     for size in (3, 4001):
         result = expected(leaves, (size,), "float32")
@@ -118,7 +128,10 @@ def test_a_negative_zero_is_not_lost():
     assert all(np.signbit(out).all() for out in local.run(2, of))
 
 
-def test_several_tensors_and_dtypes_at_once():
+@pytest.mark.parametrize("small, direct", [(0, 1 << 20), (1 << 15, 1 << 20), (0, 0)])
+def test_several_tensors_and_dtypes_at_once(monkeypatch, small, direct):
+    monkeypatch.setattr(shared, "_SMALL", small)
+    monkeypatch.setattr(shared, "_DIRECT", direct)
     shapes = [((3, 5), "float32"), ((), "int64"), ((0,), "float32")]
     shapes += [((70, 80), "float32"), ((2, 2), "bfloat16"), ((), "bfloat16")]
     leaves = Leaves.of_rows(8, 8)
@@ -141,6 +154,7 @@ def test_several_tensors_and_dtypes_at_once():
 @pytest.mark.parametrize("limit", [0, 1 << 30])
 def test_no_bits_depend_on_the_way_that_is_taken(monkeypatch, limit):
     monkeypatch.setattr(ordered, "_DIRECT", limit)
+    monkeypatch.setattr(shared, "_DIRECT", limit)
     for count, size in ((4, 3), (6, 5003), (16, 70_001)):
         leaves = Leaves.of_rows(count, count)
         bits = expected(leaves, (size,), "float32").tobytes()
@@ -155,6 +169,8 @@ def test_large_tensors_go_in_rounds(monkeypatch):
     monkeypatch.setattr(ordered, "ROUND", 1 << 10)
     monkeypatch.setattr(ordered, "_DIRECT", 1 << 10)
     monkeypatch.setattr(ordered, "_rounds", ordered._rounds.__wrapped__)
+    monkeypatch.setattr(shared, "SLOT", 1 << 10)
+    monkeypatch.setattr(shared, "_DIRECT", 1 << 10)
     leaves = Leaves.of_rows(8, 8)
     bits = expected(leaves, (20011,), "float32").tobytes()
     for ranks in (2, 3, 4):
@@ -177,8 +193,10 @@ def test_the_result_may_take_the_place_of_a_piece():
             assert {out.tobytes() for out in local.run(ranks, of)} == {bits}
 
 
+@pytest.mark.parametrize("slot", [1 << 10, 1 << 20])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_reduce_scatter_keeps_the_part_of_each_rank(ranks):
+def test_reduce_scatter_keeps_the_part_of_each_rank(monkeypatch, ranks, slot):
+    monkeypatch.setattr(shared, "SLOT", slot)
     leaves = Leaves.of_rows(8, 8)
     shape = (12, 50)
 
@@ -253,3 +271,26 @@ def test_what_does_not_fit_is_refused(pieces, out, op, error, words):
 def test_no_maximum_of_nothing():
     with pytest.raises(ArgumentError, match="max"):
         all_reduce(local.single(), [[]], Leaves(2, ()), [np.zeros(3)], "max")
+
+
+@pytest.mark.parametrize("size", [7, 5003, 400_000])
+def test_a_sum_is_prepared_once_and_called_again(size):
+    leaves = Leaves.of_rows(4, 4)
+
+    def of(group):
+        count = len(leaves.pieces(group.rank, group.size))
+        pieces, out = np.empty((count, size), "f"), np.empty(size, "f")
+        prepared = prepare_all_reduce(group, [list(pieces)], leaves, [out])
+        found = []
+        for turn in range(5):
+            pieces[:] = turn + 1
+            for run in prepared:
+                run()
+            found.append(set(out.tolist()))
+        return found, count
+
+    for ranks in (1, 2, 3):
+        results = local.run(ranks, of)
+        total = sum(count for _, count in results)
+        for found, _ in results:
+            assert found == [{float(total * turn)} for turn in range(1, 6)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ class Group(Protocol):
     Attributes:
         rank: the position of this process in the group.
         size: how many ranks there are.
+        is_remote: whether they are on several machines: bytes go over a network.
     """
 
     @property
@@ -31,6 +33,9 @@ class Group(Protocol):
 
     @property
     def size(self) -> int: ...
+
+    @property
+    def is_remote(self) -> bool: ...
 
     def all_gather(self, send: Buffer, receive: Buffer) -> None:
         """Put the bytes of all ranks into `receive`, in equal parts by rank."""
@@ -104,6 +109,18 @@ def offsets_of(counts: Sequence[int]) -> list[int]:
     for count in counts:
         starts.append(starts[-1] + count)
     return starts[:-1]
+
+
+@lru_cache(maxsize=4096)
+def cut(
+    start: int, stop: int, count: int, multiple: int
+) -> tuple[tuple[int, int], ...]:
+    """Cut start..stop into `count` parts that start at multiples after `start`."""
+    units = -(-(stop - start) // multiple)
+    bounds = [
+        min(start + i * units // count * multiple, stop) for i in range(count + 1)
+    ]
+    return tuple(zip(bounds[:-1], bounds[1:], strict=True))
 
 
 def check_parts(name: str, whole: Array, counts: Sequence[int], ranks: int) -> None:

@@ -79,6 +79,8 @@ class LocalGroup:
     what works here does not depend on how many bytes are sent.
     """
 
+    is_remote = False
+
     def __init__(self, job: _Job, room: _Room, rank: int) -> None:
         self._job = job
         self._room = room

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
@@ -89,6 +89,15 @@ class MpiGroup:
         comm.Set_errhandler(self._mpi.ERRORS_RETURN)
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
+
+    @cached_property
+    def is_remote(self) -> bool:
+        """See `Group`; all ranks ask together, the first time."""
+        kind = self._mpi.COMM_TYPE_SHARED
+        near = self._call("split", self.comm.Split_type, kind)
+        count = near.Get_size()
+        self._call("close", near.Free)
+        return bool(count < self.size)
 
     def all_gather(self, send: Buffer, receive: Buffer) -> None:
         """See `Group.all_gather`."""

@@ -7,13 +7,14 @@ inside of it; which rank combines the rest does not change the result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from toolkit.comm.group import Array, Group, offsets_of
+from toolkit.comm import shared
+from toolkit.comm.group import Array, Group, cut, offsets_of
 from toolkit.comm.leaves import Leaves, Step, pieces_of_ranks, steps
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
 
@@ -46,8 +47,9 @@ def all_reduce(
     """Combine the pieces of all ranks along the tree, for several tensors at once.
 
     The tensors go together, so that many small ones cost as little as one; those of
-    different dtypes go one dtype after the other. A single tensor is sent from where it
-    is, without a copy.
+    different dtypes go one dtype after the other. Ranks of one machine read each
+    other's pieces in memory that they share; between machines a single tensor is sent
+    from where it is, without a copy.
 
     Args:
         group: all of whose ranks call this with tensors of the same shapes.
@@ -57,25 +59,36 @@ def all_reduce(
             pieces.
         op: "sum", "prod", "max", "min", "any" or "all".
     """
+    for run in prepare_all_reduce(group, pieces, leaves, outs, op):
+        run()
+
+
+def prepare_all_reduce(
+    group: Group,
+    pieces: Sequence[Sequence[Array]],
+    leaves: Leaves,
+    outs: Sequence[Array],
+    op: str = "sum",
+) -> list[Callable[[], None]]:
+    """What `all_reduce` calls, for arrays that stay: it may be called again and again.
+
+    All ranks prepare, and call, the same.
+    """
     tree = _Tree(group, leaves, op)
     for tensor, out in zip(pieces, outs, strict=True):
         tree.check(tensor, out)
+    memory = shared.memory_of(group)
+    found: list[Callable[[], None]] = []
     for same in _by_dtype(outs):
-        if len(same) == 1:
-            tensor, out = pieces[same[0]], outs[same[0]]
-            tree.all_reduce([piece.reshape(-1) for piece in tensor], out.reshape(-1))
+        flats = [[piece.reshape(-1) for piece in pieces[i]] for i in same]
+        results = [outs[i].reshape(-1) for i in same]
+        if memory is None:
+            found.append(partial(tree.all_reduce_joined, flats, results))
             continue
-        flats = [
-            np.concatenate([pieces[i][k].reshape(-1) for i in same])
-            for k in range(len(tree.mine))
-        ]
-        total = sum(outs[i].size for i in same)
-        joined = flats[0] if flats else np.empty(total, outs[same[0]].dtype)
-        tree.all_reduce(flats, joined)
-        start = 0
-        for i in same:
-            outs[i].reshape(-1)[:] = joined[start : start + outs[i].size]
-            start += outs[i].size
+        tensors = memory, flats, leaves, results
+        nothing = OF_NOTHING.get(op)
+        found.append(shared.AllReduce(group, *tensors, OPERATIONS[op], nothing))
+    return found
 
 
 def reduce_scatter(
@@ -101,6 +114,10 @@ def reduce_scatter(
     tree.check(pieces, out, whole)
     flats = [piece.reshape(-1) for piece in pieces]
     part = out.reshape(-1)
+    memory = shared.memory_of(group)
+    if memory is not None:
+        shared.reduce_scatter(group, memory, flats, leaves, part, tree.combine)
+        return
     starts = [rank * part.size for rank in range(group.size)]
     for low, high in _rounds(part.size, part.itemsize):
         bounds = tuple((start + low, start + high) for start in starts)
@@ -122,7 +139,7 @@ class _Tree:
         self.group = group
         self.leaves = leaves
         self.op = op
-        self.combine = OPERATIONS[op]
+        self._pair = OPERATIONS[op]
         self.pieces = pieces_of_ranks(leaves, group.size)
         self.mine = self.pieces[group.rank]
         self._memory: Array = np.empty(0)
@@ -156,17 +173,34 @@ class _Tree:
                 f"all_reduce: no rank has rows to take the {self.op} of"
             )
 
+    def all_reduce_joined(
+        self, flats: Sequence[Sequence[Array]], outs: Sequence[Array]
+    ) -> None:
+        """Combine flat pieces of several tensors of one dtype."""
+        if len(outs) == 1 or self.group.size == 1:
+            for pieces, out in zip(flats, outs, strict=True):
+                self.all_reduce(pieces, out)
+            return
+        packed = [np.concatenate(pieces) for pieces in zip(*flats, strict=True)]
+        total = sum(out.size for out in outs)
+        joined = packed[0] if packed else np.empty(total, outs[0].dtype)
+        self.all_reduce(packed, joined)
+        start = 0
+        for out in outs:
+            out[:] = joined[start : start + out.size]
+            start += out.size
+
     def all_reduce(self, flats: Sequence[Array], out: Array) -> None:
         """Combine flat pieces into `out`, which has the result on all ranks."""
         group, size, itemsize = self.group, out.size, out.itemsize
         if group.size == 1:
-            self._combine(list(flats), _alone(self.leaves), out)
+            self.combine(list(flats), _alone(self.leaves), out)
             return
         if out.nbytes * (group.size - 1) <= _DIRECT:
             self.reduce(flats, ((0, size),) * group.size, out)
             return
         for low, high in _rounds(size, itemsize, group.size):
-            bounds = _cut(low, high, group.size, _ALIGNMENT // itemsize or 1)
+            bounds = cut(low, high, group.size, _ALIGNMENT // itemsize or 1)
             mine = out[slice(*bounds[group.rank])]
             self.reduce(flats, bounds, mine)
             counts = [(stop - start) * itemsize for start, stop in bounds]
@@ -194,7 +228,7 @@ class _Tree:
         start, stop = bounds[rank]
         operands = [flat[start:stop] for flat in flats]
         operands.extend(received.reshape(plan.theirs, out.size))
-        self._combine(operands, plan.steps, out)
+        self.combine(operands, plan.steps, out)
 
     def _scratch(self, size: int, dtype: np.dtype[Any]) -> Array:
         """Memory for what is received, kept from round to round."""
@@ -202,9 +236,7 @@ class _Tree:
             self._memory = np.empty(size, dtype)
         return self._memory[:size]
 
-    def _combine(
-        self, operands: list[Array], order: Sequence[Step], out: Array
-    ) -> None:
+    def combine(self, operands: list[Array], order: Sequence[Step], out: Array) -> None:
         """Combine subtrees up the tree into `out`.
 
         Only the last combination writes to it, as it may be one of the operands.
@@ -216,9 +248,9 @@ class _Tree:
         with np.errstate(all="ignore"):
             for left, right, target in order[:-1]:
                 into = operands[target] if target >= 0 else None
-                operands.append(self.combine(operands[left], operands[right], out=into))
+                operands.append(self._pair(operands[left], operands[right], out=into))
             left, right, _ = order[-1]
-            self.combine(operands[left], operands[right], out=out)
+            self._pair(operands[left], operands[right], out=out)
 
 
 class _Plan(NamedTuple):
@@ -287,16 +319,4 @@ def _by_dtype(arrays: Sequence[Array]) -> list[list[int]]:
 def _rounds(size: int, itemsize: int, ranks: int = 1) -> tuple[tuple[int, int], ...]:
     """Cut elements into rounds, of about `ROUND` bytes for each rank."""
     count = max(1, -(-size * itemsize // (ranks * ROUND)))
-    return _cut(0, size, count, _ALIGNMENT // itemsize or 1)
-
-
-@lru_cache(maxsize=4096)
-def _cut(
-    start: int, stop: int, count: int, multiple: int
-) -> tuple[tuple[int, int], ...]:
-    """Cut start..stop into `count` parts that start at multiples after `start`."""
-    units = -(-(stop - start) // multiple)
-    bounds = [
-        min(start + i * units // count * multiple, stop) for i in range(count + 1)
-    ]
-    return tuple(zip(bounds[:-1], bounds[1:], strict=True))
+    return cut(0, size, count, _ALIGNMENT // itemsize or 1)

@@ -22,6 +22,8 @@ class SlowGroup:
         bandwidth: bytes a second.
     """
 
+    is_remote = True
+
     def __init__(self, group: Group, latency: float, bandwidth: float) -> None:
         if latency < 0 or not bandwidth > 0:
             raise ArgumentError(

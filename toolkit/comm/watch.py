@@ -206,6 +206,11 @@ class WatchedGroup:
         self.size = plain.size
         self._made = 0
 
+    @property
+    def is_remote(self) -> bool:
+        """See `Group`."""
+        return self.plain.is_remote
+
     def all_gather(self, send: Buffer, receive: Buffer) -> None:
         """See `Group.all_gather`."""
         with self.record.entered("all_gather", as_bytes(receive).size):

@@ -171,7 +171,10 @@ class BoundProgram:
             arrays = [self.slots[slot] for slot in ins]
             results = tuple(self.slots[slot] for slot in outs)
             out = results if several else results[0]
-            self.steps.append(partial(kernel, *arrays, out=out, **attrs))
+            if node.op.kind is Kind.COLLECTIVE:  # it prepares what it does with them
+                self.steps.append(kernel.on(*arrays, out=out, **attrs))
+            else:
+                self.steps.append(partial(kernel, *arrays, out=out, **attrs))
         else:
             call = partial(kernel, **attrs) if attrs else kernel
             self.steps.append(_step(call, self.slots, ins, outs, several))

@@ -208,6 +208,7 @@ class _OneOfTwo:
     """A group that knows who is in it, and moves nothing."""
 
     rank, size = 0, 2
+    is_remote = True
 
     def all_to_all(self, *arguments: Any) -> None:
         """Nothing arrives."""

@@ -21,6 +21,7 @@ from toolkit.compiler.sharding.layouts import MeshAxis, Partial, Split
 from toolkit.ir import Kind, Primitive, Spec
 
 Array = Any
+Run = Callable[[], None]
 TOKEN = Spec((), "uint8")
 
 
@@ -63,22 +64,39 @@ def _all_reduce(
     axis: MeshAxis,
     terms: Sequence[Partial],
     specs: Sequence[Spec],
-) -> None:
+) -> Run:
     """Combine terms of all ranks; those of one kind go together.
 
     The pieces of each sum are the first of the inputs.
     """
     given = iter(inputs)
     pieces = [[next(given) for _ in pieces_of(axis, t.units)] for t in terms]
-    for kind in dict.fromkeys(terms):
-        same = [i for i, term in enumerate(terms) if term == kind]
-        ordered.all_reduce(
-            axis.group,
-            [[np.asarray(x, order="C") for x in pieces[i]] for i in same],
-            axis.present(kind.units),
-            [out[i] for i in same],
-            kind.op,
-        )
+    kinds = {
+        kind: [i for i, term in enumerate(terms) if term == kind]
+        for kind in dict.fromkeys(terms)
+    }
+
+    def prepared() -> list[Run]:
+        return [
+            run
+            for kind, same in kinds.items()
+            for run in ordered.prepare_all_reduce(
+                axis.group,
+                [[np.asarray(x, order="C") for x in pieces[i]] for i in same],
+                axis.present(kind.units),
+                [out[i] for i in same],
+                kind.op,
+            )
+        ]
+
+    if all(x.flags.c_contiguous for mine in pieces for x in mine):
+        return partial(_run_all, prepared())
+    return lambda: _run_all(prepared())  # copies, of what is there then
+
+
+def _run_all(runs: Sequence[Run]) -> None:
+    for run in runs:
+        run()
 
 
 def _reduce_scatter(
@@ -88,17 +106,21 @@ def _reduce_scatter(
     term: Partial,
     split: Split,
     whole: Spec,
-) -> None:
+) -> Run:
     """Combine terms of all ranks, and keep this rank's rows of the result."""
     count = len(pieces_of(axis, term.units))
-    pieces = [np.asarray(x, order="C") for x in inputs[:count]]
     leaves, units = axis.present(term.units), split.units(whole)
-    if units % axis.group.size == 0 and axis.leaves % axis.group.size == 0:
-        ordered.reduce_scatter(axis.group, pieces, leaves, out[0], term.op)
-        return
-    result = np.empty(whole.shape, out[0].dtype)
-    ordered.all_reduce(axis.group, [pieces], leaves, [result], term.op)
-    out[0][...] = result[axis.part(split, whole)]
+
+    def run() -> None:
+        pieces = [np.asarray(x, order="C") for x in inputs[:count]]
+        if units % axis.group.size == 0 and axis.leaves % axis.group.size == 0:
+            ordered.reduce_scatter(axis.group, pieces, leaves, out[0], term.op)
+            return
+        result = np.empty(whole.shape, out[0].dtype)
+        ordered.all_reduce(axis.group, [pieces], leaves, [result], term.op)
+        out[0][...] = result[axis.part(split, whole)]
+
+    return run
 
 
 def _all_gather(
@@ -108,9 +130,9 @@ def _all_gather(
     axis: MeshAxis,
     split: Split,
     whole: Spec,
-) -> None:
+) -> Run:
     """Put the parts of all ranks together."""
-    gather(x, out[0], axis, split)
+    return partial(gather, x, out[0], axis, split)
 
 
 def gather(x: Array, out: Array, axis: MeshAxis, split: Split) -> None:
@@ -133,18 +155,36 @@ def gather(x: Array, out: Array, axis: MeshAxis, split: Split) -> None:
         start += size
 
 
-def _labelled(kernel: Callable[..., None], label: str) -> Callable[..., None]:
-    """A kernel that tells who watches for what it is called."""
+class CollectiveKernel:
+    """How the host runs a collective.
 
-    def run(*arrays: Array, **options: Any) -> None:
-        with comm.named(label):
-            kernel(*arrays, **options)
+    Args:
+        prepare: given arrays and attributes, returns what runs on them.
+        label: what it is for, for who watches.
+    """
 
-    return run
+    def __init__(self, prepare: Callable[..., Run], label: str) -> None:
+        self._prepare = prepare
+        self._label = label
+
+    def __call__(self, *arrays: Array, **options: Any) -> None:
+        self.on(*arrays, **options)()
+
+    def on(self, *arrays: Array, **options: Any) -> Run:
+        """What runs on arrays that stay; the first time, it prepares that."""
+        found: list[Run] = []
+
+        def run() -> None:
+            with comm.named(self._label):
+                if not found:
+                    found.append(self._prepare(*arrays, **options))
+                found[0]()
+
+        return run
 
 
 COLLECTIVE_KERNELS.update(
-    all_reduce=partial(_labelled, _all_reduce),
-    reduce_scatter=partial(_labelled, _reduce_scatter),
-    all_gather=partial(_labelled, _all_gather),
+    all_reduce=partial(CollectiveKernel, _all_reduce),
+    reduce_scatter=partial(CollectiveKernel, _reduce_scatter),
+    all_gather=partial(CollectiveKernel, _all_gather),
 )

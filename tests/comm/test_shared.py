@@ -1,0 +1,56 @@
+"""Memory that the ranks of one machine share, and that they do without."""
+
+import os
+
+import numpy as np
+
+from toolkit.comm import Leaves, all_reduce, local, shared
+from toolkit.comm.slow import SlowGroup
+
+
+def test_memory_is_shared_until_a_rank_cannot(monkeypatch):
+    assert None not in local.run(3, shared.memory_of)
+    mapped = shared._mapped
+    alone = []
+
+    def fails(*arguments):
+        return mapped(*arguments) if alone else alone.append(1)
+
+    monkeypatch.setattr(shared, "_mapped", fails)
+    assert local.run(3, shared.memory_of) == [None] * 3
+
+
+def test_memory_is_not_that_of_another_process():
+    def of(group):
+        memory = shared._open(group, 1 << 12)
+        found = os.memfd_create("other")
+        try:
+            told = [os.getpid(), found, "00" * 16]
+            assert shared._mapped(told, 1 << 12) is None  # it is empty
+            assert shared._mapped([os.getpid(), 10**6, "00" * 16], 1 << 12) is None
+        finally:
+            os.close(found)
+        return memory
+
+    (memory,) = local.run(1, of)
+    assert memory.shape == (1 << 12,)
+
+
+def test_a_slot_is_not_filled_while_others_read_it():
+    leaves = Leaves.of_rows(2, 2)
+
+    def of(group):
+        found = []
+        for turn in range(200):
+            out = np.empty(1000, np.float32)
+            term = np.full(1000, turn + group.rank, np.float32)
+            all_reduce(group, [[term]], leaves, [out])
+            found.append(set(out.tolist()))
+        return found
+
+    assert local.run(2, of) == [[{2 * turn + 1.0} for turn in range(200)]] * 2
+
+
+def test_what_is_far_away_is_sent():
+    far = local.run(2, lambda g: shared.memory_of(SlowGroup(g, 0, 1e9)))
+    assert far == [None, None]
