@@ -14,6 +14,7 @@ import numpy as np
 import toolkit as tk
 from toolkit import comm, distribution, layers
 
+os.chdir(Path(__file__).parent)
 rank, size = comm.world().rank, comm.world().size
 
 def tell(found):

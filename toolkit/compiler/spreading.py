@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from toolkit.backends.base import Backend
@@ -14,13 +14,17 @@ class Spreading(Protocol):
     """How the steps of models are spread over the ranks of a job.
 
     Attributes:
-        is_chief: whether this process is the one that shows progress.
+        is_chief: whether this process is the one that shows progress and writes files.
+        num_processes: how many compute together.
         num_model_replicas: into how many parts each batch goes.
         version: changes when programs have to be compiled again.
     """
 
     @property
     def is_chief(self) -> bool: ...
+
+    @property
+    def num_processes(self) -> int: ...
 
     @property
     def num_model_replicas(self) -> int: ...
@@ -40,6 +44,12 @@ class Spreading(Protocol):
 
     def exchange(self, value: Any) -> list[Any]:
         """The values of all processes, which all call this; they are sent as JSON."""
+
+    def agree(self, word: int) -> list[int]:
+        """The small numbers of all processes, which all call this."""
+
+    def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
+        """Call a function in one process while all others wait; all call this."""
 
     def compile(
         self,
@@ -67,6 +77,24 @@ _current: Spreading | None = None
 def current() -> Spreading | None:
     """How steps are spread now; None: one process computes all of them."""
     return _current
+
+
+def is_chief() -> bool:
+    """Whether this process shows progress and writes files."""
+    return _current is None or _current.is_chief
+
+
+def on_chief(work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
+    """Call a function, in a job in one process while all others wait.
+
+    Args:
+        work: the function, which writes files.
+        variables: those that it may read.
+    """
+    if _current is None:
+        work()
+    else:
+        _current.on_chief(work, variables)
 
 
 def set_current(value: Spreading | None) -> None:

@@ -12,6 +12,7 @@ from toolkit import comm
 from toolkit.comm.local import single
 from toolkit.compiler.sharding.collectives import gather
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
+from toolkit.distribution.chief import about_to_gather
 from toolkit.distribution.layouts import DeviceMesh, TensorLayout
 from toolkit.errors import ArgumentError
 from toolkit.ir import Spec
@@ -36,6 +37,7 @@ class Parts:
 
     def whole(self, array: Any) -> Any:
         """The whole value; all ranks call this."""
+        about_to_gather(self)
         specs = [self.spec]
         for axis, split in self.splits[:-1]:
             units = split.units(specs[-1])

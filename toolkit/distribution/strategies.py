@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from toolkit import comm
 from toolkit.arguments import is_int
@@ -17,6 +19,7 @@ from toolkit.compiler.sharding.programs import Along, compile_spread
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.variable import Variable
+from toolkit.distribution.chief import on_chief
 from toolkit.distribution.devices import agree_on_seeds, list_devices
 from toolkit.distribution.elastic import recovery
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
@@ -132,6 +135,18 @@ class Distribution:
             f"{type(self).__name__}: a process is lost, and with it a part of the "
             "model; start the job again from a checkpoint"
         )
+
+    def agree(self, word: int) -> list[int]:
+        """The small numbers of all processes, which all call this."""
+        group = comm.world()
+        words = np.empty(group.size, np.int64)
+        with comm.named("what all processes agree on between steps"):
+            group.all_gather(np.array([word], np.int64), words)
+        return words.tolist()
+
+    def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
+        """Call a function in the first process while all others wait."""
+        on_chief(comm.world(), work, variables)
 
     def rows(self, count: int) -> range:
         """Which rows of a batch of so many this process needs.

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.arguments import is_int
+from toolkit.compiler import spreading
 from toolkit.errors import ArgumentError, ModelFileError, NotBuiltError
 from toolkit.files.sets import FileSet
 from toolkit.models.callbacks.callback import Callback, Logs
+from toolkit.models.saving.state import all_variables
 
 _WEIGHTS, _METADATA = "latest.weights.h5", "training_metadata.json"
 _OLDER = ".bkp"
@@ -88,10 +90,16 @@ class BackupAndRestore(Callback):
         except (OSError, ModelFileError):
             if not is_kept:
                 raise
-            with self._files.replace() as folder:
-                for name in (_WEIGHTS, _METADATA):
-                    _copy(self._folder / (name + _OLDER), folder / name)
-                self._restore(folder)
+            spreading.on_chief(self._go_back)
+            if not spreading.is_chief():
+                self._restore(self._files.folder())
+
+    def _go_back(self) -> None:
+        """Take the backup before the last one for the last."""
+        with self._files.replace() as folder:
+            for name in (_WEIGHTS, _METADATA):
+                _copy(self._folder / (name + _OLDER), folder / name)
+            self._restore(folder)
 
     def _restore(self, folder: Path) -> None:
         """Take the state from the backup."""
@@ -124,6 +132,9 @@ class BackupAndRestore(Callback):
             self._save()
 
     def _save(self) -> None:
+        spreading.on_chief(self._write, all_variables(self.model))
+
+    def _write(self) -> None:
         """Replace the backup by a new one, which is whole before it counts."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with self._files.replace() as folder:
@@ -143,7 +154,12 @@ class BackupAndRestore(Callback):
 
     def on_train_end(self, logs: Logs = None) -> None:
         interrupted = isinstance(sys.exception(), KeyboardInterrupt)
-        if interrupted or not self.delete_checkpoint or not self._folder.exists():
+        if interrupted or not self.delete_checkpoint:
+            return
+        spreading.on_chief(self._delete)
+
+    def _delete(self) -> None:
+        if not self._folder.exists():
             return
         self._files.settle()
         for name in _NAMES:

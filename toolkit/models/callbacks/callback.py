@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit.arguments import Checked
+from toolkit.compiler import spreading
+from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError
 
 Logs = dict[str, Any] | None
@@ -116,6 +118,12 @@ class Callback(Checked):
 
     def on_predict_end(self, logs: Logs = None) -> None:
         """Called after prediction."""
+
+
+def tell(text: str) -> None:
+    """Print what a callback has to say; in a job, one process does."""
+    if spreading.is_chief():
+        print_message(text)
 
 
 class LambdaCallback(Callback):

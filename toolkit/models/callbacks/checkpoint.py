@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.arguments import is_int
-from toolkit.console.messages import print_message
+from toolkit.compiler import spreading
 from toolkit.errors import ArgumentError, MissingKeyError
-from toolkit.models.callbacks.callback import Logs
+from toolkit.models.callbacks.callback import Logs, tell
 from toolkit.models.callbacks.monitor import MonitorCallback
 
 
@@ -99,7 +99,8 @@ class ModelCheckpoint(MonitorCallback):
                 "Please specify a non-directory filepath for ModelCheckpoint; "
                 f"{path!r} is a folder"
             )
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        if spreading.is_chief():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
         if self.save_weights_only:
             self.model.save_weights(path, overwrite=True)
         else:
@@ -108,7 +109,7 @@ class ModelCheckpoint(MonitorCallback):
 
     def _tell(self, what: str) -> None:
         if self.verbose > 0:
-            print_message(f"Epoch {self._epoch + 1}: {what}")
+            tell(f"Epoch {self._epoch + 1}: {what}")
 
     def _is_wanted(self, logs: Logs, path: str) -> bool:
         if not self.save_best_only:

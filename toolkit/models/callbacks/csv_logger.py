@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.compiler import spreading
 from toolkit.models.callbacks.callback import Callback, Logs
 
 
@@ -39,7 +40,8 @@ class CSVLogger(Callback):
         self._close()
         if not self._is_resumed():
             self.keys = None
-        self._file = open(self.filename, "a" if self.append else "w", newline="")
+        if spreading.is_chief():
+            self._file = open(self.filename, "a" if self.append else "w", newline="")
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         logs = logs or {}
@@ -49,6 +51,8 @@ class CSVLogger(Callback):
             # Validation may come later (validation_freq): leave room for it.
             if not any(key.startswith("val_") for key in self.keys):
                 self.keys += [f"val_{key}" for key in self.keys]
+        if self._file is None:  # another process of the job writes
+            return
         writer = csv.writer(self._file, delimiter=self.sep)
         if first and self._file.tell() == 0:
             writer.writerow(["epoch", *self.keys])

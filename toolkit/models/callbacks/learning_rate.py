@@ -10,9 +10,8 @@ import numpy as np
 
 from toolkit.arguments import unknown_to
 from toolkit.console.frames import warn
-from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError
-from toolkit.models.callbacks.callback import Callback, Logs
+from toolkit.models.callbacks.callback import Callback, Logs, tell
 from toolkit.models.callbacks.monitor import MonitorCallback
 
 
@@ -52,7 +51,7 @@ class LearningRateScheduler(Callback):
                 )
             optimizer.learning_rate = rate
             if self.verbose > 0:
-                print_message(
+                tell(
                     f"Epoch {epoch + 1}: LearningRateScheduler setting "
                     f"{name.replace('_', ' ')} to {rate}."
                 )
@@ -155,7 +154,7 @@ class ReduceLROnPlateau(MonitorCallback):
             self.cooldown_counter = self.cooldown
             self.wait = 0
             if self.verbose > 0:
-                print_message(
+                tell(
                     f"Epoch {epoch + 1}: ReduceLROnPlateau reducing "
                     f"{name.replace('_', ' ')} to {float(optimizer.learning_rate)}."
                 )

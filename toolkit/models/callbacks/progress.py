@@ -6,6 +6,7 @@ import sys
 from time import perf_counter
 from typing import Any
 
+from toolkit.compiler import spreading
 from toolkit.console.messages import print_message
 from toolkit.console.progress import can_redraw
 from toolkit.models.callbacks.callback import Callback, Logs
@@ -70,7 +71,8 @@ class ProgbarLogger(Callback):
 
     def set_params(self, params: dict[str, Any]) -> None:
         super().set_params(params)
-        self.verbose = resolve_verbose(params.get("verbose", "auto"))
+        verbose = resolve_verbose(params.get("verbose", "auto"))
+        self.verbose = verbose if spreading.is_chief() else 0
         self.epochs = params.get("epochs", 1)
         self.target = params.get("steps")
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.console.messages import print_message
-from toolkit.models.callbacks.callback import Callback, Logs
+from toolkit.models.callbacks.callback import Callback, Logs, tell
 from toolkit.models.callbacks.monitor import MonitorCallback
 
 
@@ -84,10 +83,10 @@ class EarlyStopping(MonitorCallback):
 
     def on_train_end(self, logs: Logs = None) -> None:
         if self.stopped_epoch > 0 and self.verbose > 0:
-            print_message(f"Epoch {self.stopped_epoch + 1}: early stopping")
+            tell(f"Epoch {self.stopped_epoch + 1}: early stopping")
         if self.restore_best_weights and self.best_weights is not None:
             if self.verbose > 0:
-                print_message(
+                tell(
                     "Restoring model weights from the end of the best epoch: "
                     f"{self.best_epoch + 1}."
                 )
@@ -111,5 +110,5 @@ class TerminateOnNaN(Callback):
             return
         if self.raise_error:
             raise RuntimeError(f"NaN or Inf loss encountered: {loss} at batch {batch}")
-        print_message(f"Batch {batch}: Invalid loss {loss}, terminating training")
+        tell(f"Batch {batch}: Invalid loss {loss}, terminating training")
         self.model.stop_training = True

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.compiler import spreading
 from toolkit.errors import ArgumentError
 from toolkit.layers.embedding import Embedding
 from toolkit.models.callbacks.callback import Callback, Logs
@@ -89,7 +90,7 @@ class TensorBoard(Callback):
     def on_train_begin(self, logs: Logs = None) -> None:
         if not self._is_resumed():
             self._train_batches = self._test_batches = 0
-        if self.write_graph:
+        if self.write_graph and spreading.is_chief():
             lines: list[str] = []
             self.model.summary(print_fn=lines.append)
             summary = "\n".join(f"    {line}" for line in "\n".join(lines).split("\n"))
@@ -128,10 +129,11 @@ class TensorBoard(Callback):
         self._scalars("train", "epoch_{}", train, epoch)
         held = {k[4:]: v for k, v in logs.items() if k.startswith("val_")}
         self._scalars("validation", "epoch_{}", held, epoch)
+        variables = self.model.variables
         if self.histogram_freq and epoch % self.histogram_freq == 0:
-            self._write_weights(epoch)
+            spreading.on_chief(lambda: self._write_weights(epoch), variables)
         if self.embeddings_freq and epoch % self.embeddings_freq == 0:
-            self._write_embeddings()
+            spreading.on_chief(self._write_embeddings, variables)
 
     def on_train_end(self, logs: Logs = None) -> None:
         for writer in self._writers.values():
@@ -147,6 +149,8 @@ class TensorBoard(Callback):
         return logs
 
     def _scalars(self, run: str, tag: str, logs: Logs, step: int) -> None:
+        if not spreading.is_chief():
+            return
         for name, value in (logs or {}).items():
             self._writer(run).scalar(tag.format(name), value, step)
         if logs:

@@ -26,6 +26,13 @@ def groups_of(model: Any, skip: Any = ()) -> Groups:
     return groups
 
 
+def all_variables(model: Any) -> list[Any]:
+    """The Variables of a model, its metrics and its optimizer."""
+    optimizer = getattr(model, "optimizer", None)
+    found = [*model.variables, *getattr(model, "metrics_variables", ())]
+    return found if optimizer is None else [*found, *optimizer.variables]
+
+
 def load_state(
     model: Any,
     datasets: dict[str, Dataset],

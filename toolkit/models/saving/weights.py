@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+from toolkit.compiler import spreading
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.files.staging import replace_file
 from toolkit.models.saving.archives import weights_in_archive
 from toolkit.models.saving.h5_files import write_groups
 from toolkit.models.saving.legacy_h5 import load_legacy_weights
 from toolkit.models.saving.shards import load_shards, save_shards
-from toolkit.models.saving.state import groups_of, load_state
+from toolkit.models.saving.state import all_variables, groups_of, load_state
 from toolkit.reading.hdf5 import open_datasets
 
 H5 = (".h5", ".hdf5")
@@ -29,7 +30,7 @@ def save_weights(
 
     A failure, a kill too, leaves all of the older file or files, or all of the new
     ones; what has been saved is on disk. Each array has a checksum, which
-    `load_weights` compares.
+    `load_weights` compares. In a job all processes call this, and one writes.
 
     Args:
         model: a built model.
@@ -44,7 +45,17 @@ def save_weights(
         ArgumentError: for another ending, or if the file exists and may not be
             replaced.
     """
-    path = Path(filepath)
+    spreading.on_chief(
+        lambda: _save(
+            model, Path(filepath), overwrite, max_shard_size, objects_to_skip or ()
+        ),
+        all_variables(model),
+    )
+
+
+def _save(
+    model: Any, path: Path, overwrite: bool, max_shard_size: float | None, skip: Any
+) -> None:
     endings = (
         (".weights.h5",) if max_shard_size is None else ("weights.h5", "weights.json")
     )
@@ -56,7 +67,7 @@ def save_weights(
         )
     check_free(path, overwrite, "save_weights")
     check_built(model, "save_weights")
-    groups = groups_of(model, objects_to_skip or ())
+    groups = groups_of(model, skip)
     if max_shard_size is not None:
         save_shards(path, groups, max_shard_size)
     else:

@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from toolkit.compiler import spreading
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.saving.archives import load_archive, save_archive
 from toolkit.models.saving.folders import is_model_folder, load_folder, save_folder
 from toolkit.models.saving.legacy_h5 import load_legacy, save_legacy
+from toolkit.models.saving.state import all_variables
 from toolkit.models.saving.weights import H5, check_free
 
 
@@ -26,6 +28,7 @@ def save_model(
 
     A failure, a kill too, leaves all of an older file or folder, or all of the new one;
     what has been saved is on disk. The files list checksums, which loading compares.
+    In a job all processes call this, and one writes.
 
     Args:
         model: the model.
@@ -67,18 +70,22 @@ def save_model(
             "save_model: Invalid filepath extension for saving: expected one that ends "
             f"in .keras or .h5; received {str(path)!r}"
         )
-    check_free(path, overwrite, "save_model")
     if not model.built:
         warn(
             f"save_model: the model {model.name!r} has no weights yet; build it or "
             "call it on data first"
         )
-    if legacy:
-        save_legacy(model, path, include_optimizer)
-    elif zipped is False:
-        save_folder(model, path)
-    else:
-        save_archive(model, path)
+
+    def write() -> None:
+        check_free(path, overwrite, "save_model")
+        if legacy:
+            save_legacy(model, path, include_optimizer)
+        elif zipped is False:
+            save_folder(model, path)
+        else:
+            save_archive(model, path)
+
+    spreading.on_chief(write, all_variables(model))
 
 
 def load_model(

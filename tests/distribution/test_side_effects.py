@@ -1,0 +1,142 @@
+"""Files and prints in a job: one process writes, and the others take part."""
+
+import numpy as np
+import pytest
+
+from tests.distribution.jobs import needs_mpi, run
+from toolkit.comm import local
+from toolkit.distribution.chief import about_to_gather, on_chief
+from toolkit.errors import CommunicationError, UnwritableFileError
+
+
+class Part:
+    """A variable, each rank of which has a number."""
+
+    def __init__(self, group, number):
+        self.group, self.number = group, number
+        self.placement = self
+
+    def numpy(self):
+        about_to_gather(self)
+        found = np.empty(self.group.size, np.int64)
+        self.group.all_gather(np.array([self.number + self.group.rank]), found)
+        return found
+
+
+def test_the_chief_reads_what_the_others_hold():
+    def of(group):
+        parts = [Part(group, 10), Part(group, 20), Part(group, 30)]
+        written = []
+
+        def inner():
+            written.append(parts[2].numpy().tolist())
+
+        def work():
+            written.append(parts[1].numpy().tolist())
+            on_chief(group, inner)
+            written.append(parts[1].numpy().tolist())
+
+        on_chief(group, work, parts)
+        return written
+
+    first = [[20, 21, 22], [30, 31, 32], [20, 21, 22]]
+    assert local.run(3, of) == [first, [], []]
+
+
+@pytest.mark.parametrize(
+    "error, others",
+    [
+        (UnwritableFileError("no space"), UnwritableFileError),
+        (OSError("no space"), CommunicationError),
+        (KeyboardInterrupt("no space"), CommunicationError),
+    ],
+)
+def test_what_fails_on_the_chief_fails_everywhere(error, others):
+    def of(group):
+        def work():
+            raise error
+
+        kind = type(error) if group.rank == 0 else others
+        with pytest.raises(kind, match="no space"):
+            on_chief(group, work)
+        return True
+
+    assert local.run(2, of) == [True, True]
+
+
+def test_a_variable_that_nobody_holds_ready_is_no_deadlock():
+    def of(group):
+        other = Part(group, 1)
+        with pytest.raises(CommunicationError, match="by one process alone"):
+            on_chief(group, other.numpy, [Part(group, 2)])
+
+    local.run(2, of)
+
+
+CALLBACKS = """
+shared = sys.argv[1] == "split"
+if shared:
+    mesh = distribution.DeviceMesh((1, size), ["batch", "model"])
+    layouts = distribution.LayoutMap(mesh)
+    layouts["dense/kernel"] = (None, "model")
+    distribution.set_distribution(distribution.ModelParallel(layout_map=layouts))
+else:
+    distribution.set_distribution(distribution.DataParallel(shards=4))
+opened, here = [], os.getcwd()
+
+def note(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(here):
+        if (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            opened.append(arguments[0])
+
+sys.addaudithook(note)
+from toolkit import callbacks as cb
+model = network()
+model.build((None, 6))
+random = np.random.default_rng(0)
+x = random.random((20, 6), "float32")
+calls = [
+    cb.ModelCheckpoint(here + "/w{epoch}.weights.h5", save_weights_only=True),
+    cb.ModelCheckpoint(here + "/m.keras", monitor="loss", save_best_only=True),
+    cb.CSVLogger(here + "/log.csv"), cb.TensorBoard(here + "/logs", histogram_freq=1),
+    cb.BackupAndRestore(here + "/backup", save_freq=2, double_checkpoint=True),
+]
+history = model.fit(x, x[:, :1], batch_size=8, epochs=2, verbose=2, callbacks=calls)
+model.save(here + "/whole.keras")
+model.save(here + "/folder", zipped=False)
+model.save_weights(here + "/parts.weights.json", max_shard_size=1)
+there = sorted(str(path) for path in Path().rglob("*") if path.is_file())
+other = tk.saving.load_model("whole.keras")
+same = digest(*model.get_weights()) == digest(*other.get_weights())
+model.load_weights("w1.weights.h5")
+tell([history.history, len(opened), there, same, digest(*model.get_weights())])
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize("how", ["split", "whole"])
+def test_files_are_written_by_one_process(tmp_path, how):
+    found = run(tmp_path, 2, CALLBACKS, how)
+    (_, opened, there, same, _), others = found[0], found[1:]
+    assert opened and same
+    for logs, count, files, whole, weights in others:
+        assert count == 0, "another process than the first wrote files"
+        assert (logs, files, whole, weights) == (found[0][0], there, True, found[0][4])
+    expected = ["folder/model.weights.h5", "log.csv", "m.keras", "w1.weights.h5"]
+    assert set(expected) <= set(there)
+    assert not any("backup" in path for path in there)
+    assert len((tmp_path / "log.csv").read_text().splitlines()) == 3
+
+
+@needs_mpi
+def test_what_is_shown_is_shown_once(tmp_path):
+    script = """
+    distribution.set_distribution(distribution.DataParallel())
+    x = np.ones((8, 6), "float32")
+    stop = tk.callbacks.EarlyStopping("loss", patience=0, min_delta=9, verbose=1)
+    network().fit(x, x[:, :1], epochs=5, callbacks=[stop], verbose=2)
+    raise SystemExit(3)
+    """
+    done = run(tmp_path, 2, script, code=3)
+    assert done.out.count("early stopping") == 1
+    assert done.out.count("Epoch 2/5") == 1

@@ -1,0 +1,104 @@
+"""What one process of a job does for all, while the others hold their parts ready."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import comm, errors
+from toolkit.comm import Group
+
+_DONE, _FAILED = -1, -2
+
+
+class _Asking(threading.local):
+    """How the chief tells the others whose value it puts together, if it works."""
+
+    ask: Callable[[Any], None] | None = None
+
+
+_asking = _Asking()
+
+
+def on_chief(
+    group: Group, work: Callable[[], Any], variables: Sequence[Any] = ()
+) -> None:
+    """Call a function on rank 0, while the other ranks wait until it returns.
+
+    It may read variables that are held in parts: each time, the others are told which,
+    and take part.
+
+    Args:
+        group: all of whose ranks call this.
+        work: what rank 0 does; inside, it may call `on_chief` again.
+        variables: those that it may read.
+
+    Raises:
+        Exception: on rank 0 what `work` raises, on the others one of the same name, if
+            it is a ToolkitError, else CommunicationError.
+    """
+    if _asking.ask is not None:  # the others wait already
+        work()
+        return
+    placed = [v for v in variables if v.placement is not None]
+    with comm.named("what rank 0 saves or writes for all, which all have to call"):
+        if group.rank == 0:
+            _lead(group, work, placed)
+        else:
+            _follow(group, placed)
+
+
+def about_to_gather(placement: Any) -> None:
+    """Tell the other ranks, if they wait, that a value is put together."""
+    if _asking.ask is not None:
+        _asking.ask(placement)
+
+
+def _lead(group: Group, work: Callable[[], Any], placed: Sequence[Any]) -> None:
+    def ask(placement: Any) -> None:
+        for number, variable in enumerate(placed):
+            if variable.placement is placement:
+                _say(group, number)
+                return
+        raise errors.CommunicationError(
+            f"a variable that is held in parts ({placement}) cannot be read by one "
+            "process alone"
+        )
+
+    _asking.ask = ask
+    try:
+        work()
+    except BaseException as error:
+        _say(group, _FAILED)
+        comm.exchange(group, [type(error).__name__, str(error)])
+        raise
+    finally:
+        _asking.ask = None
+    _say(group, _DONE)
+
+
+def _follow(group: Group, placed: Sequence[Any]) -> None:
+    while True:
+        number = _heard(group)
+        if number == _DONE:
+            return
+        if number == _FAILED:
+            name, text = comm.exchange(group, None)[0]
+            kind = getattr(errors, name, None)
+            if not isinstance(kind, type) or not issubclass(kind, errors.ToolkitError):
+                kind, text = errors.CommunicationError, f"rank 0: {name}: {text}"
+            raise kind(text)
+        placed[number].numpy()
+
+
+def _say(group: Group, number: int) -> None:
+    group.broadcast(np.array([number], np.int64))
+
+
+def _heard(group: Group) -> int:
+    word = np.empty(1, np.int64)
+    group.broadcast(word)
+    return int(word[0])
