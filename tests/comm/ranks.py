@@ -48,12 +48,10 @@ class Result:
 
 def start(command, timeout=60, **variables):
     """Run a command to its end; longer than `timeout` seconds is a failure."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    environment |= {"PYTHONFAULTHANDLER": "", "PYTHONWARNINGS": ""}
     began = time.monotonic()
     process = subprocess.Popen(
         command,
-        env=environment,
+        env=environment_of(**variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -69,13 +67,24 @@ def start(command, timeout=60, **variables):
     return Result(process.returncode, out, errors, time.monotonic() - began)
 
 
-def run_ranks(folder, count, source, *arguments, timeout=60, **variables):
-    """Run Python source as `count` ranks under mpirun and toolkit.launch."""
+def command_of(folder, count, source, *arguments):
+    """What runs Python source as `count` ranks under mpirun and toolkit.launch."""
     script = folder / "script.py"
     script.write_text(source)
     command = [mpirun(), "-n", str(count), "--oversubscribe", "--bind-to", "none"]
     command += ["--mca", "pml", "ob1", "--mca", "btl", "self,sm,tcp"]
     command += ["--mca", "osc", "^ucx", sys.executable, "-m", "toolkit.launch"]
+    return [*command, str(script), *arguments]
+
+
+def environment_of(**variables):
+    """The environment of a job."""
     roots = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
-    variables |= dict.fromkeys(roots, "1")
-    return start([*command, str(script), *arguments], timeout, **variables)
+    own = {"PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "", "PYTHONWARNINGS": ""}
+    return {**os.environ, **dict.fromkeys(roots, "1"), **own, **variables}
+
+
+def run_ranks(folder, count, source, *arguments, timeout=60, **variables):
+    """Run Python source as `count` ranks to its end."""
+    command = command_of(folder, count, source, *arguments)
+    return start(command, timeout, **variables)

@@ -1,5 +1,6 @@
 """Which process of a job computes and holds what: meshes, layouts, distributions."""
 
+from toolkit.distribution.checkpoint_manager import CheckpointManager
 from toolkit.distribution.checkpoints import Checkpoint
 from toolkit.distribution.devices import get_device_count, initialize, list_devices
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
@@ -15,6 +16,7 @@ from toolkit.distribution.timeline import Link
 
 __all__ = [
     "Checkpoint",
+    "CheckpointManager",
     "DataParallel",
     "DeviceMesh",
     "LayoutMap",

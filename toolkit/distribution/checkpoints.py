@@ -24,7 +24,12 @@ from toolkit.distribution.agreement import together
 from toolkit.distribution.part_files import Piece
 from toolkit.distribution.snapshots import Plan, held_box, variables_of
 from toolkit.distribution.strategies import distribution
-from toolkit.errors import ArgumentError, ModelFileError, UnwritableFileError
+from toolkit.errors import (
+    ArgumentError,
+    CommunicationError,
+    ModelFileError,
+    UnwritableFileError,
+)
 from toolkit.files.staging import Stage, sweep
 
 # How many saves may be under way, each with memory of its own.
@@ -159,7 +164,7 @@ class Checkpoint:
     def _finish(self) -> None:
         """Wait for the oldest save that is under way."""
         save = self._saves[0]
-        save.thread.join()
+        save.join()
         del self._saves[0]
         if save.error is not None:
             raise save.error
@@ -200,23 +205,31 @@ class Checkpoint:
         return variables, plan, kept
 
 
-class _Save:
+class _Save(threading.Thread):
     """A save that a thread does, once those before it are done."""
 
     def __init__(self, work: Callable[[], None], before: Sequence[_Save]) -> None:
+        super().__init__(name="checkpoint")
         self.error: BaseException | None = None
         self._work, self._before = work, before
-        self.thread = threading.Thread(target=self._run, name="checkpoint")
-        self.thread.start()
+        self.start()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Do it."""
         for save in self._before:
-            save.thread.join()
+            save.join()
         self._before = ()
         try:
             self._work()
         except BaseException as error:  # raised by whoever waits for it
             self.error = error
+
+
+def finish_saves() -> None:
+    """Wait for all saves of this process, whoever began them."""
+    for thread in threading.enumerate():
+        if isinstance(thread, _Save):
+            thread.join()
 
 
 class _Writing:
@@ -236,6 +249,7 @@ class _Writing:
 
     def run(self, content: Any, failed: BaseException | None) -> None:
         """Write this process's file, and wait for those of the others."""
+        failure: BaseException | None = None
         try:
             folder = self._agree(lambda: self._begin(failed))[0]
             write = part_files.write_pieces
@@ -243,9 +257,19 @@ class _Writing:
                 lambda: write(Path(folder), self._group.rank, content, self._pieces)
             )
             self._agree(lambda: self._publish(parts))
-        finally:
-            if self._stage is not None:
-                self._stage.close()
+        except CommunicationError:
+            self._close()
+            raise
+        except BaseException as error:
+            failure = error
+        self._close()
+        self._group.barrier()  # nobody sees what the first process removes
+        if failure is not None:
+            raise failure
+
+    def _close(self) -> None:
+        if self._stage is not None:
+            self._stage.close()
 
     def _begin(self, failed: BaseException | None) -> str:
         if failed is not None:
@@ -255,7 +279,8 @@ class _Writing:
         target = self._target
         if os.path.lexists(target):
             raise FileExistsError(f"{str(target)!r} is there already")
-        sweep(target.parent, target.name)
+        # Also those of others: whoever is killed once it is named leaves an empty one.
+        sweep(target.parent, None)
         self._stage = Stage(target.parent, target.name)
         return str(self._stage.files)
 

@@ -156,9 +156,15 @@ def _own(path: Path) -> int:
     return -1
 
 
-def sweep(parent: Path, name: str) -> None:
-    """Remove the stages that processes which were killed have left for a name."""
-    pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}\.tmp")
+def sweep(parent: Path, name: str | None) -> None:
+    """Remove the stages that processes which were killed have left for a name.
+
+    Args:
+        parent: the folder with the stages.
+        name: of what was written; None for any.
+    """
+    given = ".+" if name is None else re.escape(name)
+    pattern = re.compile(rf"\.{given}\.[0-9a-f]{{8}}\.tmp", re.DOTALL)
     with suppress(OSError):
         with os.scandir(parent) as entries:
             found = [Path(e) for e in entries if pattern.fullmatch(e.name)]

@@ -1,0 +1,216 @@
+"""CheckpointManager: training that is saved every so often, and goes on from there."""
+
+import os
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+from tests.comm import ranks
+from toolkit.distribution import Checkpoint, CheckpointManager
+from toolkit.errors import ArgumentError, ModelFileError, NotBuiltError
+
+X = np.random.default_rng(0).normal(size=(24, 5)).astype("float32")
+Y = np.ones((24, 1), "float32")
+
+
+class Stopped(Exception):
+    """What ends a run."""
+
+
+class Stop(tk.callbacks.Callback):
+    """Ends a run after so many batches."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.left = batches
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.left -= 1
+        if not self.left:
+            raise Stopped
+
+
+def make():
+    tk.utils.set_random_seed(0)
+    layers = [tk.Input((5,)), tk.layers.Dense(7), tk.layers.Dropout(0.5)]
+    model = tk.Sequential([*layers, tk.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+
+
+def train(*callbacks, epochs=4):
+    model = make()
+    model.fit(X, Y, 4, epochs, verbose=0, callbacks=list(callbacks))
+    return model
+
+
+def bits(model):
+    return [
+        np.asarray(v).tobytes() for v in [*model.variables, *model.optimizer.variables]
+    ]
+
+
+def names(folder):
+    return sorted(os.listdir(folder))
+
+
+@pytest.mark.parametrize(
+    "save_freq, batches", [("epoch", 15), (4, 15), (5, 6), (1, 23)]
+)
+@pytest.mark.parametrize("wait", [True, False])
+def test_goes_on_to_the_same_bits(tmp_path, save_freq, batches, wait):
+    def manager():
+        return CheckpointManager(tmp_path, save_freq, wait=wait)
+
+    with pytest.raises(Stopped):
+        train(manager(), Stop(batches))
+    expected = bits(train())
+    assert bits(train(manager())) == expected
+
+
+def test_the_newest_are_kept(tmp_path):
+    manager = CheckpointManager(tmp_path / "a" / "b", save_freq=2, max_to_keep=2)
+    train(manager)
+    assert names(tmp_path / "a" / "b") == ["checkpoint-000011", "checkpoint-000012"]
+    assert manager.latest() == tmp_path / "a" / "b" / "checkpoint-000012"
+    train(CheckpointManager(tmp_path / "c", max_to_keep=None))
+    assert len(names(tmp_path / "c")) == 4
+
+
+def test_what_is_done_is_not_done_again(tmp_path):
+    expected = bits(train(CheckpointManager(tmp_path)))
+    history = []
+    again = train(
+        CheckpointManager(tmp_path),
+        tk.callbacks.LambdaCallback(on_epoch_begin=lambda n, logs: history.append(n)),
+    )
+    assert bits(again) == expected and not history
+    before = names(tmp_path)
+    train(CheckpointManager(tmp_path, restore=False), epochs=1)
+    assert names(tmp_path) != before  # numbers go on
+
+
+def damage(folder):
+    file = folder / "rank-00000.bin"
+    raw = bytearray(file.read_bytes())
+    raw[5] = (raw[5] + 1) % 256
+    file.write_bytes(raw)
+
+
+def test_a_damaged_one_is_left_out(tmp_path):
+    expected = bits(train(CheckpointManager(tmp_path)))
+    damage(tmp_path / "checkpoint-000004")
+    with pytest.warns(UserWarning, match="left out: .*checkpoint-000004.*damaged"):
+        assert bits(train(CheckpointManager(tmp_path))) == expected
+    for name in names(tmp_path):
+        damage(tmp_path / name)
+    with pytest.warns(UserWarning, match="left out"):
+        with pytest.raises(ModelFileError, match="damaged"):
+            train(CheckpointManager(tmp_path))
+
+
+def test_the_latest_has_all_of_its_files(tmp_path):
+    manager = CheckpointManager(tmp_path)
+    train(manager)
+    (tmp_path / "checkpoint-000009").mkdir()
+    os.truncate(tmp_path / "checkpoint-000004" / "rank-00000.bin", 10)
+    (tmp_path / "checkpoint-000003" / "state.json").write_text("{}")
+    assert manager.latest() == tmp_path / "checkpoint-000002"
+
+
+def test_what_others_have_put_there_stays(tmp_path):
+    (tmp_path / "checkpoint-000001").mkdir()
+    (tmp_path / "checkpoint-000001" / "mine.txt").write_text("mine")
+    (tmp_path / "notes").write_text("mine")
+    train(CheckpointManager(tmp_path, save_freq=2, max_to_keep=1))
+    assert (tmp_path / "checkpoint-000001" / "mine.txt").exists()
+    assert names(tmp_path) == ["checkpoint-000001", "checkpoint-000013", "notes"]
+
+
+def test_what_is_no_run_is_told(tmp_path):
+    model = make()
+    Checkpoint(model).save(tmp_path / "checkpoint-000001", position=3)
+    with pytest.warns(UserWarning, match="left out"):
+        with pytest.raises(ModelFileError, match="variable|position of a run"):
+            train(CheckpointManager(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"save_freq": 0},
+        {"save_freq": "batch"},
+        {"max_to_keep": 0},
+        {"max_to_keep": 1.5},
+    ],
+)
+def test_refused_arguments(tmp_path, options):
+    with pytest.raises(ArgumentError, match=next(iter(options))):
+        CheckpointManager(tmp_path, **options)
+
+
+def test_needs_a_built_model(tmp_path):
+    model = tk.Sequential([tk.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    manager = CheckpointManager(tmp_path)
+    manager.set_model(model)
+    with pytest.raises(NotBuiltError, match="built before `fit`"):
+        manager.on_train_begin()
+
+
+JOB = """
+import hashlib, os, sys
+import numpy as np
+import toolkit as tk
+from toolkit import comm
+from toolkit.distribution import CheckpointManager, DataParallel, set_distribution
+
+folder, stop = sys.argv[1], int(sys.argv[2])
+tk.utils.set_random_seed(0)
+set_distribution(DataParallel(shards=4, shard_optimizer=sys.argv[3] == "zero"))
+hidden = [tk.layers.Dense(64), tk.layers.Dropout(0.5), tk.layers.Dense(32)]
+model = tk.Sequential([tk.Input((40,)), *hidden, tk.layers.Dense(1)])
+model.compile("adam", "mse")
+random = np.random.default_rng(0)
+x, y = random.normal(size=(64, 40)).astype("float32"), np.ones((64, 1), "float32")
+
+
+class Stop(tk.callbacks.Callback):
+    left = stop
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+manager = CheckpointManager(folder, save_freq=3)
+try:
+    model.fit(x, y, 8, epochs=3, verbose=0, callbacks=[manager, Stop()])
+except KeyboardInterrupt:
+    pass
+whole = [v.numpy().tobytes() for v in [*model.variables, *model.optimizer.variables]]
+if comm.world().rank == 0:
+    print("latest", manager.latest() and manager.latest().name)
+    print("bits", hashlib.sha256(b"".join(whole)).hexdigest())
+"""
+
+
+@ranks.needs_mpi
+def test_a_run_goes_on_with_other_ranks_and_layouts(tmp_path):
+    def job(count, stop, layout, folder="x"):
+        arguments = [str(tmp_path / folder), str(stop), layout]
+        done = ranks.run_ranks(tmp_path, count, JOB, *arguments)
+        assert done.code == 0, done.errors
+        return dict(line.split() for line in done.out.splitlines())
+
+    assert job(3, 10, "zero")["latest"] == "checkpoint-000003"
+    files = [
+        tmp_path / "x" / "checkpoint-000003" / f"rank-0000{r}.bin" for r in range(3)
+    ]
+    sizes = [file.stat().st_size for file in files]
+    assert max(sizes) <= sum(sizes) / 3 * 1.05
+    assert job(1, 8, "plain")["latest"] == "checkpoint-000005"
+    found = job(2, 0, "zero")
+    assert found["bits"] == job(1, 0, "plain", "y")["bits"]
