@@ -10,6 +10,24 @@ from toolkit.compiler.execute import Executable
 from toolkit.ir import Graph
 
 
+class Recovery(Protocol):
+    """How a job goes on when it loses a rank.
+
+    Attributes:
+        version: changes when programs have to be compiled again.
+    """
+
+    @property
+    def version(self) -> int: ...
+
+    def recover(self, version: int) -> None:
+        """Go on without lost ranks, where the job can: else it raises.
+
+        Args:
+            version: that of when the step began in which they were missed.
+        """
+
+
 class Spreading(Protocol):
     """How the steps of models are spread over the ranks of a job.
 
@@ -17,7 +35,7 @@ class Spreading(Protocol):
         is_chief: whether this process is the one that shows progress and writes files.
         num_processes: how many compute together.
         num_model_replicas: into how many parts each batch goes.
-        version: changes when programs have to be compiled again.
+        recovery: what they do when one of them is lost.
     """
 
     @property
@@ -33,14 +51,7 @@ class Spreading(Protocol):
         """Which rows of a batch of so many this process needs."""
 
     @property
-    def version(self) -> int: ...
-
-    def recover(self, version: int) -> None:
-        """Go on without lost ranks, where the job can: else it raises.
-
-        Args:
-            version: that of when the step began in which they were missed.
-        """
+    def recovery(self) -> Recovery: ...
 
     def exchange(self, value: Any) -> list[Any]:
         """The values of all processes, which all call this; they are sent as JSON."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from toolkit import comm
 from toolkit.arguments import is_int
@@ -19,9 +17,9 @@ from toolkit.compiler.sharding.programs import Along, compile_spread
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.variable import Variable
-from toolkit.distribution.chief import on_chief
 from toolkit.distribution.devices import agree_on_seeds, list_devices
 from toolkit.distribution.elastic import recovery
+from toolkit.distribution.job import Job
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
 from toolkit.distribution.placements import Parts, mesh_axes, placed
 from toolkit.errors import ArgumentError, LaunchError, ShapeError, UnsupportedError
@@ -33,7 +31,7 @@ _current: Distribution | None = None
 LEAST_SPLIT = 1024
 
 
-class Distribution:
+class Distribution(Job):
     """Base of distributions: they tell the layouts of data and variables.
 
     Args:
@@ -65,11 +63,6 @@ class Distribution:
         self.device_mesh = device_mesh
         self.batch_dim_name = batch_dim_name
         self.auto_shard_dataset = auto_shard_dataset
-
-    @property
-    def num_processes(self) -> int:
-        """How many processes compute together."""
-        return comm.world().size
 
     @property
     def data_shard_id(self) -> int:
@@ -111,42 +104,12 @@ class Distribution:
         finally:
             set_distribution(outer)
 
-    @property
-    def is_chief(self) -> bool:
-        """Whether this process is the one that shows progress."""
-        return comm.world().rank == 0
-
-    def exchange(self, value: Any) -> list[Any]:
-        """The values of all processes, which all call this; they are sent as JSON."""
-        return recovery.run(lambda: comm.exchange(comm.world(), value))
-
-    @property
-    def version(self) -> int:
-        """How often ranks were lost: then programs are compiled again."""
-        return recovery.version
-
-    def recover(self, version: int) -> None:
-        """Go on without lost ranks: see `Recovery`."""
-        recovery.recover(version)
-
     def _leave_out(self) -> None:
         """Spread steps over the ranks that are left."""
         raise LaunchError(
             f"{type(self).__name__}: a process is lost, and with it a part of the "
             "model; start the job again from a checkpoint"
         )
-
-    def agree(self, word: int) -> list[int]:
-        """The small numbers of all processes, which all call this."""
-        group = comm.world()
-        words = np.empty(group.size, np.int64)
-        with comm.named("what all processes agree on between steps"):
-            group.all_gather(np.array([word], np.int64), words)
-        return words.tolist()
-
-    def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
-        """Call a function in the first process while all others wait."""
-        on_chief(comm.world(), work, variables)
 
     def rows(self, count: int) -> range:
         """Which rows of a batch of so many this process needs.

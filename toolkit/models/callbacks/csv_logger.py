@@ -51,8 +51,10 @@ class CSVLogger(Callback):
             # Validation may come later (validation_freq): leave room for it.
             if not any(key.startswith("val_") for key in self.keys):
                 self.keys += [f"val_{key}" for key in self.keys]
-        if self._file is None:  # another process of the job writes
+        if not spreading.is_chief():
             return
+        if self._file is None:  # the process that has written it is lost
+            self._file = open(self.filename, "a", newline="")
         writer = csv.writer(self._file, delimiter=self.sep)
         if first and self._file.tell() == 0:
             writer.writerow(["epoch", *self.keys])

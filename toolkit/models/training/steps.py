@@ -57,7 +57,7 @@ class CompiledStep:
             except RankLostError:
                 if self._spreading is None:
                     raise
-                self._spreading.recover(self._version)
+                self._spreading.recovery.recover(self._version)
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies begin without traces: those use the Variables of the original."""
@@ -68,10 +68,10 @@ class CompiledStep:
         if self._spreading is not spread:
             self._functions.clear()
             self._spreading = spread
-        if spread is not None and spread.version != self._version:
+        if spread is not None and spread.recovery.version != self._version:
             for made in self._functions.values():
                 made.renew()
-            self._version = spread.version
+            self._version = spread.recovery.version
         if type(batch) is Tensor:
             key, leaves = Tensor, (batch,)
         else:
