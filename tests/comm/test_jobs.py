@@ -102,6 +102,30 @@ def test_weights_are_held_in_parts(job):
     assert len(digests) == 1
 
 
+def test_a_pipeline_has_the_same_bits_on_any_number_of_processes(job):
+    begin = """
+    stages = ["first", "middle", "last"]
+    distribution.set_distribution(distribution.PipelineParallel(stages, 4))
+    """
+    text = """
+    tk.utils.set_random_seed(0)
+    train(tk.Sequential([
+        layers.Dense(32, activation="relu", name="first"), layers.Dropout(0.2),
+        layers.Dense(16, activation="relu", name="middle"),
+        layers.Dense(4, activation="softmax", name="last"),
+    ]), rows=47, batch=15)  # the last batch has two rows, fewer than micro-batches
+    """
+    alone, two, three = (results(job(n, begin + text)) for n in (1, 2, 3))
+    ((_, losses, digest, whole),) = alone
+    for ranks in (two, three):
+        assert [(found, bits) for _, found, bits, _ in ranks] == (
+            [(losses, digest)] * len(ranks)
+        )
+        assert sum(held for *_, held in ranks) == whole + (len(ranks) - 1) * 8  # seeds
+    ((_, plain, _, _),) = results(job(1, text))
+    assert losses == pytest.approx(plain, rel=1e-5)
+
+
 def test_an_exception_of_one_process_ends_all_with_one_traceback(job):
     done = job(3, "if rank == 1: raise RuntimeError('boom')\ncomm.world().barrier()")
     assert done.returncode == 1

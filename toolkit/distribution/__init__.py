@@ -4,6 +4,7 @@ from toolkit.distribution.checkpoint_manager import CheckpointManager
 from toolkit.distribution.checkpoints import Checkpoint
 from toolkit.distribution.devices import get_device_count, initialize, list_devices
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
+from toolkit.distribution.pipelines import PipelineParallel
 from toolkit.distribution.simulation import Prediction, Simulation, simulate
 from toolkit.distribution.strategies import (
     DataParallel,
@@ -22,6 +23,7 @@ __all__ = [
     "LayoutMap",
     "Link",
     "ModelParallel",
+    "PipelineParallel",
     "Prediction",
     "Simulation",
     "TensorLayout",

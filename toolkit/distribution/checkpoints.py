@@ -313,7 +313,8 @@ def _cuts(job: dict[str, Any]) -> tuple[Any, dict[str, int]]:
     """Into how many parts a job cuts batches, and along which axes what else."""
     mesh = job["mesh"] or {"shape": [], "axis_names": [], "batch_dim_name": None}
     sizes = zip(mesh["axis_names"], mesh["shape"], strict=True)
-    others = {n: size for n, size in sizes if n != mesh["batch_dim_name"] and size > 1}
+    whole = mesh["batch_dim_name"], "stage"  # which no sum depends on the size of
+    others = {n: size for n, size in sizes if n not in whole and size > 1}
     return job["shards"], others
 
 

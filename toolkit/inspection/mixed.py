@@ -25,9 +25,18 @@ Arrays = dict[Value, Any]
 def inspect_program(
     name: str, program: Program | MixedProgram, variables: Sequence[Variable]
 ) -> Inspection:
-    """The inspection of a program, or of all parts of one on several devices."""
+    """The inspection of a program, or of all parts of one on several devices.
+
+    Raises:
+        UnsupportedError: for a step in the stages of a pipeline.
+    """
     if isinstance(program, MixedProgram):
         return MixedInspection(name, program, variables)
+    if not isinstance(program, Program):
+        raise UnsupportedError(
+            f"inspect: {name} is computed in the stages of a pipeline, each of which "
+            "has programs of its own"
+        )
     return Inspection(name, program, variables)
 
 

@@ -42,7 +42,7 @@ def partition(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph
     Returns:
         A graph with as many inputs and outputs, of local shapes.
     """
-    local = _Local(axis, spread)
+    local = Local(axis, spread)
     given = [
         local.define(x, layout)
         for x, layout in zip(spread.graph.inputs, inputs, strict=True)
@@ -59,7 +59,7 @@ def partition(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph
     return Graph(tuple(given), tuple(local.nodes), tuple(outputs), names)
 
 
-class _Local:
+class Local:
     """The nodes of a rank's graph so far, and where each value is in it."""
 
     def __init__(self, axis: MeshAxis, spread: Spread) -> None:
@@ -146,9 +146,9 @@ class _Local:
                 self._leaf(x, layout, first.units, leaf)
                 for x, layout in zip(inputs, choice.inputs, strict=True)
             ]
-            if node.op.once is not None and leaf != owned.present[0]:
-                spec = node.inputs[node.op.once].spec
-                parts[node.op.once] = self._neutral(spec, first.op)
+            if node.op.once is not None:
+                is_first = leaf == owned.present[0]
+                parts[node.op.once] = self._once(choice, inputs, is_first)
             outputs = [self.new(y.spec) for y in node.outputs]
             attrs = self._attrs(choice, parts, [y.spec for y in outputs])
             self.nodes.append(Node(node.op, parts, attrs, outputs, node.device))
@@ -158,9 +158,13 @@ class _Local:
         once = [] if node.op.once is None else [inputs[node.op.once]]
         self.sources.update(dict.fromkeys(node.outputs, once if mine else inputs))
 
-    def _neutral(self, spec: Spec, op: str) -> Value:
-        """What changes nothing when it is combined."""
-        assert op == "sum", op
+    def _once(self, choice: Choice, inputs: Sequence[Value], is_first: bool) -> Value:
+        """The operand that only the first leaf takes; for others zeros."""
+        number: int | None = choice.node.op.once
+        assert number is not None
+        if is_first:
+            return inputs[number]
+        spec: Spec = choice.node.inputs[number].spec
         zero = Constant(np.zeros((), dtypes.numpy_dtype(spec.dtype)))
         return self.emit("broadcast_to", [zero], spec, shape=spec.shape)
 

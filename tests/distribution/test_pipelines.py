@@ -1,0 +1,173 @@
+"""Models in stages, in one process: what is trained, and what is refused."""
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+from toolkit import distribution, layers
+from toolkit.comm import local
+from toolkit.distribution import DeviceMesh, PipelineParallel
+from toolkit.distribution.pipelines import OnStage
+from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.ir import Spec
+
+
+@pytest.fixture(autouse=True)
+def no_distribution():
+    yield
+    distribution.set_distribution(None)
+
+
+def network(*middle):
+    tk.utils.set_random_seed(0)
+    model = tk.Sequential([layers.Dense(16, activation="relu", name="first"), *middle])
+    model.add(layers.Dense(3, activation="softmax", name="last"))
+    return model
+
+
+def data(rows=20):
+    random = np.random.default_rng(0)
+    return random.random((rows, 6), "float32"), random.integers(0, 3, rows)
+
+
+def trained(model, optimizer="adam", **options):
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    history = model.fit(*data(), batch_size=9, epochs=2, verbose=0, **options).history
+    return history, [np.asarray(v) for v in model.variables]
+
+
+def near(found, expected):
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * np.abs(b).max(initial=1))
+
+
+def deep():
+    tk.utils.set_random_seed(0)
+    middle = [layers.Dropout(0.2), layers.LayerNormalization(name="norm")]
+    return network(*middle)
+
+
+@pytest.mark.parametrize("stages", [
+    ["first|norm", "last"],
+    {"first": 0, "no.*": 0, ".*last": 1},
+    {"last": 2, "norm": 1, "first": 0},
+    [["first/.*", "middle"], ["norm", "last"]],
+])  # fmt: skip
+@pytest.mark.parametrize("count", [1, 4, 32])
+def test_fit_evaluate_and_predict(stages, count):
+    expected, weights = trained(deep())
+    with PipelineParallel(stages, micro_batches=count).scope():
+        model = deep()
+        found, values = trained(model)
+        logs = model.evaluate(*data(), verbose=0)
+        predicted = model.predict(data()[0], batch_size=7, verbose=0)
+    near(values, weights)
+    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    assert found["accuracy"] == expected["accuracy"]
+    assert logs == pytest.approx(model.evaluate(*data(), verbose=0), rel=1e-5)
+    near([predicted], [model.predict(data()[0], verbose=0)])
+
+
+def test_steps_are_not_inspected():
+    with PipelineParallel(["first|norm", "last"]).scope():
+        model = deep()
+        trained(model)
+        with pytest.raises(UnsupportedError, match="stages of a pipeline"):
+            model.make_train_function().inspect()
+
+
+def test_options_of_training():
+    """Regularizers, clipping, weights of samples and of classes, frozen layers."""
+
+    def run():
+        model = network(layers.Dense(8, kernel_regularizer="l2", name="first_more"))
+        model.get_layer("first").trainable = False
+        optimizer = tk.optimizers.SGD(0.1, momentum=0.9, global_clipnorm=0.05)
+        return trained(
+            model,
+            optimizer,
+            class_weight={0: 1.0, 1: 2.0, 2: 0.5},
+            validation_data=(*data(5), np.linspace(0, 2, 5)),
+        )
+
+    expected, weights = run()
+    with PipelineParallel(["first(_more)?", "last"], micro_batches=3).scope():
+        found, values = run()
+    near(values, weights)
+    for key, numbers in expected.items():
+        assert found[key] == pytest.approx(numbers, rel=1e-5), key
+
+
+def test_a_model_that_is_there_already():
+    expected, weights = trained(network())
+    model = network()
+    with PipelineParallel(["first", "last"]).scope():
+        found, values = trained(model)
+    near(values, weights)
+    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+
+
+def test_stages():
+    parallel = PipelineParallel({"block_1/.*": 0, "block_2": 1, "head": 1})
+    assert parallel.device_mesh.axis_names == ["stage"]
+    assert parallel.micro_batches == 8
+    assert parallel.stage_of("model/block_1/dense/gradient") == 0
+    assert parallel.stage_of("block_1") == 0
+    assert parallel.stage_of("block_2/kernel") == parallel.stage_of("a/head/bias") == 1
+    assert parallel.stage_of("block_10/kernel") is None
+    with pytest.raises(ArgumentError, match="fits .*'.*k': 0, 'block': 1"):
+        PipelineParallel([".*k", "block"]).stage_of("block")
+
+
+@pytest.mark.parametrize("stages", [[], {}, "first", {"a": 1}, {"a": 0, "b": 2}, [1]])
+def test_refused_stages(stages):
+    with pytest.raises(ArgumentError, match="expected stages as"):
+        PipelineParallel(stages)
+
+
+def test_refused_options():
+    for count in (0, -1, 1.5, None):
+        with pytest.raises(ArgumentError, match="micro_batches of at least 1"):
+            PipelineParallel(["a"], micro_batches=count)
+    mesh = DeviceMesh((1, 1), ["batch", "stage"], ["cpu:0"])
+    with pytest.raises(UnsupportedError, match="the one axis 'stage'"):
+        PipelineParallel(["a"], device_mesh=mesh)
+    mesh = DeviceMesh((2,), ["stage"], ["cpu:0", "cpu:1"])
+    with pytest.raises(ArgumentError, match="a stage for each of the 2 devices"):
+        PipelineParallel(["a"], device_mesh=mesh)
+
+
+def test_a_layer_without_a_stage_is_named():
+    with PipelineParallel(["first"]).scope():
+        with pytest.raises(ArgumentError, match=r"no pattern .*'sequential.*/last/ke"):
+            trained(network())
+
+
+def test_batch_normalization_is_named():
+    with PipelineParallel(["first", "last"]).scope():
+        with pytest.raises(ArgumentError, match="weights"):
+            trained(network(layers.BatchNormalization(name="norm")))
+    with PipelineParallel(["first|norm", "last"]).scope():
+        with pytest.raises(UnsupportedError, match="layer .*norm' needs something of"):
+            trained(network(layers.BatchNormalization(name="norm")))
+
+
+def test_a_variable_is_held_by_one_rank():
+    value = np.arange(6, dtype="float32").reshape(2, 3)
+
+    def of(group):
+        placement = OnStage(group, 1, Spec((2, 3), "float32"))
+        part = placement.part(value)
+        return (
+            part.shape,
+            placement.box(),
+            placement.whole(part).tolist(),
+            str(placement),
+        )
+
+    found = local.run(3, of)
+    shapes = [shape for shape, *_ in found]
+    assert shapes == [(0, 0), (2, 3), (0, 0)]
+    for shape, box, whole, text in found:
+        assert box == tuple((0, extent) for extent in shape)
+        assert (whole, text) == (value.tolist(), "by rank 1")

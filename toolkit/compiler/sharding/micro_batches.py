@@ -1,0 +1,255 @@
+"""Micro-batches: the graph of a step for some of the rows of its batch.
+
+A step is spread along its batch as over ranks, each of which has one micro-batch, but
+here one micro-batch follows the other. What ranks would exchange are edges between
+the graph of a micro-batch and what is computed once in a step: rows that are cut out of
+a whole value, rows that are joined to one, and terms that are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toolkit.backends.target import Target
+from toolkit.compiler.passes.simplify import share
+from toolkit.compiler.sharding.choices import Choice, Spread
+from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split
+from toolkit.compiler.sharding.partition import Local
+from toolkit.compiler.sharding.propagate import propagate
+from toolkit.errors import UnsupportedError
+from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
+
+Array = Any
+
+
+def _given_spec(x: Spec, spec: Spec, **attrs: Any) -> Spec:
+    return spec
+
+
+# Not in the registry: they are edges of graphs that are cut, never computed.
+# The rows of a micro-batch, of a whole value.
+cut_p: Primitive = Primitive("cut", Kind.COLLECTIVE, _given_spec)
+# A whole value in the first micro-batch, zeros in others.
+first_p: Primitive = Primitive("first", Kind.COLLECTIVE, _given_spec)
+# A whole value: the rows of all micro-batches.
+join_p: Primitive = Primitive("join", Kind.COLLECTIVE, _given_spec)
+# A whole value: the terms of all micro-batches, combined in their order.
+total_p: Primitive = Primitive("total", Kind.COLLECTIVE, _given_spec)
+ENTRIES, EXITS = (cut_p, first_p), (join_p, total_p)
+
+
+class MicroBatch(NamedTuple):
+    """Which of the micro-batches of a step: what a rank is in a group.
+
+    Attributes:
+        rank: its number.
+        size: how many there are.
+    """
+
+    rank: int
+    size: int
+
+
+@dataclass(frozen=True)
+class MicroBatches:
+    """A step over micro-batches.
+
+    Attributes:
+        axis: along which the batch is cut.
+        rows: of the whole batch.
+        data: what is computed of the batch alone, before all else.
+        graphs: of a micro-batch, by its number of rows; their nodes correspond. The
+            last inputs are the results of `data`.
+        layouts: of the inputs of these graphs.
+    """
+
+    axis: MeshAxis
+    rows: int
+    data: Graph
+    graphs: dict[int, Graph]
+    layouts: Sequence[Layout]
+
+    @property
+    def count(self) -> int:
+        """How many micro-batches there are."""
+        return self.axis.leaves
+
+    @property
+    def first(self) -> Graph:
+        """The graph of the first of them."""
+        return self.graphs[len(self.part(0))]
+
+    @property
+    def split(self) -> dict[Value, Split]:
+        """How inputs are split that are parts of the batch."""
+        pairs = zip(self.first.inputs, self.layouts, strict=True)
+        return {x: layout for x, layout in pairs if isinstance(layout, Split)}
+
+    def part(self, micro_batch: int) -> range:
+        """The rows of a micro-batch."""
+        return self.axis.rows(self.rows, micro_batch)
+
+
+def micro_batches(
+    graph: Graph,
+    layouts: Sequence[Layout],
+    batch: int,
+    count: int,
+    stays_whole: Callable[[Node], str | None],
+    target: Target,
+) -> MicroBatches:
+    """The graphs of a step over micro-batches.
+
+    Args:
+        graph: of the step.
+        layouts: of its inputs.
+        batch: how many of the inputs are parts of the batch.
+        count: how many micro-batches; there are fewer if the batch has fewer rows.
+        stays_whole: why a node cannot be computed once for the whole batch, after all
+            micro-batches, if it cannot.
+        target: what it is compiled for.
+
+    Raises:
+        UnsupportedError: for what such a node needs of the whole batch.
+    """
+    first = next(n for n, layout in enumerate(layouts) if layout is not None)
+    rows = graph.inputs[first].spec.shape[0]
+    axis = _axis(0, max(1, min(count, rows)))
+    spread = propagate(graph, axis, layouts)
+    graph = share(spread.graph, target)
+    spread = propagate(graph, axis, layouts)
+    wholes = _wholes_of_data(spread, graph.inputs[:batch])
+    data = graph.slice(graph.inputs[:batch], wholes)
+    graph, taken = _without(graph, wholes)
+    layouts = [*layouts, *[None] * len(taken)]
+    spread = _settled(propagate(graph, axis, layouts), stays_whole)
+    graphs = {}
+    for number in range(axis.leaves):
+        own = _axis(number, axis.leaves)
+        extent = len(own.rows(rows))
+        if extent not in graphs:
+            graphs[extent] = _graph_of(spread, own, layouts)
+    return MicroBatches(axis, rows, data, graphs, layouts)
+
+
+def _axis(number: int, count: int) -> MeshAxis:
+    # It asks a group for no more than these.
+    place: Any = MicroBatch(number, count)
+    return MeshAxis("micro_batch", place, count, even=False)
+
+
+def _wholes_of_data(spread: Spread, batch: Sequence[Value]) -> list[Value]:
+    """What follows from the batch alone and is needed of all of it, as sums of weights.
+
+    It is computed before the first micro-batch, so that these need not wait for it.
+    """
+    known = set(batch)
+    found: dict[Value, None] = {}
+    for choice in spread.choices:
+        node = choice.node
+        for x, layout in zip(node.inputs, choice.inputs, strict=True):
+            split = x.constant is None and spread.layouts.get(x) is not None
+            if x in known and split and layout is None:
+                found[x] = None
+        if all(x in known or x.constant is not None for x in node.inputs):
+            known.update(node.outputs if node.inputs else ())
+    return list(found)
+
+
+def _without(graph: Graph, values: Sequence[Value]) -> tuple[Graph, list[Value]]:
+    """The graph that takes values as inputs that it has computed; and these inputs."""
+    instead = {value: Value(value.spec) for value in values}
+    nodes = [
+        node.with_inputs([instead.get(x, x) for x in node.inputs])
+        for node in graph.nodes
+    ]
+    outputs = tuple(instead.get(y, y) for y in graph.outputs)
+    taken = list(instead.values())
+    inputs = (*graph.inputs, *taken)
+    return Graph(inputs, tuple(nodes), outputs, graph.names).pruned(), taken
+
+
+def _settled(spread: Spread, stays_whole: Callable[[Node], str | None]) -> Spread:
+    """Compute once, for the whole batch, what needs something of all micro-batches."""
+    layouts, choices = dict(spread.layouts), []
+    late: set[Value] = set()
+    for choice in spread.choices:
+        node, cut = choice.node, any(choice.inputs) or any(choice.outputs)
+        if any(x in late for x in node.inputs) or any(
+            layouts.get(x) is not None and layout is None
+            for x, layout in zip(node.inputs, choice.inputs, strict=True)
+            if x.constant is None
+        ):
+            late.update(node.outputs)
+            if cut:
+                why = stays_whole(node)
+                if why is not None:
+                    raise UnsupportedError(why)
+                choice = Choice(node, [None] * len(node.inputs), _none(node.outputs))
+                layouts.update(dict.fromkeys(node.outputs))
+        choices.append(choice)
+    return replace(spread, choices=choices, layouts=layouts)
+
+
+def _none(values: Sequence[Value]) -> list[Layout]:
+    return [None] * len(values)
+
+
+def _graph_of(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
+    """The graph of one micro-batch, with its edges."""
+    local = _OfMicroBatch(axis, spread)
+    pairs = zip(spread.graph.inputs, inputs, strict=True)
+    given = [local.define(x, layout) for x, layout in pairs]
+    for choice in spread.choices:
+        local.add(choice)
+    outputs = [local.read(y, None) for y in spread.graph.outputs]
+    return Graph(tuple(given), tuple(local.nodes), tuple(outputs))
+
+
+class _OfMicroBatch(Local):
+    """The nodes of a micro-batch: those of a rank, but for what ranks exchange."""
+
+    def _changed(self, value: Value, layout: Layout) -> Value:
+        outer, self.origin = self.origin, value.origin or self.origin
+        try:
+            if isinstance(layout, Split):
+                whole = value if value.constant is not None else self.read(value, None)
+                return self._edge(cut_p, whole, self.spec(value.spec, layout), layout)
+            have = self.spread.layouts.get(value)
+            if isinstance(have, Split):
+                return self._edge(join_p, self.read(value, have), value.spec, have)
+            (term,) = self.terms[value].values()
+            return self._edge(total_p, term, value.spec, self.partials[value])
+        finally:
+            self.origin = outer
+
+    def _edge(
+        self, op: Primitive, x: Value, spec: Spec, layout: Split | Partial | None
+    ) -> Value:
+        result = self.new(spec)
+        self.nodes.append(Node(op, [x], {"spec": spec, "layout": layout}, [result]))
+        return result
+
+    def _once(self, choice: Choice, inputs: Sequence[Value], is_first: bool) -> Value:
+        """The same node for all micro-batches: what differs is what is given to it."""
+        number: int | None = choice.node.op.once
+        assert number is not None
+        base = inputs[number]
+        if _is_zero(base, self.nodes):
+            return base
+        return self._edge(first_p, base, base.spec, None)
+
+
+def _is_zero(value: Value, nodes: Sequence[Node]) -> bool:
+    """Whether a value is known to be zeros."""
+    while value.constant is None:
+        made = (node for node in nodes if node.outputs[0] is value)
+        node = next(made, None)
+        if node is None or node.op.kind is not Kind.VIEW:
+            return False
+        value = node.inputs[0]
+    return not np.any(value.constant)

@@ -1,0 +1,285 @@
+"""Pieces: the graph of a step, cut into what stages compute without the others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from toolkit.compiler.sharding.micro_batches import ENTRIES, EXITS, MicroBatches
+from toolkit.compiler.sharding.stages import Stages, homes, positions
+from toolkit.compiler.sharding.turns import stage_at
+from toolkit.ir import Graph, Kind, Node, Value
+
+# Views that are taken again where they are needed, instead of keeping copies of them.
+_AGAIN = ("reshape", "transpose", "broadcast_to")
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A graph that one stage computes.
+
+    Attributes:
+        name: what it is, for people.
+        stage: whose it is.
+        inputs, outputs: values of the graph that was cut.
+        graphs: by the rows of a micro-batch; one with the key 0 if it runs once a step.
+    """
+
+    name: str
+    stage: int
+    inputs: Sequence[Value]
+    outputs: Sequence[Value]
+    graphs: Mapping[int, Graph]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """All pieces of a step.
+
+    Attributes:
+        before: run once, before the first micro-batch.
+        along: by the position on the way of a micro-batch.
+        after: run once, after the last micro-batch, in this order.
+        micro: the values that are of a micro-batch.
+        edges: by their results: see `micro_batches`.
+        where: the stages that have what is not everywhere.
+    """
+
+    before: Sequence[Piece]
+    along: Mapping[int, Piece]
+    after: Sequence[Piece]
+    micro: set[Value]
+    edges: Mapping[Value, Node]
+    where: Mapping[Value, int]
+
+    def read(self, value: Value) -> Value:
+        """What is kept for who reads a value: that of which it is some rows."""
+        edge = self.edges.get(value)
+        return edge.inputs[0] if edge is not None and edge.op in ENTRIES else value
+
+
+def cut(step: MicroBatches, stages: Stages, owners: Mapping[Value, int]) -> Pieces:
+    """Cut a step.
+
+    Args:
+        step: over micro-batches.
+        stages: of the layers.
+        owners: the stages that hold inputs of its first graph; others are everywhere.
+
+    Raises:
+        UnsupportedError: naming a layer, or a loop, that cannot be cut.
+    """
+    return _Cutter(step, stages, owners).cut()
+
+
+class _Cutter:
+    def __init__(
+        self, step: MicroBatches, stages: Stages, owners: Mapping[Value, int]
+    ) -> None:
+        self.step = step
+        self.stages = stages
+        self.graph = graph = step.first.pruned()
+        self.order = {node: i for i, node in enumerate(graph.nodes)}
+        self.made = graph.producers()
+        self.micro = _micro(step, graph)
+        self.at = positions(graph, self.micro, stages)
+        self.edges = {
+            node.outputs[0]: node
+            for node in graph.nodes
+            if node.op in (*ENTRIES, *EXITS)
+        }
+        known = dict(owners)
+        for y, node in self.edges.items():
+            if node.op in EXITS:
+                known[y] = stage_at(self._position(node.inputs[0]), stages.count)
+        self.where = homes(graph, self.micro, stages, known)
+
+    def cut(self) -> Pieces:
+        along = self._along()
+        return Pieces(
+            self._before(along.values()),
+            along,
+            self._after(),
+            self.micro,
+            self.edges,
+            self.where,
+        )
+
+    def _position(self, value: Value) -> int:
+        """Where a value of a micro-batch is added or joined: at last if anywhere."""
+        node = self.made.get(value)
+        return self.stages.count - 1 if node is None else self._of(node)
+
+    def _of(self, node: Node) -> int:
+        return self.at.get(node, self.stages.count - 1)
+
+    # --- along the way of a micro-batch -----------------------------------------------
+
+    def _along(self) -> dict[int, Piece]:
+        """The pieces of each position, with what each of them has to compute again."""
+        last = self.stages.count - 1
+        members: dict[int, list[Node]] = defaultdict(list)
+        for node, position in self.at.items():
+            members[position].append(node)
+        leaving = [node.inputs[0] for node in self.edges.values() if node.op in EXITS]
+        for made in (self.made[x] for x in leaving if x in self.made):
+            if made not in self.at and made.op not in ENTRIES:
+                members[last].append(made)
+        nodes = {
+            position: self._closed(own, partial(self._goes_along, position))
+            for position, own in sorted(members.items())
+        }
+        wanted = {*leaving, *_read(nodes.values())}
+        pieces = {}
+        for position, own in nodes.items():
+            here = (node for node in own if self._of(node) == position)
+            made_here = [y for node in here for y in node.outputs]
+            kept = [y for y in made_here if y in wanted and y in self.micro]
+            stage = stage_at(position, self.stages.count)
+            way = "" if position == last else (", forward", ", back")[position > last]
+            pieces[position] = self._piece(f"stage {stage}{way}", stage, own, kept)
+        return pieces
+
+    def _goes_along(self, position: int, node: Node) -> bool:
+        """Whether a node is computed again for what is at a position."""
+        if node.op.kind is Kind.COLLECTIVE:
+            return False
+        if node.outputs[0] not in self.micro:
+            small = all(y.spec.size == 1 for y in node.outputs)
+            return node.op.kind is Kind.VIEW or small
+        if node not in self.at:
+            return True
+        count = self.stages.count
+        here = stage_at(self.at[node], count) == stage_at(position, count)
+        return here and self.at[node] < position and node.op.name in _AGAIN
+
+    # --- once in a step ---------------------------------------------------------------
+
+    def _before(self, along: Iterable[Piece]) -> list[Piece]:
+        """What micro-batches read that is computed once, for each stage by itself."""
+        wanted: dict[int, dict[Value, None]] = defaultdict(dict)
+        for piece in along:
+            for x in piece.inputs:
+                edge = self.edges.get(x)
+                x = x if edge is None else edge.inputs[0]
+                if x not in self.micro and x in self.made:
+                    wanted[piece.stage][x] = None
+        pieces = []
+        for stage, values in sorted(wanted.items()):
+            nodes = self._closed([self.made[x] for x in values], lambda _: True)
+            name = f"stage {stage}, before"
+            pieces.append(self._piece(name, stage, nodes, list(values), whole=True))
+        return pieces
+
+    def _after(self) -> list[Piece]:
+        """What follows from all micro-batches, in rounds with moves between them."""
+        needed: set[Value] = set(self.graph.outputs)
+        members: dict[tuple[int, int], list[Node]] = defaultdict(list)
+        rounds: dict[Value, int] = {}
+        last = self.stages.count - 1
+        for node in self._needed(needed):
+            home = self.where.get(node.outputs[0])
+            if home is None:  # needed by itself only if it is an output
+                if any(y in needed for y in node.outputs):
+                    members[0, last].append(node)
+                continue
+            read = [x for x in node.inputs if x in rounds]
+            now = max((rounds[x] + (self.where[x] != home) for x in read), default=0)
+            rounds.update(dict.fromkeys(node.outputs, now))
+            members[now, home].append(node)
+        nodes = {
+            key: self._closed(own, lambda n: n.outputs[0] not in self.where)
+            for key, own in sorted(members.items())
+        }
+        wanted = {*self.graph.outputs, *_read(nodes.values())}
+        pieces = []
+        for (number, stage), own in nodes.items():
+            made = [y for node in members[number, stage] for y in node.outputs]
+            kept = [y for y in made if y in wanted]
+            name = f"stage {stage}, after" + f" ({number + 1})" * (number > 0)
+            pieces.append(self._piece(name, stage, own, kept, whole=True))
+            self.where.update(dict.fromkeys(kept, stage))
+        return pieces
+
+    def _needed(self, outputs: set[Value]) -> list[Node]:
+        """The nodes that outputs need after the last micro-batch, in order."""
+        seen, found = set(outputs), []
+        for node in reversed(self.graph.nodes):
+            if node.outputs[0] in self.micro or node.op.kind is Kind.COLLECTIVE:
+                continue
+            if any(y in seen for y in node.outputs):
+                found.append(node)
+                seen.update(node.inputs)
+        return found[::-1]
+
+    # --- graphs -----------------------------------------------------------------------
+
+    def _closed(
+        self, nodes: Iterable[Node], again: Callable[[Node], bool]
+    ) -> list[Node]:
+        """Nodes with what they read, as far as that is to be computed again."""
+        found = dict.fromkeys(nodes)
+        stack = list(found)
+        while stack:
+            for x in stack.pop().inputs:
+                node = self.made.get(x)
+                if node is None or node in found or x in self.edges:
+                    continue
+                if again(node):
+                    found[node] = None
+                    stack.append(node)
+        return sorted(found, key=self.order.__getitem__)
+
+    def _piece(
+        self,
+        name: str,
+        stage: int,
+        nodes: Sequence[Node],
+        outputs: Sequence[Value],
+        whole: bool = False,
+    ) -> Piece:
+        made = {y for node in nodes for y in node.outputs}
+        read = dict.fromkeys(x for node in nodes for x in node.inputs)
+        inputs = [x for x in read if x not in made and x.constant is None]
+        graphs = {}
+        for rows, graph in self.step.graphs.items():
+            values, same = counterparts(self.step.first, graph)
+            own = [same[node] for node in nodes]
+            given = tuple(values[x] for x in inputs)
+            graphs[0 if whole else rows] = Graph(
+                given, tuple(own), tuple(values[y] for y in outputs)
+            )
+            if whole:
+                break
+        return Piece(name, stage, inputs, outputs, graphs)
+
+
+def _read(pieces: Iterable[Sequence[Node]]) -> Iterator[Value]:
+    """What the nodes of pieces read that they do not make."""
+    for nodes in pieces:
+        made = {y for node in nodes for y in node.outputs}
+        yield from (x for node in nodes for x in node.inputs if x not in made)
+
+
+def counterparts(
+    first: Graph, other: Graph
+) -> tuple[dict[Value, Value], dict[Node, Node]]:
+    """The values and nodes of another graph of the same nodes."""
+    values = dict(zip(first.inputs, other.inputs, strict=True))
+    nodes = dict(zip(first.nodes, other.nodes, strict=True))
+    for a, b in nodes.items():
+        values.update(zip(a.outputs, b.outputs, strict=True))
+    return values, nodes
+
+
+def _micro(step: MicroBatches, graph: Graph) -> set[Value]:
+    """The values that are of a micro-batch."""
+    found = {x for x in graph.inputs if x in step.split}
+    for node in graph.nodes:
+        is_entry = node.op in ENTRIES
+        reads = any(x in found for x in node.inputs)
+        if is_entry or (reads and node.op not in EXITS):
+            found.update(node.outputs)
+    return found

@@ -1,0 +1,239 @@
+"""Pipelines: what the stages of a step do, in an order fixed beforehand.
+
+All ranks know all runs of pieces and all moves of values in one order, in which each
+comes after what it needs. A rank does those that are its own. So nothing is negotiated,
+and no rank can wait for another in a circle: the first in the order of what is not done
+yet can always be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from toolkit.compiler.sharding.layouts import Split
+from toolkit.compiler.sharding.micro_batches import EXITS, MicroBatches
+from toolkit.compiler.sharding.pieces import Piece, Pieces, cut
+from toolkit.compiler.sharding.stages import Stages
+from toolkit.compiler.sharding.turns import turns
+from toolkit.ir import Graph, Node, Value
+
+# A value, and of which micro-batch it is; None: of all.
+Key = tuple[Value, int | None]
+
+
+class Run(NamedTuple):
+    """A stage computes a piece, of a micro-batch or once.
+
+    Attributes:
+        piece: what.
+        micro_batch: its number, if it is of one.
+    """
+
+    piece: Piece
+    micro_batch: int | None = None
+
+
+class Move(NamedTuple):
+    """Values go from one stage to another.
+
+    Attributes:
+        source, target: the stages.
+        values: what goes, together.
+        micro_batch: its number, if they are of one.
+    """
+
+    source: int
+    target: int
+    values: tuple[Value, ...]
+    micro_batch: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """A step in stages.
+
+    Attributes:
+        source: the graph as it was traced.
+        step: the same over micro-batches.
+        stages: how many there are.
+        pieces: of the step.
+        order: what is done, by all stages.
+        name: of the function that it comes from.
+    """
+
+    source: Graph
+    step: MicroBatches
+    stages: int
+    pieces: Pieces
+    order: Sequence[Run | Move]
+    name: str = "a step"
+
+    def key(self, value: Value, micro_batch: int | None) -> Key:
+        """What a value is kept by that is read or made in a micro-batch."""
+        return value, micro_batch if value in self.pieces.micro else None
+
+    @cached_property
+    def splits(self) -> dict[Value, Split]:
+        """How inputs are split that are parts of the batch."""
+        return self.step.split
+
+    @cached_property
+    def exits(self) -> dict[Value, list[Node]]:
+        """What is added and joined, by the values of micro-batches."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.pieces.edges.values():
+            if node.op in EXITS:
+                found.setdefault(node.inputs[0], []).append(node)
+        return found
+
+    @cached_property
+    def kept(self) -> set[Value]:
+        """What is read by something else than the piece that makes it."""
+        found = set(self.step.first.outputs)
+        for what in self.order:
+            if isinstance(what, Move):
+                found.update(what.values)
+            else:
+                found.update(map(self.pieces.read, what.piece.inputs))
+        return found
+
+    @cached_property
+    def last_reads(self) -> list[list[tuple[int, Key]]]:
+        """By number in the order: the stages and keys of what nothing reads later.
+
+        Not that of the results of the step.
+        """
+        last: dict[tuple[int, Key], int] = {}
+        for number, what in enumerate(self.order):
+            if isinstance(what, Move):
+                keys = [
+                    (what.source, self.key(x, what.micro_batch)) for x in what.values
+                ]
+            else:
+                stage, read = what.piece.stage, map(self.pieces.read, what.piece.inputs)
+                keys = [(stage, self.key(x, what.micro_batch)) for x in read]
+            last.update(dict.fromkeys(keys, number))
+        found: list[list[tuple[int, Key]]] = [[] for _ in self.order]
+        results = set(self.step.first.outputs)
+        for key, number in last.items():
+            if key[1][0] not in results:
+                found[number].append(key)
+        return found
+
+    def described(self) -> Iterator[str]:
+        """What has to be the same on all ranks, in lines."""
+        yield f"takes {', '.join(str(x.spec) for x in self.source.inputs)}"
+        for what in self.order:
+            number = "" if what.micro_batch is None else f" of {what.micro_batch}"
+            if isinstance(what, Move):
+                specs = ", ".join(str(x.spec) for x in what.values)
+                yield f"stage {what.source} to {what.target}{number}: {specs}"
+            else:
+                yield f"{what.piece.name}{number}"
+        yield from (node.op.name for node in self.source.nodes)
+
+
+def pipeline(
+    source: Graph,
+    step: MicroBatches,
+    stages: Stages,
+    owners: Mapping[Value, int],
+    takers: Sequence[int | None],
+    name: str,
+) -> Pipeline:
+    """What is done in a step.
+
+    Args:
+        source: the graph as it was traced.
+        step: the same over micro-batches.
+        stages: of the layers.
+        owners: the stages that hold inputs of the step's graph; others are everywhere.
+        takers: for each output the stage that takes it; None: all of them.
+        name: of the function.
+
+    Raises:
+        UnsupportedError: for what cannot be cut.
+    """
+    pieces = cut(step, stages, owners)
+    planner = _Planner(step, pieces, stages.count)
+    order = [*planner.order(takers)]
+    return Pipeline(source, step, stages.count, pieces, order, name)
+
+
+class _Planner:
+    def __init__(self, step: MicroBatches, pieces: Pieces, stages: int) -> None:
+        self.step = step
+        self.pieces = pieces
+        self.stages = stages
+        # Which stages have a value that one of them has had alone.
+        self.there: set[tuple[int, Value]] = set()
+
+    def order(self, takers: Sequence[int | None]) -> Iterator[Run | Move]:
+        pieces = self.pieces
+        early = [*pieces.before, *pieces.along.values()]
+        held = set(self.step.first.inputs)
+        for piece in early:  # variables that other stages hold
+            yield from self._bring((x for x in self._whole(piece) if x in held), piece)
+        yield from (Run(piece) for piece in pieces.before)
+        yield from self._along()
+        for piece in pieces.after:
+            yield from self._bring(self._whole(piece), piece)
+            yield Run(piece)
+        yield from self._results(takers)
+
+    def _whole(self, piece: Piece) -> Iterator[Value]:
+        """What a piece reads, or rows of, that is computed or held once."""
+        found = dict.fromkeys(map(self.pieces.read, piece.inputs))
+        return (x for x in found if x not in self.pieces.micro)
+
+    def _bring(self, values: Iterable[Value], piece: Piece) -> Iterator[Move]:
+        return self._to(piece.stage, values)
+
+    def _to(self, target: int, values: Iterable[Value]) -> Iterator[Move]:
+        """The moves of values to a stage, those that it has not."""
+        ways: dict[int, list[Value]] = {}
+        for x in values:
+            source = self.pieces.where.get(x, target)
+            if source != target and (target, x) not in self.there:
+                self.there.add((target, x))
+                ways.setdefault(source, []).append(x)
+        for source, moved in sorted(ways.items()):
+            yield Move(source, target, tuple(moved))
+
+    def _along(self) -> Iterator[Run | Move]:
+        """The turns of all stages, and what goes from each to later ones."""
+        along = self.pieces.along
+        moves = self._between()
+        back = any(position >= self.stages for position in along)
+        events: list[tuple[int, int, int, Run | Move]] = []
+        for start, end, position, number in turns(self.stages, self.step.count, back):
+            if position not in along:
+                continue
+            events.append((start, 1, position, Run(along[position], number)))
+            for source, target, values in moves.get(position, ()):
+                events.append((end, 0, position, Move(source, target, values, number)))
+        # What ends at a moment is sent before something else begins.
+        return (event[-1] for event in sorted(events, key=lambda event: event[:3]))
+
+    def _between(self) -> dict[int, list[tuple[int, int, tuple[Value, ...]]]]:
+        """By position: what goes from there to which stage."""
+        along = self.pieces.along
+        made = {y: p for p, piece in along.items() for y in piece.outputs}
+        ways: dict[tuple[int, int], dict[Value, None]] = {}
+        for piece in along.values():
+            for x in piece.inputs:
+                if x in made and along[made[x]].stage != piece.stage:
+                    ways.setdefault((made[x], piece.stage), {})[x] = None
+        found: dict[int, list[tuple[int, int, tuple[Value, ...]]]] = {}
+        for (position, target), values in sorted(ways.items(), key=lambda way: way[0]):
+            source = along[position].stage
+            found.setdefault(position, []).append((source, target, tuple(values)))
+        return found
+
+    def _results(self, takers: Sequence[int | None]) -> Iterator[Move]:
+        for target in range(self.stages):
+            pairs = zip(self.step.first.outputs, takers, strict=True)
+            yield from self._to(target, [y for y, t in pairs if t in (None, target)])

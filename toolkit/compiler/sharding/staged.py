@@ -1,0 +1,297 @@
+"""Running pipelines: the pieces of a rank's stages, and what it sends and receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit import comm, dtypes
+from toolkit.backends.base import Backend
+from toolkit.backends.target import Target
+from toolkit.comm import Group
+from toolkit.comm.ordered import OPERATIONS
+from toolkit.compiler.execute import Executable
+from toolkit.compiler.pipeline import compile_program
+from toolkit.compiler.sharding.layouts import Partial, Split
+from toolkit.compiler.sharding.micro_batches import EXITS, first_p, join_p
+from toolkit.compiler.sharding.pieces import Piece, counterparts
+from toolkit.compiler.sharding.pipelines import Key, Move, Pipeline, Run
+from toolkit.ir import Node, Spec, Value
+
+Array = Any
+# What is smaller goes together with others, by one copy more.
+_SMALL = 64 << 10
+
+
+@dataclass(frozen=True, eq=False)
+class StagedProgram:
+    """A step in stages, as one rank runs it.
+
+    Attributes:
+        pipeline: what is done in a step.
+        backend: that computes.
+    """
+
+    pipeline: Pipeline
+    backend: Backend
+
+    in_place = False
+
+    @property
+    def name(self) -> str:
+        """Of the function that it comes from."""
+        return self.pipeline.name
+
+    @property
+    def source(self) -> Any:
+        """The graph as it was traced."""
+        return self.pipeline.source
+
+
+class StagedExecutable:
+    """A pipeline that can be called as one program, by all ranks at once.
+
+    Args:
+        pipeline: what is done in a step.
+        target: what pieces are compiled for.
+        group: of the ranks.
+        ranks: by stage, the rank that computes it.
+        settle: is called before results count; it may raise.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        target: Target,
+        group: Group,
+        ranks: Sequence[int],
+        settle: Callable[[], None] | None = None,
+    ) -> None:
+        self.program = StagedProgram(pipeline, target.backend)
+        self.group = group
+        self.ranks = ranks
+        self._settle = settle
+        self.own: list[int] = [s for s, rank in enumerate(ranks) if rank == group.rank]
+        self._data = Executable(
+            compile_program(pipeline.step.data, target, f"{pipeline.name}, data")
+        )
+        self._runs: dict[tuple[Piece, int], Executable] = {}
+        for what in pipeline.order:
+            if isinstance(what, Run) and what.piece.stage in self.own:
+                for rows, graph in what.piece.graphs.items():
+                    if (what.piece, rows) not in self._runs:
+                        name = f"{pipeline.name}, {what.piece.name}"
+                        program = compile_program(graph, target, name)
+                        self._runs[what.piece, rows] = Executable(program)
+        # By number of rows, the specs of values in a micro-batch.
+        self.specs: dict[int, Mapping[Value, Spec]] = {
+            rows: {
+                a: b.spec
+                for a, b in counterparts(pipeline.step.first, graph)[0].items()
+            }
+            for rows, graph in pipeline.step.graphs.items()
+        }
+
+    def __call__(
+        self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
+    ) -> list[Array]:
+        """Run: as `Executable` does, on the whole batch.
+
+        What other ranks hold of Variables is not read, and left as it is in `outs`.
+        """
+        with self.program.backend.errstate():
+            given = self.program.pipeline.step.data
+            data = self._data.run(inputs[: len(given.inputs)])
+            step = _Step(self, [*inputs, *data])
+            step.run()
+            found = step.results(outs)
+        if self._settle is not None:
+            self._settle()
+        return found
+
+
+class _Step:
+    """One step: what the stages of this rank keep."""
+
+    def __init__(self, whole: StagedExecutable, inputs: Sequence[Array]) -> None:
+        self.whole = whole
+        self.pipeline = pipeline = whole.program.pipeline
+        self.step = pipeline.step
+        self.inputs: dict[Value, Array] = dict(
+            zip(self.step.first.inputs, inputs, strict=True)
+        )
+        self.kept: dict[int, dict[Key, Array]] = {stage: {} for stage in whole.own}
+
+    def run(self) -> None:
+        """Do what is this rank's, and forget what nothing reads later."""
+        for what, over in zip(
+            self.pipeline.order, self.pipeline.last_reads, strict=True
+        ):
+            if isinstance(what, Move):
+                self._move(what)
+            elif what.piece.stage in self.kept:
+                self._run(what)
+            for stage, key in over:
+                if stage in self.kept:
+                    self.kept[stage].pop(key, None)
+
+    # --- computing --------------------------------------------------------------------
+
+    def _run(self, what: Run) -> None:
+        piece, number = what
+        rows = 0 if number is None else len(self.step.part(number))
+        run = self.whole._runs[piece, rows]
+        found = run.run([self._value(piece.stage, x, number) for x in piece.inputs])
+        kept = self.kept[piece.stage]
+        for y, array in zip(piece.outputs, found, strict=True):
+            if y in self.pipeline.kept:
+                kept[self.pipeline.key(y, number)] = array
+            for node in self.pipeline.exits.get(y, ()):
+                self._leave(kept, node, array, number)
+
+    def _value(self, stage: int, value: Value, number: int | None) -> Array:
+        """What a piece reads."""
+        edge = self.pipeline.pieces.edges.get(value)
+        if edge is None or edge.op in EXITS:
+            split = self.pipeline.splits.get(value)
+            if split is None:
+                return self._kept(stage, value, number)
+            assert number is not None
+            return rows_of(self.inputs[value], split, self.step.part(number))
+        whole = self._kept(stage, edge.inputs[0], None)
+        assert number is not None
+        if edge.op is first_p:
+            return whole if number == 0 else np.zeros_like(whole)
+        return rows_of(whole, edge.attrs["layout"], self.step.part(number))
+
+    def _kept(self, stage: int, value: Value, number: int | None) -> Array:
+        if value.constant is not None:
+            return value.constant
+        found = self.kept[stage].get(self.pipeline.key(value, number))
+        return self.inputs[value] if found is None else found
+
+    def _leave(
+        self, kept: dict[Key, Array], node: Node, array: Array, number: int | None
+    ) -> None:
+        """Add a term to a sum, or rows to a whole value."""
+        assert number is not None
+        (result,) = node.outputs
+        layout, key = node.attrs["layout"], (result, None)
+        if node.op is join_p:
+            if key not in kept:
+                dtype = dtypes.numpy_dtype(result.spec.dtype)
+                kept[key] = np.empty(result.spec.shape, dtype)
+            put_rows(kept[key], layout, self.step.part(number), array)
+            return
+        assert isinstance(layout, Partial)
+        if key not in kept:
+            kept[key] = array
+            return
+        # The first term may be a value that something else reads, too.
+        total = kept[key] if number > 1 else np.empty_like(array)
+        kept[key] = OPERATIONS[layout.op](kept[key], array, out=total)
+
+    # --- moving -----------------------------------------------------------------------
+
+    def _move(self, what: Move) -> None:
+        source, target = (self.whole.ranks[s] for s in (what.source, what.target))
+        here = self.whole.group.rank
+        if here not in (source, target):
+            return
+        if source == target:
+            for x in what.values:
+                array = self._kept(what.source, x, what.micro_batch)
+                self.kept[what.target][self.pipeline.key(x, what.micro_batch)] = array
+            return
+        label = f"stage {what.source} to stage {what.target}"
+        with comm.named(label):
+            if here == source:
+                self._send(what, target)
+            else:
+                self._receive(what, source)
+
+    def _send(self, what: Move, target: int) -> None:
+        arrays = [self._kept(what.source, x, what.micro_batch) for x in what.values]
+        arrays = [np.asarray(array, order="C") for array in arrays]
+        small = [array for array in arrays if array.nbytes <= _SMALL]
+        if small:
+            raw = [array.reshape(-1).view(np.uint8) for array in small]
+            self.whole.group.send(np.concatenate(raw), target)
+        for array in arrays:
+            if array.nbytes > _SMALL:
+                self.whole.group.send(array, target)
+
+    def _receive(self, what: Move, source: int) -> None:
+        specs = [self._spec(x, what.micro_batch) for x in what.values]
+        kept = self.kept[what.target]
+        together = sum(spec.nbytes for spec in specs if spec.nbytes <= _SMALL)
+        raw, start = np.empty(together, np.uint8), 0
+        if any(spec.nbytes <= _SMALL for spec in specs):
+            self.whole.group.receive(raw, source)
+        for x, spec in zip(what.values, specs, strict=True):
+            dtype = dtypes.numpy_dtype(spec.dtype)
+            array = np.empty(spec.shape, dtype)
+            if spec.nbytes <= _SMALL:
+                flat = array.reshape(-1).view(np.uint8)
+                flat[:] = raw[start : start + spec.nbytes]
+                start += spec.nbytes
+            else:
+                self.whole.group.receive(array, source)
+            kept[self.pipeline.key(x, what.micro_batch)] = array
+
+    def _spec(self, value: Value, number: int | None) -> Spec:
+        if number is None:
+            return value.spec
+        return self.whole.specs[len(self.step.part(number))][value]
+
+    # --- results ----------------------------------------------------------------------
+
+    def results(self, outs: Sequence[Array | None] | None) -> list[Array]:
+        """An array of its own for each output, that in `outs` if there is one."""
+        outputs = self.step.first.outputs
+        wanted = outs or [None] * len(outputs)
+        return [self._result(y, out) for y, out in zip(outputs, wanted, strict=True)]
+
+    def _result(self, value: Value, out: Array | None) -> Array:
+        found = value.constant
+        for stage in self.kept:
+            if found is None:
+                found = self.kept[stage].get((value, None))
+        if found is None:
+            where = self.pipeline.pieces.where.get(value)
+            if where is not None and where not in self.kept:  # another rank holds it
+                return np.zeros(value.spec.shape) if out is None else out
+            found = self.inputs[value]
+        if out is None:
+            return np.array(found)
+        out[...] = found
+        return out
+
+
+def rows_of(array: Array, split: Split, rows: range) -> Array:
+    """Some of the units of a whole value."""
+    part = _wide(array, split)[_index(split, rows)]
+    shape = list(array.shape)
+    shape[split.axis] = split.major * len(rows) * split.minor
+    return part.reshape(shape)
+
+
+def put_rows(whole: Array, split: Split, rows: range, array: Array) -> None:
+    """Write some of the units of a whole value."""
+    target = _wide(whole, split)[_index(split, rows)]
+    target[...] = array.reshape(target.shape)
+
+
+def _wide(array: Array, split: Split) -> Array:
+    """A view with an axis for what is inside of a unit, and one for units."""
+    axis, shape = split.axis, list(array.shape)
+    units = shape[axis] // (split.major * split.minor)
+    shape[axis : axis + 1] = [split.major, units, split.minor]
+    return array.reshape(shape)
+
+
+def _index(split: Split, rows: range) -> tuple[slice, ...]:
+    return (*[slice(None)] * (split.axis + 1), slice(rows.start, rows.stop))

@@ -1,0 +1,213 @@
+"""Stages: which of them computes each node of the graph of a micro-batch, and when.
+
+A node belongs to the stage of the layer that it was traced in. Forward, a micro-batch
+passes the stages in their order, and the gradients come back: a node is computed at the
+first of these positions where all that it reads is there. What no layer with a stage
+has traced stays with what it reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.ir import Graph, Kind, Node, Value
+
+# What tapes add to the origins of nodes that compute gradients.
+GRADIENT = "gradient"
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The stages of layers, by patterns of their paths.
+
+    Attributes:
+        patterns: regular expressions of the paths of layers, and their stages. What is
+            inside of a layer is in its stage, too.
+        count: how many stages there are.
+    """
+
+    patterns: Sequence[tuple[str, int]]
+    count: int
+
+    @cached_property
+    def _found(self) -> dict[str, int | None]:
+        return {}
+
+    def of(self, path: str) -> int | None:
+        """The stage of what has this path, a layer or a variable of one, if it has one.
+
+        Raises:
+            ArgumentError: if patterns of several stages fit.
+        """
+        if path not in self._found:
+            self._found[path] = self._of(path)
+        return self._found[path]
+
+    def _of(self, path: str) -> int | None:
+        names = [name for name in path.split("/") if name != GRADIENT]
+        text = "/".join([*names, ""])
+        found = {
+            pattern: stage
+            for pattern, stage in self.patterns
+            if re.fullmatch(f"(.*/)?({pattern})(/.*)?", text)
+        }
+        if len(set(found.values())) > 1:
+            raise ArgumentError(
+                f"PipelineParallel: expected a path to fit patterns of one stage; "
+                f"{path!r} fits {found}"
+            )
+        return next(iter(found.values()), None)
+
+    def of_node(self, node: Node) -> int | None:
+        """The stage of a node; of a loop or a branch, that of all nodes inside.
+
+        Raises:
+            UnsupportedError: if those are in several.
+        """
+        own = self.of(node.origin)
+        if node.op.kind is not Kind.CONTROL:
+            return own
+        inside: dict[int, str] = {}
+        for graph in node.subgraphs:
+            for inner in graph.walk():
+                stage = self.of(inner.origin)
+                if stage is not None:
+                    inside.setdefault(stage, inner.origin)
+        if len(inside) > 1:
+            layers = ", ".join(f"{path!r} of stage {s}" for s, path in inside.items())
+            raise UnsupportedError(
+                f"{node.op.name}: a loop or a branch cannot be cut into stages, and "
+                f"this one holds layers of several: {layers}"
+            )
+        return next(iter(inside), own)
+
+
+def positions(graph: Graph, micro: set[Value], stages: Stages) -> dict[Node, int]:
+    """The positions of the nodes on the way of a micro-batch, see `Turn`.
+
+    Args:
+        graph: of a micro-batch.
+        micro: the values that are of a micro-batch.
+        stages: of the layers.
+
+    Returns:
+        Those that have one; others are computed wherever they are needed.
+
+    Raises:
+        UnsupportedError: naming a layer that comes before what it reads.
+    """
+    found: dict[Node, int] = {}
+    at: dict[Value, Node] = {}
+    for node in graph.nodes:
+        if node.outputs[0] not in micro or node.op.kind is Kind.COLLECTIVE:
+            continue
+        read = [at[x] for x in node.inputs if x in at]
+        latest = max(read, key=lambda n: found[n], default=None)
+        earliest = -1 if latest is None else found[latest]
+        position = _position(node, earliest, stages)
+        if position is not None and position < earliest:
+            assert latest is not None
+            raise _backwards(node, latest, stages)
+        if position is not None:
+            found[node] = position
+            at.update(dict.fromkeys(node.outputs, node))
+    _put_off(graph, found, stages)
+    return found
+
+
+def _position(node: Node, earliest: int, stages: Stages) -> int | None:
+    """The first position of a node's stage that is not before `earliest`."""
+    stage = stages.of_node(node)
+    if stage is None:
+        return None if earliest < 0 else earliest
+    back = 2 * stages.count - 2 - stage
+    return back if earliest > stage and _is_gradient(node) else stage
+
+
+def _is_gradient(node: Node) -> bool:
+    return GRADIENT in node.origin.split("/")
+
+
+def _backwards(node: Node, read: Node, stages: Stages) -> UnsupportedError:
+    own, other = stages.of_node(node), stages.of_node(read)
+    later = "a later one" if other is None else f"stage {other}"
+    return UnsupportedError(
+        f"PipelineParallel: layer {node.origin!r} is of stage {own}, but reads what "
+        f"{read.origin or read.op.name!r} computes, in {later}: expected layers in the "
+        "order of their stages, and a layer that is called several times in one stage "
+        "with all that is between its calls"
+    )
+
+
+def _put_off(graph: Graph, found: dict[Node, int], stages: Stages) -> None:
+    """Compute what only gradients need when they are, if that keeps no more until then.
+
+    So transposed operands are not kept, and what a layer computes again is not either.
+    """
+    readers: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for x in node.inputs:
+            readers.setdefault(x, []).append(node)
+    for node in reversed(graph.nodes):
+        position = found.get(node, stages.count)
+        if position >= stages.count - 1 or not _is_gradient(node):
+            continue
+        back = 2 * stages.count - 2 - position
+        reading = [n for y in node.outputs for n in readers.get(y, ())]
+        if any(found.get(n, back) < back for n in reading):
+            continue
+        # What is kept anyway costs nothing.
+        more = sum(
+            x.spec.nbytes
+            for x in node.inputs
+            if not any(found.get(n, -1) == back for n in readers[x])
+        )
+        if node.op.kind is Kind.VIEW or more <= sum(
+            y.spec.nbytes for y in node.outputs
+        ):
+            found[node] = back
+
+
+def homes(
+    graph: Graph,
+    micro: set[Value],
+    stages: Stages,
+    known: Mapping[Value, int],
+) -> dict[Value, int]:
+    """The stages that compute what is computed once, after all micro-batches.
+
+    Args:
+        graph: of a micro-batch.
+        micro: the values that are of a micro-batch.
+        stages: of the layers.
+        known: the stages of variables, and of what is added or joined.
+
+    Returns:
+        Those of values that follow from these; others are computed wherever they are
+        needed.
+    """
+    found = dict(known)
+    for node in graph.nodes:
+        if node.outputs[0] in micro or node.op.kind is Kind.COLLECTIVE:
+            continue
+        read = [x for x in node.inputs if x in found]
+        where = {found[x] for x in read}
+        if not where:
+            continue
+        if len(where) > 1 and node.op.kind is Kind.CONTROL:
+            raise UnsupportedError(
+                f"{node.op.name}: a loop or a branch cannot be cut into stages, and "
+                f"this one reads what stages {sorted(where)} hold: a scaled loss, "
+                "gradients that are accumulated, and averages that are written over "
+                "weights need it in a pipeline"
+            )
+        own = stages.of_node(node)
+        largest = max(read, key=lambda x: (x.spec.nbytes, found[x]))
+        home = own if own in where else found[largest]
+        assert home is not None
+        found.update(dict.fromkeys(node.outputs, home))
+    return found
