@@ -78,13 +78,47 @@ def test_a_step_of_generated_code_updates_variables_where_they_are():
     assert variable._spare is None
 
 
-def test_any_other_step_has_two_buffers_that_change_places():
+def test_kernels_may_run_before_what_updates_variables_where_they_are():
     x = ops.convert_to_tensor(matrices(1)[0])
     variable = Variable(x * 0.5)
 
     @toolkit.function
     def step(x):
         variable.assign(variable.value * 0.5 + ops.sort(ops.mod(x, 1.0), axis=0))
+
+    expected = np.array(variable)
+    order = np.sort(np.mod(np.asarray(x), 1.0), axis=0)
+    for _ in range(3):
+        step(x)
+        expected = expected * np.float32(0.5) + order
+        np.testing.assert_allclose(np.asarray(variable), expected, rtol=1e-5)
+    assert step.get_concrete_function(x).program.in_place
+    place = variable.own_buffer().ctypes.data
+    step(x)
+    assert variable.own_buffer().ctypes.data == place
+
+
+def test_a_kernel_that_fails_leaves_variables_as_they_are():
+    variable = Variable(np.eye(3, dtype="float32"))
+
+    @toolkit.function
+    def step(x):
+        variable.assign(variable.value + ops.linalg.cholesky(x))
+
+    step(np.eye(3, dtype="float32"))
+    before = np.array(variable)
+    with pytest.raises(Exception):  # noqa: B017  whatever the kernel raises
+        step(-np.eye(3, dtype="float32"))
+    assert np.array_equal(np.asarray(variable), before)
+
+
+def test_any_other_step_has_two_buffers_that_change_places():
+    x = ops.convert_to_tensor(np.eye(SIZE, dtype="float32"))
+    variable = Variable(x * 0.5)
+
+    @toolkit.function
+    def step(x):
+        variable.assign(ops.linalg.cholesky(x))
 
     places = []
     for _ in range(8):

@@ -203,16 +203,7 @@ class BoundProgram:
             self.objects[: len(arrays)] = list(map(self.backend.handle, arrays))
             self.kept = []
         self.slots[: len(arrays)] = arrays
-        try:
-            if events is None:
-                for step in self.steps:
-                    step()
-            else:
-                for timed in self.timed:
-                    events += timed()
-        finally:
-            for slot in self.dynamic:
-                self.slots[slot] = None
+        self._run_steps(events)
         return results
 
     def _results(self, outs: Sequence[Array | None]) -> list[Array]:
@@ -225,7 +216,7 @@ class BoundProgram:
         return results
 
     def update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:
-        """Run a program that is generated code alone, over arrays that stay.
+        """Run a program whose last step writes over arrays that stay.
 
         Args:
             inputs: for the first inputs of the graph.
@@ -247,9 +238,27 @@ class BoundProgram:
             self.kept = ids
         self.objects[: len(given)] = list(map(handle, given))
         self.objects[first : first + len(made)] = list(map(handle, made))
-        for step in self.steps:
-            step()
+        if self.program.whole is not None:  # no kernel asks for arrays
+            for step in self.steps:
+                step()
+            return made
+        arrays = [*given, *kept[:variables], *made, *kept[variables:]]
+        self.slots[: len(arrays)] = arrays
+        self._run_steps()
         return made
+
+    def _run_steps(self, events: list[Event] | None = None) -> None:
+        """Run every step, then let go of the arrays of the call."""
+        try:
+            if events is None:
+                for step in self.steps:
+                    step()
+            else:
+                for timed in self.timed:
+                    events += timed()
+        finally:
+            for slot in self.dynamic:
+                self.slots[slot] = None
 
 
 def _exchanged(node: Node) -> int:

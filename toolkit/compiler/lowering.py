@@ -234,13 +234,15 @@ def _share(value: Value, layouts: Layouts) -> Share:
 def _is_in_place(program: Program, target: Target, moments: Sequence[Moment]) -> bool:
     """Whether every update may overwrite what it is the new value of.
 
-    All of the program must be generated code, which nothing can interrupt, and what
-    reads an old value must have run before the new one is written; `settle` saw to it
-    that what writes one and reads it may.
+    All updates must be in generated code that runs last, and which nothing can
+    interrupt, and what reads an old value must have run before the new one is written;
+    `settle` saw to it that what writes one and reads it may.
     """
-    if program.whole is None:
+    last = program.last
+    alone = target.backend.is_accelerator and program.whole is None
+    if last is None or last.code is None or alone:
         return False
-    graph, members = program.graph, set(program.whole.members)
+    graph, members = program.graph, set(last.members)
     writers = {y: i for i, node in enumerate(graph.nodes) for y in node.outputs}
     readers: defaultdict[Value, set[tuple[int, Value]]] = defaultdict(set)
     for i, node in enumerate(graph.nodes):
@@ -249,6 +251,8 @@ def _is_in_place(program: Program, target: Target, moments: Sequence[Moment]) ->
                 readers[program.layouts[x].root].add((i, x))
     for output, number in target.updates:
         writer = writers[graph.outputs[output]]
+        if writer not in members:
+            return False
         if number is None:
             continue
         old = graph.inputs[number]

@@ -73,13 +73,23 @@ class Program:
         return self.graph.nodes[index].outputs[0] in self.layouts.views
 
     @cached_property
-    def whole(self) -> Segment | None:
-        """The segment of generated code, if that is all that the program is."""
-        found = [
+    def _computing(self) -> list[Segment]:
+        """The segments that are not only views."""
+        return [
             segment
             for segment in self.segments
             if segment.code is not None or not self.is_view(segment.members[0])
         ]
+
+    @property
+    def last(self) -> Segment | None:
+        """The last segment that computes, if there is one."""
+        return self._computing[-1] if self._computing else None
+
+    @cached_property
+    def whole(self) -> Segment | None:
+        """The segment of generated code, if that is all that the program is."""
+        found = self._computing
         is_code = len(found) == 1 and found[0].code is not None
         return found[0] if is_code else None
 

@@ -14,6 +14,7 @@ from toolkit.comm import local
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.sharding.layouts import MeshAxis
+from toolkit.errors import RankLostError
 from toolkit.inspection import inspect_program
 from toolkit.ir import Kind
 
@@ -86,6 +87,13 @@ NETWORKS = {
 
 def step_of(name, rows):
     """The graph of a training step, its arrays, and the names of its results."""
+    concrete, arrays = concrete_of(name, rows)
+    names = [v.path for v in concrete.written]
+    return concrete.graph, arrays, ["logs"] * concrete.fetched + names
+
+
+def concrete_of(name, rows):
+    """The function of a training step, and its arrays."""
     build, make = NETWORKS[name]
     toolkit.utils.set_random_seed(0)
     random = np.random.default_rng(0)
@@ -100,8 +108,7 @@ def step_of(name, rows):
     concrete = function.get_concrete_function(*leaves)
     arrays = [np.asarray(leaf) for leaf in leaves]
     arrays += [np.array(v) for v in concrete.variables]
-    names = [v.path for v in concrete.written]
-    return concrete.graph, arrays, ["logs"] * concrete.fetched + names
+    return concrete, arrays
 
 
 def compiled(graph, arrays):
@@ -192,6 +199,54 @@ def test_fit_in_parts_has_the_same_bits_each_time_and_is_near_to_plain_fit():
     assert digest(first) == digest(second) != digest(plain)
     for a, b in zip(first, plain, strict=True):
         np.testing.assert_allclose(a, b, 1e-4, 1e-5)
+
+
+class Failing:
+    """A group that has lost a rank."""
+
+    rank, size, is_remote = 0, 2, True
+
+    def all_to_all(self, *arguments):
+        raise RankLostError("rank 1 is lost")
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_variables_are_updated_where_they_are_after_all_collectives(name):
+    pytest.importorskip("llvmlite")
+    concrete, arrays = concrete_of(name, 8)
+    first = concrete.fetched
+    number_of = {id(v): 2 + i for i, v in enumerate(concrete.variables)}
+    found = [number_of.get(id(v)) for v in concrete.written]
+    updates = [(first + i, number) for i, number in enumerate(found)]
+    layouts = [Split(0)] * 2 + [None] * (len(arrays) - 2)
+
+    def compute(group):
+        def program_on(group):
+            axis = MeshAxis("batch", group, LEAVES, even=False)
+            local = local_graph(concrete.graph, axis, layouts)
+            options = {"updates": updates, "rows_independent": True}
+            target = Target(get_backend("numpy"), **options)
+            return axis, Executable(compile_program(local, target))
+
+        axis, step = program_on(group)
+        assert step.program.in_place
+        given = [part_of(*p, axis) for p in zip(arrays, layouts, strict=True)]
+        expected = [np.array(y) for y in step(given)[first:]]
+        kept = [np.array(a) for a in given[2:]]
+        written = [
+            np.empty_like(y) if n is None else kept[n - 2]
+            for n, y in zip(found, expected, strict=True)
+        ]
+        if group.rank == 0:
+            _, failing = program_on(Failing())
+            before = [a.tobytes() for a in kept]
+            with pytest.raises(RankLostError):
+                failing.update(given[:2], [*kept, *written])
+            assert [a.tobytes() for a in kept] == before
+        step.update(given[:2], [*kept, *written])
+        return [a.tobytes() for a in written] == [a.tobytes() for a in expected]
+
+    assert local.run(2, compute) == [True, True]
 
 
 def test_what_is_exchanged_is_shown_with_its_layers():

@@ -94,6 +94,8 @@ def _lateness(graph: Graph, updates: Updates) -> list[bool]:
 def settle(graph: Graph, target: Target) -> Graph:
     """Copy new values last where what computes them may not overwrite the old ones.
 
+    Nor may what collectives wait for: they can fail, and other ranks with them.
+
     Args:
         graph: in the order in which it will run.
         target: only generated code writes over what it updates.
@@ -104,19 +106,33 @@ def settle(graph: Graph, target: Target) -> Graph:
     producers = graph.producers()
     writers = {i: producers[graph.outputs[i]] for i, _ in updates}
     late = set(writers.values())
-    readers = _late_readers(graph, late)
+    readers, early = _late_readers(graph, late), _before_collectives(graph)
     nodes, outputs = list(graph.nodes), list(graph.outputs)
     for i, number in updates:
-        if number is None:
-            continue
-        old, writer = graph.inputs[number], writers[i]
-        alone = readers[old] <= {(writer, old)}
-        if not (alone and is_elementwise(writer, old)):
+        writer = writers[i]
+        settled = writer not in early
+        if settled and number is not None:
+            old = graph.inputs[number]
+            alone = readers[old] <= {(writer, old)}
+            settled = alone and is_elementwise(writer, old)
+        if not settled:
             copy = Value(outputs[i].spec)
             identity = PRIMITIVES["stop_gradient"]
             nodes.append(Node(identity, (outputs[i],), {}, (copy,)))
             outputs[i] = copy
     return graph.replace(nodes, outputs)
+
+
+def _before_collectives(graph: Graph) -> set[Node]:
+    """The nodes that a collective depends on."""
+    found: set[Node] = set()
+    needed: set[Value] = set()
+    for node in reversed(graph.nodes):
+        is_needed = any(y in needed for y in node.outputs)
+        if is_needed or node.op.kind is Kind.COLLECTIVE:
+            found.add(node)
+            needed.update(node.inputs)
+    return found
 
 
 def _late_readers(
