@@ -36,8 +36,14 @@ class name_scope(ExitStack):
         return naming.current_path() + "/"
 
 
-def device(device_name: str | None) -> Any:
-    """Place what is computed inside on a device: "/GPU:0", "cpu:0", or None for any."""
+def device(device_name: Any) -> Any:
+    """Place what is computed inside on a device: "/GPU:0", "cpu:0", or None for any.
+
+    In a graph it may name a task of a cluster, "/job:worker/task:1", or be a function
+    from an operation to such a name.
+    """
+    if building_graph():
+        return mode.graph().device(device_name)
     if device_name is None:
         return ExitStack()
     parts = [part for part in device_name.split("/") if part]

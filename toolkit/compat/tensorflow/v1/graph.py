@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from toolkit import tree
 from toolkit.compat.tensorflow.modes import building_graph, local
 from toolkit.compat.tensorflow.v1.names import kind_of, type_of
+from toolkit.compat.tensorflow.v1.places import Place, parse, placed
 from toolkit.compat.tensorflow.v1.tensors import (
     GraphExtents,
     GraphOperation,
@@ -24,6 +25,7 @@ from toolkit.compat.tensorflow.v1.tensors import (
 )
 from toolkit.compat.tensorflow.v1.trial import Extents, Trial
 from toolkit.compat.tensorflow.views import DIALECT
+from toolkit.core import tensor as core
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import (
     ArgumentError,
@@ -61,6 +63,7 @@ class Graph:
         self._controls: tuple[GraphOperation, ...] = ()
         self._collections: dict[Any, list[Any]] = defaultdict(list)
         self._name: str | None = None  # asked for by the call that is recorded
+        self._devices: list[Any] = []  # scopes, see `places`
 
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
@@ -95,6 +98,7 @@ class Graph:
                 is_extents = isinstance(symbol, Extents)
                 symbol.__class__ = GraphExtents if is_extents else GraphTensor
             symbol.op, symbol.name = operation, f"{name}:{i}"
+        operation.device = placed(operation, self._devices, operation.device)
         self.operations.append(operation)
         self._by_name[name] = operation
         if weights := getattr(node.op, "variables", ()):  # of a layer
@@ -204,6 +208,43 @@ class Graph:
             yield
         finally:
             self._controls = outer
+
+    @contextmanager
+    def device(self, name_or_function: Any) -> Iterator[None]:
+        """Place operations that are made inside.
+
+        Args:
+            name_or_function: a device, "cpu:0"; a task, "/job:ps/task:0", with or
+                without one; a function from an operation to such a name; or None: what
+                scopes around it say does not hold inside.
+
+        Raises:
+            DeviceError: if it is no name, or a device that this process lacks.
+        """
+        scope = name_or_function
+        if scope is not None and not callable(scope):
+            scope = parse(scope)
+        with ExitStack() as stack:
+            if isinstance(scope, Place) and scope.device and not scope.is_remote:
+                stack.enter_context(core.device(scope.device))
+            self._devices.append(scope)
+            try:
+                yield
+            finally:
+                self._devices.pop()
+
+    @contextmanager
+    def colocate_with(self, op: Any) -> Iterator[None]:
+        """Place operations that are made inside where another one is placed."""
+        where = operation_of(op, self).device
+        if where is None:
+            yield
+            return
+        outer, self._devices = self._devices, [None, parse(where)]
+        try:
+            yield
+        finally:
+            self._devices = outer
 
     def get_operations(self) -> list[GraphOperation]:
         """All operations, in the order in which they were made."""

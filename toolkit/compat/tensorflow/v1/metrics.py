@@ -41,10 +41,10 @@ def _ratio(
 
     def update(run: Any, cells: Any, inputs: Any) -> Any:
         added = counted(*(None if x is None else convert(run.value(x)) for x in inputs))
-        sums = [
-            run.cell(v).assign_add(ops.cast(more, v.dtype))
-            for v, more in zip(cells, added, strict=True)
-        ]
+        sums = []
+        for v, more in zip(cells, added, strict=True):
+            with run.at(v):
+                sums.append(run.cell(v).assign_add(ops.cast(more, v.dtype)))
         return divided(*sums)
 
     with variable_scope(name, default_name=default):

@@ -214,6 +214,10 @@ def _scatter(name: str, method: str) -> Callable[..., Any]:
         name: str | None = None,
     ) -> Any:
         def change(run: Any, v: Any, indices: Any, updates: Any) -> Any:
+            with run.at(v):
+                return changed(run, v, indices, updates)
+
+        def changed(run: Any, v: Any, indices: Any, updates: Any) -> Any:
             old, rows = run.cell(v).read(), convert(run.value(indices))
             new = convert(run.values(updates), old.dtype)
             new = ops.broadcast_to(new, (*rows.shape, *old.shape[1:]))

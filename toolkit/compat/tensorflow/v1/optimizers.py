@@ -12,7 +12,7 @@ from typing import Any
 from toolkit import ops
 from toolkit.compat.tensorflow.v1.gradients import gradients
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
-from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
+from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable, colocated
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
@@ -155,10 +155,11 @@ class Optimizer:
             with graph.name_scope(None):
                 slots = [self._slots_of(v) for _, v in pairs]
                 if self.shared and not self._shared:
-                    self._shared = [
-                        GraphVariable(value, False, name=name)
-                        for name, value in self.shared.items()
-                    ]
+                    with colocated(pairs[0][1]):
+                        self._shared = [
+                            GraphVariable(value, False, name=name)
+                            for name, value in self.shared.items()
+                        ]
         rate = self._learning_rate
         rate = rate() if callable(rate) else rate
         step = GraphStep(self._apply, f"Apply{self._name}")
@@ -173,7 +174,8 @@ class Optimizer:
             if v not in self._slots[slot]:
                 start = ops.full(tuple(v.shape), self.first(slot), v.dtype)
                 path = f"{v.path}/{self._name}"
-                self._slots[slot][v] = GraphVariable(start, False, name=path)
+                with colocated(v):
+                    self._slots[slot][v] = GraphVariable(start, False, name=path)
         return [self._slots[slot][v] for slot in self.slots]
 
     def _apply(
@@ -189,18 +191,23 @@ class Optimizer:
         common = [run.cell(v) for v in shared]
         read = [cell.read() for cell in common]
         for g, v, own in zip(gs, variables, slots, strict=True):
-            cells = [run.cell(v), *map(run.cell, own)]
-            p, *state = [cell.read() for cell in cells]
-            lr = ops.cast(run.value(rate), p.dtype)
-            values = list(self.update(p, run.value(g), lr, state, read))
-            if v.constraint is not None:
-                values[0] = v.constraint(values[0])
-            for cell, value in zip(cells, values, strict=True):
-                cell.assign(value)
-        for cell, value in zip(common, self.update_shared(read), strict=True):
-            cell.assign(value)
+            with run.at(v):
+                cells = [run.cell(v), *map(run.cell, own)]
+                p, *state = [cell.read() for cell in cells]
+                lr = ops.cast(run.value(rate), p.dtype)
+                values = list(self.update(p, run.value(g), lr, state, read))
+                if v.constraint is not None:
+                    values[0] = v.constraint(values[0])
+                for cell, value in zip(cells, values, strict=True):
+                    cell.assign(value)
+        if shared:
+            with run.at(shared[0]):
+                found = self.update_shared(read)
+                for cell, value in zip(common, found, strict=True):
+                    cell.assign(value)
         if global_step is not None:
-            run.cell(global_step).assign_add(1)
+            with run.at(global_step):
+                run.cell(global_step).assign_add(1)
 
 
 class GradientDescentOptimizer(Optimizer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from toolkit import dtypes, tree
 from toolkit.autodiff.tape import GradientTape, alias
 from toolkit.compat.tensorflow.modes import running
+from toolkit.compat.tensorflow.v1.places import parse
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep, GraphTensor
 from toolkit.compat.tensorflow.v1.trial import Extents, are_extents, from_extents
@@ -65,6 +67,7 @@ class Plan:
             (x, dtypes.numpy_dtype(x.dtype), tuple(x.shape)) for x in self.feeds
         ]
         self._check_feeds()
+        self._check_places()
         self._ready = False
         self._compiles = all(step.compiles for step in steps)
         self._compute: Any = (
@@ -78,13 +81,7 @@ class Plan:
     def __call__(self, values: Any) -> Any:
         if not self._ready:
             self._check_variables()
-        if self.sources:
-            values = [*values, *self._draw()]
-        fed = [
-            _as_fed(*wanted, x)
-            for wanted, x in zip(self.arguments, values, strict=True)
-        ]
-        results = self._results(fed)
+        results = self._results(self.fed(values))
         if not self._ready:
             self.session.initialized |= self.sets
             self._ready = True
@@ -94,6 +91,13 @@ class Plan:
         if self.sinks:
             self._tell(found[len(self.fetches) :])
         return self.pack(found[: len(self.fetches)])
+
+    def fed(self, values: Any) -> list[Tensor]:
+        """What is fed, and what the sources give, as tensors that were checked."""
+        if self.sources:
+            values = [*values, *self._draw()]
+        pairs = zip(self.arguments, values, strict=True)
+        return [_as_fed(*wanted, x) for wanted, x in pairs]
 
     def _results(self, fed: list[Tensor]) -> list[Any]:
         """The values of the fetches, and what sinks see."""
@@ -132,6 +136,16 @@ class Plan:
                 raise ArgumentError(
                     "You must feed a value for placeholder tensor "
                     f"{operation.name!r} with dtype {x.dtype} and shape {x.shape}"
+                )
+
+    def _check_places(self) -> None:
+        """Raise if an operation is placed on a task of a cluster."""
+        for operation in self.operations:
+            if operation.device is not None and parse(operation.device).is_remote:
+                raise ArgumentError(
+                    f"Cannot assign a device for operation {operation.name}: it is "
+                    f"placed on {operation.device}, and this session runs in its own "
+                    "process only; use Session(server.target)"
                 )
 
     def _check_variables(self) -> None:
@@ -202,11 +216,8 @@ class Run:
 
     def perform(self, operation: GraphOperation) -> None:
         """Run one operation, where it was placed."""
-        if operation.device is None:
+        with self.on(operation.device):
             self._perform(operation)
-        else:
-            with device(operation.device):
-                self._perform(operation)
 
     def _perform(self, operation: GraphOperation) -> None:
         node = operation.node
@@ -257,6 +268,15 @@ class Run:
     def cell(self, variable: Any) -> Variable:
         """What holds the value of a Variable in the session."""
         return self.session.cell(variable)
+
+    def at(self, variable: Any) -> AbstractContextManager[None]:
+        """Where a Variable is: for what changes it."""
+        where = variable.device if isinstance(variable, GraphVariable) else None
+        return self.on(where)
+
+    def on(self, where: str | None) -> AbstractContextManager[None]:
+        """A device, for what is computed inside; None: any."""
+        return nullcontext() if where is None else device(where)
 
     def is_initialized(self, variable: Any) -> bool:
         """Whether a Variable had a value before the run."""

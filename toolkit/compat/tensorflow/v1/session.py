@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,10 +12,13 @@ import numpy as np
 
 from toolkit import dtypes, tree
 from toolkit.compat.tensorflow.modes import local
+from toolkit.compat.tensorflow.v1.cluster.master import Master
+from toolkit.compat.tensorflow.v1.cluster.remote import RemotePlan, master_of
 from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
 from toolkit.compat.tensorflow.v1.plan import Plan
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphTensor
+from toolkit.compat.tensorflow.v1.variables import GraphVariable
 from toolkit.core.naming import root_scope
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
@@ -37,10 +42,15 @@ class Session:
     """Runs parts of a graph, and holds the values of its Variables.
 
     Args:
-        target: only "": there is no server to run on.
+        target: "" to run in this process, or `target` of a `tf.train.Server`: then the
+            tasks of its cluster run the operations that are placed on them, and that
+            server those that are placed nowhere. Variables stay there when the session
+            ends.
         graph: what to run; the default graph if None.
-        config: a `ConfigProto`; kept, and has no effect: threads and devices are
-            settings of the process, `TOOLKIT_NUM_THREADS` and `toolkit.device`.
+        config: a `ConfigProto`; kept. Of a session on a cluster,
+            `operation_timeout_in_ms` limits each run; else it has no effect: threads
+            and devices are settings of the process, `TOOLKIT_NUM_THREADS` and
+            `toolkit.device`.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf
@@ -53,8 +63,7 @@ class Session:
     def __init__(
         self, target: str = "", graph: Graph | None = None, config: Any = None
     ) -> None:
-        if target:
-            raise ArgumentError(f"Session: expected target ''; received {target!r}")
+        self.master: Master | None = master_of(target, config) if target else None
         self.graph: Graph = get_default_graph() if graph is None else graph
         self.config = config
         self.initialized: set[Any] = set()
@@ -63,6 +72,11 @@ class Session:
         self._plans: dict[Any, Plan] = {}
         self._closed = False
         self._entered: list[Any] = []
+        # Of a session on a cluster: what programs call Variables and random numbers.
+        self.lock: threading.RLock = threading.RLock()
+        self._of_cells: dict[Variable, Any] = {}
+        self._of_states: dict[Variable, str] = {}
+        self._programs = itertools.count()
 
     def run(
         self,
@@ -109,7 +123,8 @@ class Session:
             lambda x: x.tensors if isinstance(x, Summary) else x, fetches
         )
         leaves = [self._fetched(x) for x in tree.flatten(fetches)]
-        return Plan(self, leaves, [self._fed(x) for x in feeds], tree.packer(fetches))
+        kind = Plan if self.master is None else RemotePlan
+        return kind(self, leaves, [self._fed(x) for x in feeds], tree.packer(fetches))
 
     def _fetched(self, x: Any) -> Any:
         try:
@@ -155,22 +170,43 @@ class Session:
                 self._cells[variable] = Variable(
                     zeros, dtype=variable.dtype, autocast=False, name=name
                 )
+            self._of_cells[self._cells[variable]] = variable
         return self._cells[variable]
 
     def generator(self, seed: GraphSeed) -> SeedGenerator:
         """The random numbers of an operation here: new ones at each run."""
         if seed not in self._generators:
-            self._generators[seed] = SeedGenerator(seed.first_seed)
+            found = self._generators[seed] = SeedGenerator(seed.first_seed)
+            self._of_states[found.state] = f"random/{len(self._of_states)}"
         return self._generators[seed]
+
+    def variable_of(self, cell: Variable) -> Any:
+        """The Variable of the graph whose value this would hold; None: of no graph."""
+        return self._of_cells.get(cell)
+
+    def state_name(self, cell: Variable) -> str | None:
+        """What programs call the state of random numbers; None of other Variables."""
+        return self._of_states.get(cell)
+
+    def next_program(self) -> int:
+        """A number for a program."""
+        return next(self._programs)
 
     def set_value(self, variable: Any, value: Any) -> None:
         """Give a Variable a value here."""
+        if self.master is not None and isinstance(variable, GraphVariable):
+            task, device = self.master.task_of(variable.device, variable.path)
+            dtype = dtypes.numpy_dtype(variable.dtype)
+            self.master.assign(task, variable.path, np.asarray(value, dtype))
+            return
         self.cell(variable).assign(value)
         self.initialized.add(variable)
 
     def close(self) -> None:
         """Forget all values; no more can be run."""
         self._closed = True
+        if self.master is not None:
+            self.master.close()
         self._cells.clear()
         self._plans.clear()
 

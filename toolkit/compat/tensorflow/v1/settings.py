@@ -43,6 +43,9 @@ class GPUOptions(_Settings):
 class ConfigProto(_Settings):
     """Settings of a Session: hints for TensorFlow's runtime, kept without effect.
 
+    Only `operation_timeout_in_ms` has one, in sessions on a cluster: a run that takes
+    longer is an error; 0: it may take any time while the tasks live.
+
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf
         >>> config = tf.ConfigProto(allow_soft_placement=True)
@@ -57,6 +60,7 @@ class ConfigProto(_Settings):
         "inter_op_parallelism_threads": 0,
         "intra_op_parallelism_threads": 0,
         "log_device_placement": False,
+        "operation_timeout_in_ms": 0,
     }
 
     def __init__(self, **settings: Any) -> None:

@@ -44,7 +44,8 @@ class GraphOperation:
         self.graph, self.node, self.name = graph, node, name
         self.control_inputs: list[GraphOperation] = list(controls)
         self.number: int = len(graph.operations)
-        self.device: str | None = state.device  # of the scope in which it was made
+        # Of the scopes in which it was made; the graph asks its own, too.
+        self.device: str | None = state.device
 
     @property
     def type(self) -> str:
@@ -77,6 +78,11 @@ class GraphTensor(KerasTensor):
     @property
     def graph(self) -> Any:
         return self.op.graph
+
+    @property
+    def device(self) -> str | None:
+        """Where its operation runs; None: anywhere."""
+        return self.op.device
 
     @property
     def shape(self) -> TensorShape:

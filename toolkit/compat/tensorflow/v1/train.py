@@ -1,5 +1,7 @@
 """`tf.train` of TensorFlow 1."""
 
+from toolkit.compat.tensorflow.v1.cluster.server import Server
+from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec
 from toolkit.compat.tensorflow.v1.optimizers import (
     AdadeltaOptimizer,
     AdagradOptimizer,
@@ -9,6 +11,11 @@ from toolkit.compat.tensorflow.v1.optimizers import (
     MomentumOptimizer,
     Optimizer,
     RMSPropOptimizer,
+)
+from toolkit.compat.tensorflow.v1.places import (
+    GreedyLoadBalancingStrategy,
+    byte_size_load_fn,
+    replica_device_setter,
 )
 from toolkit.compat.tensorflow.v1.saver import (
     Saver,
@@ -35,13 +42,17 @@ __all__ = [
     "AdadeltaOptimizer",
     "AdagradOptimizer",
     "AdamOptimizer",
+    "ClusterSpec",
     "ExponentialMovingAverage",
     "FtrlOptimizer",
     "GradientDescentOptimizer",
+    "GreedyLoadBalancingStrategy",
     "MomentumOptimizer",
     "Optimizer",
     "RMSPropOptimizer",
     "Saver",
+    "Server",
+    "byte_size_load_fn",
     "checkpoint_exists",
     "cosine_decay",
     "create_global_step",
@@ -56,4 +67,5 @@ __all__ = [
     "piecewise_constant",
     "piecewise_constant_decay",
     "polynomial_decay",
+    "replica_device_setter",
 ]

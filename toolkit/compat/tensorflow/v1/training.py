@@ -196,8 +196,9 @@ class ExponentialMovingAverage:
             count = ops.cast(run.value(updates), "float32")
             decay = ops.minimum(decay, (1.0 + count) / (10.0 + count))
         for v, average in zip(variables, averages, strict=True):
-            change = (1.0 - decay) * (run.cell(average).read() - run.value(v))
-            run.cell(average).assign_sub(change)
+            with run.at(average):
+                change = (1.0 - decay) * (run.cell(average).read() - run.value(v))
+                run.cell(average).assign_sub(change)
 
     def average(self, var: Any) -> GraphVariable | None:
         """The average of a Variable, None before `apply`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,7 @@ class GraphVariable(GraphTensor):
         graph = get_default_graph()
         path = graph.unique_name(name or "Variable")
         with graph.control_dependencies(None), graph.name_scope(f"{path}/"):
+            first = len(graph.operations)
             with graph.name_scope(f"{path}/Initializer/"):
                 value = initial_value() if callable(initial_value) else initial_value
                 if not isinstance(value, KerasTensor):
@@ -111,6 +113,8 @@ class GraphVariable(GraphTensor):
                 )
             super().__init__(value.shape, dtype or value.dtype)
             graph.append(GraphStep(_no_value, "VariableV2"), (), self, name=f"{path}/")
+            for operation in graph.operations[first:]:  # its first value is made there
+                operation.device = self.op.device
             self.initial_value, self.constraint = value, constraint
             self.trainable: bool = trainable is not False
             self.initializer: GraphOperation = _assign(self, value, "Assign", None).op
@@ -198,6 +202,11 @@ class GraphVariable(GraphTensor):
     __str__ = __repr__
 
 
+def colocated(v: Any) -> AbstractContextManager[None]:
+    """Where a Variable is: for what is made for it."""
+    return v.graph.colocate_with(v.op) if hasattr(v, "op") else nullcontext()
+
+
 def _no_value(run: Any) -> Any:
     raise AssertionError("the value of a Variable is asked of the session")
 
@@ -233,7 +242,8 @@ def _stateful(v: Any, step: GraphStep, value: Any, name: Any, read_value: Any) -
     if local.run is not None:  # called by a function that runs
         return step.function(local.run, v, value)
     symbol = KerasTensor(v.shape, v.dtype)
-    result = v.graph.append(step, (v, value), symbol, name=name)
+    with v.graph.colocate_with(v.op):
+        result = v.graph.append(step, (v, value), symbol, name=name)
     return result if read_value else result.op
 
 

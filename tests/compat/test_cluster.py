@@ -1,0 +1,454 @@
+"""`tf.train.ClusterSpec`, `Server` and Sessions on a cluster, in one process."""
+
+import socket
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+import toolkit.compat.tensorflow as tf2
+import toolkit.compat.tensorflow.v1 as tf
+from toolkit import layers
+from toolkit.compat.tensorflow.v1.cluster import service
+from toolkit.errors import (
+    ArgumentError,
+    CommunicationError,
+    DeviceError,
+    MissingKeyError,
+    RankLostError,
+    ShapeError,
+    UnsupportedError,
+)
+
+
+@pytest.fixture(autouse=True)
+def graph_mode(monkeypatch):
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", "10")
+    tf.reset_default_graph()
+    tf.disable_eager_execution()
+    yield
+    tf.enable_eager_execution()
+    tf.reset_default_graph()
+
+
+@pytest.fixture
+def start():
+    """Start the servers of a cluster, so many for each job."""
+    with ExitStack() as stack:
+
+        def start(**jobs):
+            cluster = tf.train.ClusterSpec(addresses(**jobs))
+            servers = {}
+            for job, number in cluster:
+                servers[job, number] = tf.train.Server(cluster, job, number)
+                stack.callback(servers[job, number].stop)
+            return servers
+
+        yield start
+
+
+def addresses(**jobs):
+    """Free ports of this machine."""
+    with ExitStack() as stack:
+        found = {}
+        for job, count in jobs.items():
+            probes = [
+                stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+                for _ in range(count)
+            ]
+            found[job] = [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
+        return found
+
+
+def session_on(server, **options):
+    return tf.Session(server.target, **options)
+
+
+# --- ClusterSpec ----------------------------------------------------------------------
+
+
+def test_cluster_specs():
+    cluster = tf.train.ClusterSpec({"ps": ["a:1"], "worker": {0: "b:1", 3: "c:1"}})
+    assert cluster.jobs == ["ps", "worker"]
+    assert cluster.as_dict() == {"ps": ["a:1"], "worker": {0: "b:1", 3: "c:1"}}
+    assert cluster.num_tasks("worker") == 2 and cluster.task_indices("worker") == [0, 3]
+    assert cluster.job_tasks("worker") == ["b:1", None, None, "c:1"]
+    assert tf.train.ClusterSpec(cluster) == cluster != tf.train.ClusterSpec({})
+    assert str(next(iter(cluster))) == "/job:ps/task:0"
+    with pytest.raises(MissingKeyError, match="no task 7"):
+        cluster.task_address("worker", 7)
+    with pytest.raises(MissingKeyError, match="no job 'chief'"):
+        cluster.num_tasks("chief")
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (["a:1"], "expected a dict"),
+        ({"ps": "a:1"}, "expected a list of addresses"),
+        ({"ps": []}, "has no tasks"),
+        ({"p s": ["a:1"]}, "no name of a job"),
+        ({"ps": ["a"]}, "expected an address, host:port"),
+        ({"ps": ["a:99999"]}, "port below"),
+        ({"ps": {-1: "a:1"}}, "number >= 0"),
+        ({"ps": ["a:1"], "worker": ["a:1"]}, "one address for each"),
+    ],
+)
+def test_cluster_specs_that_are_none(given, message):
+    with pytest.raises(ArgumentError, match=message):
+        tf.train.ClusterSpec(given)
+
+
+def test_servers_know_their_task():
+    cluster = {"ps": ["127.0.0.1:1"], "worker": ["127.0.0.1:2", "127.0.0.1:3"]}
+    server = tf.train.Server(cluster, "worker", 1, start=False)
+    assert server.target == "tcp://127.0.0.1:3"
+    assert server.server_def["job_name"], server.server_def["task_index"] == (
+        "worker",
+        1,
+    )
+    with pytest.raises(ArgumentError, match="expected job_name, one of ps, worker"):
+        tf.train.Server(cluster, start=False)
+    with pytest.raises(ArgumentError, match="expected task_index"):
+        tf.train.Server(cluster, "worker", start=False)
+    with pytest.raises(ArgumentError, match="protocol"):
+        tf.train.Server(cluster, "ps", protocol="rdma", start=False)
+
+
+def test_an_address_that_is_taken_is_an_error(start):
+    servers = start(worker=1)
+    with pytest.raises(CommunicationError, match="/job:worker/task:0: cannot listen"):
+        tf.train.Server(servers["worker", 0].cluster, "worker", 0)
+
+
+def test_nobody_listens(monkeypatch):
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.2")
+    (address,) = addresses(worker=1)["worker"]
+    with pytest.raises(RankLostError, match=f"no server answers at {address}"):
+        tf.Session(f"tcp://{address}")
+    with pytest.raises(ArgumentError, match="expected a target"):
+        tf.Session("local")
+
+
+# --- placing --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "scopes, expected",
+    [
+        (["/job:ps/task:1"], "/job:ps/task:1"),
+        (["/job:ps", "/task:2"], "/job:ps/task:2"),
+        (["/job:ps/task:1", "/cpu:0"], "/job:ps/task:1/cpu:0"),
+        (["/job:ps/task:1/device:CPU:0", "/job:worker"], "/job:worker/task:1/cpu:0"),
+        (["/job:ps/task:1", None], None),
+        (["/job:localhost/replica:0/task:0/device:CPU:0"], "cpu:0"),
+        ([lambda op: f"/job:{op.type}"], "/job:Const"),
+        ([lambda op: f"{op.device}/task:3", "/job:ps"], "/job:ps/task:3"),
+    ],
+)
+def test_scopes_place_operations(scopes, expected):
+    with ExitStack() as stack:
+        for scope in scopes:
+            stack.enter_context(tf.device(scope))
+        x = tf.constant(1.0)
+    assert x.op.device == expected
+    assert tf.constant(1.0).device is None
+
+
+def test_places_that_are_none():
+    with pytest.raises(DeviceError, match="received 'rack:1'"), tf.device("/rack:1"):
+        pass
+
+
+def test_a_device_setter_spreads_variables():
+    cluster = tf.train.ClusterSpec({"ps": ["a:1", "b:1"], "worker": ["c:1"]})
+    assert tf.train.replica_device_setter() is None
+    worker = "/job:worker/task:0"
+    setter = tf.train.replica_device_setter(worker_device=worker, cluster=cluster)
+    with tf.device(setter):
+        vs = [tf.get_variable(name, (2,)) for name in "abc"]
+        with tf.device("/job:ps/task:0"):
+            pinned = tf.get_variable("pinned", (2,))
+        loss = tf.reduce_sum(vs[0] * vs[1] * vs[2])
+        train = tf.train.AdamOptimizer().minimize(loss)
+    assert [v.device for v in (*vs, pinned)] == [
+        *("/job:ps/task:0", "/job:ps/task:1", "/job:ps/task:0", "/job:ps/task:0")
+    ]
+    assert loss.device == train.device == worker
+    slots = {v.path: v.device for v in tf.global_variables()}
+    assert slots["b/Adam"] == slots["b/Adam_1"] == "/job:ps/task:1"
+    assert slots["beta1_power"] == "/job:ps/task:0"
+    assert vs[1].initializer.device == vs[1].initial_value.device == "/job:ps/task:1"
+    with pytest.raises(ArgumentError, match="use Session"), tf.Session() as session:
+        session.run(loss, {v: [1.0, 1.0] for v in vs})
+
+
+# --- runs -----------------------------------------------------------------------------
+
+
+def test_a_graph_on_one_task(start):
+    server = start(worker=1)["worker", 0]
+    x = tf.placeholder("float32", (None, 3), name="x")
+    y = tf.nn.softmax(tf.matmul(x, np.eye(3, dtype="float32") * 2) + 1.0)
+    fed = np.arange(6, dtype="float32").reshape(2, 3)
+    with tf.Session() as session:
+        expected = session.run(y, {x: fed})
+    with session_on(server) as session:
+        found = session.run(
+            {"y": y, "op": y.op, "x": x, "shape": tf.shape(x)}, {x: fed}
+        )
+        again = session.run("Softmax:0", {"x:0": fed[:1]})
+    np.testing.assert_array_equal(found["y"], expected)
+    np.testing.assert_array_equal(found["x"], fed)
+    assert found["op"] is None and found["shape"].tolist() == [2, 3]
+    np.testing.assert_allclose(again, expected[:1], rtol=1e-6)
+
+
+def test_values_travel_between_tasks(start):
+    servers = start(worker=3)
+    x = tf.placeholder("float32", (4,))
+    with tf.device("/job:worker/task:1"):
+        a = tf.exp(x)
+    with tf.device("/job:worker/task:2/cpu:0"):
+        b = a * 2.0
+    with tf.device("/job:worker/task:1"):
+        c = b + a
+    d = c - x
+    with session_on(servers["worker", 0]) as session:
+        found = session.run([a, b, c, d], {x: np.arange(4)})
+    e = np.exp(np.arange(4, dtype="float32"))
+    for value, expected in zip(
+        found, [e, 2 * e, 3 * e, 3 * e - np.arange(4)], strict=True
+    ):
+        np.testing.assert_allclose(value, expected, rtol=1e-6)
+
+
+def test_parts_are_sent_once_and_only_to_who_computes_them(start, monkeypatch):
+    servers = start(worker=3)
+    told = []
+    original = service.Client._register
+
+    def register(self, header, arrays):
+        told.append(self.service.task.number)
+        return original(self, header, arrays)
+
+    monkeypatch.setitem(service._HANDLERS, "register", register)
+    x = tf.placeholder("float32", (None,))
+    with tf.device("/job:worker/task:1"):
+        y = x + 1.0
+        with tf.device("/task:2"):
+            tf.sqrt(y)  # fetched by nobody
+    with session_on(servers["worker", 0]) as session:
+        for _ in range(3):
+            assert session.run(y, {x: [1.0]}) == [2.0]
+        assert told == [1]
+        session.run(y, {x: [1.0, 2.0]})  # another shape is another program
+        assert told == [1, 1]
+
+
+def test_variables_live_on_their_task_and_outlive_sessions(start):
+    servers = start(ps=2, worker=1)
+    with tf.device("/job:ps/task:1"):
+        v = tf.get_variable("v", initializer=[1.0, 2.0])
+    w = tf.get_variable("w", initializer=3.0)
+    with session_on(servers["worker", 0]) as session:
+        with pytest.raises(
+            tf2.errors.FailedPreconditionError, match="/job:ps/task:1.* v"
+        ):
+            session.run(v)
+        asked = tf.report_uninitialized_variables()
+        assert session.run(asked).tolist() == [b"v", b"w"]
+        session.run([v.initializer, w.initializer])
+        assert session.run(asked).tolist() == []
+        assert session.run(tf.is_variable_initialized(v))
+        assert session.run([v, v.assign_add(tf.stack([1.0, w]))])[1].tolist() == [2, 5]
+    with session_on(servers["ps", 1]) as session:
+        assert session.run(v).tolist() == [2, 5]
+        v.load([7.0, 8.0], session)
+        assert session.run(v * 2).tolist() == [14, 16]
+    known = {k: s.service.store.known(["v", "w"]) for k, s in servers.items()}
+    assert known == {
+        ("ps", 0): [False, False],
+        ("ps", 1): [True, False],
+        ("worker", 0): [False, True],
+    }
+
+
+def test_fetched_variables_are_those_from_before_the_run(start):
+    servers = start(ps=1, worker=1)
+    with tf.device("/job:ps/task:0"):
+        v = tf.get_variable("v", initializer=2.0)
+    with tf.device("/job:worker/task:0"):
+        new = tf.square(v) + v
+    change = v.assign_add(new - v)
+    with tf.control_dependencies([change]), tf.device("/job:worker/task:0"):
+        late = v.read_value() + 0.5
+    with session_on(servers["worker", 0]) as session:
+        session.run(v.initializer)
+        assert session.run([v, new, change, late]) == [2, 6, 6, 6.5]
+        assert session.run(v) == 6
+
+
+def test_training_gives_what_one_process_gives(start):
+    servers = start(ps=2, worker=1)
+    rng = np.random.default_rng(0)
+    xs, ys = rng.normal(size=(32, 5)), rng.normal(size=(32, 1))
+
+    def train(target):
+        graph = tf.Graph()
+        with graph.as_default(), ExitStack() as stack:
+            if target:
+                setter = tf.train.replica_device_setter(ps_tasks=2)
+                stack.enter_context(tf.device(setter))
+            tf.set_random_seed(3)
+            x = tf.placeholder("float32", (None, 5))
+            y = tf.placeholder("float32", (None, 1))
+            hidden = tf.layers.dense(x, 7, activation=tf.nn.tanh)
+            hidden = tf.nn.dropout(hidden, keep_prob=0.8)
+            loss = tf.losses.mean_squared_error(y, tf.layers.dense(hidden, 1))
+            step = tf.train.get_or_create_global_step()
+            rate = tf.train.exponential_decay(0.1, step, 5, 0.5)
+            average = tf.train.ExponentialMovingAverage(0.9)
+            train = tf.train.AdamOptimizer(rate).minimize(loss, step)
+            with tf.control_dependencies([train]):
+                train = average.apply()
+            with tf.Session(target) as session:
+                session.run(tf.global_variables_initializer())
+                losses = [
+                    session.run([loss, train], {x: xs, y: ys})[0] for _ in "12345"
+                ]
+                return losses, session.run(tf.global_variables())
+
+    expected, found = train(""), train(servers["worker", 0].target)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    for a, b in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_random_numbers_go_on_from_run_to_run(start):
+    server = start(worker=1)["worker", 0]
+    tf.set_random_seed(1)
+    x = tf.random_uniform((3,))
+
+    def drawn(target):
+        with tf.Session(target) as session:
+            return [session.run(x).tolist() for _ in range(3)]
+
+    assert drawn("") == drawn(server.target) == drawn(server.target)
+    assert len({str(row) for row in drawn("")}) == 3
+
+
+def test_loops_and_branches(start):
+    server = start(worker=1)["worker", 0]
+    n = tf.placeholder("int32", ())
+    total = tf.while_loop(lambda i, t: i < n, lambda i, t: (i + 1, t + i), (0, 0))[1]
+    sign = tf.cond(n > 3, lambda: tf.constant(1.0), lambda: tf.constant(-1.0))
+    scanned = tf.scan(lambda a, x: a + x, tf.constant([1.0, 2.0, 3.0]))
+    with session_on(server) as session:
+        found = session.run([total, sign, scanned], {n: 5})
+    assert found[:2] == [10, 1] and found[2].tolist() == [1, 3, 6]
+
+
+def test_data_prints_and_savers_stay_with_the_client(start, capsys, tmp_path):
+    servers = start(ps=1, worker=1)
+    with tf.device("/job:ps/task:0"):
+        v = tf.get_variable("v", initializer=1.0)
+    data = tf.data.make_initializable_iterator(tf.data.Dataset.range(3))
+    batch = tf.cast(data.get_next(), "float32")
+    add = v.assign_add(batch)
+    shown = tf2.print("v is", add)
+    saver = tf.train.Saver()
+    with session_on(servers["worker", 0]) as session:
+        session.run(v.initializer)
+        for _ in range(2):
+            session.run(data.initializer)
+            for _ in range(3):
+                session.run(shown)
+        path = saver.save(session, str(tmp_path / "model"))
+        session.run(v.initializer)
+        saver.restore(session, path)
+        assert session.run(v) == 7
+    captured = capsys.readouterr()
+    assert "v is 2\n" in captured.out + captured.err
+
+
+def test_sessions_run_from_several_threads(start):
+    servers = start(ps=1, worker=1)
+    with tf.device("/job:ps/task:0"):
+        count = tf.get_variable("count", initializer=0)
+        add = count.assign_add(1)
+    with session_on(servers["worker", 0]) as session:
+        session.run(count.initializer)
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: session.run(add.op), range(100)))
+        assert session.run(count) == 100
+
+
+# --- what is refused ------------------------------------------------------------------
+
+
+def test_what_cannot_be_sent_is_refused_by_name(start):
+    server = start(worker=1)["worker", 0]
+    x = tf.placeholder("float32", (3,), name="x")
+    called = tf.py_func(np.sin, [x], "float32", name="called")
+    with tf.control_dependencies([tf.assert_positive(x, name="sure")]):
+        checked = tf.identity(x)
+    masked = tf.boolean_mask(x, x > 0, name="masked")
+    layer = layers.Dense(2)(tf.reshape(x, (1, 3)))
+    with session_on(server) as session:
+        for fetch, message in [
+            (called, r"'called' \(PyFunc\) cannot run on a task: it is Python code"),
+            (checked, r"'sure' \(Assert\) cannot run on a task"),
+            (masked, r"'masked' .*the shape of its result depends on values"),
+            (layer, "variable .*kernel cannot be on a task: it is that of a layer"),
+        ]:
+            with pytest.raises(UnsupportedError, match=message):
+                session.run(fetch, {x: [1, 2, 3]})
+        assert session.run(x + 1, {x: [1, 2, 3]}).tolist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize("device", ["/job:worker/task:5", "/job:chief"])
+def test_tasks_that_are_not_there(start, device):
+    server = start(worker=1)["worker", 0]
+    with tf.device(device):
+        x = tf.constant(1.0) + 1.0
+    with (
+        session_on(server) as session,
+        pytest.raises(ArgumentError, match="is placed on"),
+    ):
+        session.run(x)
+
+
+def test_devices_that_a_task_lacks(start):
+    server = start(worker=1)["worker", 0]
+    with tf.device("/job:worker/task:0/cpu:7"):
+        x = tf.placeholder("float32", ()) + 1.0
+    with session_on(server) as session, pytest.raises(DeviceError, match="cpu:7"):
+        session.run(x, {x.op.inputs[0]: 1.0})
+
+
+def test_variables_of_one_name_must_be_alike(start):
+    server = start(worker=1)["worker", 0]
+    for shape in ((2,), (3,)):
+        with tf.Graph().as_default():
+            v = tf.get_variable("v", shape)
+            with session_on(server) as session:
+                if shape == (2,):
+                    session.run(v.initializer)
+                    continue
+                with pytest.raises(ShapeError, match=r"v: expected float32\[2\]"):
+                    session.run(v.initializer)
+
+
+def test_a_server_that_is_another_task(start):
+    servers = start(worker=2)
+    addresses = servers["worker", 0].cluster.as_dict()["worker"]
+    swapped = tf.train.ClusterSpec({"worker": addresses[::-1]})
+    servers["worker", 0].service.cluster = swapped
+    with tf.device("/job:worker/task:1"):
+        x = tf.placeholder("float32", ()) + 1.0
+    with session_on(servers["worker", 0]) as session:
+        with pytest.raises(CommunicationError, match="expected this task of"):
+            session.run(x, {x.op.inputs[0]: 1.0})

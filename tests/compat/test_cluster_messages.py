@@ -1,0 +1,319 @@
+"""What travels between tasks: graphs as data, and input that is meant to do harm."""
+
+import json
+import random
+import socket
+import struct
+import threading
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+import toolkit
+import toolkit.compat.tensorflow.v1 as tf
+from tests.ops.samples import SAMPLES
+from tests.ops.table import is_float
+from toolkit import ops, tree
+from toolkit.compat.tensorflow.v1.cluster import frames
+from toolkit.compat.tensorflow.v1.cluster.frames import FrameError
+from toolkit.compat.tensorflow.v1.cluster.programs import Decoder, Encoder
+from toolkit.compiler.evaluate import evaluate
+from toolkit.errors import UnsupportedError
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, format_graph, primitive
+
+# Beside what the table of operations makes: gradients, loops, random numbers.
+FUNCTIONS = {
+    "branches and loops": lambda x: toolkit.ops.cond(
+        ops.sum(x) > 0,
+        lambda: ops.while_loop(lambda y: ops.max(y) < 9, lambda y: (y * 2,), (x,))[0],
+        lambda: ops.scan(lambda c, y: (c + y, c), ops.zeros(3), x)[1],
+    ),
+    "random": lambda x: x + toolkit.random.normal((4, 3), seed=1),
+    "infinite": lambda x: ops.clip(x, -np.inf, np.inf) * complex(0, 1).imag,
+}
+
+
+def traced(function, *arrays):
+    return toolkit.function(function).get_concrete_function(*arrays).graph
+
+
+def sent(graph):
+    """The graph as it arrives, and what has arrived."""
+    arrays = []
+    data = json.loads(json.dumps(Encoder(arrays).graph(graph)))
+    found = Decoder(arrays).graph(data)
+    found.verify()
+    return found
+
+
+def values_of(graph, arrays):
+    feeds = dict(zip(graph.inputs, arrays, strict=True))
+    return [y.numpy().tobytes() for y in evaluate(graph, graph.outputs, feeds)]
+
+
+def test_graphs_of_all_operations_arrive_as_they_were():
+    seen = set()
+    for row in SAMPLES:
+        if not row.traced:
+            continue
+
+        def call(*leaves, row=row):
+            return row.call(*tree.pack_sequence_as(row.inputs, list(leaves)))
+
+        leaves = tree.flatten(row.inputs)
+        leaves = [x.astype("float32") if is_float(x) else x for x in leaves]
+        try:
+            graph = traced(call, *leaves)
+        except toolkit.errors.ToolkitError:
+            continue  # what has no float32, say
+        seen |= {node.op.name for node in graph.walk()}
+        assert format_graph(sent(graph)) == format_graph(graph), str(row)
+    assert len(seen) > 100
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_graphs_that_hold_others(name):
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
+    graph = traced(FUNCTIONS[name], x)
+    found = sent(graph)
+    assert format_graph(found) == format_graph(graph)
+    assert values_of(found, [x]) == values_of(graph, [x])
+
+
+def test_gradients_arrive():
+    def gradient(x, w):
+        with toolkit.GradientTape() as tape:
+            tape.watch([x, w])
+            y = ops.max_pool(ops.conv(x, w, padding="same"), 2)
+            y = ops.sum(ops.gelu(y) ** 2)
+        return tape.gradient(y, [x, w])
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 8, 8, 3)).astype("float32")
+    w = rng.normal(size=(3, 3, 3, 4)).astype("float32")
+    graph = traced(gradient, x, w)
+    assert values_of(sent(graph), [x, w]) == values_of(graph, [x, w])
+
+
+def test_primitives_that_others_do_not_know_are_refused():
+    name = "only_here"
+    try:
+        here = primitive(name, Kind.ELEMENTWISE, lambda x: x, scalar=lambda s, x: x)
+        graph = traced(
+            lambda x: toolkit.core.tensor.bind(here, x), np.ones(2, "float32")
+        )
+        PRIMITIVES.pop(name)
+        with pytest.raises(UnsupportedError, match="'only_here' is no primitive"):
+            sent(graph)
+    finally:
+        PRIMITIVES.pop(name, None)
+
+
+def test_attributes_that_are_no_data_are_refused():
+    graph = traced(ops.exp, np.ones(2, "float32"))
+    (node,) = graph.nodes
+    wrong = Node(node.op, node.inputs, {"hook": print}, node.outputs)
+    encoder = Encoder([], {wrong: "mine"})
+    with pytest.raises(UnsupportedError, match="'mine' .*its hook is a builtin"):
+        encoder.graph(Graph(graph.inputs, (wrong,), graph.outputs))
+
+
+def graph_data(nodes, **more):
+    return {"inputs": [[0, "float32", [2]]], "nodes": nodes, "outputs": [0], **more}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        [],
+        {},
+        graph_data([["__import__", [0], {}, [1], None]]),
+        graph_data([["all_gather", [0], {}, [1], None]]),
+        graph_data([["exp", [7], {}, [1], None]]),
+        graph_data([["exp", [0], {}, [0], None]]),
+        graph_data([["exp", [0], {}, [1, 2], None]]),
+        graph_data([["exp", [0, 0], {}, [1], None]]),
+        graph_data([["exp", [0], {"x": 1}, [1], None]]),
+        graph_data([["exp", [0], {}, [1], "cpu:99"]]),
+        graph_data([["exp", [{"constant": 3}], {}, [1], None]]),
+        graph_data([["sum", [0], {"axes": {"eval": "1"}}, [1], None]]),
+        graph_data([["sum", [0], {"axes": {"tuple": [9]}}, [1], None]]),
+        graph_data(
+            [["broadcast_to", [0], {"shape": {"tuple": [2**40, 2]}}, [1], None]]
+        ),
+        graph_data([["exp", [0], {}, ["a"], None]]),
+        graph_data([], outputs=[9]),
+        graph_data([], inputs=[[0, "object", [2]]]),
+        graph_data([], inputs=[[0, "float32", [-2]]]),
+        graph_data([], inputs=[[0, "float32", [2**60, 2**60]]]),
+    ],
+    ids=str,
+)
+def test_graphs_that_are_none(data):
+    with pytest.raises(toolkit.errors.ToolkitError):
+        Decoder([]).graph(data)
+
+
+# --- frames ---------------------------------------------------------------------------
+
+
+def pair():
+    return socket.socketpair()
+
+
+def test_arrays_of_all_dtypes_arrive():
+    arrays = [
+        np.arange(6, dtype="int64").reshape(2, 3).T,
+        np.zeros((0, 3), "float16"),
+        np.array(True),
+        np.array([1 + 2j], "complex64"),
+        ops.cast(np.array([1.5, 2.0]), "bfloat16").numpy(),
+        np.random.default_rng(0).normal(size=(300, 300)),
+    ]
+    a, b = pair()
+    with a, b:
+        thread = threading.Thread(target=frames.send, args=(a, {"type": "x"}, arrays))
+        thread.start()
+        header, found = frames.receive(b)
+        thread.join()
+    assert header == {"type": "x"}
+    for x, y in zip(arrays, found, strict=True):
+        assert x.dtype == y.dtype and x.shape == y.shape
+        assert x.tobytes() == y.tobytes()
+
+
+def frame(header, raw=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<4sI", b"TKT1", len(text)) + text + raw
+
+
+HOSTILE = {
+    "no frame": b"GET / HTTP/1.1\r\n\r\n",
+    "huge header": struct.pack("<4sI", b"TKT1", 2**32 - 1),
+    "no JSON": frame(b"{"),
+    "no object": frame([1]),
+    "deep": frame(b"[" * 100_000),
+    "deeper than allowed": frame(b'{"a":' + b"[" * 200 + b"]" * 200 + b"}"),
+    "many arrays": frame({"arrays": [["int8", []]] * 100_001}),
+    "large array": frame({"arrays": [["int8", [2**40]]]}),
+    "negative": frame({"arrays": [["int8", [-1]]]}),
+    "objects": frame({"arrays": [["object", [1]]]}, b"12345678"),
+    "pickle": b"\x80\x04\x95" + b"x" * 64,
+    "short": frame({"arrays": [["int8", [10]]]}, b"123"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_frames_that_are_none(name):
+    a, b = pair()
+
+    def write():
+        with a, suppress(OSError):  # it may be told so before it has sent all
+            a.sendall(HOSTILE[name])
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    with b, pytest.raises(FrameError):
+        frames.receive(b, 5.0)
+    thread.join()
+
+
+def test_an_ended_connection_is_told_apart():
+    a, b = pair()
+    with b:
+        a.close()
+        with pytest.raises(EOFError):
+            frames.receive(b)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", "1")
+    server = tf.train.Server.create_local_server()
+    yield server
+    server.stop()
+
+
+def asked(server, *messages):
+    """Send bytes; what comes back until the connection ends or nothing comes."""
+    host, _, port = server.target.removeprefix("tcp://").rpartition(":")
+    with socket.create_connection((host, int(port)), 5.0) as connection:
+        replies = []
+        for message in messages:
+            connection.sendall(message)
+            try:
+                replies.append(frames.receive(connection, 5.0)[0])
+            except (EOFError, FrameError, OSError):
+                break
+        return replies
+
+
+def is_alive(server):
+    return asked(server, frame({"type": "ping"})) == [{}]
+
+
+def test_messages_that_do_harm_are_answered_by_errors(server):
+    opened = frame({"type": "open", "session": "0" * 32})
+    rows = [
+        [frame({})],
+        [frame({"type": "_check"})],
+        [frame({"type": ["run"]})],
+        [frame({"type": "run", "program": 0, "run": 0})],
+        [frame({"type": "open", "session": "x"})],
+        [frame({"type": "open", "session": 7})],
+        [opened, opened],
+        [opened, frame({"type": "run", "program": 5, "run": 0})],
+        [opened, frame({"type": "register", "program": 0})],
+        [opened, frame({"type": "register", "program": 0, "parts": [{}], "feeds": []})],
+        [frame({"type": "assign", "name": "v"})],
+        [frame({"type": "assign", "name": 3, "arrays": [["int8", []]]}, b"1")],
+        [frame({"type": "wait", "name": "v", "above": 0, "patience": "x"})],
+        [frame({"type": "known", "names": 3})],
+        [frame({"type": "give", "session": "none", "run": "x", "value": 0})],
+    ]
+    for messages in rows:
+        assert asked(server, *messages)[-1]["type"] == "error", messages
+    for message in HOSTILE.values():
+        replies = asked(server, message)
+        assert all(reply["type"] == "error" for reply in replies)
+    assert is_alive(server)
+    # Values for sessions that are not there are dropped: they have no answer.
+    header = {"type": "give", "session": "none", "run": 0, "value": 0}
+    given = frame({**header, "arrays": [["int8", [3]]]}, b"123")
+    assert asked(server, given + frame({"type": "ping"})) == [{}]
+
+
+def test_mutated_messages_leave_the_server_alive(server, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.1")  # some announce more than they hold
+    graph = traced(
+        lambda x: ops.sum(ops.exp(x) @ np.ones((3, 2), "float32")), np.ones((4, 3))
+    )
+    arrays = []
+    part = {
+        "graph": Encoder(arrays).graph(graph),
+        "results": [1],
+        "takes": [],
+        "reads": [["v", "float32", [2], 50]],
+        "writes": [],
+        "gives": [[1, [["local", 0]]]],
+        "fetches": [1],
+    }
+    header = {"type": "register", "program": 0, "parts": [part], "feeds": [0]}
+    raw = b"".join(x.tobytes() for x in arrays)
+    specs = [[str(x.dtype), list(x.shape)] for x in arrays]
+    whole = frame({**header, "arrays": specs}, raw)
+    opened = frame({"type": "open", "session": "0" * 32})
+    assert asked(server, opened, whole) == [{"programs": []}, {}]
+    generator = random.Random(0)
+    digits = [i for i in range(8, len(whole) - len(raw)) if chr(whole[i]).isdigit()]
+    for turn in range(200):
+        changed = bytearray(whole)
+        for _ in range(generator.choice((1, 2, 8))):
+            if turn % 2:
+                changed[generator.choice(digits)] = generator.choice(b"0123456789")
+            else:
+                changed[generator.randrange(8, len(whole))] = generator.randrange(256)
+        asked(server, opened, bytes(changed))
+    assert is_alive(server)

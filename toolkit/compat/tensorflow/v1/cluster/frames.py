@@ -1,0 +1,158 @@
+"""Messages between the tasks of a cluster: a header of JSON, then arrays as raw bytes.
+
+Nothing that arrives can run code. What is announced is compared with limits before
+anything is made of it, and whatever is no message raises a FrameError.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.errors import CommunicationError
+
+_PREFIX = struct.Struct("<4sI")
+_MAGIC = b"TKT1"
+LONGEST_HEADER = 64 << 20  # bytes
+DEEPEST = 64  # lists and objects inside of each other
+MOST_ARRAYS = 100_000
+LARGEST = 8 << 30  # bytes of all arrays of a message
+MOST_AXES = 32
+
+
+class FrameError(CommunicationError):
+    """What arrived is no message, or one beyond the limits."""
+
+
+def send(
+    connection: socket.socket, header: dict[str, Any], arrays: Sequence[Any] = ()
+) -> None:
+    """Send a message.
+
+    Args:
+        connection: to where.
+        header: what JSON can hold.
+        arrays: of numbers, in host memory.
+
+    Raises:
+        FrameError: if it is beyond the limits.
+    """
+    arrays = [np.asarray(x) for x in arrays]
+    specs = [[dtypes.NAMES[x.dtype], list(x.shape)] for x in arrays]
+    text = json.dumps({**header, "arrays": specs}, separators=(",", ":")).encode()
+    nbytes = sum(x.nbytes for x in arrays)
+    if len(text) > LONGEST_HEADER or nbytes > LARGEST or len(arrays) > MOST_ARRAYS:
+        raise FrameError(
+            f"message {header.get('type')!r}: a header of {len(text):,} bytes and "
+            f"{len(arrays):,} arrays of {nbytes:,} bytes are beyond the limits, which "
+            f"are {LONGEST_HEADER:,}, {MOST_ARRAYS:,} and {LARGEST:,}"
+        )
+    connection.sendall(_PREFIX.pack(_MAGIC, len(text)) + text)
+    for x in arrays:
+        if x.nbytes:  # bytes whatever the dtype: bfloat16 has no buffer of its own
+            flat = np.ascontiguousarray(x).reshape(-1)
+            connection.sendall(flat.view(np.uint8).data)
+
+
+def receive(
+    connection: socket.socket, patience: float | None = None
+) -> tuple[dict[str, Any], list[Any]]:
+    """The next message.
+
+    Args:
+        connection: from where.
+        patience: seconds in which the rest of a message that has begun must go on.
+
+    Raises:
+        EOFError: the other side has closed the connection between two messages.
+        FrameError: what arrives is none.
+    """
+    first = connection.recv(1)
+    if not first:
+        raise EOFError("the connection was closed")
+    if patience is not None:
+        connection.settimeout(patience)
+    try:
+        rest = _exactly(connection, bytearray(_PREFIX.size - 1))
+        magic, length = _PREFIX.unpack(first + rest)
+        if magic != _MAGIC or length > LONGEST_HEADER:
+            raise FrameError("what arrived does not begin as a message does")
+        header = _parsed(_exactly(connection, bytearray(length)))
+        return header, _arrays(connection, header.pop("arrays", []))
+    except EOFError:
+        raise FrameError("a message ends before its end") from None
+    except TimeoutError:
+        raise FrameError("a message stopped before its end") from None
+    finally:
+        if patience is not None:
+            connection.settimeout(None)
+
+
+def _parsed(text: bytearray) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"expected a header of JSON ({error})") from None
+    if not isinstance(header, dict) or _depth(header) > DEEPEST:
+        raise FrameError(f"expected an object as header, at most {DEEPEST} levels deep")
+    return header
+
+
+def _depth(value: Any) -> int:
+    """How many lists and objects are inside of each other, without recursion."""
+    depth, level = 0, [value]
+    while level := [x for x in level if isinstance(x, (list, dict))]:
+        depth += 1
+        level = [y for x in level for y in (x.values() if isinstance(x, dict) else x)]
+    return depth
+
+
+def _arrays(connection: socket.socket, specs: Any) -> list[Any]:
+    if not isinstance(specs, list) or len(specs) > MOST_ARRAYS:
+        raise FrameError(f"expected at most {MOST_ARRAYS:,} arrays in a list")
+    checked = [checked_spec(spec) for spec in specs]
+    nbytes = sum(math.prod(shape) * dtypes.itemsize(name) for name, shape in checked)
+    if nbytes > LARGEST:
+        raise FrameError(f"expected arrays of at most {LARGEST:,} bytes")
+    found = []
+    for name, shape in checked:
+        try:  # memory is used as far as bytes arrive
+            array = np.empty(shape, dtypes.numpy_dtype(name))
+        except (MemoryError, ValueError) as error:
+            raise FrameError(f"no memory for {name}{list(shape)} ({error})") from None
+        if array.nbytes:
+            _exactly(connection, array.reshape(-1).view(np.uint8))
+        found.append(array)
+    return found
+
+
+def checked_spec(spec: Any) -> tuple[str, tuple[int, ...]]:
+    """The dtype and shape that a list says, if it says them."""
+    if isinstance(spec, list) and len(spec) == 2:
+        name, shape = spec
+        if name in dtypes.DTYPES and isinstance(shape, list):
+            if len(shape) <= MOST_AXES and all(map(_is_extent, shape)):
+                return name, tuple(shape)
+    raise FrameError("expected a dtype and a shape for each array")
+
+
+def _is_extent(n: Any) -> bool:
+    return type(n) is int and 0 <= n < 1 << 48
+
+
+def _exactly(connection: socket.socket, buffer: Any) -> Any:
+    """Fill a buffer with what arrives."""
+    view, at = memoryview(buffer), 0
+    while at < len(view):
+        count = connection.recv_into(view[at:])
+        if not count:
+            raise EOFError
+        at += count
+    return buffer

@@ -1,0 +1,54 @@
+"""What tasks send each other during a run: values by run and number."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from toolkit.compat.tensorflow.v1.cluster.frames import FrameError
+
+MOST = 100_000
+# Runs that have ended are remembered, as what was sent for them may come late.
+_REMEMBERED = 256
+
+
+class Mailbox:
+    """The values that came for one session."""
+
+    def __init__(self) -> None:
+        self._arrived = threading.Condition()
+        self._values: dict[tuple[int, int], Any] = {}
+        self._ended: deque[int] = deque(maxlen=_REMEMBERED)
+
+    def put(self, run: int, number: int, array: Any) -> None:
+        """Take in what came."""
+        with self._arrived:
+            if run in self._ended:
+                return
+            if len(self._values) >= MOST:
+                raise FrameError(f"more than {MOST:,} values that nobody takes")
+            self._values[run, number] = array
+            self._arrived.notify_all()
+
+    def take(self, run: int, number: int, check: Callable[[], None]) -> Any:
+        """Wait for a value.
+
+        Args:
+            run, number: whose.
+            check: called now and then, to raise what ends the waiting.
+        """
+        with self._arrived:
+            while (run, number) not in self._values:
+                self._arrived.wait(0.05)
+                if (run, number) not in self._values:
+                    check()
+            return self._values.pop((run, number))
+
+    def end(self, run: int) -> None:
+        """Forget what came for a run, and what may come yet."""
+        with self._arrived:
+            self._ended.append(run)
+            for key in [key for key in self._values if key[0] == run]:
+                del self._values[key]

@@ -1,0 +1,363 @@
+"""The master: a session's side of a cluster, which sends parts and asks for runs."""
+
+from __future__ import annotations
+
+import secrets
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from toolkit import errors
+from toolkit.compat.tensorflow.v1.cluster import frames
+from toolkit.compat.tensorflow.v1.cluster.peers import connect, lost, patience
+from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task
+from toolkit.compat.tensorflow.v1.places import Place, parse
+from toolkit.compat.tensorflow.v1.plan import FailedPreconditionError
+from toolkit.errors import (
+    ArgumentError,
+    CommunicationError,
+    RankLostError,
+    StalledError,
+    ToolkitError,
+)
+
+# How often a task that does not answer is asked whether it lives, in seconds.
+PING = 2.0
+Message = tuple[dict[str, Any], Sequence[Any]]
+_KINDS: dict[str, type[ToolkitError]] = {
+    kind.__name__: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, ToolkitError)
+    if kind is not errors.UnsupportedOnBackend
+} | {"FailedPreconditionError": FailedPreconditionError}
+
+
+class Master:
+    """What a session knows of its cluster.
+
+    Args:
+        target: of the server that is asked who the others are, "tcp://host:port".
+        deadline: seconds that a run may take; None: any.
+
+    Attributes:
+        cluster: the tasks.
+        default: the task of what is placed nowhere: that of the target.
+    """
+
+    cluster: ClusterSpec
+    default: Task
+
+    def __init__(self, target: str, deadline: float | None = None) -> None:
+        scheme, _, address = target.partition("://")
+        if scheme not in ("tcp", "grpc") or not address:
+            raise ArgumentError(
+                "Session: expected a target '' or 'tcp://host:port', such as "
+                f"server.target; received {target!r}"
+            )
+        self._deadline = deadline
+        self._name = secrets.token_hex(16)
+        self._runs = count()
+        self._lock = threading.Lock()
+        self._idle: list[dict[Task, socket.socket]] = []
+        self._met: set[Task] = set()
+        self._told: set[tuple[Task, int]] = set()
+        self.cluster, self.default = _asked(address)
+
+    def task_of(self, device: str | None, what: str) -> tuple[Task, str | None]:
+        """The task of a place, and the device there.
+
+        Raises:
+            ArgumentError: if there is no such task.
+        """
+        place = Place() if device is None else parse(device)
+        job = self.default.job if place.job is None else place.job
+        index = place.task
+        if index is None:
+            index = self.default.number if job == self.default.job else 0
+        try:
+            self.cluster.task_address(job, index)
+        except ToolkitError as error:
+            raise ArgumentError(f"{what} is placed on {device}: {error}") from None
+        return Task(job, index), place.device
+
+    # --- runs -------------------------------------------------------------------------
+
+    def run(
+        self,
+        program: int,
+        parts: Mapping[Task, Message],
+        feeds: Mapping[Task, Sequence[Any]],
+    ) -> dict[int, Any]:
+        """Run the parts of a program on all its tasks; what they fetch, by number.
+
+        Args:
+            program: its number; a task is told its part when it does not know it.
+            parts: what each task is told.
+            feeds: what each is sent now.
+        """
+        run = next(self._runs)
+        header = {"type": "run", "program": program, "run": run}
+        channels = self._take(parts)
+        register = {
+            task: ({**told, "type": "register", "program": program}, arrays)
+            for task, (told, arrays) in parts.items()
+            if (task, program) not in self._told
+        }
+        self._exchange(channels, register, None)
+        self._told.update((task, program) for task in register)
+        messages = {task: (header, feeds[task]) for task in parts}
+        replies = self._exchange(channels, messages, run)
+        self._give_back(channels)
+        found: dict[int, Any] = {}
+        for reply, arrays in replies.values():
+            found.update(zip(reply["fetched"], arrays, strict=True))
+        return found
+
+    def ask(
+        self, task: Task, header: dict[str, Any], arrays: Sequence[Any] = ()
+    ) -> Any:
+        """The answer of one task."""
+        channels = self._take([task])
+        reply = self._exchange(channels, {task: (header, arrays)}, None)[task]
+        self._give_back(channels)
+        return reply[0]
+
+    def known(self, variables: Iterable[tuple[Task, str]]) -> list[bool]:
+        """Which Variables have a value."""
+        wanted = list(variables)
+        found: dict[tuple[Task, str], bool] = {}
+        for task in dict.fromkeys(task for task, _ in wanted):
+            names = [name for where, name in wanted if where == task]
+            flags = self.ask(task, {"type": "known", "names": names})["known"]
+            pairs = zip(names, flags, strict=True)
+            found.update(((task, name), flag) for name, flag in pairs)
+        return [found[each] for each in wanted]
+
+    def assign(self, task: Task, name: str, array: Any) -> None:
+        """Give a Variable a value."""
+        self.ask(task, {"type": "assign", "name": name}, [array])
+
+    def wait_above(self, task: Task, name: str, value: int) -> None:
+        """Wait until a Variable is above a number.
+
+        Raises:
+            StalledError: it was not for too long.
+        """
+        seconds = self._deadline or patience()
+        header = {"type": "wait", "name": name, "above": value, "patience": seconds}
+        self.ask(task, header)
+
+    def close(self) -> None:
+        """End all connections: tasks forget the session, but not its Variables."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for channels in idle:
+            _close(channels)
+
+    # --- connections ------------------------------------------------------------------
+
+    def _take(self, tasks: Iterable[Task]) -> dict[Task, socket.socket]:
+        """Connections that no other thread uses, at least to these tasks."""
+        with self._lock:
+            channels = self._idle.pop() if self._idle else {}
+        try:
+            for task in tasks:
+                if task in channels and select.select([channels[task]], [], [], 0)[0]:
+                    channels.pop(task).close()  # it says nothing unasked: it has ended
+                if task not in channels:
+                    channels[task] = self._connected(task)
+        except BaseException:
+            _close(channels)
+            raise
+        return channels
+
+    def _give_back(self, channels: dict[Task, socket.socket]) -> None:
+        with self._lock:
+            self._idle.append(channels)
+
+    def _connected(self, task: Task) -> socket.socket:
+        address = self.cluster.task_address(*task)
+        seconds = patience()
+        try:  # tasks start in any order, but one that was there need not come back
+            found = connect(address, seconds, wait=task not in self._met)
+        except OSError as error:
+            raise lost(task, address, error) from error
+        try:
+            self._greet(found, task, address)
+        except BaseException:
+            found.close()
+            raise
+        return found
+
+    def _greet(self, found: socket.socket, task: Task, address: str) -> None:
+        """Make sure who this is, and open the session there."""
+        try:
+            found.settimeout(patience())
+            frames.send(found, {"type": "hello"})
+            reply, _ = frames.receive(found)
+            frames.send(found, {"type": "open", "session": self._name})
+            opened, _ = frames.receive(found)
+            found.settimeout(None)
+        except (OSError, EOFError, CommunicationError) as error:
+            raise lost(task, address, str(error) or "it has ended") from error
+        if Task(*reply["task"]) != task or _cluster(reply) != self.cluster:
+            raise CommunicationError(
+                f"{task} at {address}: expected this task of {self.cluster}; there is "
+                f"{Task(*reply['task'])} of {_cluster(reply)}"
+            )
+        self._met.add(task)
+        known = set(opened["programs"])  # none, if it was started again
+        self._told -= {(t, n) for t, n in self._told if t == task and n not in known}
+
+    def _exchange(
+        self,
+        channels: dict[Task, socket.socket],
+        messages: Mapping[Task, Message],
+        run: int | None,
+    ) -> dict[Task, Any]:
+        """Send each task its message, and wait for the answers.
+
+        An error of one ends the run on the others.
+        """
+        exchange = _Exchange(self.cluster, channels, self._deadline)
+        try:
+            found = exchange(messages)
+        except BaseException:  # Ctrl-C too: answers that come later belong to nobody
+            _close(channels)
+            raise
+        if exchange.error is not None:
+            if exchange.broken:
+                _close(channels)
+            else:
+                self._give_back(channels)
+            raise exchange.error
+        return found
+
+
+class _Exchange:
+    """Messages to several tasks, and their answers."""
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        channels: dict[Task, socket.socket],
+        deadline: float | None,
+    ) -> None:
+        self._cluster, self._channels = cluster, channels
+        self._deadline = deadline
+        self.error: ToolkitError | None = None
+        self.broken = False
+        self._waiting: set[Task] = set()
+        self._alive: dict[Task, float] = {}
+
+    def __call__(self, messages: Mapping[Task, Message]) -> dict[Task, Any]:
+        begin = time.monotonic()
+        found: dict[Task, Any] = {}
+        for task, message in messages.items():
+            try:
+                self._channels[task].settimeout(patience())
+                frames.send(self._channels[task], *message)
+                self._channels[task].settimeout(None)
+                self._waiting.add(task)
+            except OSError as error:
+                self._fail(self._lost(task, error), True)
+                break
+        self._alive = dict.fromkeys(self._waiting, begin)
+        while self._waiting:
+            sockets = {self._channels[task]: task for task in self._waiting}
+            ready, _, _ = select.select(list(sockets), [], [], PING)
+            for each in ready:
+                self._receive(sockets[each], found)
+            if not ready:
+                self._look_after()
+            if self._deadline and time.monotonic() - begin > self._deadline:
+                tasks = ", ".join(map(str, sorted(self._waiting)))
+                text = f"waited {self._deadline:g} s for {tasks}"
+                self._fail(StalledError(f"Session.run: {text}"), True)
+                return found
+        return found
+
+    def _receive(self, task: Task, found: dict[Task, Any]) -> None:
+        self._waiting.discard(task)
+        try:
+            reply, arrays = frames.receive(self._channels[task], patience())
+        except (OSError, EOFError) as error:
+            self._fail(self._lost(task, error), True)
+            return
+        if reply.get("type") == "error":
+            kinds = (_KINDS[name] for name in reply["kinds"] if name in _KINDS)
+            kind = next(kinds, CommunicationError)
+            self._fail(kind(f"{task}: {reply['message']}"), False)
+            return
+        found[task] = reply, arrays
+
+    def _look_after(self) -> None:
+        """Ask the tasks that are silent whether they live."""
+        for task in list(self._waiting):
+            address = self._cluster.task_address(*task)
+            if _lives(address):
+                self._alive[task] = time.monotonic()
+            elif time.monotonic() - self._alive[task] > patience():
+                self._waiting.discard(task)
+                seconds = patience()
+                self._fail(self._lost(task, f"no answer for {seconds:g} s"), True)
+
+    def _lost(self, task: Task, reason: object) -> RankLostError:
+        address = self._cluster.task_address(*task)
+        return lost(task, address, reason or "it has ended")
+
+    def _fail(self, error: ToolkitError, broken: bool) -> None:
+        """Keep the first error, and end the run on the others."""
+        self.broken |= broken
+        if self.error is not None:
+            return
+        self.error = error
+        for task in self._waiting:
+            try:
+                frames.send(
+                    self._channels[task], {"type": "abort", "reason": str(error)[:1000]}
+                )
+            except OSError:
+                pass  # its own answer tells
+
+
+def _lives(address: str) -> bool:
+    try:
+        with connect(address, PING) as probe:
+            probe.settimeout(PING)
+            frames.send(probe, {"type": "ping"})
+            frames.receive(probe)
+            return True
+    except (OSError, EOFError, CommunicationError):
+        return False
+
+
+def _asked(address: str) -> tuple[ClusterSpec, Task]:
+    """The cluster that a server says, and which task it is."""
+    try:
+        with connect(address, patience(), wait=True) as connection:
+            connection.settimeout(patience())
+            frames.send(connection, {"type": "hello"})
+            reply, _ = frames.receive(connection)
+    except (OSError, EOFError, CommunicationError) as error:
+        raise RankLostError(
+            f"Session: no server answers at {address}: {error}"
+        ) from error
+    return _cluster(reply), Task(*reply["task"])
+
+
+def _cluster(reply: dict[str, Any]) -> ClusterSpec:
+    jobs = reply["cluster"].items()
+    return ClusterSpec(
+        {job: {int(i): x for i, x in tasks.items()} for job, tasks in jobs}
+    )
+
+
+def _close(channels: dict[Task, socket.socket]) -> None:
+    for each in channels.values():
+        each.close()
+    channels.clear()

@@ -1,0 +1,115 @@
+"""Connections to other tasks: made when they are needed, kept, and their failures."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import Any
+
+from toolkit import settings
+from toolkit.compat.tensorflow.v1.cluster import frames
+from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task, host_and_port
+from toolkit.errors import ArgumentError, RankLostError
+
+# Seconds after which a task that does not answer at all counts as lost.
+PATIENCE = 60.0
+
+
+def patience() -> float:
+    """How long a task may not answer, in seconds: TOOLKIT_TIMEOUT, or 60."""
+    given = settings.environment("TIMEOUT")
+    try:
+        seconds = PATIENCE if given is None else float(given)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise ArgumentError(
+            f"TOOLKIT_TIMEOUT: expected seconds, above 0; received {given!r}"
+        )
+    return seconds
+
+
+def connect(address: str, seconds: float, wait: bool = False) -> socket.socket:
+    """A connection to an address.
+
+    Args:
+        address: "host:port".
+        seconds: how long to try.
+        wait: whether to try again while nobody listens there.
+
+    Raises:
+        OSError: if there is none.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            found = socket.create_connection(host_and_port(address), seconds)
+            break
+        except ConnectionRefusedError:
+            if not wait or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+    found.settimeout(None)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return found
+
+
+def lost(task: Task, address: str, reason: object) -> RankLostError:
+    """The error of a task that is not there."""
+    return RankLostError(f"{task} at {address} is lost: {reason}")
+
+
+class Peers:
+    """Where a task sends values to.
+
+    Args:
+        cluster: who there is.
+    """
+
+    def __init__(self, cluster: ClusterSpec) -> None:
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._peers: dict[Task, tuple[threading.Lock, list[socket.socket]]] = {}
+
+    def send(self, task: Task, header: dict[str, Any], arrays: list[Any]) -> None:
+        """Send a message to a task, which does not answer.
+
+        Raises:
+            RankLostError: if the task is not there, or takes nothing.
+        """
+        address = self._cluster.task_address(*task)
+        with self._lock:
+            lock, kept = self._peers.setdefault(task, (threading.Lock(), []))
+        with lock:
+            try:
+                if kept and _is_closed(kept[0]):
+                    kept.pop().close()
+                if not kept:
+                    kept.append(connect(address, patience()))
+                    kept[0].settimeout(patience())
+                frames.send(kept[0], header, arrays)
+            except OSError as error:
+                while kept:
+                    kept.pop().close()
+                raise lost(task, address, error) from error
+
+    def close(self) -> None:
+        """End all connections."""
+        with self._lock:
+            for _, kept in self._peers.values():
+                while kept:
+                    kept.pop().close()
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Whether the other side, which never sends anything, has closed it."""
+    connection.setblocking(False)
+    try:
+        return not connection.recv(1)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        connection.settimeout(patience())

@@ -1,0 +1,276 @@
+"""Plans of sessions on a cluster: traced here, cut by task, computed there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.compat.tensorflow.modes import running
+from toolkit.compat.tensorflow.v1.cluster import parts
+from toolkit.compat.tensorflow.v1.cluster.master import Master, Message
+from toolkit.compat.tensorflow.v1.cluster.spec import Task
+from toolkit.compat.tensorflow.v1.plan import Plan, Run
+from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
+from toolkit.compat.tensorflow.v1.variables import GraphVariable
+from toolkit.compat.tensorflow.views import DIALECT
+from toolkit.core.tensor import Tensor, backend
+from toolkit.core.trace import Trace
+from toolkit.core.variable import Variable
+from toolkit.errors import TraceError, UnsupportedError
+from toolkit.ir import Node
+from toolkit.thread_state import restored
+
+# Steps that only touch what the client has: done before each run.
+_CLIENTS = ("MakeIterator",)
+_WHY_NOT = {
+    "Assert": "whether it raises depends on values, which a program does not look at",
+    "PyFunc": "it is Python code, and only data are sent to tasks",
+}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan for arguments of some shapes, as tasks know it.
+
+    Attributes:
+        number: of the program.
+        parts: what each task is told.
+        feeds: for each task, which of the arguments it is sent.
+        results: of each fetch: None, an array, or the number of a value; or ("fed", i).
+        awaited: the places of Variables to wait for, and the number of their value.
+    """
+
+    number: int
+    parts: dict[Task, Message]
+    feeds: dict[Task, list[int]]
+    results: list[Any]
+    awaited: list[tuple[Task, str, int]]
+
+
+class RemotePlan(Plan):
+    """What a set of fetches needs, computed by the tasks of a cluster."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._programs: dict[Any, Prepared] = {}
+        steps = [(op, op.node.op) for op in self.operations]
+        self._clients = [op for op, step in steps if op.type in _CLIENTS]
+        self._asked = list(
+            dict.fromkeys(v for _, step in steps for v in getattr(step, "asks", ()))
+        )
+        for op, step in steps:
+            uncompiled = isinstance(step, GraphStep) and not step.compiles
+            if uncompiled and not step.asks and op.type not in ("Assign", *_CLIENTS):
+                why = _WHY_NOT.get(op.type, "the shape of its result depends on values")
+                raise _refused(op, why)
+
+    def _check_places(self) -> None:
+        """Every task may be named."""
+
+    def __call__(self, values: Any) -> Any:
+        for op in self._clients:
+            op.node.op.function(self)
+        fed = self.fed(values)
+        master: Master = self.session.master
+        flags = master.known(map(self.place, self._asked)) if self._asked else ()
+        key = tuple((x.shape, x.dtype) for x in fed), tuple(flags)
+        prepared = self._programs.get(key)
+        if prepared is None:
+            initialized = dict(zip(self._asked, flags, strict=True))
+            with self.session.lock:
+                prepared = Tracing(self, fed, initialized).prepare()
+            self._programs[key] = prepared
+        arrays = [backend().to_numpy(x._array) for x in fed]
+        found = master.run(
+            prepared.number,
+            prepared.parts,
+            {task: [arrays[i] for i in use] for task, use in prepared.feeds.items()},
+        )
+        results = [_result(x, found, arrays) for x in prepared.results]
+        for task, name, number in prepared.awaited:
+            master.wait_above(task, name, int(found[number]))
+        if self.sinks:
+            self._tell(results[len(self.fetches) :])
+        return self.pack(results[: len(self.fetches)])
+
+    def place(self, variable: GraphVariable) -> tuple[Task, str]:
+        """The task of a Variable, and its name there."""
+        master: Master = self.session.master
+        task, _ = master.task_of(variable.device, f"variable {variable.path}")
+        return task, variable.path
+
+
+def _result(wanted: Any, found: dict[int, Any], fed: list[Any]) -> Any:
+    """What `session.run` returns for a fetch."""
+    if isinstance(wanted, int):
+        wanted = found[wanted]
+    elif isinstance(wanted, tuple):
+        wanted = fed[wanted[1]].copy()
+    return wanted if wanted is None or wanted.ndim else wanted[()]
+
+
+def _refused(operation: GraphOperation, why: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"operation {operation.name!r} ({operation.type}) cannot run on a task: {why}"
+    )
+
+
+class Tracing(Run):
+    """A run in a trace: nodes know their operation and where they are to run."""
+
+    plan: RemotePlan
+
+    def __init__(
+        self, plan: RemotePlan, fed: Sequence[Tensor], initialized: dict[Any, bool]
+    ) -> None:
+        self._initialized = initialized
+        self._trace = Trace("Session.run")
+        self._where: dict[Node, tuple[Task, str | None]] = {}
+        self._names: dict[Node, str] = {}
+        self._operation = ""
+        with restored(), DIALECT.inside(), self._trace as trace:
+            stand_ins = tuple(trace.placeholder(x.spec) for x in fed)
+            super().__init__(plan, stand_ins)
+            with running(self):
+                self._values = self.results()
+                awaited = [v for op in plan.operations for v in _awaited(op)]
+                cells = [self.session.cell(v) for v in awaited]
+                self._awaited = list(
+                    zip(awaited, map(trace.capture, cells), strict=True)
+                )
+
+    # --- while it is traced -----------------------------------------------------------
+
+    def perform(self, operation: GraphOperation) -> None:
+        self._operation = operation.name
+        try:
+            super().perform(operation)
+        except TraceError as error:
+            raise _refused(operation, str(error)) from error
+
+    def on(self, where: str | None) -> AbstractContextManager[None]:
+        return self._marking(where)
+
+    @contextmanager
+    def _marking(self, where: str | None) -> Iterator[None]:
+        nodes = self._trace.nodes
+        first = len(nodes)
+        yield
+        what = f"operation {self._operation!r}"
+        place = self.session.master.task_of(where, what) if where else None
+        for node in nodes[first:]:
+            self._names.setdefault(node, self._operation)
+            if place is not None:
+                self._where.setdefault(node, place)
+
+    def is_initialized(self, variable: Any) -> bool:
+        return self._initialized.get(variable, False)
+
+    # --- after it ---------------------------------------------------------------------
+
+    def prepare(self) -> Prepared:
+        """The parts of what was traced."""
+        trace, session = self._trace, self.session
+        tensors = [x for x in self._values if isinstance(x, Tensor)]
+        read = [x for _, x in self._awaited]
+        whole = trace.finish([*tensors, *read, *trace.writes.values()])
+        local = whole.outputs[: len(tensors)]
+        graph = whole.pruned()
+        master: Master = session.master
+        where = {
+            node: self._where.get(node, (master.default, None)) for node in graph.nodes
+        }
+        for node, (_, device) in where.items():
+            node.device = device
+        states = self._states(graph, where)
+        captures: dict[Any, Any] = dict(trace.captures)
+        places = {
+            v: states.get(v) or self._place(v) for v in (*captures, *trace.writes)
+        }
+        variables = {value: places[v] for v, value in captures.items()}
+        feeds = list(trace.inputs)
+        fetched = [x for x in (*local, *read) if x.constant is None]
+        cut = parts.Cut(
+            parts.Run(
+                graph,
+                {node: task for node, (task, _) in where.items()},
+                feeds,
+                variables,
+                [x for x in fetched if x not in set(feeds)],
+                [(*places[v], x) for v, x in trace.writes.items()],
+                self._names,
+            )
+        )
+        return self._prepared(cut, feeds, local, states)
+
+    def _prepared(self, cut: Any, feeds: Any, local: Any, states: Any) -> Prepared:
+        messages: dict[Task, Message] = {}
+        sent: dict[Task, list[int]] = {}
+        for task, (told, arrays) in cut.messages().items():
+            own = []
+            for state, (name, owner) in states.items():
+                if owner == task:
+                    own.append([name, len(arrays)])
+                    arrays.append(backend().to_numpy(state._tensor._array))
+            messages[task] = {**told, "locals": own}, arrays
+            numbers = {cut.ids[x]: i for i, x in enumerate(feeds) if x in cut.ids}
+            sent[task] = [numbers[number] for number in told["feeds"]]
+        places = {x: i for i, x in enumerate(feeds)}
+        rest = iter(local)
+        results = [
+            _known(next(rest), cut.ids, places) if isinstance(x, Tensor) else x
+            for x in self._values
+        ]
+        awaited = [
+            (task, name, cut.ids[x])
+            for v, x in self._awaited
+            for name, task in [self._place(self.session.cell(v))]
+        ]
+        number = self.session.next_program()
+        return Prepared(number, messages, sent, results, awaited)
+
+    def _place(self, cell: Variable) -> tuple[str, Task]:
+        """The name and the task of what holds the value of a Variable here."""
+        variable = self.session.variable_of(cell)
+        if variable is None:
+            raise UnsupportedError(
+                f"variable {cell.path} cannot be on a task: it is that of a layer, "
+                "or of eager mode, and held by this process; make it by tf.get_variable"
+            )
+        task, name = self.plan.place(variable)
+        return name, task
+
+    def _states(self, graph: Any, where: Any) -> dict[Variable, tuple[str, Task]]:
+        """The states of random numbers, each on the task that draws them."""
+        captures: dict[Any, Any] = dict(self._trace.captures)
+        found: dict[Variable, tuple[str, Task]] = {}
+        for v, value in captures.items():
+            name = self.session.state_name(v)
+            if name is not None:
+                readers = (where[n][0] for n in graph.nodes if value in set(n.inputs))
+                task = next(readers, self.session.master.default)
+                found[v] = f"//{name}", task
+        return found
+
+
+def _known(x: Any, ids: dict[Any, int], feeds: dict[Any, int]) -> Any:
+    """A fetch: an array that is known, what is fed, or the number of a value."""
+    if x.constant is not None:
+        return x.constant
+    return ("fed", feeds[x]) if x in feeds else ids[x]
+
+
+def _awaited(operation: GraphOperation) -> tuple[Any, ...]:
+    return getattr(operation.node.op, "awaits", ())
+
+
+def master_of(target: str, config: Any) -> Master:
+    """The master of a session.
+
+    Raises:
+        RankLostError: if nobody answers at the target.
+    """
+    milliseconds = getattr(config, "operation_timeout_in_ms", 0) or 0
+    return Master(target, milliseconds / 1000 or None)

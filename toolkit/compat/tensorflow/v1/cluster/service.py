@@ -1,0 +1,318 @@
+"""What a task does for its sessions: it keeps parts of graphs, and runs them."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from toolkit.compat.tensorflow.v1.cluster import frames
+from toolkit.compat.tensorflow.v1.cluster.frames import FrameError, checked_spec
+from toolkit.compat.tensorflow.v1.cluster.mailbox import Mailbox
+from toolkit.compat.tensorflow.v1.cluster.peers import Peers
+from toolkit.compat.tensorflow.v1.cluster.programs import Decoder
+from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task
+from toolkit.compat.tensorflow.v1.cluster.store import Cell, Store, locked
+from toolkit.compiler.mixed import compile_graph
+from toolkit.core.tensor import backend
+from toolkit.errors import CommunicationError
+from toolkit.ir import Spec
+
+MOST_SESSIONS = 1024
+MOST_PROGRAMS = 1024  # of a session
+
+
+class Aborted(CommunicationError):
+    """The master has given a run up."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a graph, ready to run; values have numbers."""
+
+    run: Callable[[list[Any]], list[Any]] | None
+    inputs: Sequence[int]
+    results: Sequence[int]
+    takes: Sequence[int]
+    reads: Sequence[tuple[Cell, int]]
+    writes: Sequence[tuple[Cell, int]]
+    gives: Sequence[tuple[int, Sequence[Task]]]
+    fetches: Sequence[int]
+
+    def compute(self, values: dict[int, Any]) -> None:
+        """Read Variables, compute, and write them: nothing comes in between."""
+        if not self.writes:
+            with locked(cell for cell, _ in self.reads):
+                values.update((number, cell.read()) for cell, number in self.reads)
+            self._run(values)
+            return
+        with locked(cell for cell, _ in (*self.reads, *self.writes)):
+            values.update((number, cell.read()) for cell, number in self.reads)
+            self._run(values)
+            for cell, number in self.writes:
+                cell.write(values[number])
+
+    def _run(self, values: dict[int, Any]) -> None:
+        if self.run is not None:
+            found = self.run([values[i] for i in self.inputs])
+            values.update(zip(self.results, found, strict=True))
+
+
+@dataclass
+class SessionState:
+    """What a task knows of one session of a client."""
+
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    programs: dict[int, tuple[list[int], list[Step]]] = field(default_factory=dict)
+    connections: int = 0
+
+
+class Service:
+    """Answers messages.
+
+    Args:
+        cluster: all tasks.
+        task: this one.
+    """
+
+    def __init__(self, cluster: ClusterSpec, task: Task) -> None:
+        self.cluster, self.task = cluster, task
+        self.store: Store = Store()
+        self.peers: Peers = Peers(cluster)
+        self._sessions: dict[str, SessionState] = {}
+        self._lock = threading.Lock()
+
+    def connected(self, connection: socket.socket) -> Client:
+        """Who talks over a new connection."""
+        return Client(self, connection)
+
+    def open(self, name: str) -> SessionState:
+        """Count one more connection of a session."""
+        with self._lock:
+            if len(self._sessions) >= MOST_SESSIONS and name not in self._sessions:
+                raise FrameError(f"a task has at most {MOST_SESSIONS:,} sessions")
+            found = self._sessions.setdefault(name, SessionState())
+            found.connections += 1
+            return found
+
+    def session(self, name: Any) -> SessionState | None:
+        """The session of this name, if there is one."""
+        with self._lock:
+            return self._sessions.get(name) if isinstance(name, str) else None
+
+    def close(self, name: str) -> None:
+        """Count one connection less; a session without any is forgotten."""
+        with self._lock:
+            state = self._sessions[name]
+            state.connections -= 1
+            if not state.connections:
+                del self._sessions[name]
+                self.store.forget(f"{name}/")
+
+
+class Client:
+    """One connection: the client's, or that of another task, which sends values.
+
+    Args:
+        service: of this task.
+        connection: over which messages come.
+    """
+
+    def __init__(self, service: Service, connection: socket.socket) -> None:
+        self.service, self.connection = service, connection
+        self._name = ""
+        self._state: SessionState | None = None
+        self._number = -1  # of the run
+
+    def answer(self, header: dict[str, Any], arrays: list[Any]) -> Any:
+        """The answer to a message: a header, and arrays; None if it gets none."""
+        kind = header.get("type")
+        handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
+        if handler is None:
+            raise FrameError(f"{kind!r} is no type of a message")
+        return handler(self, header, arrays)
+
+    def close(self) -> None:
+        """The connection has ended."""
+        if self._state is not None:
+            self.service.close(self._name)
+
+    # --- what is asked ----------------------------------------------------------------
+
+    def _hello(self, header: dict[str, Any], arrays: list[Any]) -> Any:
+        """Who this is, and who the others are."""
+        service = self.service
+        jobs = {
+            job: {str(i): address for i, address in tasks.items()}
+            for job, tasks in service.cluster.as_cluster_def().items()
+        }
+        return {"task": list(service.task), "cluster": jobs}, []
+
+    def _open(self, header: dict[str, Any], arrays: list[Any]) -> Any:
+        """Which programs of a session are here."""
+        name = header.get("session")
+        if not isinstance(name, str) or not 16 <= len(name) <= 64 or self._state:
+            raise FrameError("open: expected the name of a session, once")
+        self._name, self._state = name, self.service.open(name)
+        return {"programs": list(self._state.programs)}, []
+
+    def _give(self, header: dict[str, Any], arrays: list[Any]) -> None:
+        """A value from another task."""
+        session = self.service.session(header.get("session"))
+        run, number = _number(header, "run"), _number(header, "value")
+        if session is not None and len(arrays) == 1:
+            session.mailbox.put(run, number, arrays[0])
+
+    def _known(self, header: dict[str, Any], arrays: list[Any]) -> Any:
+        """Which Variables have a value."""
+        names = header.get("names")
+        if not isinstance(names, list):
+            raise FrameError("known: expected a list of names")
+        return {"known": self.service.store.known(map(str, names))}, []
+
+    def _assign(self, header: dict[str, Any], arrays: list[Any]) -> Any:
+        """Give a Variable a value."""
+        (array,) = arrays
+        cell = self._cell(header.get("name"), [array.dtype.name, list(array.shape)])
+        with locked([cell]):
+            cell.write(array)
+        return {}, []
+
+    def _wait(self, header: dict[str, Any], arrays: list[Any]) -> Any:
+        """Answer as soon as a Variable is above a number."""
+        cell = self._cell(header.get("name"), ["int64", []])
+        seconds = float(header.get("patience", 0))
+        cell.wait_above(_number(header, "above"), seconds, self._check)
+        return {}, []
+
+    def _register(self, header: dict[str, Any], arrays: list[Any]) -> Any:
+        """Take in a part of a graph."""
+        state = self._session()
+        if len(state.programs) >= MOST_PROGRAMS:
+            raise FrameError(f"a session has at most {MOST_PROGRAMS:,} programs")
+        for name, place in header.get("locals", []):  # states of random numbers
+            array = arrays[place]
+            cell = self._cell(name, [array.dtype.name, list(array.shape)])
+            with locked([cell]):
+                if cell.array is None:
+                    cell.write(array)
+        steps = [self._step(data, arrays) for data in header["parts"]]
+        feeds = [int(i) for i in header["feeds"]]
+        state.programs[_number(header, "program")] = feeds, steps
+        return {}, []
+
+    def _run(self, header: dict[str, Any], arrays: list[Any]) -> Any:
+        """Run a part that was taken in; the answer has what the master wants."""
+        state = self._session()
+        program = state.programs.get(_number(header, "program"))
+        if program is None:
+            raise FrameError("run: no such program in this session")
+        feeds, steps = program
+        self._number = _number(header, "run")
+        values = dict(zip(feeds, map(_in, arrays), strict=True))
+        fetched: dict[int, Any] = {}
+        try:
+            for step in steps:
+                self._perform(step, values, fetched)
+        finally:
+            state.mailbox.end(self._number)
+        arrays = [_out(x) for x in fetched.values()]
+        return {"fetched": list(fetched)}, arrays
+
+    def _perform(
+        self, step: Step, values: dict[int, Any], fetched: dict[int, Any]
+    ) -> None:
+        mailbox = self._session().mailbox
+        for number in step.takes:
+            if number not in values:
+                values[number] = _in(mailbox.take(self._number, number, self._check))
+        step.compute(values)
+        fetched.update((number, values[number]) for number in step.fetches)
+        for number, tasks in step.gives:
+            header = {
+                "type": "give",
+                "session": self._name,
+                "run": self._number,
+                "value": number,
+            }
+            for task in tasks:
+                self.service.peers.send(task, header, [_out(values[number])])
+
+    def _ping(self, header: dict[str, Any], arrays: list[Any]) -> Any:
+        """A sign of life."""
+        return {}, []
+
+    def _abort(self, header: dict[str, Any], arrays: list[Any]) -> None:
+        """Too late: the run that is given up has ended here."""
+
+    # --- helpers ----------------------------------------------------------------------
+
+    def _session(self) -> SessionState:
+        if self._state is None:
+            raise FrameError("expected a session to be opened first")
+        return self._state
+
+    def _check(self) -> None:
+        """Raise if the master has gone, or has given up the run."""
+        if select.select([self.connection], [], [], 0)[0]:
+            header, _ = frames.receive(self.connection, 5.0)  # EOFError: it has gone
+            raise Aborted(f"given up: {header.get('reason', '')}")
+
+    def _cell(self, name: Any, spec: Any) -> Cell:
+        dtype, shape = checked_spec(spec)
+        if not isinstance(name, str) or not 0 < len(name) < 4096:
+            raise FrameError(f"expected the name of a Variable; received {name!r}")
+        if name.startswith("//"):  # the session's own
+            name = f"{self._name}{name[1:]}"
+        return self.service.store.cell(name, Spec(shape, dtype))
+
+    def _step(self, data: Any, arrays: list[Any]) -> Step:
+        graph = Decoder(arrays).graph(data["graph"])
+        run = compile_graph(graph, backend(), True, ()) if graph.outputs else None
+        inputs = [number for number, *_ in data["graph"]["inputs"]]
+        return Step(
+            run,
+            inputs,
+            [int(i) for i in data["results"]],
+            [int(i) for i in data["takes"]],
+            [(self._cell(n, spec), int(i)) for n, *spec, i in data["reads"]],
+            [(self._cell(n, spec), int(i)) for n, *spec, i in data["writes"]],
+            [(int(i), [self._task(task) for task in to]) for i, to in data["gives"]],
+            [int(i) for i in data["fetches"]],
+        )
+
+    def _task(self, data: Any) -> Task:
+        task = Task(*data)
+        self.service.cluster.task_address(*task)  # raises if there is none
+        return task
+
+
+def _number(header: dict[str, Any], key: str) -> int:
+    found = header.get(key)
+    if type(found) is not int:
+        raise FrameError(f"{header.get('type')}: expected a number as {key}")
+    return found
+
+
+def _in(array: Any) -> Any:
+    """What came, as an array of the backend that computes."""
+    return backend().asarray(array, None)
+
+
+def _out(array: Any) -> Any:
+    """An array of the backend as one in host memory."""
+    return np.asarray(backend().to_numpy(array))
+
+
+_HANDLERS: dict[str, Callable[[Client, dict[str, Any], list[Any]], Any]] = {
+    name: vars(Client)[f"_{name}"]
+    for name in (
+        *("hello", "open", "give", "known", "assign", "wait", "register", "run"),
+        *("ping", "abort"),
+    )
+}

@@ -1,0 +1,204 @@
+"""Where operations of graphs run: "/job:ps/task:0/cpu:0", and what is left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+from toolkit import dtypes
+from toolkit.errors import DeviceError
+
+# Of a scope: a place, a function of an operation, or None: nothing from outside.
+Scope = Any
+
+
+class Place(NamedTuple):
+    """A task of a cluster and a device there; None where it is left open.
+
+    Example:
+        >>> from toolkit.compat.tensorflow.v1.places import parse
+        >>> parse("/job:worker/replica:0/task:1/device:CPU:0")
+        Place(job='worker', task=1, device='cpu:0')
+    """
+
+    job: str | None = None
+    task: int | None = None
+    device: str | None = None
+
+    def within(self, outer: Place) -> Place:
+        """This place, where it is left open as the other says."""
+        return Place(
+            outer.job if self.job is None else self.job,
+            outer.task if self.task is None else self.task,
+            outer.device if self.device is None else self.device,
+        )
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it names a task of a cluster."""
+        return self.job is not None or self.task is not None
+
+    def __str__(self) -> str:
+        if not self.is_remote:
+            return self.device or ""
+        job = "" if self.job is None else f"/job:{self.job}"
+        task = "" if self.task is None else f"/task:{self.task}"
+        return job + task + (f"/{self.device}" if self.device else "")
+
+
+def parse(name: str | Place | None) -> Place:
+    """What a device string says.
+
+    Raises:
+        DeviceError: if it is none.
+    """
+    if isinstance(name, Place):
+        return name
+    found: dict[str, Any] = {}
+    for part in str(name or "").split("/"):
+        kind, _, rest = part.lower().partition(":")
+        if kind == "job" and rest:
+            found["job"] = part.partition(":")[2]
+        elif kind == "task" and rest.isdigit():
+            found["task"] = int(rest)
+        elif kind == "device" and rest:
+            found["device"] = rest
+        elif kind in ("cpu", "gpu"):
+            found["device"] = f"{kind}:{rest or 0}"
+        elif part and (kind, rest) != ("replica", "0"):
+            raise DeviceError(
+                f"device {name!r}: expected a name such as '/job:worker/task:1/cpu:0'; "
+                f"received {part!r}"
+            )
+    if found.get("job") == "localhost":  # this process, wherever that is
+        found.pop("job")
+        found.pop("task", None)
+    return Place(**found)
+
+
+def placed(operation: Any, scopes: list[Scope], outermost: str | None) -> str | None:
+    """Where an operation runs that is made within scopes, the last one innermost.
+
+    Args:
+        operation: whose `device` functions of scopes may ask for.
+        scopes: of the graph.
+        outermost: the device of the process's scope.
+    """
+    place = Place()
+    for scope in reversed(scopes):
+        if scope is None:
+            break
+        if isinstance(scope, Place):
+            place = place.within(scope)
+        else:
+            operation.device = str(place) or None
+            place = parse(scope(operation))
+    else:
+        place = place.within(parse(outermost))
+    return str(place) or None
+
+
+class RoundRobin:
+    """A strategy that gives one operation after the other to the next task."""
+
+    def __init__(self, num_tasks: int) -> None:
+        self._count, self._next = num_tasks, 0
+
+    def __call__(self, operation: Any) -> int:
+        """The next task, which the operation has no effect on."""
+        task, self._next = self._next, (self._next + 1) % self._count
+        return task
+
+
+def byte_size_load_fn(op: Any) -> int:
+    """The bytes of a Variable: how much its task has to hold and to send."""
+    (x,) = op.outputs
+    return prod(x.shape) * dtypes.itemsize(str(x.dtype))
+
+
+class GreedyLoadBalancingStrategy:
+    """A strategy that gives each operation to the task with the least load so far.
+
+    Args:
+        num_tasks: how many tasks there are.
+        load_fn: from an operation to its load, such as `byte_size_load_fn`.
+
+    Example:
+        >>> import toolkit.compat.tensorflow.v1 as tf
+        >>> with tf.Graph().as_default():
+        ...     greedy = tf.train.GreedyLoadBalancingStrategy(2)
+        ...     with tf.device(tf.train.replica_device_setter(2, ps_strategy=greedy)):
+        ...         sizes = {"a": 9, "b": 2, "c": 4}
+        ...         variables = [tf.get_variable(n, (k,)) for n, k in sizes.items()]
+        ...     [v.device for v in variables]
+        ['/job:ps/task:0', '/job:ps/task:1', '/job:ps/task:1']
+    """
+
+    def __init__(
+        self, num_tasks: int, load_fn: Callable[[Any], float] = byte_size_load_fn
+    ) -> None:
+        self._loads, self._load_of = [0.0] * num_tasks, load_fn
+
+    def __call__(self, operation: Any) -> int:
+        """The task of an operation."""
+        task = self._loads.index(min(self._loads))
+        self._loads[task] += self._load_of(operation)
+        return task
+
+
+def replica_device_setter(
+    ps_tasks: int = 0,
+    ps_device: str = "/job:ps",
+    worker_device: str = "/job:worker",
+    merge_devices: bool = True,
+    cluster: Any = None,
+    ps_ops: Any = None,
+    ps_strategy: Callable[[Any], int] | None = None,
+) -> Callable[[Any], str] | None:
+    """A function for `tf.device`: Variables on parameter servers, the rest on a worker.
+
+    Args:
+        ps_tasks: the number of parameter servers; without any there is nothing to do.
+        ps_device, worker_device: where these are; with `ps_device` without a task, the
+            strategy chooses one.
+        merge_devices: only True: what inner scopes say holds, the rest is set here.
+        cluster: a `ClusterSpec`, whose job of `ps_device` says how many there are.
+        ps_ops: types of operations that go there; by default those of Variables.
+        ps_strategy: from an operation to the number of a task; by default one after
+            the other.
+
+    Returns:
+        The function; None if there are no parameter servers.
+
+    Example:
+        >>> import toolkit.compat.tensorflow.v1 as tf
+        >>> cluster = tf.train.ClusterSpec({"ps": ["a:1", "b:1"], "worker": ["c:1"]})
+        >>> with tf.Graph().as_default():
+        ...     with tf.device(tf.train.replica_device_setter(cluster=cluster)):
+        ...         v = tf.get_variable("v", (2,))
+        ...         w = tf.get_variable("w", (2,))
+        ...         x = v + w
+        >>> v.device, w.device, x.device
+        ('/job:ps/task:0', '/job:ps/task:1', '/job:worker')
+    """
+    if not merge_devices:
+        raise DeviceError("replica_device_setter: merge_devices must be True")
+    servers, worker = parse(ps_device), parse(worker_device)
+    if cluster is not None:
+        ps_tasks = len(cluster.as_dict().get(servers.job, ()))
+    if not ps_tasks:
+        return None
+    types = ("Variable", "VariableV2", "VarHandleOp") if ps_ops is None else ps_ops
+    strategy = ps_strategy or RoundRobin(ps_tasks)
+
+    def choose(operation: Any) -> str:
+        place = parse(operation.device)
+        if operation.type not in types:
+            return str(place.within(worker))
+        if servers.task is None and place.job in (None, servers.job):
+            if place.task is None:
+                place = place._replace(task=strategy(operation))
+        return str(place.within(servers))
+
+    return choose
