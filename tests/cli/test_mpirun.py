@@ -132,6 +132,47 @@ def test_an_elastic_job_goes_on_without_a_rank(tmp_path, how, victim):
         assert f"rank {victim} does not answer" in done.errors
 
 
+WAITING = """
+import os, signal, threading, time
+import numpy as np
+from toolkit import comm
+
+world = comm.world()
+inner = world.duplicate().split(0, world.rank)
+
+
+def wait():
+    try:
+        inner.receive(np.empty(1), source=1)  # which is alive, but does not send
+    except comm.RankLostError:
+        print("left", flush=True)
+
+
+thread = threading.Thread(target=wait)
+if world.rank == 0:
+    thread.start()
+comm.exchange(world, "all are here")
+if world.rank == 2:
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    world.barrier()
+except comm.RankLostError:
+    comm.recover()
+if world.rank == 0:
+    thread.join()
+"""
+
+
+@ranks.needs_mpi
+def test_threads_leave_groups_of_the_world_that_was(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(WAITING)
+    command = [sys.executable, "-m", "toolkit", "run", "--processes", "3"]
+    done = ranks.start([*command, "--elastic", "--timeout", "5", str(script)])
+    assert (done.code, done.out.count("left")) == (0, 1), done.errors
+
+
 @ranks.needs_mpi
 def test_a_job_that_is_not_elastic_cannot_recover(tmp_path):
     script = tmp_path / "train.py"

@@ -1,12 +1,14 @@
 """CheckpointManager: training that is saved every so often, and goes on from there."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
 
 import toolkit as tk
 from tests.comm import ranks
+from tests.distribution import jobs
 from toolkit.distribution import Checkpoint, CheckpointManager
 from toolkit.errors import ArgumentError, ModelFileError, NotBuiltError
 
@@ -214,3 +216,55 @@ def test_a_run_goes_on_with_other_ranks_and_layouts(tmp_path):
     assert job(1, 8, "plain")["latest"] == "checkpoint-000005"
     found = job(2, 0, "zero")
     assert found["bits"] == job(1, 0, "plain", "y")["bits"]
+
+
+LOSING = """
+    from toolkit.comm import local
+    distribution.set_distribution(distribution.DataParallel(shards=4))
+    tk.utils.set_random_seed(0)
+    random = np.random.default_rng(0)
+    x, y = random.random((62, 300), "float32"), random.random((62, 4), "float32")
+    model = tk.Sequential([tk.Input((300,)), layers.Dense(640), layers.Dense(4)])
+    model.compile("adam", "mse")
+    killer, batch, delay = map(float, sys.argv[1:])
+
+    class Lose(tk.callbacks.Callback):
+        steps = 0
+
+        def on_train_batch_begin(self, _, logs=None):
+            self.steps += 1
+            if rank == killer and self.steps == batch:
+                import threading
+                threading.Timer(delay, lambda: os.kill(os.getpid(), 9)).start()
+
+    manager = distribution.CheckpointManager("x", save_freq=1, wait={wait})
+    model.fit(x, y, batch_size=15, epochs=4, verbose=0, callbacks=[Lose(), manager])
+    tell([state_of(model), manager.latest().name, comm.world().size])
+    if comm.world().rank == 0:
+        left = state_of(model)
+        checkpoint = distribution.Checkpoint(model, local.single())
+        checkpoint.restore(manager.latest())
+        assert state_of(model) == left
+"""
+
+
+@jobs.needs_mpi
+@pytest.mark.parametrize(
+    "killer, batch, delay, wait",
+    [(1, 5, 0.02, False), (0, 9, 0.01, False), (2, 3, 0.0, True), (0, 6, 0.03, True)],
+)
+def test_a_run_goes_on_when_a_rank_is_lost_while_it_saves(
+    tmp_path, killer, batch, delay, wait
+):
+    def train(processes, *moment):
+        text = LOSING.format(wait=wait)
+        (tmp_path / "x").mkdir()
+        flags = ["--elastic"] if processes > 1 else []
+        found = jobs.run(tmp_path, processes, text, *map(str, moment), flags=flags)
+        shutil.rmtree(tmp_path / "x")
+        return found
+
+    ((whole, _, _),) = train(1, 5, 0, 0)
+    for bits, latest, left in train(3, killer, batch, delay):
+        assert (bits, left) == (whole, 2)
+        assert int(latest.removeprefix("checkpoint-")) >= 15

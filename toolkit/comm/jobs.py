@@ -42,9 +42,9 @@ def world() -> Group:
 def recover() -> Group:
     """Leave lost ranks out of the job; all that are left call this.
 
-    Call it after a `RankLostError`; ranks that are still in a collective of the job are
-    made to leave it with that error. Groups made of the old world are of no use any
-    more.
+    Call it after a `RankLostError`; ranks and threads that are still in a collective of
+    the job, or of groups made of it, are made to leave it with that error. Those groups
+    are of no use any more.
 
     Returns:
         What `world` returns from now on; ranks keep their order.
@@ -66,10 +66,19 @@ def recover() -> Group:
             "that ends with any of its ranks"
         )
     assert isinstance(before.plain, mpi.MpiGroup)
-    before.plain.revoke()
+    _revoke(before)
     before.watchdog.close()
     _world[:] = [_watched(before.plain.shrink())]
     return _world[0]
+
+
+def _revoke(group: WatchedGroup) -> None:
+    """Have all threads of all ranks leave a group, and those that were made of it."""
+    assert isinstance(group.plain, mpi.MpiGroup)
+    if group.plain.comm:  # MPI's null, once it is closed
+        group.plain.revoke()
+    for inner in group.inner:
+        _revoke(inner)
 
 
 def is_elastic() -> bool:

@@ -196,6 +196,7 @@ class WatchedGroup:
         plain: the group that moves the bytes.
         record: of its calls.
         watchdog: that watches it.
+        inner: groups that were made of it.
     """
 
     def __init__(self, watchdog: Watchdog, plain: Group, record: GroupRecord) -> None:
@@ -204,6 +205,7 @@ class WatchedGroup:
         self.record = record
         self.rank = plain.rank
         self.size = plain.size
+        self.inner: list[WatchedGroup] = []
         self._made = 0
 
     @property
@@ -287,7 +289,9 @@ class WatchedGroup:
 
     def _watched(self, inner: Group, name: str) -> WatchedGroup:
         members = exchange(inner, self.record.members[self.rank])
-        return self.watchdog.watch(inner, f"{self.record.key}/{name}", members)
+        made = self.watchdog.watch(inner, f"{self.record.key}/{name}", members)
+        self.inner.append(made)
+        return made
 
 
 def _described(rank: int, answer: Any, waiting: Entry) -> list[str]:

@@ -13,6 +13,7 @@ from toolkit.console.frames import warn
 from toolkit.distribution import part_files
 from toolkit.distribution.agreement import together
 from toolkit.distribution.checkpoints import Checkpoint, finish_saves
+from toolkit.distribution.elastic import recovery
 from toolkit.errors import (
     ArgumentError,
     ModelFileError,
@@ -93,12 +94,15 @@ class CheckpointManager(Callback):
                 "CheckpointManager: expected a model that is built before `fit`"
             )
         finish_saves()  # of a run that has failed
-        checkpoint, reason = self._checkpoint(), f"cannot use {self.directory!r}"
+        recovery.run(self._begin)
+
+    def _begin(self) -> None:
+        reason = f"cannot use {self.directory!r}"
         # All take what the first one sees.
         numbers = together(comm.world(), self._prepare, UnwritableFileError, reason)[1]
         self._number, self._waiting = numbers[0][0], 0
         if self.restore:
-            self._take_up(checkpoint, numbers[0][1:])
+            self._take_up(self._checkpoint(), numbers[0][1:])
 
     def _prepare(self) -> list[int]:
         """Make the folder and remove what was left there.
@@ -165,23 +169,26 @@ class CheckpointManager(Callback):
             self._save()
 
     def on_train_end(self, logs: Logs = None) -> None:
-        self._checkpoint().wait()
+        recovery.run(lambda: self._checkpoint().wait())
 
     def _save(self) -> None:
-        self._number += 1
         position = {"epoch": self._epoch, "batch": self._last_batch + 1}
         position["run"] = self.model._progress.state()
-        path = self._path(self._number)
-        self._checkpoint()._save(path, position, self.wait, self._clean)
+
+        def save() -> None:
+            self._number += 1  # again, if a process was lost before all knew of it
+            path = self._path(self._number)
+            self._checkpoint()._save(path, position, self.wait, self._clean)
+
+        recovery.run(save)
 
     def _checkpoint(self) -> Checkpoint:
         """What saves this model from the processes that the job has now."""
         world = comm.world()
-        if self._made is None or self._made[0] is not self.model:
-            self._made = None
-        if self._made is None or self._made[1] is not world:
-            self._made = self.model, world, Checkpoint(self.model)
-        return self._made[2]
+        made = self._made
+        if made is None or made[0] is not self.model or made[1] is not world:
+            made = self._made = self.model, world, Checkpoint(self.model)
+        return made[2]
 
     # --- the folder -------------------------------------------------------------------
 

@@ -47,7 +47,8 @@ class Checkpoint:
 
     Args:
         model: a built model.
-        group: the processes that save together; those of the job if None.
+        group: the processes that save together; those of the job if None. The thread
+            that uses it otherwise calls `save` and `restore`, too.
 
     Example:
         >>> import toolkit as tk
@@ -63,9 +64,8 @@ class Checkpoint:
 
     def __init__(self, model: Any, group: comm.Group | None = None) -> None:
         self._model = model
-        group = comm.world() if group is None else group
-        self._group = group.duplicate()
-        self._background = group.duplicate()  # for the threads that write
+        self._group = comm.world() if group is None else group
+        self._background = self._group.duplicate()  # for the threads that write
         self._saves: list[_Save] = []
         self._plan: Plan | None = None
         self._memory: list[Any] = []  # buffers that no save uses
