@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import toolkit as tk
-from toolkit import distribution, layers
+from toolkit import distribution, layers, ops
 from toolkit.comm import local
+from toolkit.compiler.sharding.pipelines import Move
 from toolkit.distribution import DeviceMesh, PipelineParallel
 from toolkit.distribution.pipelines import OnStage
 from toolkit.errors import ArgumentError, UnsupportedError
@@ -96,6 +97,58 @@ def test_options_of_training():
     near(values, weights)
     for key, numbers in expected.items():
         assert found[key] == pytest.approx(numbers, rel=1e-5), key
+
+
+OPTIMIZERS = {
+    "scaled": lambda: tk.optimizers.LossScaleOptimizer(tk.optimizers.Adam(0.01)),
+    "accumulated": lambda: tk.optimizers.Adam(0.01, gradient_accumulation_steps=2),
+    "averaged": lambda: tk.optimizers.SGD(
+        0.1, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_that_write_all_weights_or_none(name):
+    expected, weights = trained(network(), OPTIMIZERS[name]())
+    with PipelineParallel(["first", "last"], micro_batches=3).scope():
+        model = network()
+        found, values = trained(model, OPTIMIZERS[name]())
+        concrete = one_trace(model)
+    near(values, weights)
+    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    moved = [what for what in concrete.program.pipeline.order if isinstance(what, Move)]
+    last = [what for what in moved if what.micro_batch is None]
+    assert all(y.spec.size == 1 or y.spec.shape == (2,) for m in last for y in m.values)
+
+
+def one_trace(model):
+    batch = tuple(map(ops.convert_to_tensor, (data()[0][:9], data()[1][:9])))
+    function, leaves = model.make_train_function()._function_for(batch)
+    return function.get_concrete_function(*leaves)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: tk.optimizers.SGD(gradient_accumulation_steps=2, global_clipnorm=1.0),
+    lambda: tk.optimizers.LossScaleOptimizer(tk.optimizers.SGD(global_clipnorm=1.0)),
+])  # fmt: skip
+def test_a_norm_inside_of_a_branch_is_refused(make):
+    with PipelineParallel(["first", "last"]).scope():
+        with pytest.raises(UnsupportedError, match=r"reads what stages \[0, 1\] hold"):
+            trained(network(), make())
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision(policy):
+    tk.config.set_dtype_policy(policy)
+    try:
+        _, expected = trained(network())
+        with PipelineParallel(["first", "last"], micro_batches=3).scope():
+            _, found = trained(network())
+    finally:
+        tk.config.set_dtype_policy("float32")
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-3)
 
 
 def test_a_model_that_is_there_already():

@@ -15,6 +15,7 @@ from toolkit.arguments import is_int
 from toolkit.backends.base import Backend
 from toolkit.backends.target import Target
 from toolkit.comm import Group, compare_programs
+from toolkit.compiler.sharding.branches import split_branches
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
 from toolkit.compiler.sharding.micro_batches import micro_batches
 from toolkit.compiler.sharding.pipelines import pipeline
@@ -184,6 +185,9 @@ class PipelineParallel(Distribution):
         shapes = [x.spec.shape[:1] for x in graph.inputs[:batch]]
         layouts = [Split(0) if n and n == shapes[0] else None for n in shapes]
         layouts += [None] * len(variables)
+        takers: list[int | None] = [None] * (len(graph.outputs) - len(written))
+        takers += map(self._stage_that_holds, written)
+        graph = split_branches(graph, takers)
         count = self.micro_batches
         step = micro_batches(graph, layouts, batch, count, self._stays_whole, target)
         owners = {
@@ -191,8 +195,6 @@ class PipelineParallel(Distribution):
             for x, v in zip(step.first.inputs[batch:], variables, strict=False)
             if (stage := self._stage_that_holds(v)) is not None
         }
-        takers: list[int | None] = [None] * (len(graph.outputs) - len(written))
-        takers += map(self._stage_that_holds, written)
         made = pipeline(graph, step, self.stages, owners, takers, name)
         compare_programs(comm.world(), list(made.described()), f"program of {name}")
         world = comm.world()

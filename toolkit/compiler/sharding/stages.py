@@ -198,15 +198,16 @@ def homes(
         where = {found[x] for x in read}
         if not where:
             continue
-        if len(where) > 1 and node.op.kind is Kind.CONTROL:
-            raise UnsupportedError(
-                f"{node.op.name}: a loop or a branch cannot be cut into stages, and "
-                f"this one reads what stages {sorted(where)} hold: a scaled loss, "
-                "gradients that are accumulated, and averages that are written over "
-                "weights need it in a pipeline"
-            )
         own = stages.of_node(node)
         largest = max(read, key=lambda x: (x.spec.nbytes, found[x]))
+        if node.op.kind is Kind.CONTROL:
+            large = {found[x] for x in read if x.spec.size > 1}
+            if len(large) > 1:
+                raise UnsupportedError(
+                    f"{node.op.name}: a loop or a branch cannot be cut into stages, "
+                    f"and this one reads what stages {sorted(large)} hold, as where "
+                    "gradients that are accumulated are clipped by their global norm"
+                )
         home = own if own in where else found[largest]
         assert home is not None
         found.update(dict.fromkeys(node.outputs, home))
