@@ -14,6 +14,8 @@ from toolkit.models.training.sources import make_source
 class Job:
     """What a source asks a job of: one of `ranks`, at `leaves`."""
 
+    auto_shard_dataset, num_processes = True, 1  # nobody compares what it is given
+
     def __init__(self, rank, ranks, leaves=None):
         groups = local.run(ranks, lambda group: group)
         axis = MeshAxis("batch", groups[rank], leaves or ranks, even=False)

@@ -180,9 +180,6 @@ def test_distribute_tensor():
 
 
 def test_what_is_not_there_is_refused():
-    parts = DataParallel(auto_shard_dataset=False, shards=2)
-    with pytest.raises(UnsupportedError, match="auto_shard_dataset=False"):
-        distribution.set_distribution(parts)
     with pytest.raises(ValueError, match="shards of at least 1"):
         DataParallel(shards=0)
     layouts = LayoutMap(ONE)

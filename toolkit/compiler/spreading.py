@@ -33,6 +33,8 @@ class Spreading(Protocol):
 
     Attributes:
         is_chief: whether this process is the one that shows progress and writes files.
+        auto_shard_dataset: whether each process takes its part of the data that all are
+            given; if not, it is given its part.
         num_processes: how many compute together.
         num_model_replicas: into how many parts each batch goes.
         recovery: what they do when one of them is lost.
@@ -40,6 +42,9 @@ class Spreading(Protocol):
 
     @property
     def is_chief(self) -> bool: ...
+
+    @property
+    def auto_shard_dataset(self) -> bool: ...
 
     @property
     def num_processes(self) -> int: ...

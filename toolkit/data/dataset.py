@@ -158,6 +158,10 @@ class Dataset(Methods):
         epoch, self._passes = self._passes, self._passes + 1
         return DatasetIterator(self._worked_ahead(always=True), (epoch,), rows)
 
+    def _own_rows(self, rows: RowsOf) -> Dataset:
+        """Some rows of each batch."""
+        return import_module("toolkit.data.own_rows").OwnRows(self, rows)
+
     def get_state(self) -> dict[str, Any]:
         """What later passes depend on: a dict that JSON can hold, for `set_state`."""
         seeds = [stage._seed for stage in self._ancestors()]

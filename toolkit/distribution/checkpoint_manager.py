@@ -50,6 +50,8 @@ class CheckpointManager(Callback):
         True
     """
 
+    _needs_all = _never_stops = True
+
     def __init__(
         self,
         directory: str | os.PathLike[str],

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from toolkit import comm
+import numpy as np
+
+from toolkit import comm, data
 from toolkit.arguments import is_int
 from toolkit.backends.base import Backend
 from toolkit.compiler import spreading
@@ -67,7 +69,11 @@ class Distribution(Job):
     @property
     def data_shard_id(self) -> int:
         """Which part of each batch this process computes."""
-        return comm.world().rank
+        shape, names = tuple(self.device_mesh.shape), list(self.device_mesh.axis_names)
+        if self.batch_dim_name is None or np.prod(shape) != self.num_processes:
+            return 0
+        place = np.unravel_index(comm.world().rank, shape)
+        return int(place[names.index(self.batch_dim_name)])
 
     @property
     def num_model_replicas(self) -> int:
@@ -91,8 +97,25 @@ class Distribution(Job):
         return None
 
     def distribute_dataset(self, dataset: Any) -> Any:
-        """The part of a data set for this process: all of it."""
-        return dataset
+        """A data set of the rows of this process, of each batch of a data set.
+
+        `fit` does this itself: it takes the whole data set, or what this returns. It
+        is for loops of one's own. With auto_shard_dataset=False, or in a job of one
+        process, it is the data set as it is.
+
+        Args:
+            dataset: a `Dataset` of whole batches, the same in all processes.
+        """
+        if not self.auto_shard_dataset or self.num_processes == 1:
+            return dataset
+        if not isinstance(dataset, data.Dataset):
+            raise ArgumentError(
+                f"distribute_dataset: expected a Dataset; received {dataset!r:.60} of "
+                f"type {type(dataset).__name__}"
+            )
+        _need_processes("distribute_dataset", self.device_mesh)
+        has_parts = self.batch_dim_name is not None
+        return dataset._own_rows(self.axes[-1].rows if has_parts else self.rows)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -145,12 +168,20 @@ class Distribution(Job):
         """Refuse what is not there.
 
         Raises:
-            UnsupportedError: for data that comes in parts.
+            ArgumentError: for parts of batches that are not those of the shards.
+            UnsupportedError: for parts in an elastic job.
         """
-        if not self.auto_shard_dataset:
+        if not self.auto_shard_dataset and comm.is_elastic():
             raise UnsupportedError(
-                f"{type(self).__name__}: auto_shard_dataset=False is not supported: "
-                "each process is given the whole of every batch"
+                f"{type(self).__name__}: auto_shard_dataset=False is not supported in "
+                "an elastic job: the part of a lost process would be missing"
+            )
+        parts = self.axes[-1].group.size
+        if not self.auto_shard_dataset and self.shards % parts:
+            raise ArgumentError(
+                f"{type(self).__name__}: with auto_shard_dataset=False, expected "
+                f"shards that divide by the {parts} parts of each batch; received "
+                f"shards={self.shards}"
             )
 
     def compile(

@@ -46,6 +46,7 @@ class BackupAndRestore(Callback):
         >>> callback = BackupAndRestore("backup", double_checkpoint=True)
     """
 
+    _needs_all = _never_stops = True
     _state = ("_epoch", "_last_batch", "_waiting")
 
     def __init__(

@@ -32,6 +32,8 @@ class Callback(Checked):
         epoch 0: 0.250
     """
 
+    # A class says `_never_stops = True` if its hooks of steps set no `stop_training`,
+    # and `_needs_all = True` if all processes of a job have to have it.
     # The attributes that a resumed run needs, by name.
     _state: tuple[str, ...] = ()
 

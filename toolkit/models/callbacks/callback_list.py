@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 from toolkit import tree
@@ -55,6 +56,8 @@ class CallbackList(Callback):
             self.callbacks.append(History())
         if add_progbar and not self._has(ProgbarLogger):
             self.callbacks.append(ProgbarLogger())
+        # With the other processes of a job, if there are some.
+        self.agreement: Any = None
         # The callbacks that a hook of every step means something to, once it is called.
         self._listeners: dict[str, list[Any]] = {}
         if model is not None:
@@ -64,7 +67,21 @@ class CallbackList(Callback):
     def _has(self, cls: type) -> bool:
         return any(isinstance(callback, cls) for callback in self.callbacks)
 
-    def _listening_to(self, hook: str) -> list[Any]:
+    def stops(self, wants: bool, now: bool = False) -> bool:
+        """Whether a run stops here; in a job, all processes stop at the same step.
+
+        Args:
+            wants: whether this process does.
+            now: whether it is the end of an epoch, not of a step.
+        """
+        return wants if self.agreement is None else self.agreement.stops(wants, now)
+
+    def interrupts(self) -> Any:
+        """A context in which Ctrl-C is for all processes of a job."""
+        return nullcontext() if self.agreement is None else self.agreement
+
+    def listening_to(self, hook: str) -> list[Any]:
+        """The callbacks that a hook of every step means something to."""
         found = self._listeners.get(hook)
         if found is None:
             found = [c for c in self.callbacks if _overrides(c, hook)]
@@ -96,7 +113,7 @@ class CallbackList(Callback):
             callback.load_state_dict(state[str(i)])
 
     def _batch(self, hook: str, batch: int, logs: Logs) -> None:
-        listeners = self._listening_to(hook)
+        listeners = self.listening_to(hook)
         if not listeners:
             return
         lazy: LazyLogs | None = None
@@ -131,7 +148,7 @@ class CallbackList(Callback):
         self._batch("on_predict_batch_begin", batch, logs)
 
     def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
-        for callback in self._listening_to("on_predict_batch_end"):
+        for callback in self.listening_to("on_predict_batch_end"):
             callback.on_predict_batch_end(batch, logs=logs)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:

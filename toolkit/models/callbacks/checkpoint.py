@@ -37,6 +37,7 @@ class ModelCheckpoint(MonitorCallback):
         >>> callback = ModelCheckpoint("best.keras", save_best_only=True)
     """
 
+    _needs_all = _never_stops = True
     _state = ("best", "_batches_since_save")
 
     def __init__(

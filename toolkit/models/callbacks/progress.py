@@ -55,6 +55,8 @@ class ProgbarLogger(Callback):
     verbose=0.
     """
 
+    _never_stops = True
+
     def __init__(self) -> None:
         super().__init__()
         self.verbose: int = 0

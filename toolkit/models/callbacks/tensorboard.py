@@ -45,6 +45,7 @@ class TensorBoard(Callback):
         >>> callback = TensorBoard("logs", histogram_freq=1)
     """
 
+    _needs_all = _never_stops = True
     _state = ("_train_batches", "_test_batches")
 
     def __init__(

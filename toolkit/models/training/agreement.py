@@ -1,11 +1,28 @@
-"""What the processes of a job have to agree on before they run a model."""
+"""What the processes of a job agree on: what they are given, and when to stop."""
 
 from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
 
 from toolkit import tree
 from toolkit.compiler.spreading import Spreading
 from toolkit.errors import ArgumentError
+from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.training.epochs import EpochBatches
+from toolkit.models.training.parts import by_rank, described, differing
+
+# Seconds between two agreements where no callback may want to stop after any step.
+_PACE = 0.05
+_STOPS, _IS_INTERRUPTED, _STEPS = 1, 2, 4  # the bits of a word; the rest are steps
+_HOOKS = [
+    f"on_{run}_batch_{at}"
+    for run in ("train", "test", "predict")
+    for at in ("begin", "end")
+]
 
 
 def check_same_data(
@@ -24,18 +41,10 @@ def check_same_data(
     Raises:
         ArgumentError: on all processes alike.
     """
-    described = "nothing" if batches is None else _described(batches, peek)
-    given = job.exchange(described)
-    if len(set(given)) == 1:
-        return
-    groups: dict[str, list[str]] = {}
-    for rank, text in enumerate(given):
-        groups.setdefault(text, []).append(str(rank))
-    parts = [f"{text} on rank {', '.join(n)}" for text, n in groups.items()]
-    raise ArgumentError(
-        f"{method}: expected data of the same length and shapes on all ranks; "
-        f"received {'; '.join(parts)}"
-    )
+    mine = "nothing" if batches is None else _described(batches, peek)
+    given = job.exchange(mine)
+    if len(set(given)) > 1:
+        raise differing(method, given)
 
 
 def _described(batches: EpochBatches, peek: bool) -> str:
@@ -48,8 +57,93 @@ def _described(batches: EpochBatches, peek: bool) -> str:
     }
     words = [f"{count} {name}" for name, count in counts.items() if count is not None]
     first = tree.flatten(batches.peek()) if peek else []
-    leaves = [leaf for leaf in first if leaf is not None]
-    shapes = [f"{tuple(leaf.shape)} {leaf.dtype}" for leaf in leaves]
+    shapes = described(first)
     if shapes:
-        words.append(f"a first batch of {', '.join(shapes)}")
+        words.append(f"a first batch of {shapes}")
     return ", ".join(words) or "batches of an unknown number"
+
+
+class Agreement:
+    """Lets all processes of a job stop after the same step.
+
+    Where a callback may ask for it at any step, they agree after each, so that jobs
+    stop where one process would. Otherwise, they listen for Ctrl-C now and then: the
+    first process says how many steps later.
+
+    Used in a `with` statement, it takes Ctrl-C, which raises on all processes, at the
+    next agreement; the second time it raises at once.
+
+    Args:
+        job: of the processes, all of which make this at the same time.
+        callbacks: those of this process.
+    """
+
+    def __init__(self, job: Spreading, callbacks: CallbackList) -> None:
+        listeners = [c for hook in _HOOKS for c in callbacks.listening_to(hook)]
+        may_stop = any("_never_stops" not in vars(type(c)) for c in listeners)
+        needed = [
+            type(c).__name__
+            for c in callbacks.callbacks
+            if getattr(c, "_needs_all", False)
+        ]
+        told = job.exchange([may_stop, ", ".join(needed) or "none"])
+        if len({names for _, names in told}) > 1:
+            raise ArgumentError(
+                "callbacks: expected those that save, in which all processes take "
+                "part, on all ranks; received " + by_rank([names for _, names in told])
+            )
+        self._job = job
+        self._is_due_always = any(stops for stops, _ in told)
+        self._left, self._steps, self._since = 1, 0, perf_counter()
+        self._signal: tuple[Any, ...] | None = None
+        self._before: Callable[..., Any] | None = None
+
+    def stops(self, wants: bool, now: bool = False) -> bool:
+        """Whether all processes stop here.
+
+        Args:
+            wants: whether this one does.
+            now: whether to agree in any case; a step is over if not.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed for one of them.
+        """
+        self._steps += 1
+        self._left -= 1
+        if self._left > 0 and not now:
+            return False
+        is_interrupted = self._signal is not None
+        word = _STOPS * bool(wants) + _IS_INTERRUPTED * is_interrupted
+        words = self._job.agree(word + _STEPS * self._distance())
+        self._left = words[0] // _STEPS
+        self._steps, self._since = 0, perf_counter()
+        if any(word & _IS_INTERRUPTED for word in words):
+            self._signal = None
+            raise KeyboardInterrupt
+        return any(word & _STOPS for word in words)
+
+    def _distance(self) -> int:
+        """After how many steps to agree again."""
+        if self._is_due_always:
+            return 1
+        spent = (perf_counter() - self._since) / self._steps
+        return max(1, min(int(_PACE / max(spent, 1e-6)), 2 * self._steps))
+
+    def __enter__(self) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and callable(handler):
+            self._before = handler
+            signal.signal(signal.SIGINT, self._take)
+
+    def _take(self, *given: Any) -> None:
+        if self._signal is not None and self._before is not None:
+            self._before(*given)
+        self._signal = given
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if self._before is None:
+            return
+        signal.signal(signal.SIGINT, self._before)
+        if self._signal is not None and error is None:  # after the last agreement
+            self._before(*self._signal)

@@ -11,11 +11,12 @@ from toolkit import tree
 from toolkit.arguments import checked, is_int
 from toolkit.backends.base import accelerators
 from toolkit.compiler import spreading
+from toolkit.compiler.spreading import Spreading
 from toolkit.core.tensor import fetch
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import python_logs
-from toolkit.models.training.agreement import check_same_data
+from toolkit.models.training.agreement import Agreement, check_same_data
 from toolkit.models.training.arrays import batch_tensors
 from toolkit.models.training.compile_metrics import CompileMetrics
 from toolkit.models.training.data_adapters import (
@@ -24,6 +25,12 @@ from toolkit.models.training.data_adapters import (
     unpack_x_y_sample_weight,
 )
 from toolkit.models.training.epochs import EpochBatches, make_batches
+from toolkit.models.training.parts import (
+    as_whole,
+    check_same_batch,
+    own_rows,
+    rows_of,
+)
 from toolkit.models.training.steps import Steps, overrides
 from toolkit.ops.symbolic import KerasTensor, infer
 from toolkit.thread_state import restored
@@ -82,7 +89,8 @@ class Evaluation(Steps):
             self._compare_data("evaluate", batches)
             self._prepare_for(batches.peek(), "test_step")
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
-        logs = self._evaluate(batches, callbacks)
+        with callbacks.interrupts():
+            logs = self._evaluate(batches, callbacks)
         return logs if return_dict else self._in_order(logs)
 
     def _compare_data(
@@ -92,12 +100,36 @@ class Evaluation(Steps):
 
         From here on each process has its rows of every batch only.
         """
-        job = spreading.current()
-        if job is None or self.run_eagerly:  # or each process computes for itself
+        job = self._job()
+        if job is None:
             return
         if batches is not None and self._can_compile():
             batches.source.spread(job)
         check_same_data(job, method, batches, peek)
+
+    def _job(self) -> Spreading | None:
+        """The job whose processes run the steps together; None: each its own."""
+        return None if self.run_eagerly else spreading.current()
+
+    def _job_of_parts(self) -> Spreading | None:
+        """The job, if its processes are given their parts of batches."""
+        job = self._job()
+        if job is None or job.auto_shard_dataset or not self._can_compile():
+            return None
+        return job
+
+    def _of_all_processes(self, method: str, batch: Any) -> Any:
+        """A batch that all processes have, or have their parts of; others are refused.
+
+        Returns:
+            The batch, with the specs of the whole.
+        """
+        job = self._job()
+        if job is not None:
+            check_same_batch(job, method, batch)
+        if self._job_of_parts() is None or job is None:
+            return batch
+        return as_whole(batch, (rows_of(batch) or 0) * job.num_model_replicas)
 
     def _evaluate(
         self, batches: EpochBatches, callbacks: CallbackList
@@ -113,7 +145,8 @@ class Evaluation(Steps):
             for batch in group:
                 logs = step(batch)
             callbacks.on_test_batch_end(last, logs)
-            if self.stop_evaluating:
+            if callbacks.stops(self.stop_evaluating):
+                self.stop_evaluating = True
                 break
         logs = self._final_logs(logs)
         callbacks.on_test_end(logs)
@@ -140,6 +173,11 @@ class Evaluation(Steps):
             self._compare_data("predict", batches)
             self._prepare_for(batches.peek(), "predict_step")
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
+        with callbacks.interrupts():
+            return self._predict(batches, callbacks)
+
+    def _predict(self, batches: EpochBatches, callbacks: CallbackList) -> Any:
+        job = self._job_of_parts()
         step = self.make_predict_function()
         self.stop_predicting = False
         callbacks.on_predict_begin()
@@ -148,6 +186,9 @@ class Evaluation(Steps):
         for first, last, group in batches.groups(self.steps_per_execution):
             callbacks.on_predict_batch_begin(first)
             outputs = [step(batch) for batch in group]
+            if job is not None:
+                pairs = zip(outputs, map(rows_of, group), strict=True)
+                outputs = [own_rows(made, rows, job.rows) for made, rows in pairs]
             if accelerators:
                 coming += map(_Outputs, outputs)
             else:
@@ -157,7 +198,8 @@ class Evaluation(Steps):
             if len(outputs) > 1:
                 outputs = [tree.map_structure(_concatenate, *outputs)]
             callbacks.on_predict_batch_end(last, {"outputs": outputs[0]})
-            if self.stop_predicting:
+            if callbacks.stops(self.stop_predicting):
+                self.stop_predicting = True
                 break
         results += (outputs.get() for outputs in coming)
         callbacks.on_predict_end()
@@ -175,6 +217,7 @@ class Evaluation(Steps):
         self._check_compiled("test_on_batch")
         with named("test_on_batch"):
             batch = one_batch(x, y, sample_weight)
+            batch = self._of_all_processes("test_on_batch", batch)
             self._prepare_for(batch, "test_step")
         self.reset_metrics()
         logs = python_logs(self.make_test_function()(batch))
@@ -185,7 +228,10 @@ class Evaluation(Steps):
         """The outputs for one batch, as NumPy arrays."""
         with named("predict_on_batch"):
             batch = (batch_tensors(x, "x"),)
+            batch = self._of_all_processes("predict_on_batch", batch)
         outputs = self.make_predict_function()(batch)
+        if job := self._job_of_parts():
+            outputs = own_rows(outputs, rows_of(batch), job.rows)
         return tree.map_structure(_concatenate, outputs)
 
     def _check_compiled(self, method: str) -> None:
@@ -204,8 +250,8 @@ class Evaluation(Steps):
         add_history: bool = False,
     ) -> CallbackList:
         if isinstance(callbacks, CallbackList):
-            return callbacks
-        return CallbackList(
+            return self._agreeing(callbacks)
+        made = CallbackList(
             callbacks,
             add_history=add_history,
             add_progbar=verbose != 0 and _shows_progress(),
@@ -214,6 +260,14 @@ class Evaluation(Steps):
             epochs=epochs,
             steps=batches.num_batches,
         )
+        return self._agreeing(made)
+
+    def _agreeing(self, callbacks: CallbackList) -> CallbackList:
+        """The callbacks, with how this run stops in all processes of a job."""
+        job = self._job()
+        is_shared = job is not None and job.num_processes > 1
+        callbacks.agreement = Agreement(job, callbacks) if job and is_shared else None
+        return callbacks
 
     def _prepare_for(self, batch: Any, step: str) -> None:
         """Make whatever is missing of weights, losses and metrics.

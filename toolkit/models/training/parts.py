@@ -2,12 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+from zlib import crc32
 
 from toolkit import tree
+from toolkit.compiler.spreading import Spreading
 from toolkit.core.tensor import Tensor
 from toolkit.data.shares import RowsOf
+from toolkit.errors import ArgumentError
 from toolkit.ir import Spec
+
+
+def described(batch: Any) -> str:
+    """The shapes and dtypes of a batch of tensors, or of a list of them."""
+    leaves = [leaf for leaf in tree.flatten(batch) if leaf is not None]
+    return ", ".join(f"{tuple(leaf.shape)} {leaf.dtype}" for leaf in leaves)
+
+
+def by_rank(texts: Sequence[str]) -> str:
+    """What ranks have said: each text with the ranks that said it."""
+    groups: dict[str, list[str]] = {}
+    for rank, text in enumerate(texts):
+        groups.setdefault(text, []).append(str(rank))
+    return "; ".join(f"{text} on rank {', '.join(n)}" for text, n in groups.items())
+
+
+def differing(method: str, texts: Sequence[str]) -> ArgumentError:
+    """The error of ranks that were given other data."""
+    return ArgumentError(
+        f"{method}: expected data of the same length and shapes on all ranks; "
+        f"received {by_rank(texts)}"
+    )
+
+
+def check_same_batch(job: Spreading, method: str, batch: Any) -> None:
+    """Refuse a batch of other shapes than that of other processes.
+
+    Args:
+        job: of the processes, all of which call this.
+        method: what is about to use it.
+        batch: a nest of tensors; None: there are no more batches.
+
+    Raises:
+        ArgumentError: on all processes alike.
+    """
+    if job.num_processes == 1:
+        return
+    text = "no more batches" if batch is None else described(batch)
+    if len(set(job.agree(crc32(text.encode())))) > 1:
+        raise differing(method, job.exchange(text))
 
 
 def rows_of(batch: Any) -> int | None:
@@ -55,3 +99,16 @@ def cut(batch: Any, rows: RowsOf) -> Any:
         return type(leaf)(leaf._array[mine.start : mine.stop], leaf.spec)
 
     return tree.map_structure(convert, batch)
+
+
+def own_rows(outputs: Any, whole: int | None, rows: RowsOf) -> Any:
+    """The rows of this process of what a step has returned for a whole batch."""
+    if whole is None:
+        return outputs
+    mine = rows(whole)
+
+    def convert(leaf: Any) -> Any:
+        is_of_rows = getattr(leaf, "shape", ())[:1] == (whole,)
+        return leaf[mine.start : mine.stop] if is_of_rows else leaf
+
+    return tree.map_structure(convert, outputs)

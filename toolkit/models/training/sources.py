@@ -36,7 +36,7 @@ from toolkit.models.training.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
-from toolkit.models.training.parts import as_whole, cut
+from toolkit.models.training.parts import as_whole, check_same_batch, cut, rows_of
 from toolkit.models.training.py_dataset import PyDataset
 from toolkit.random.seeds import draw_seed
 
@@ -62,15 +62,19 @@ class Source:
     taken: int = 0
     _start: State | None = None  # where the next pass begins
     _job: Spreading | None = None  # whose processes share each batch
+    _compared: int = 0  # how many batches of all passes they have compared
 
     def spread(self, job: Spreading) -> None:
         """Give this process of a job its rows of each batch only, from the next on."""
-        self._job = job if job.num_model_replicas > 1 else None
+        self._job = job
 
     @property
     def _share(self) -> RowsOf | None:
-        """Which rows of a batch this process needs; None: all."""
-        return None if self._job is None else self._job.rows
+        """Which rows of the batches this process needs; None: all that there are."""
+        job = self._job
+        if job is None or not job.auto_shard_dataset or job.num_model_replicas == 1:
+            return None
+        return job.rows
 
     def epoch(self, steps: int | None = None) -> Iterator[Any]:
         """The batches of one pass, with tensors for their arrays.
@@ -83,13 +87,28 @@ class Source:
         for batch in self._pass(start, steps):
             self.taken += 1
             yield self._part(batch)
+        self._compare(None)
 
     def _part(self, batch: Any) -> Any:
         """What this process needs of a batch, as tensors."""
         if type(batch) is Share:
             return as_whole(self._tensors(batch.value), batch.rows)
-        tensors = self._tensors(batch)
+        tensors, job = self._tensors(batch), self._job
+        if job is None:
+            return tensors
+        self._compare(tensors)
+        if not job.auto_shard_dataset:
+            rows = rows_of(tensors) or 0
+            return as_whole(tensors, rows * job.num_model_replicas)
         return tensors if self._share is None else cut(tensors, self._share)
+
+    def _compare(self, batch: Any) -> None:
+        """Refuse a batch, or an end, that only some processes of a job have."""
+        job = self._job
+        if job is None or (job.auto_shard_dataset and self.num_batches is not None):
+            return  # how many there are was compared before
+        check_same_batch(job, f"after {self._compared} batches", batch)
+        self._compared += 1
 
     def state(self, within: bool) -> State | None:
         """What `restore` needs to go on after the last batch that was taken.
@@ -203,6 +222,9 @@ class ArraySource(NumberedSource):
         self._are_numbers = all(
             not is_strings(a) and floating(a[:0]).dtype == a.dtype for a in arrays
         )
+
+    def _compare(self, batch: Any) -> None:
+        """The numbers of samples were compared before: they tell all others."""
 
     def _from(self, first: int, key: Array | None) -> Iterator[Any]:
         rows: Rows = self._rows
@@ -373,7 +395,8 @@ def _source_of_batches(batches: Any, shuffle: bool | str) -> Source:
     if number == 0:
         raise ArgumentError("expected at least one batch; received an empty data set")
     if isinstance(batches, (data.Dataset, data.DatasetIterator)):
-        return DatasetSource(batches, number)
+        # Of rows of this process, the whole is asked for: the source takes its rows.
+        return DatasetSource(getattr(batches, "whole", batches), number)
     countable = number is not None or not hasattr(batches, "__iter__")
     if countable and hasattr(batches, "__getitem__"):
         return SequenceSource(batches, number, shuffle)

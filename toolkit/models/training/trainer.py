@@ -214,13 +214,9 @@ class Trainer(CompileConfigured, Evaluation):
         callbacks = self._callback_list(
             callbacks, verbose, epochs, batches, add_history=True
         )
-        self._fit(
-            batches,
-            callbacks,
-            range(initial_epoch, epochs),
-            validation,
-            validation_freq,
-        )
+        run = range(initial_epoch, epochs)
+        with callbacks.interrupts():
+            self._fit(batches, callbacks, run, validation, validation_freq)
         return self.history
 
     def _fit(
@@ -252,6 +248,7 @@ class Trainer(CompileConfigured, Evaluation):
                         found = self._evaluate(validation, callbacks)
                         logs.update({f"val_{name}": x for name, x in found.items()})
                     callbacks.on_epoch_end(epoch, logs)
+                    self.stop_training = callbacks.stops(self.stop_training, now=True)
                     if self.stop_training or batches.exhausted:
                         break
         except KeyboardInterrupt:
@@ -280,7 +277,8 @@ class Trainer(CompileConfigured, Evaluation):
                 if watch.is_due():
                     watch.look()
                 callbacks.on_train_batch_end(last, logs)
-                if self.stop_training:
+                if callbacks.stops(self.stop_training):
+                    self.stop_training = True
                     break
         finally:
             watch.look(wait=True)
@@ -302,6 +300,7 @@ class Trainer(CompileConfigured, Evaluation):
                 check_class_weight(class_weight)
                 sample_weight = weights_of_classes(y, sample_weight, class_weight)
             batch = one_batch(x, y, sample_weight)
+            batch = self._of_all_processes("train_on_batch", batch)
             self._prepare_for(batch, "train_step")
             self._prepare_optimizer()
         self.reset_metrics()

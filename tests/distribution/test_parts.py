@@ -1,0 +1,214 @@
+"""Data that each process of a job is given its part of, and single batches."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.distribution.jobs import needs_mpi, run
+from toolkit import distribution
+from toolkit.data import Dataset
+from toolkit.data.shares import Share
+from toolkit.distribution import DataParallel
+from toolkit.errors import ArgumentError
+
+PARTS = """
+random = np.random.default_rng(0)
+x = random.random((48, 6), "float32")
+y = x[:, :1].copy()
+
+def part(array, size=8):  # rows of this process of each batch
+    batches = array.reshape(-1, size, *array.shape[1:])
+    count = size // parts
+    mine = batches[:, place * count : (place + 1) * count]
+    return mine.reshape(-1, *array.shape[1:])
+
+def use(kind):
+    if kind == "arrays":
+        return dict(x=part(x), y=part(y), batch_size=8 // parts)
+    mine = tk.data.Dataset.from_tensor_slices((part(x), part(y))).batch(8 // parts)
+    if kind == "dataset":
+        return dict(x=mine)
+    return dict(x=iter(list(mine)))
+
+def set_parallel(**options):
+    global place, parts
+    parallel = distribution.DataParallel(shards=4, **options)
+    distribution.set_distribution(parallel)
+    place, parts = parallel.data_shard_id, size
+    if parallel.auto_shard_dataset: place, parts = 0, 1
+"""
+
+
+@needs_mpi
+def test_processes_that_are_given_their_parts(tmp_path):
+    script = (
+        PARTS
+        + """
+set_parallel(auto_shard_dataset=sys.argv[1] == "whole")
+found = []
+for kind in ("arrays", "dataset", "iterator"):
+    model = network()
+    options = dict(shuffle=False) if kind == "arrays" else {}
+    history = model.fit(**use(kind), verbose=0, **options).history
+    loss = model.evaluate(**use(kind), verbose=0)
+    single = model.train_on_batch(part(x)[: 8 // parts], part(y)[: 8 // parts])
+    tested = model.test_on_batch(part(x)[: 8 // parts], part(y)[: 8 // parts])
+    predicted = model.predict(part(x), batch_size=8 // parts, verbose=0)
+    alone = model.predict_on_batch(part(x)[: 8 // parts])
+    assert len(predicted) == len(part(x)) and len(alone) == 8 // parts
+    assert digest(predicted[: len(alone)]) == digest(alone)
+    found.append([history, loss, single, tested, state_of(model)])
+tell([found, [digest(row) for row in predicted]])
+"""
+    )
+    whole = run(tmp_path, 1, script, "whole")[0]
+    found = run(tmp_path, 2, script, "parts")
+    assert all(logs == whole[0] for logs, _ in found)
+    both = [rows for _, rows in found]
+    joined = [r for at in range(0, 24, 4) for rows in both for r in rows[at : at + 4]]
+    assert joined == whole[1]
+
+
+DIFFERING = {
+    "model.fit(x[: 32 + rank], y[: 32 + rank], 8)": "fit: .*32 samples",
+    "model.fit((pair for pair in [(x[:8], y[:8])] * (3 + rank)))": (
+        r"after 3 batches: .*no more batches on rank 0; \(8, 6\) float32, .* on rank 1"
+    ),
+    "model.fit((p for p in [(x[:8], y[:8])] * 2 + [(x[rank:8], y[rank:8])]))": (
+        r"after 2 batches: .*\(8, 6\) .* on rank 0; \(7, 6\) .* on rank 1"
+    ),
+    "model.train_on_batch(x[rank:8], y[rank:8])": "train_on_batch: .*rank 1",
+    "model.test_on_batch(x[rank:8], y[rank:8])": "test_on_batch: .*rank 1",
+    "model.predict_on_batch(x[rank:8])": "predict_on_batch: .*rank 1",
+}
+
+
+@needs_mpi
+@pytest.mark.parametrize("auto", [True, False])
+def test_what_differs_is_named(tmp_path, auto):
+    script = f"""
+    distribution.set_distribution(distribution.DataParallel(auto_shard_dataset={auto}))
+    x = np.ones((40, 6), "float32")
+    y = x[:, :1]
+    model = network()
+    told = []
+    for what in {list(DIFFERING)}:
+        try:
+            exec(what)
+        except ValueError as error:
+            told.append(str(error))
+    tell(told)
+    """
+    first, second = run(tmp_path, 2, script)
+    assert first == second and len(first) == len(DIFFERING)
+    for told, words in zip(first, DIFFERING.values(), strict=True):
+        assert re.search(words, told), told
+
+
+@needs_mpi
+def test_the_rows_of_a_process_outside_of_fit(tmp_path):
+    script = """
+    parallel = distribution.DataParallel()
+    distribution.set_distribution(parallel)
+    read = []
+    def row(number):
+        read.append(int(number))
+        return np.full(6, number, "float32"), np.ones(1, "float32")
+    whole = tk.data.Dataset.range(10).map(row).batch(4)
+    mine = parallel.distribute_dataset(whole)
+    rows = [batch[0][:, 0].tolist() for batch in mine]
+    count = len(read)
+    losses = [network().fit(d, verbose=0).history for d in (whole, mine)]
+    assert losses[0] == losses[1]
+    try:
+        parallel.distribute_dataset([1])
+    except ValueError as error:
+        tell([rows, count, str(error)])
+    """
+    found = run(tmp_path, 2, script)
+    assert [rows for rows, _, _ in found] == [
+        [[0, 1], [4, 5], [8]],
+        [[2, 3], [6, 7], [9]],
+    ]
+    assert [count for _, count, _ in found] == [5, 5]
+    assert all("expected a Dataset" in error for _, _, error in found)
+
+
+def test_distribute_dataset_of_one_process():
+    batches = Dataset.range(4).batch(2)
+    assert DataParallel().distribute_dataset(batches) is batches
+    parts = DataParallel(auto_shard_dataset=False)
+    assert parts.distribute_dataset(batches) is batches
+
+
+def test_own_rows_of_batches_that_others_make():
+    batches = Dataset.range(8).batch(4).map(lambda x: (x, np.float32(1)))
+    mine = batches._own_rows(lambda count: range(1, count - 1))
+    assert [x.tolist() for x, _ in mine] == [[1, 2], [5, 6]]
+    assert len(mine) == 2 and repr(mine).endswith("own rows>")
+    iterator = iter(mine)
+    next(iterator)
+    again = iter(mine)
+    again.set_state(iterator.get_state())
+    assert next(again)[0].tolist() == [5, 6]
+    assert not any(type(batch) is Share for batch in mine)
+
+
+def test_shards_that_are_not_those_of_the_parts(monkeypatch):
+    parts = DataParallel(auto_shard_dataset=False, shards=3)
+    (axis,) = parts.axes
+
+    class Two:
+        size, rank = 2, 0
+
+    import dataclasses
+
+    parts.__dict__["axes"] = [dataclasses.replace(axis, group=Two())]
+    with pytest.raises(ArgumentError, match="shards that divide by the 2 parts"):
+        parts.check()
+    distribution.set_distribution(None)
+
+
+RESUMED = """
+random = np.random.default_rng(0)
+x = random.random((44, 6), "float32")
+y = x[:, :1].copy()
+distribution.set_distribution(distribution.DataParallel(shards=6))
+folder, kind, until = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+class Stop(tk.callbacks.Callback):
+    steps = 0
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps += 1
+        if self.steps == until: raise KeyError("stop")
+
+def data():
+    if kind == "arrays":
+        return dict(x=x, y=y, batch_size=8)
+    rows = tk.data.Dataset.range(44).shuffle(None, seed=3)
+    rows = rows.map(lambda n: (x[n], y[n]), num_parallel_calls=2)
+    return dict(x=rows.batch(8).prefetch(2))
+
+model = network()
+model.build((None, 6))
+calls = [Stop(), tk.callbacks.CSVLogger("log.csv", append=True)]
+if folder != "none":
+    calls = [tk.callbacks.BackupAndRestore(folder, save_freq=1), *calls]
+calls = calls[-2:-1] if folder == "none" else calls
+try:
+    history = model.fit(**data(), epochs=3, verbose=0, callbacks=calls).history
+    tell([{k: v[-1] for k, v in history.items()}, state_of(model)])
+except KeyError:
+    tell("stopped")
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize("kind", ["arrays", "dataset"])
+def test_what_three_processes_began_two_go_on_with(tmp_path, kind):
+    folder = str(tmp_path / "backup")
+    assert run(tmp_path, 3, RESUMED, folder, kind, "9") == ["stopped"] * 3
+    found = run(tmp_path, 2, RESUMED, folder, kind, "-1")
+    (expected,) = run(tmp_path, 1, RESUMED, "none", kind, "-1")
+    assert found == [expected] * 2

@@ -1,0 +1,203 @@
+"""Runs that end in one process of a job end in all, after the same step."""
+
+import numpy as np
+import pytest
+
+from tests.distribution.jobs import needs_mpi, run
+from toolkit import callbacks as cb
+from toolkit.comm import exchange, local
+from toolkit.errors import ArgumentError
+from toolkit.models.callbacks.callback_list import CallbackList
+from toolkit.models.training.agreement import Agreement
+
+
+class Job:
+    """What an agreement asks a job of."""
+
+    def __init__(self, group):
+        self.group, self.agreed = group, 0
+
+    def exchange(self, value):
+        return exchange(self.group, value)
+
+    def agree(self, word):
+        self.agreed += 1
+        words = np.empty(self.group.size, np.int64)
+        self.group.all_gather(np.array([word]), words)
+        return words.tolist()
+
+
+class Own(cb.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        pass
+
+
+def test_all_stop_where_one_does():
+    def of(group):
+        own = [Own()] if group.rank == 1 else []
+        agreement = Agreement(Job(group), CallbackList(own))
+        stops = [agreement.stops(group.rank == 1 and step == 5) for step in range(7)]
+        return stops.index(True), sum(stops)
+
+    assert local.run(3, of) == [(5, 1)] * 3
+
+
+def test_they_agree_now_and_then_where_no_callback_may_stop(tmp_path):
+    def of(group):
+        job = Job(group)
+        calls = [cb.TensorBoard(tmp_path), cb.ModelCheckpoint("a.keras")]
+        agreement = Agreement(job, CallbackList(calls))
+        first = [agreement.stops(False) for _ in range(2000)]
+        agreed = job.agreed
+        late = [agreement.stops(group.rank == 0) for _ in range(100_000)]
+        assert not agreement.stops(False, now=True)
+        return any(first), agreed, late.index(True)
+
+    found = local.run(2, of)
+    assert found[0] == found[1]
+    assert not found[0][0] and found[0][1] < 200
+
+
+def test_an_interrupt_of_one_raises_on_all():
+    def of(group):
+        agreement = Agreement(Job(group), CallbackList([Own()]))
+        assert not agreement.stops(False)
+        if group.rank == 2:
+            agreement._take(2, None)
+        with pytest.raises(KeyboardInterrupt):
+            agreement.stops(False)
+        assert not agreement.stops(False)
+
+    local.run(3, of)
+
+
+def test_a_second_interrupt_raises_at_once():
+    agreement = Agreement(Job(local.single()), CallbackList())
+    with pytest.raises(KeyboardInterrupt), agreement:
+        import signal
+
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_after_the_last_step_raises():
+    import signal
+
+    agreement = Agreement(Job(local.single()), CallbackList())
+    with pytest.raises(KeyboardInterrupt), agreement:
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_callback_that_saves_has_to_be_everywhere():
+    def of(group):
+        calls = [cb.ModelCheckpoint("a.keras")] if group.rank == 0 else []
+        words = "ModelCheckpoint on rank 0; none on rank 1, 2"
+        with pytest.raises(ArgumentError, match=words):
+            Agreement(Job(group), CallbackList(calls))
+
+    local.run(3, of)
+
+
+HOW = {
+    "step": """
+        class Mine(tk.callbacks.Callback):
+            def on_train_batch_end(self, batch, logs=None):
+                if rank == 1 and batch == 3: self.model.stop_training = True
+        calls, expected = [Mine()] if rank == 1 else [], [0, 4]
+    """,
+    "epoch": """
+        class Mine(tk.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                if rank == 1 and epoch == 1: self.model.stop_training = True
+        calls, expected = [Mine()] if rank == 1 else [], [1, 20]
+    """,
+    "nan": """
+        x[17] = np.nan  # one process has this row
+        calls, expected = [tk.callbacks.TerminateOnNaN()], [0, 3]
+    """,
+}
+STOPPED = """
+distribution.set_distribution(distribution.DataParallel(shards=2))
+x = np.random.default_rng(0).random((160, 6), "float32")
+y = x[:, :1].copy()
+{how}
+model = network()
+history = model.fit(x, y, 8, 4, verbose=0, callbacks=calls, shuffle=False)
+steps = int(model.optimizer.iterations)
+assert model.stop_training and history.epoch[-1] == expected[0], history.epoch
+assert steps == expected[0] * 20 + expected[1], steps
+tell([steps, state_of(model)])
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize("how", HOW)
+def test_training_stops_at_the_same_step(tmp_path, how):
+    found = run(tmp_path, 2, STOPPED.format(how=dedented(HOW[how])))
+    assert found[0] == found[1]
+    if how == "nan":  # one process stops there, too
+        assert run(tmp_path, 1, STOPPED.format(how=dedented(HOW[how]))) == found[:1]
+
+
+def dedented(text):
+    lines = text.strip("\n").splitlines()
+    return "\n".join(line.removeprefix(" " * 8) for line in lines)
+
+
+@needs_mpi
+def test_ctrl_c_for_one_process(tmp_path):
+    script = """
+    distribution.set_distribution(distribution.DataParallel(shards=2))
+    ended = []
+
+    class Mine(tk.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if rank == 1 and epoch == 3: os.kill(os.getpid(), signal.SIGINT)
+
+        def on_train_end(self, logs=None):
+            ended.append(rank)
+
+    x = np.ones((64, 6), "float32")
+    model = network()
+    try:
+        model.fit(x, x[:, :1], 8, 100000, verbose=0, callbacks=[Mine()])
+    except KeyboardInterrupt:
+        tell([int(model.optimizer.iterations), state_of(model), ended == [rank]])
+    """
+    found = run(tmp_path, 2, script)
+    assert found[0] == found[1] and found[0][2] and found[0][0] > 24
+
+
+@needs_mpi
+def test_a_callback_that_raises_in_one_process_ends_all(tmp_path):
+    script = """
+    distribution.set_distribution(distribution.DataParallel())
+
+    class Mine(tk.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if rank == 1 and batch == 2: raise ValueError("no more")
+
+    x = np.ones((64, 6), "float32")
+    network().fit(x, x[:, :1], 8, 9, verbose=0, callbacks=[Mine()])
+    """
+    done = run(tmp_path, 3, script, code=1)
+    assert done.errors.count("Traceback") == 1 and "no more" in done.errors
+
+
+@needs_mpi
+def test_a_file_that_the_chief_cannot_write_is_told_once(tmp_path):
+    script = """
+    distribution.set_distribution(distribution.DataParallel())
+    model = network()
+    model.build((None, 6))
+    if sys.argv[1:] == ["caught"]:
+        try:
+            model.save_weights("/proc/no/a.weights.h5")
+        except OSError:
+            pass
+    model.save_weights("/proc/no/a.weights.h5")
+    """
+    for arguments in ([], ["caught"]):
+        done = run(tmp_path, 2, script, *arguments, code=1)
+        assert done.errors.count("UnwritableFileError: cannot write '/proc/no") == 1
