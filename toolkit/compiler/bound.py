@@ -69,6 +69,7 @@ class BoundProgram:
         self.index: dict[Value, int] = dict(program.numbers)
         self.fixed: set[int] = set()
         self.steps: list[Step] = []
+        self.last = 0  # the last of them that is generated code
         # How each step is timed, and what the parts of all steps are.
         self.timed: list[Callable[[], list[Event]]] = []
         self.parts: list[Part] = []
@@ -107,6 +108,7 @@ class BoundProgram:
         places = self.program.places_of(segment)
         address = self.backend.address(self.arena)
         runner = segment.code.bind(places.at(address), self.objects)
+        self.last = len(self.steps)
         self.steps.append(runner.run)
         self.timed.append(partial(_code_events, runner, len(self.parts)))
         nodes = [self.graph.nodes[i] for i in segment.members]
@@ -203,7 +205,7 @@ class BoundProgram:
             self.objects[: len(arrays)] = list(map(self.backend.handle, arrays))
             self.kept = []
         self.slots[: len(arrays)] = arrays
-        self._run_steps(events)
+        self._run_steps(self.steps, events)
         return results
 
     def _results(self, outs: Sequence[Array | None]) -> list[Array]:
@@ -215,12 +217,18 @@ class BoundProgram:
             results[i] = y
         return results
 
-    def update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:
+    def update(
+        self,
+        inputs: Sequence[Array],
+        kept: Sequence[Array],
+        settle: Step | None = None,
+    ) -> list[Array]:
         """Run a program whose last step writes over arrays that stay.
 
         Args:
             inputs: for the first inputs of the graph.
             kept: row-major arrays for its other inputs, and for its last outputs.
+            settle: is called before that step, and may raise.
 
         Returns:
             New arrays for its first outputs.
@@ -238,20 +246,25 @@ class BoundProgram:
             self.kept = ids
         self.objects[: len(given)] = list(map(handle, given))
         self.objects[first : first + len(made)] = list(map(handle, made))
+        steps = self.steps
+        if settle is not None:
+            steps = [*steps[: self.last], settle, *steps[self.last :]]
         if self.program.whole is not None:  # no kernel asks for arrays
-            for step in self.steps:
+            for step in steps:
                 step()
             return made
         arrays = [*given, *kept[:variables], *made, *kept[variables:]]
         self.slots[: len(arrays)] = arrays
-        self._run_steps()
+        self._run_steps(steps)
         return made
 
-    def _run_steps(self, events: list[Event] | None = None) -> None:
+    def _run_steps(
+        self, steps: Sequence[Step], events: list[Event] | None = None
+    ) -> None:
         """Run every step, then let go of the arrays of the call."""
         try:
             if events is None:
-                for step in self.steps:
+                for step in steps:
                     step()
             else:
                 for timed in self.timed:

@@ -52,9 +52,12 @@ class Executable:
     def update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:
         """Run in place, for a program that may: see `BoundProgram.update`."""
         if self._is_code:
-            return self._on_memory(BoundProgram.update, inputs, kept)
+            return self._update(inputs, kept)
         with self.backend.errstate():
-            return self._on_memory(BoundProgram.update, inputs, kept)
+            return self._update(inputs, kept)
+
+    def _update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:
+        return self._on_memory(BoundProgram.update, inputs, kept)
 
     def _on_memory(
         self, call: Callable[..., list[Array]], *arguments: Any

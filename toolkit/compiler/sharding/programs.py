@@ -10,6 +10,7 @@ from toolkit import comm
 from toolkit.backends.base import Backend
 from toolkit.backends.target import Target
 from toolkit.comm import compare_programs
+from toolkit.compiler.bound import BoundProgram
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.passes.simplify import share
 from toolkit.compiler.pipeline import compile_program
@@ -115,6 +116,10 @@ class SpreadExecutable(Executable):
         if self._settle is not None:
             self._settle()
         return found
+
+    def _update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:
+        """All ranks have come as far before the first one writes over its values."""
+        return self._on_memory(BoundProgram.update, inputs, kept, self._settle)
 
     def _on_memory(
         self,
