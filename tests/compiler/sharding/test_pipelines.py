@@ -253,6 +253,9 @@ def test_only_the_values_between_stages_move():
     assert len(along) == 8  # forward and back, for each micro-batch
     assert all(len(what.values) == 1 for what in along)
     assert all(what.values[0].spec.shape == (2, 11) for what in along)
+    first = str(along[0])
+    assert first.startswith("stage 0 to stage 1, ") and "layer_1" in first
+    assert first.endswith("micro-batch 0")
     (last,) = (what for what in moves if what.micro_batch is None)
     assert all(y.spec.size <= 2 for y in last.values)
 

@@ -50,6 +50,13 @@ class Move(NamedTuple):
     values: tuple[Value, ...]
     micro_batch: int | None = None
 
+    def __str__(self) -> str:
+        layers = dict.fromkeys("/".join(x.origin) for x in self.values)
+        words = [f"stage {self.source} to stage {self.target}", *filter(None, layers)]
+        if self.micro_batch is not None:
+            words.append(f"micro-batch {self.micro_batch}")
+        return ", ".join(words)
+
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:

@@ -206,8 +206,7 @@ class _Step:
                 array = self._kept(what.source, x, what.micro_batch)
                 self.kept[what.target][self.pipeline.key(x, what.micro_batch)] = array
             return
-        label = f"stage {what.source} to stage {what.target}"
-        with comm.named(label):
+        with comm.named(str(what)):
             if here == source:
                 self._send(what, target)
             else:
