@@ -183,3 +183,13 @@ def test_sums_between_ranks(tmp_path):
     rows = json.loads(path.read_text())
     assert [row["bytes"] for row in rows] == [1 << 10, 1 << 16]
     assert all(row["ordered"] > 0 and row["Allreduce"] > 0 for row in rows)
+
+
+@needs_mpi
+def test_checkpoints_of_ranks(tmp_path):
+    path = tmp_path / "rows.json"
+    table = run("checkpoints.py", "--quick", "--ranks", "3", "--json", str(path))
+    assert "split slots" in table
+    rows = json.loads(path.read_text())
+    assert all(row["largest share"] <= 1 / 3 + 0.01 for row in rows)
+    assert [row["bytes"] > 12e6 for row in rows] == [True, True]

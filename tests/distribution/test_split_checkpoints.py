@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import toolkit as tk
+from tests.distribution import jobs
 from toolkit.comm import local
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
 from toolkit.distribution import Checkpoint, part_files
@@ -237,3 +238,63 @@ def test_random_boxes_against_numpy(tmp_path):
                 tmp_path / "x", state["variables"][name], box, array.shape, "float32"
             )
             assert (found == array[tuple(itertools.starmap(slice, ends))]).all()
+
+
+DISTRIBUTIONS = """
+    kind = sys.argv[1]
+    names = [f"cpu:{i}" for i in range(size)]
+    if kind == "model":  # Megatron's cuts, embeddings stored in parts over batches
+        mesh = distribution.DeviceMesh((size // 2, 2), ["batch", "model"], names)
+        layouts = distribution.LayoutMap(mesh)
+        layouts["(.*/)?up/kernel"] = (None, "model")
+        layouts["(.*/)?up/bias"] = ("model",)
+        layouts["(.*/)?down/kernel"] = ("model", "batch")
+        chosen = distribution.ModelParallel(layout_map=layouts)
+    elif kind == "stages":
+        chosen = distribution.PipelineParallel(["up", "down", "last"], micro_batches=4)
+    else:
+        chosen = distribution.DataParallel(shards=4, shard_optimizer=kind == "zero")
+    distribution.set_distribution(chosen)
+    tk.utils.set_random_seed(0)
+    dense = [layers.Dense(64, name="up"), layers.Dense(36, name="down")]
+    model = tk.Sequential([tk.Input((40,)), *dense, layers.Dense(4, name="last")])
+    model.compile("adam", "mse")
+    random = np.random.default_rng(0)
+    x, y = random.random((16, 40), "float32"), random.random((16, 4), "float32")
+    checkpoint = distribution.Checkpoint(model)
+    if Path("x").exists():
+        import warnings
+        warnings.simplefilter("ignore")
+        checkpoint.restore("x")
+    else:
+        model.fit(x, y, verbose=0, batch_size=8)
+        checkpoint.save("x")
+    tell(state_of(model))
+"""
+
+
+SLOW = pytest.mark.slow
+
+
+@jobs.needs_mpi
+@pytest.mark.parametrize(
+    "kind, count, readers",
+    [
+        ("model", 4, [("plain", 1), ("stages", 3)]),
+        ("stages", 3, [("zero", 2), ("model", 2)]),
+        pytest.param("zero", 3, [("plain", 1), ("zero", 2), ("model", 4)], marks=SLOW),
+        pytest.param("plain", 3, [("plain", 2), ("zero", 4), ("model", 2)], marks=SLOW),
+    ],
+)
+def test_jobs_read_what_jobs_of_another_distribution_wrote(
+    tmp_path, kind, count, readers
+):
+    bits, *others = jobs.run(tmp_path, count, DISTRIBUTIONS, kind, timeout=20)
+    assert others == [bits] * (count - 1)
+    sizes = [file.stat().st_size for file in (tmp_path / "x").glob("rank-*.bin")]
+    assert len(sizes) == count
+    if kind != "stages":  # what only one process has, it writes alone
+        assert max(sizes) <= 1.1 * sum(sizes) / count
+    for reader, ranks in readers:
+        found = jobs.run(tmp_path, ranks, DISTRIBUTIONS, reader, timeout=20)
+        assert found == [bits] * ranks, reader

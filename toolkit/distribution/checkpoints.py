@@ -311,10 +311,12 @@ def _job(group: comm.Group) -> dict[str, Any]:
 
 def _cuts(job: dict[str, Any]) -> tuple[Any, dict[str, int]]:
     """Into how many parts a job cuts batches, and along which axes what else."""
-    mesh = job["mesh"] or {"shape": [], "axis_names": [], "batch_dim_name": None}
-    sizes = zip(mesh["axis_names"], mesh["shape"], strict=True)
-    whole = mesh["batch_dim_name"], "stage"  # which no sum depends on the size of
-    others = {n: size for n, size in sizes if n not in whole and size > 1}
+    mesh, others = job["mesh"], {}
+    # A mesh without an axis of batches is one of stages, along which nothing is added.
+    if mesh is not None and mesh["batch_dim_name"] is not None:
+        sizes = dict(zip(mesh["axis_names"], mesh["shape"], strict=True))
+        del sizes[mesh["batch_dim_name"]]
+        others = {name: size for name, size in sizes.items() if size > 1}
     return job["shards"], others
 
 

@@ -1,0 +1,113 @@
+"""Checkpoints of a job: what each rank writes, and how long training waits for it.
+
+    python benchmarks/checkpoints.py
+    python benchmarks/checkpoints.py --ranks 1 4 --megabytes 400 --json found.json
+
+A model with the slots of Adam, of so many megabytes in all, is saved over and over with
+`wait=False`. "blocked" is how long `save` takes on the slowest rank, "on disk" until
+the checkpoint has its name: medians without the first save, which makes the memory.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import toolkit as tk
+from toolkit import comm
+from toolkit.cli.mpirun import command_of, environment_of
+from toolkit.distribution import Checkpoint, DataParallel, set_distribution
+
+WAYS = {"all hold all": False, "split slots": True}
+UNITS = 1024
+
+
+def work(path, megabytes, saves):
+    """What each rank does; the first one writes the rows."""
+    rows, group = [], comm.world()
+    for way, shard_optimizer in WAYS.items():
+        set_distribution(DataParallel(shard_optimizer=shard_optimizer))
+        count = max(1, round(megabytes * 1e6 / 12 / UNITS**2))
+        dense = [tk.layers.Dense(UNITS) for _ in range(count)]
+        model = tk.Sequential([tk.Input((UNITS,)), *dense])
+        model.compile("adam", "mse")
+        model.optimizer.build(model.trainable_variables)
+        checkpoint = Checkpoint(model)
+        folder = Path(path).parent
+        blocked, whole = [], []
+        for number in range(saves + 1):
+            group.barrier()
+            target = folder / f"{shard_optimizer}-{number}"
+            began = time.perf_counter()
+            checkpoint.save(target, wait=False)
+            blocked.append(time.perf_counter() - began)
+            checkpoint.wait()
+            whole.append(time.perf_counter() - began)
+            sizes = [file.stat().st_size for file in sorted(target.glob("*.bin"))]
+        slowest = [
+            max(times) for times in zip(*comm.exchange(group, blocked), strict=True)
+        ]
+        rows.append(
+            {
+                "ranks": group.size,
+                "way": way,
+                "bytes": sum(sizes),
+                "largest share": max(sizes) / sum(sizes),
+                "blocked": statistics.median(slowest[1:]),
+                "on disk": statistics.median(whole[1:]),
+            }
+        )
+    if group.rank == 0:
+        Path(path).write_text(json.dumps(rows))
+
+
+def measured(ranks, megabytes, saves):
+    """The rows of a job of so many ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.json"
+        script = [__file__, "--rows", str(path), "--megabytes", str(megabytes)]
+        script += ["--saves", str(saves)]
+        subprocess.run(command_of(ranks, script), env=environment_of(ranks), check=True)
+        return json.loads(path.read_text())
+
+
+def show(rows):
+    """A table."""
+    print(f"{'ranks':>5} {'':13} {'MB':>6} {'share':>7} {'blocked':>10} {'on disk':>9}")
+    for row in rows:
+        print(
+            f"{row['ranks']:5} {row['way']:13} {row['bytes'] / 1e6:6.0f} "
+            f"{row['largest share']:7.2%} {row['blocked'] * 1e3:7.1f} ms "
+            f"{row['on disk'] * 1e3:6.0f} ms"
+        )
+
+
+def main():
+    """Start the jobs, or be one of their ranks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3, 4])
+    parser.add_argument("--megabytes", type=float, default=100.0)
+    parser.add_argument("--saves", type=int, default=7)
+    parser.add_argument("--quick", action="store_true", help="a small model, one save")
+    parser.add_argument("--json", help="file to write the rows to")
+    parser.add_argument("--rows", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.quick:
+        options.megabytes, options.saves = 12.0, 1
+    if options.rows:
+        work(options.rows, options.megabytes, options.saves)
+        return 0
+    sizes = options.megabytes, options.saves
+    rows = [row for n in options.ranks for row in measured(n, *sizes)]
+    show(rows)
+    if options.json:
+        Path(options.json).write_text(json.dumps(rows, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
