@@ -103,6 +103,7 @@ PIPELINES = {
     ),
     "prefetched": lambda: mapped(num_parallel_calls=2).prefetch(3).batch(4).take(9),
     "two maps": lambda: mapped(num_parallel_calls=2).map(lambda x, y: (x, y)).batch(4),
+    "shard": lambda: mapped(num_parallel_calls=2).shard(2, 1).batch(4),
     "parallel batches": lambda: mapped().batch(4, num_parallel_calls=2),
     "repeated": lambda: mapped().shard(2, 1).batch(4).repeat(2).skip(1),
 }
@@ -157,7 +158,7 @@ def test_a_position_is_that_of_any_number_of_ranks(name):
     rests = []
     saved = source(0, 3)
     batches = saved.epoch()
-    next(batches), next(batches)
+    next(batches)
     state = saved.state(within=True)
     for ranks in (3, 2, 1):
         parts = []
@@ -172,6 +173,37 @@ def test_a_position_is_that_of_any_number_of_ranks(name):
     assert len(rests[0])
     np.testing.assert_array_equal(rests[0], rests[1])
     np.testing.assert_array_equal(rests[0], rests[2])
+
+
+SHARDED = {
+    "rows": lambda: mapped().shard(3, 1),
+    "parallel map": lambda: mapped(num_parallel_calls=2).shard(3, 1),
+    "two maps": lambda: mapped(num_parallel_calls=2).map(lambda *x: x).shard(3, 1),
+    "prefix": lambda: mapped(num_parallel_calls=2).skip(1).shard(3, 0),
+    "shuffled": lambda: mapped(num_parallel_calls=2).shuffle(99, seed=1).shard(3, 1),
+    "batches": lambda: mapped().batch(1).shard(3, 1),
+    "processes": lambda: (
+        Dataset.range(13).map(abs, num_parallel_calls=2, workers="process").shard(3, 1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARDED)
+def test_a_shard_reads_only_its_elements(name):
+    READS.clear()
+    elements = list(SHARDED[name]())
+    assert len(elements) == 4
+    if name == "processes":
+        assert elements == [1, 4, 7, 10]
+        return
+    numbers = sorted(int(np.ravel(y)[0]) for _, y in elements)
+    assert sorted(READS) == numbers
+    assert name == "shuffled" or numbers == [1, 4, 7, 10]
+    iterator = iter(SHARDED[name]())
+    next(iterator), next(iterator)
+    again = iter(SHARDED[name]())
+    again.set_state(iterator.get_state())
+    np.testing.assert_equal(list(again), elements[2:])
 
 
 def test_class_weights_of_a_share():
@@ -189,6 +221,30 @@ def test_a_tensor_of_another_extent_stays_whole():
 
     ((x, y),) = rows_of(batches, 0, 2)
     assert np.asarray(x).shape == (3, 2) and np.asarray(y).shape == (4,)
+
+
+@needs_mpi
+def test_ranks_of_one_replica_read_the_same_rows(tmp_path):
+    text = """
+    mesh = distribution.DeviceMesh((2, 2), ["batch", "model"])
+    layouts = distribution.LayoutMap(mesh)
+    layouts[".*dense/kernel"] = (None, "model")
+    parallel = distribution.ModelParallel(layout_map=layouts)
+    distribution.set_distribution(parallel)
+    read = []
+
+    def row(number):
+        read.append(int(number))
+        return np.full(6, number, "float32"), np.ones(1, "float32")
+
+    model = network()
+    model.fit(tk.data.Dataset.range(10).map(row).batch(4), verbose=0)
+    tell([parallel.data_shard_id, read, digest(*model.get_weights())])
+    """
+    found = run(tmp_path, 4, text)
+    assert [number for number, _, _ in found] == [0, 0, 1, 1]
+    assert [r for _, r, _ in found] == [[0, 1, 4, 5, 8]] * 2 + [[2, 3, 6, 7, 9]] * 2
+    assert len({weights for _, _, weights in found}) == 1
 
 
 @needs_mpi

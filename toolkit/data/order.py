@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from itertools import islice
 from typing import Any
 
@@ -33,8 +34,43 @@ class _Alike(Dataset):
         return self._parents[0]._spec()
 
 
+class _Choice(_Alike):
+    """Base of stages that choose elements by their number.
+
+    Where elements are made by a parallel map, they are chosen before it: numbers, not
+    elements. What is left out is not made.
+    """
+
+    _before: Dataset | None = None
+
+    def _reseed(self, seed: int) -> None:
+        super()._reseed(seed)
+        self._before = None
+
+    def _made_of(self, here: Pass) -> Dataset | None:
+        return self._before_map(here)
+
+    def _before_map(self, here: Pass) -> Dataset | None:
+        """The same elements, chosen before a parallel map; None where it cannot be."""
+        parallel: Dataset | None = self._parents[0]
+        if isinstance(parallel, _Choice):
+            parallel = parallel._before_map(here)
+        if not isinstance(parallel, Map) or not parallel.is_ordered(here.run.options):
+            return None
+        if here.on_error is not None:  # the choice would be one of all elements
+            return None
+        first = parallel._parents[0]
+        if not isinstance(first, Map) and here.rows(first) is None:
+            return None
+        if self._before is None:  # kept: its stages are known by what they are
+            again = copy(self)
+            again._parents = (first,)
+            self._before = parallel.over(again)
+        return self._before
+
+
 @transformation("shuffle")
-class Shuffle(_Alike):
+class Shuffle(_Choice):
     """The elements in a random order.
 
     A buffer is filled with the first elements; then a random one of the buffer goes
@@ -68,11 +104,6 @@ class Shuffle(_Alike):
         self._size = buffer_size
         self._seed = new_seed() if seed is None else int(seed)
         self._is_new_each_time = reshuffle_each_iteration is not False
-        self._before: Dataset | None = None
-
-    def _reseed(self, seed: int) -> None:
-        super()._reseed(seed)
-        self._before = None
 
     def _cardinality(self) -> int:
         return self._parents[0]._cardinality()
@@ -98,24 +129,6 @@ class Shuffle(_Alike):
         if before is not None:
             return here.open(before)
         return _ShuffleStream(self, here, here.open(self._parents[0]))
-
-    def _made_of(self, here: Pass) -> Dataset | None:
-        return self._before_map(here)
-
-    def _before_map(self, here: Pass) -> Dataset | None:
-        """The same elements, shuffled before a parallel map: numbers, not elements."""
-        parallel = self._parents[0]
-        if not isinstance(parallel, Map) or not parallel.is_ordered(here.run.options):
-            return None
-        if here.on_error is not None:  # the order would be that of all elements
-            return None
-        first = parallel._parents[0]
-        if not isinstance(first, Map) and here.rows(first) is None:
-            return None
-        if self._before is None:  # kept: its stages are known by what they are
-            again = self._is_new_each_time
-            self._before = parallel.over(Shuffle(first, self._size, self._seed, again))
-        return self._before
 
 
 class _ShuffleStream(Stream):
@@ -222,7 +235,7 @@ class _RepeatStream(Stream):
         self.parent.restore(inner)
 
 
-class _Some(_Alike):
+class _Some(_Choice):
     """Base of stages that leave a share of the elements which numbers say."""
 
     _hands_on = True
@@ -240,6 +253,9 @@ class _Some(_Alike):
         return rows and SomeRows(rows, self._kept(len(rows)))
 
     def _stream(self, here: Pass) -> Stream:
+        before = self._before_map(here)
+        if before is not None:
+            return here.open(before)
         return _SomeStream(self, here, here.open(self._parents[0]))
 
 
