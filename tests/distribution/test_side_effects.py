@@ -129,6 +129,20 @@ def test_files_are_written_by_one_process(tmp_path, how):
 
 
 @needs_mpi
+def test_what_one_process_saves_alone_is_named(tmp_path):
+    script = """
+    distribution.set_distribution(distribution.DataParallel())
+    x = np.ones((8, 6), "float32")
+    model = network()
+    model.fit(x, x[:, :1], verbose=0)
+    if rank == 0: model.save("alone.keras")
+    model.evaluate(x, x[:, :1], verbose=0)
+    """
+    done = run(tmp_path, 2, script, timeout=1, code=124)
+    assert "what rank 0 saves or writes for all" in done.errors
+
+
+@needs_mpi
 def test_what_is_shown_is_shown_once(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel())

@@ -45,6 +45,8 @@ def on_chief(
         return
     placed = [v for v in variables if v.placement is not None]
     with comm.named("what rank 0 saves or writes for all, which all have to call"):
+        # The first rank alone could send to the others without waiting for them.
+        group.barrier()
         if group.rank == 0:
             _lead(group, work, placed)
         else:
