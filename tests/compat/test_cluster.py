@@ -1,6 +1,8 @@
 """`tf.train.ClusterSpec`, `Server` and Sessions on a cluster, in one process."""
 
 import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import numpy as np
@@ -17,6 +19,7 @@ from toolkit.errors import (
     MissingKeyError,
     RankLostError,
     ShapeError,
+    StalledError,
     UnsupportedError,
 )
 
@@ -379,11 +382,144 @@ def test_sessions_run_from_several_threads(start):
         add = count.assign_add(1)
     with session_on(servers["worker", 0]) as session:
         session.run(count.initializer)
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda _: session.run(add.op), range(100)))
         assert session.run(count) == 100
+
+
+def in_threads(*functions):
+    """Call functions at the same time; what they return."""
+    with ThreadPoolExecutor(len(functions)) as pool:
+        return [future.result(60) for future in [pool.submit(f) for f in functions]]
+
+
+@pytest.mark.parametrize("make", [tf.train.GradientDescentOptimizer])
+def test_workers_that_do_not_wait_lose_no_update(start, make):
+    servers = start(ps=1, worker=2)
+
+    def work(task):
+        with tf.Graph().as_default():
+            worker = f"/job:worker/task:{task}"
+            with tf.device(tf.train.replica_device_setter(1, worker_device=worker)):
+                v = tf.get_variable("v", (3,), initializer=tf.zeros_initializer())
+                step = tf.train.get_or_create_global_step()
+                train = make(1.0).minimize(tf.reduce_sum(v), step)
+            assert v.device == "/job:ps/task:0" and train.device == worker
+            with session_on(servers["worker", task]) as session:
+                if task == 0:
+                    session.run(tf.global_variables_initializer())
+                while session.run(tf.report_uninitialized_variables()).size:
+                    time.sleep(0.01)
+                for _ in range(100):
+                    session.run(train)
+                return session.run([v, step])
+
+    work(0)
+    in_threads(lambda: work(1), lambda: work(1))
+    with session_on(servers["ps", 0]) as session:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", (3,))
+            step = tf.train.get_or_create_global_step()
+        assert session.run(v).tolist() == [-300] * 3
+        assert session.run(step) == 300
+
+
+def replicas(aggregate, total, opt):
+    """A graph of a worker: what is fed is the gradient."""
+    g = tf.placeholder("float32", ())
+    with tf.device("/job:ps/task:0"):
+        v = tf.get_variable("v", initializer=1.0)
+    step = tf.train.get_or_create_global_step()
+    sync = tf.train.SyncReplicasOptimizer(opt, aggregate, total)
+    with tf.device("/job:ps/task:0"):
+        train = sync.apply_gradients([(g, v)], step)
+    return g, v, step, train
+
+
+def test_steps_take_the_mean_of_several_workers(start):
+    servers = start(ps=2, worker=2)
+
+    def work(task, rows):
+        with tf.Graph().as_default():
+            worker = f"/job:worker/task:{task}"
+            with tf.device(tf.train.replica_device_setter(2, worker_device=worker)):
+                x = tf.placeholder("float32", (None, 3))
+                w = tf.get_variable("w", initializer=[1.0, 2.0, 3.0])
+                b = tf.get_variable("b", initializer=0.5)
+                loss = tf.reduce_mean(tf.square(tf.linalg.matvec(x, w) + b))
+                step = tf.train.get_or_create_global_step()
+                opt = tf.train.AdamOptimizer(0.1)
+                if rows is not None:
+                    opt = tf.train.SyncReplicasOptimizer(opt, 2)
+                train = opt.minimize(loss, step)
+            fed = np.arange(12, dtype="float32").reshape(4, 3) / 10
+            target = "" if rows is None else servers["worker", task].target
+            if rows is None:
+                for op in tf.get_default_graph().get_operations():
+                    op.device = None
+            with tf.Session(target) as session:
+                if task == 0:
+                    session.run(tf.global_variables_initializer())
+                while session.run(tf.report_uninitialized_variables()).size:
+                    time.sleep(0.01)
+                for _ in range(5):
+                    session.run(train, {x: fed if rows is None else fed[rows]})
+                return session.run([w, b, step])
+
+    found = in_threads(lambda: work(0, [0, 1]), lambda: work(1, [2, 3]))
+    alone = work(0, None)
+    for values in found:
+        for value, expected in zip(values, alone, strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-5)
+    assert alone[2] == 5
+
+
+def test_gradients_that_come_too_late_are_dropped(start, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.5")
+    servers = start(ps=1, worker=1)
+    with tf.device("/job:worker/task:0"):
+        g, v, step, train = replicas(1, 2, tf.train.GradientDescentOptimizer(1.0))
+    with session_on(servers["worker", 0]) as session:
+        session.run(tf.global_variables_initializer())
+        session.run(train, {g: 0.25})
+        assert session.run([v, step]) == [0.75, 1]
+        # As if the worker had read the step before: others have made it since.
+        session.run(train, {g: 0.25, step: 0})
+        assert session.run([v, step]) == [0.75, 1]
+
+
+def test_a_step_that_lacks_gradients_is_an_error_that_names_it(start, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.5")
+    servers = start(ps=1, worker=1)
+    g, v, step, train = replicas(2, 2, tf.train.AdamOptimizer(1.0))
+    with session_on(servers["worker", 0]) as session:
+        session.run(tf.global_variables_initializer())
+        with pytest.raises(
+            StalledError, match="waited 0.5 s for global_step to be above"
+        ):
+            session.run(train, {g: 0.25})
+        assert session.run([v, step]) == [1, 0]
+        session.run(train, {g: 0.25})  # the second one makes the step
+        assert session.run(step) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((0,), "expected 0 < replicas_to_aggregate"),
+        ((3, 2), "received 3 and 2"),
+    ],
+)
+def test_replicas_that_do_not_fit(arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        tf.train.SyncReplicasOptimizer(tf.train.AdamOptimizer(), *arguments)
+
+
+def test_replicas_need_a_step():
+    v = tf.get_variable("v", initializer=1.0)
+    sync = tf.train.SyncReplicasOptimizer(tf.train.AdamOptimizer(), 1)
+    with pytest.raises(ArgumentError, match="global_step is required"):
+        sync.minimize(v * v)
 
 
 # --- what is refused ------------------------------------------------------------------

@@ -151,23 +151,33 @@ class Optimizer:
         graph = next(x.graph for pair in pairs for x in pair if getattr(x, "graph", 0))
         if graph.finalized:
             raise TraceError("Graph is finalized and cannot be modified.")
+        gs, variables = zip(*pairs, strict=True)
+        slots = self.make_state(graph, variables)
+        step = GraphStep(self._apply, f"Apply{self._name}")
+        arguments = (gs, variables, slots, self._shared, self.rate(), global_step)
+        train = graph.append(step, arguments, None, name=name or self._name)
+        graph.add_to_collection(GraphKeys.TRAIN_OP, train)
+        return train
+
+    def rate(self) -> Any:
+        """The learning rate as of now."""
+        given = self._learning_rate
+        return given() if callable(given) else given
+
+    def make_state(
+        self, graph: Any, variables: Sequence[Any]
+    ) -> list[list[GraphVariable]]:
+        """The slots of each Variable; they and what is shared are made if missing."""
         with graph.as_default(), graph.control_dependencies(None):
             with graph.name_scope(None):
-                slots = [self._slots_of(v) for _, v in pairs]
+                slots = [self._slots_of(v) for v in variables]
                 if self.shared and not self._shared:
-                    with colocated(pairs[0][1]):
+                    with colocated(variables[0]):
                         self._shared = [
                             GraphVariable(value, False, name=name)
                             for name, value in self.shared.items()
                         ]
-        rate = self._learning_rate
-        rate = rate() if callable(rate) else rate
-        step = GraphStep(self._apply, f"Apply{self._name}")
-        gs, variables = zip(*pairs, strict=True)
-        arguments = (gs, variables, slots, self._shared, rate, global_step)
-        train = graph.append(step, arguments, None, name=name or self._name)
-        graph.add_to_collection(GraphKeys.TRAIN_OP, train)
-        return train
+        return slots
 
     def _slots_of(self, v: Any) -> list[GraphVariable]:
         for slot in self.slots:
@@ -407,43 +417,3 @@ class AdadeltaOptimizer(Optimizer):
         s = rho * slots[0] + (1.0 - rho) * ops.square(g)
         d = g * ops.sqrt(slots[1] + epsilon) * ops.rsqrt(s + epsilon)
         return p - lr * d, s, rho * slots[1] + (1.0 - rho) * ops.square(d)
-
-
-class FtrlOptimizer(Optimizer):
-    """Follow the regularized leader: n = n + g², z = z + g - (n_new^-k - n^-k)/lr * p.
-
-    With k = learning_rate_power; p = 0 where |z| <= l1, and else
-    (sign(z) * l1 - z) / (n^-k / lr + 2 * l2).
-
-    Args:
-        learning_rate, use_locking, name: as of `Optimizer`.
-        learning_rate_power: at most 0.
-        initial_accumulator_value: what n begins with.
-        l1_regularization_strength, l2_regularization_strength: l1 and l2.
-    """
-
-    slots: tuple[str, ...] = ("accum", "linear")
-
-    def __init__(
-        self,
-        learning_rate: Any,
-        learning_rate_power: float = -0.5,
-        initial_accumulator_value: float = 0.1,
-        l1_regularization_strength: float = 0.0,
-        l2_regularization_strength: float = 0.0,
-        use_locking: bool = False,
-        name: str = "Ftrl",
-    ) -> None:
-        super().__init__(learning_rate, use_locking, name)
-        self._power, self._start = learning_rate_power, initial_accumulator_value
-        self._l1, self._l2 = l1_regularization_strength, l2_regularization_strength
-
-    def first(self, slot: str) -> float:
-        return self._start if slot == "accum" else 0.0
-
-    def update(self, p, g, lr, slots, shared):
-        n = slots[0] + ops.square(g)
-        new, old = (ops.power(x, -self._power) for x in (n, slots[0]))
-        z = slots[1] + g - (new - old) / lr * p
-        p = (ops.sign(z) * self._l1 - z) / (new / lr + 2.0 * self._l2)
-        return ops.where(ops.abs(z) > self._l1, p, ops.zeros_like(p)), n, z

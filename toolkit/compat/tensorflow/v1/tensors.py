@@ -211,6 +211,9 @@ class GraphStep(Operation):
     asks: tuple[Any, ...]
     source: Callable[..., Any] | None
     sink: Callable[..., Any] | None
+    # A Variable, and such that others change, too: a run on a cluster ends when those
+    # are above the value of the first as the run saw it.
+    awaits: tuple[Any, ...] = ()
 
     def __init__(
         self,

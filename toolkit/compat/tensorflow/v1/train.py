@@ -2,11 +2,11 @@
 
 from toolkit.compat.tensorflow.v1.cluster.server import Server
 from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec
+from toolkit.compat.tensorflow.v1.ftrl import FtrlOptimizer
 from toolkit.compat.tensorflow.v1.optimizers import (
     AdadeltaOptimizer,
     AdagradOptimizer,
     AdamOptimizer,
-    FtrlOptimizer,
     GradientDescentOptimizer,
     MomentumOptimizer,
     Optimizer,
@@ -17,6 +17,7 @@ from toolkit.compat.tensorflow.v1.places import (
     byte_size_load_fn,
     replica_device_setter,
 )
+from toolkit.compat.tensorflow.v1.replicas import SyncReplicasOptimizer
 from toolkit.compat.tensorflow.v1.saver import (
     Saver,
     checkpoint_exists,
@@ -52,6 +53,7 @@ __all__ = [
     "RMSPropOptimizer",
     "Saver",
     "Server",
+    "SyncReplicasOptimizer",
     "byte_size_load_fn",
     "checkpoint_exists",
     "cosine_decay",

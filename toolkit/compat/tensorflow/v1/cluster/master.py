@@ -141,14 +141,14 @@ class Master:
         """Give a Variable a value."""
         self.ask(task, {"type": "assign", "name": name}, [array])
 
-    def wait_above(self, task: Task, name: str, value: int) -> None:
-        """Wait until a Variable is above a number.
+    def wait_above(self, task: Task, names: list[str], value: int) -> None:
+        """Wait until all of some Variables are above a number.
 
         Raises:
-            StalledError: it was not for too long.
+            StalledError: one was not for too long.
         """
         seconds = self._deadline or patience()
-        header = {"type": "wait", "name": name, "above": value, "patience": seconds}
+        header = {"type": "wait", "names": names, "above": value, "patience": seconds}
         self.ask(task, header)
 
     def close(self) -> None:

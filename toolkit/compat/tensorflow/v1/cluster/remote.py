@@ -39,14 +39,14 @@ class Prepared:
         parts: what each task is told.
         feeds: for each task, which of the arguments it is sent.
         results: of each fetch: None, an array, or the number of a value; or ("fed", i).
-        awaited: the places of Variables to wait for, and the number of their value.
+        awaited: a value, as in results, and by task the Variables to be above it.
     """
 
     number: int
     parts: dict[Task, Message]
     feeds: dict[Task, list[int]]
     results: list[Any]
-    awaited: list[tuple[Task, str, int]]
+    awaited: list[tuple[Any, dict[Task, list[str]]]]
 
 
 class RemotePlan(Plan):
@@ -89,8 +89,10 @@ class RemotePlan(Plan):
             {task: [arrays[i] for i in use] for task, use in prepared.feeds.items()},
         )
         results = [_result(x, found, arrays) for x in prepared.results]
-        for task, name, number in prepared.awaited:
-            master.wait_above(task, name, int(found[number]))
+        for value, names in prepared.awaited:
+            number = int(_result(value, found, arrays))
+            for task, wanted in names.items():
+                master.wait_above(task, wanted, number)
         if self.sinks:
             self._tell(results[len(self.fetches) :])
         return self.pack(results[: len(self.fetches)])
@@ -135,11 +137,10 @@ class Tracing(Run):
             super().__init__(plan, stand_ins)
             with running(self):
                 self._values = self.results()
-                awaited = [v for op in plan.operations for v in _awaited(op)]
-                cells = [self.session.cell(v) for v in awaited]
-                self._awaited = list(
-                    zip(awaited, map(trace.capture, cells), strict=True)
-                )
+                found = filter(None, map(_awaited, plan.operations))
+                self._awaited = [
+                    (self._before(v), variables) for v, *variables in found
+                ]
 
     # --- while it is traced -----------------------------------------------------------
 
@@ -174,7 +175,7 @@ class Tracing(Run):
         """The parts of what was traced."""
         trace, session = self._trace, self.session
         tensors = [x for x in self._values if isinstance(x, Tensor)]
-        read = [x for _, x in self._awaited]
+        read = [x for x, _ in self._awaited]
         whole = trace.finish([*tensors, *read, *trace.writes.values()])
         local = whole.outputs[: len(tensors)]
         graph = whole.pruned()
@@ -224,12 +225,23 @@ class Tracing(Run):
             for x in self._values
         ]
         awaited = [
-            (task, name, cut.ids[x])
-            for v, x in self._awaited
-            for name, task in [self._place(self.session.cell(v))]
+            (_known(x, cut.ids, places), self._by_task(variables))
+            for x, variables in self._awaited
         ]
         number = self.session.next_program()
         return Prepared(number, messages, sent, results, awaited)
+
+    def _before(self, variable: Any) -> Tensor:
+        """The value of a Variable as the run begins: what is fed for it, or its own."""
+        if variable in self.known:
+            return self.known[variable]
+        return self._trace.capture(self.session.cell(variable))
+
+    def _by_task(self, variables: Sequence[Any]) -> dict[Task, list[str]]:
+        found: dict[Task, list[str]] = {}
+        for task, name in map(self.plan.place, variables):
+            found.setdefault(task, []).append(name)
+        return found
 
     def _place(self, cell: Variable) -> tuple[str, Task]:
         """The name and the task of what holds the value of a Variable here."""

@@ -170,10 +170,7 @@ class Client:
 
     def _known(self, header: dict[str, Any], arrays: list[Any]) -> Any:
         """Which Variables have a value."""
-        names = header.get("names")
-        if not isinstance(names, list):
-            raise FrameError("known: expected a list of names")
-        return {"known": self.service.store.known(map(str, names))}, []
+        return {"known": self.service.store.known(_names(header))}, []
 
     def _assign(self, header: dict[str, Any], arrays: list[Any]) -> Any:
         """Give a Variable a value."""
@@ -184,10 +181,11 @@ class Client:
         return {}, []
 
     def _wait(self, header: dict[str, Any], arrays: list[Any]) -> Any:
-        """Answer as soon as a Variable is above a number."""
-        cell = self._cell(header.get("name"), ["int64", []])
+        """Answer as soon as Variables are above a number."""
         seconds = float(header.get("patience", 0))
-        cell.wait_above(_number(header, "above"), seconds, self._check)
+        for name in _names(header):
+            cell = self.service.store.existing(name)
+            cell.wait_above(_number(header, "above"), seconds, self._check)
         return {}, []
 
     def _register(self, header: dict[str, Any], arrays: list[Any]) -> Any:
@@ -297,6 +295,13 @@ def _number(header: dict[str, Any], key: str) -> int:
     if type(found) is not int:
         raise FrameError(f"{header.get('type')}: expected a number as {key}")
     return found
+
+
+def _names(header: dict[str, Any]) -> list[str]:
+    names = header.get("names")
+    if not isinstance(names, list):
+        raise FrameError(f"{header.get('type')}: expected a list of names")
+    return list(map(str, names))
 
 
 def _in(array: Any) -> Any:

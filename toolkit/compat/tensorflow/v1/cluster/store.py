@@ -101,6 +101,16 @@ class Store:
             )
         return found
 
+    def existing(self, name: str) -> Cell:
+        """The Variable of this name.
+
+        Raises:
+            FailedPreconditionError: if there is none.
+        """
+        if name not in self._cells:
+            raise FailedPreconditionError(f"there is no Variable {name}")
+        return self._cells[name]
+
     def known(self, names: Iterable[str]) -> list[bool]:
         """Which Variables have a value."""
         cells = [self._cells.get(name) for name in names]
