@@ -66,6 +66,7 @@ errors: SimpleNamespace = SimpleNamespace(
     OutOfRangeError=StopIteration,
     PermissionDeniedError=PermissionError,
     ResourceExhaustedError=MemoryError,
+    UnavailableError=core.RankLostError,
     UnimplementedError=core.UnsupportedError,
 )
 nest: SimpleNamespace = SimpleNamespace(
