@@ -106,6 +106,53 @@ def test_what_differs_is_named(tmp_path, auto):
         assert re.search(words, told), told
 
 
+ARGUMENTS = {
+    "model.fit(x, y, 8, epochs=2 + rank)": r"epochs=.0, 2.,.*rank 0; epochs=.0, 3.",
+    "model.fit(x, y, 8, validation_freq=1 + rank)": "validation_freq=2, .*rank 1",
+    "model.fit(x, y, 8, initial_epoch=rank)": "epochs=.1, 1., .* on rank 1",
+    "model.evaluate(x, y, 8, callbacks=[Saves()] if rank else [])": "save: Saves on",
+    "set(steps_per_execution=1 + rank); model.predict(x)": "_execution=2, .*rank 1",
+    "set(optimizer=tk.optimizers.SGD(0.1 + rank)); model.fit(x, y)": (
+        r"/learning_rate that begins with \[0.1.*rank 0; .*\[1.1.* on rank 1"
+    ),
+    "tk.utils.set_random_seed(rank); model.fit(x, y)": "fit: expected .*rank 0; .*rank",
+    "tk.utils.set_random_seed(rank); built().fit(x, y)": "dense.*/kernel that begins",
+}
+
+
+@needs_mpi
+def test_arguments_and_weights_that_differ_are_named(tmp_path):
+    script = f"""
+    distribution.set_distribution(distribution.DataParallel())
+    x = np.ones((40, 6), "float32")
+    y = x[:, :1]
+
+    class Saves(tk.callbacks.Callback):
+        _needs_all = True
+
+    def set(**options):
+        model.compile(**dict(dict(loss="mse"), **options))
+
+    def built():
+        model = tk.Sequential([tk.Input((6,)), layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+
+    told = []
+    for what in {list(ARGUMENTS)}:
+        model = network()
+        try:
+            exec(what)
+        except ValueError as error:
+            told.append(str(error))
+    tell(told)
+    """
+    first, second = run(tmp_path, 2, script)
+    assert first == second and len(first) == len(ARGUMENTS), first
+    for told, words in zip(first, ARGUMENTS.values(), strict=True):
+        assert re.search(words, told), told
+
+
 @needs_mpi
 def test_the_rows_of_a_process_outside_of_fit(tmp_path):
     script = """

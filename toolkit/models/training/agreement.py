@@ -7,13 +7,18 @@ import threading
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
+from zlib import crc32
+
+import numpy as np
 
 from toolkit import tree
 from toolkit.compiler.spreading import Spreading
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback_list import CallbackList
+from toolkit.models.saving.state import all_variables
 from toolkit.models.training.epochs import EpochBatches
 from toolkit.models.training.parts import by_rank, described, differing
+from toolkit.random.seeds import global_seed_generator
 
 # Seconds between two agreements where no callback may want to stop after any step.
 _PACE = 0.05
@@ -63,6 +68,41 @@ def _described(batches: EpochBatches, peek: bool) -> str:
     return ", ".join(words) or "batches of an unknown number"
 
 
+def check_same_state(job: Spreading, model: Any) -> None:
+    """Refuse weights, seeds and settings of optimizers that differ between processes.
+
+    Args:
+        job: of the processes, all of which call this.
+        model: a built one.
+
+    Raises:
+        ArgumentError: on all processes alike, with the first that differs.
+    """
+    variables = [*all_variables(model), global_seed_generator().state]
+    sums = [None if v.placement is not None else _checksum(v) for v in variables]
+    told = job.exchange([described(variables), sums])
+    if len({shapes for shapes, _ in told}) > 1:
+        return  # other programs, which are compared before they run
+    rows = enumerate(zip(*(each for _, each in told), strict=True))
+    differs = next((number for number, row in rows if len({*row}) > 1), None)
+    if differs is None:
+        return
+    variable = variables[differs]
+    first = np.asarray(variable).ravel()[:3].tolist()
+    received = job.exchange(f"{variable.path} that begins with {first}")
+    raise ArgumentError(
+        "fit: expected the same weights, seeds and settings of the optimizer on all "
+        f"ranks; received {by_rank(received)}"
+    )
+
+
+def _checksum(variable: Any) -> int:
+    """Of what a variable holds, without taking its buffer from it."""
+    with variable.lock:
+        array = np.ascontiguousarray(variable._tensor._array)
+        return crc32(array.reshape(-1).view(np.uint8).data)
+
+
 class Agreement:
     """Lets all processes of a job stop after the same step.
 
@@ -76,9 +116,12 @@ class Agreement:
     Args:
         job: of the processes, all of which make this at the same time.
         callbacks: those of this process.
+        arguments: of the run, which have to be the same everywhere.
     """
 
-    def __init__(self, job: Spreading, callbacks: CallbackList) -> None:
+    def __init__(
+        self, job: Spreading, callbacks: CallbackList, arguments: dict[str, Any]
+    ) -> None:
         listeners = [c for hook in _HOOKS for c in callbacks.listening_to(hook)]
         may_stop = any("_never_stops" not in vars(type(c)) for c in listeners)
         needed = [
@@ -86,11 +129,13 @@ class Agreement:
             for c in callbacks.callbacks
             if getattr(c, "_needs_all", False)
         ]
-        told = job.exchange([may_stop, ", ".join(needed) or "none"])
-        if len({names for _, names in told}) > 1:
+        mine = [f"{name}={value}" for name, value in arguments.items()]
+        mine += [f"callbacks that save: {', '.join(needed) or 'none'}"]
+        told = job.exchange([may_stop, ", ".join(mine)])
+        if len({text for _, text in told}) > 1:
+            received = by_rank([text for _, text in told])
             raise ArgumentError(
-                "callbacks: expected those that save, in which all processes take "
-                "part, on all ranks; received " + by_rank([names for _, names in told])
+                f"expected the same arguments on all ranks; received {received}"
             )
         self._job = job
         self._is_due_always = any(stops for stops, _ in told)

@@ -16,7 +16,11 @@ from toolkit.core.tensor import fetch
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import python_logs
-from toolkit.models.training.agreement import Agreement, check_same_data
+from toolkit.models.training.agreement import (
+    Agreement,
+    check_same_data,
+    check_same_state,
+)
 from toolkit.models.training.arrays import batch_tensors
 from toolkit.models.training.compile_metrics import CompileMetrics
 from toolkit.models.training.data_adapters import (
@@ -59,6 +63,7 @@ class Evaluation(Steps):
     stop_evaluating: bool = False
     stop_predicting: bool = False
     steps_per_execution = 1
+    _compared_in: Any = None  # the job whose processes have compared their weights
 
     @checked
     def evaluate(
@@ -110,6 +115,14 @@ class Evaluation(Steps):
     def _job(self) -> Spreading | None:
         """The job whose processes run the steps together; None: each its own."""
         return None if self.run_eagerly else spreading.current()
+
+    def _compare_state(self) -> None:
+        """Refuse, once, weights and seeds that are not those of other processes."""
+        job = self._job()
+        if job is None or job.num_processes == 1 or self._compared_in is job:
+            return
+        check_same_state(job, self)
+        self._compared_in = job
 
     def _job_of_parts(self) -> Spreading | None:
         """The job, if its processes are given their parts of batches."""
@@ -245,28 +258,33 @@ class Evaluation(Steps):
         self,
         callbacks: Any,
         verbose: int | str,
-        epochs: int,
+        number: int,
         batches: EpochBatches,
         add_history: bool = False,
+        **arguments: Any,
     ) -> CallbackList:
-        if isinstance(callbacks, CallbackList):
-            return self._agreeing(callbacks)
-        made = CallbackList(
-            callbacks,
-            add_history=add_history,
-            add_progbar=verbose != 0 and _shows_progress(),
-            model=self,
-            verbose=verbose,
-            epochs=epochs,
-            steps=batches.num_batches,
-        )
-        return self._agreeing(made)
+        """The callbacks of a run, which stop it in all processes of a job.
 
-    def _agreeing(self, callbacks: CallbackList) -> CallbackList:
-        """The callbacks, with how this run stops in all processes of a job."""
-        job = self._job()
-        is_shared = job is not None and job.num_processes > 1
-        callbacks.agreement = Agreement(job, callbacks) if job and is_shared else None
+        Args:
+            callbacks, verbose, add_history: see `CallbackList`.
+            number: of epochs.
+            batches: the steps of an epoch.
+            **arguments: of the run, which all processes have to be given.
+        """
+        if not isinstance(callbacks, CallbackList):
+            callbacks = CallbackList(
+                callbacks,
+                add_history=add_history,
+                add_progbar=verbose != 0 and _shows_progress(),
+                model=self,
+                verbose=verbose,
+                epochs=number,
+                steps=batches.num_batches,
+            )
+        job, callbacks.agreement = self._job(), None
+        if job is not None and job.num_processes > 1:
+            arguments["steps_per_execution"] = self.steps_per_execution
+            callbacks.agreement = Agreement(job, callbacks, arguments)
         return callbacks
 
     def _prepare_for(self, batch: Any, step: str) -> None:

@@ -211,8 +211,10 @@ class Trainer(CompileConfigured, Evaluation):
             self._compare_data("fit: validation_data", validation, peek=False)
             self._prepare_for(batches.peek(), "train_step")
             self._prepare_optimizer()
+            self._compare_state()
+        told = {"epochs": (initial_epoch, epochs), "validation_freq": validation_freq}
         callbacks = self._callback_list(
-            callbacks, verbose, epochs, batches, add_history=True
+            callbacks, verbose, epochs, batches, add_history=True, **told
         )
         run = range(initial_epoch, epochs)
         with callbacks.interrupts():
@@ -340,7 +342,8 @@ class Trainer(CompileConfigured, Evaluation):
 
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles hold: all but the identities of Variables."""
-        return {**self.__dict__, "_trained": None, "_progress": None}
+        own = dict.fromkeys(("_trained", "_progress", "_compared_in"))
+        return {**self.__dict__, **own}
 
     def _prepare_optimizer(self) -> None:
         """Give the optimizer its slots, and notice what is trainable now."""
