@@ -12,6 +12,7 @@ from toolkit import settings
 from toolkit.comm import mpi
 from toolkit.comm.group import Group
 from toolkit.comm.local import single
+from toolkit.comm.slow import slowed
 from toolkit.comm.watch import STALLED, Watchdog, WatchedGroup
 from toolkit.errors import ArgumentError, LaunchError, RankLostError
 
@@ -120,7 +121,10 @@ def _join() -> Group:
             f"of the library that mpi4py uses ({mpi.library_name()}), or by "
             "`srun --mpi=pmix` if that library knows PMIx"
         )
-    return _watched(group)
+    slow = slowed(group)
+    if slow is not group and is_elastic():
+        raise LaunchError("TOOLKIT_LINK: an elastic job cannot have a slow link")
+    return _watched(slow)
 
 
 def _watched(group: Group) -> Group:

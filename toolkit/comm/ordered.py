@@ -31,6 +31,7 @@ OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
 # Up to so many bytes from all others every rank gets all pieces and combines them
 # itself: one exchange, not two, which between two ranks moves no more bytes.
 _DIRECT = 512 << 10
+_AT_ONCE = 32 << 20
 # A rank's part of one round: what is received and combined stays in the cache.
 ROUND = 512 << 10
 # Parts start at multiples of so many bytes, so that no two ranks share a cache line.
@@ -196,7 +197,9 @@ class _Tree:
         if group.size == 1:
             self.combine(list(flats), _alone(self.leaves), out)
             return
-        if out.nbytes * (group.size - 1) <= _DIRECT:
+        # Between two ranks that moves no more bytes, and a network is waited for once.
+        at_once = group.size == 2 and group.is_remote and out.nbytes <= _AT_ONCE
+        if at_once or out.nbytes * (group.size - 1) <= _DIRECT:
             self.reduce(flats, ((0, size),) * group.size, out)
             return
         for low, high in _rounds(size, itemsize, group.size):

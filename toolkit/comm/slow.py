@@ -5,8 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from toolkit import settings
 from toolkit.comm.group import Buffer, Group, as_bytes
 from toolkit.errors import ArgumentError
+
+
+def slowed(group: Group) -> Group:
+    """A group as slow as TOOLKIT_LINK says, "latency,bandwidth"; as it is without."""
+    given = settings.environment("LINK")
+    if given is None:
+        return group
+    try:
+        latency, bandwidth = map(float, given.split(","))
+    except ValueError:
+        raise ArgumentError(
+            "TOOLKIT_LINK: expected seconds and bytes a second, such as "
+            f"'0.001,100e6'; received {given!r}"
+        ) from None
+    return SlowGroup(group, latency, bandwidth)
 
 
 class SlowGroup:

@@ -15,6 +15,7 @@ import numpy as np
 
 from toolkit.backends.base import Backend
 from toolkit.compiler.control import ControlKernel
+from toolkit.compiler.exchanges import Exchange
 from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import working
 from toolkit.ir import Graph, Kind, Node, Value
@@ -40,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Event:
-    """When a part ran, in seconds, and on which thread."""
+    """When a part ran, in seconds, and on which thread; -1 is none that computes."""
 
     part: int
     start: float
@@ -70,6 +71,8 @@ class BoundProgram:
         self.fixed: set[int] = set()
         self.steps: list[Step] = []
         self.last = 0  # the last of them that is generated code
+        # Collectives that run beside other steps, by the index of their nodes.
+        self.exchanges: dict[int, Exchange] = {}
         # How each step is timed, and what the parts of all steps are.
         self.timed: list[Callable[[], list[Event]]] = []
         self.parts: list[Part] = []
@@ -90,6 +93,8 @@ class BoundProgram:
         """Turn every segment into a step; those on fixed arrays are bound for good."""
         needed = self._needed_by_kernels()
         for segment in self.program.segments:
+            for index in segment.starts:
+                self._bind_start(index)
             if segment.code is not None:
                 self._bind_code(segment)
                 continue
@@ -100,7 +105,11 @@ class BoundProgram:
             elif node.outputs[0] in needed:
                 self._bind_view(node)
             if len(self.steps) > len(self.timed):
-                self.timed.append(partial(_events, self.steps[-1], len(self.parts)))
+                events = partial(_events, self.steps[-1], len(self.parts))
+                if index in self.exchanges:
+                    exchange = self.exchanges[index]
+                    events = partial(_events_beside, exchange, len(self.parts))
+                self.timed.append(events)
                 self.parts.append(Part([node], segment.start, nbytes=_exchanged(node)))
 
     def _bind_code(self, segment: Segment) -> None:
@@ -116,6 +125,27 @@ class BoundProgram:
             Part([nodes[i] for i in which], segment.start + after, *figures)
             for after, which, *figures in segment.code.parts
         ]
+
+    def _bind_start(self, index: int) -> None:
+        """A step that starts a collective; that of its segment waits for it."""
+        node, kernel = self.graph.nodes[index], self.program.kernels[index]
+        ins = [self._slot(value) for value in node.inputs]
+        outs = [self._slot(value) for value in node.outputs]
+        prepared: list[Step] = []
+
+        def make() -> Step:
+            if prepared:
+                return prepared[0]
+            arrays = [self.slots[slot] for slot in ins]
+            out = tuple(self.slots[slot] for slot in outs)
+            run: Step = kernel.on(*arrays, out=out, **node.attrs)
+            if self.fixed.issuperset((*ins, *outs)):
+                prepared.append(run)
+            return run
+
+        exchange = self.exchanges[index] = Exchange(kernel.background, make)
+        self.steps.append(exchange.start)
+        self.timed.append(partial(_no_events, exchange.start))
 
     def _needed_by_kernels(self) -> set[Value]:
         """The values that kernels read, and what those are views of."""
@@ -157,6 +187,9 @@ class BoundProgram:
             self.steps.append(_view_step(view, self.slots, source, target))
 
     def _bind_kernel(self, index: int, node: Node) -> None:
+        if index in self.exchanges:
+            self.steps.append(self.exchanges[index].wait)
+            return
         kernel: Any = self.program.kernels[index]
         ins = [self._slot(value) for value in node.inputs]
         outs = [self._slot(value) for value in node.outputs]
@@ -184,7 +217,7 @@ class BoundProgram:
     def close(self) -> None:
         """Let go of all memory, though a traceback may hold this itself."""
         self.arena = None
-        for bound in (self.steps, self.timed, self.slots):
+        for bound in (self.steps, self.timed, self.slots, self.exchanges):
             bound.clear()
 
     # --- running ----------------------------------------------------------------------
@@ -270,6 +303,8 @@ class BoundProgram:
                 for timed in self.timed:
                     events += timed()
         finally:
+            for exchange in self.exchanges.values():
+                exchange.settle()
             for slot in self.dynamic:
                 self.slots[slot] = None
 
@@ -284,6 +319,16 @@ def _events(step: Step, part: int) -> list[Event]:
     start = perf_counter()
     step()
     return [Event(part, start, perf_counter())]
+
+
+def _no_events(step: Step) -> list[Event]:
+    step()
+    return []
+
+
+def _events_beside(exchange: Exchange, part: int) -> list[Event]:
+    """When a collective ran that other steps did not wait for."""
+    return [Event(part, *exchange.wait(), thread=-1)]
 
 
 def _code_events(runner: Any, first: int) -> list[Event]:

@@ -174,13 +174,16 @@ class While(_Loop):
 
 
 # How the host runs collectives: filled by `toolkit.compiler.sharding.collectives`.
-COLLECTIVE_KERNELS: dict[str, Callable[[str], Callable[..., None]]] = {}
+COLLECTIVE_KERNELS: dict[str, Callable[[Node, str], Any]] = {}
 
 
-def collective_kernel(node: Node) -> Callable[..., None]:
-    """The kernel of a collective, which knows for which layers it is."""
+def collective_kernel(node: Node) -> Any:
+    """The kernel of a collective, which knows for which layers it is.
+
+    Its `background`, if it has one, runs it beside other steps.
+    """
     layers = dict.fromkeys("/".join(y.origin) for y in node.outputs[:-1])
-    return COLLECTIVE_KERNELS[node.op.name](", ".join(filter(None, layers)))
+    return COLLECTIVE_KERNELS[node.op.name](node, ", ".join(filter(None, layers)))
 
 
 CONTROL_KERNELS: dict[str, type[ControlKernel]] = {

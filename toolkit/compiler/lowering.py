@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -183,25 +183,65 @@ def _segments(
     """What runs together, in order, and when each node runs."""
     segments: list[Segment] = []
     moments, now = [Moment(0, 0, 0)] * len(units), 0
-    for members, is_code in _runs(units, layouts):
-        code, steps = None, {}
+    starts = _starts(units, layouts)
+    begun: dict[int, int] = {}  # the steps in which collectives are started
+    for members, is_code in _runs(units, layouts, starts):
+        code, steps, beginning = None, {}, starts.get(members[0], [])
+        begun.update(dict.fromkeys(beginning, now))
         if is_code:
             shares = Shares([_shares(i, units[i], layouts) for i in members])
             lowered = [units[i].lowered for i in members]
             late = sum(i < barrier for i in members)
             code = backend.assemble(lowered, shares, late)
             steps = code.moments
-        segments.append(Segment(members, now, code))
+        segments.append(Segment(members, now, code, beginning))
         for i, member in enumerate(members):
             moments[member] = Moment(*(now + step for step in steps.get(i, (0, 0, 0))))
+            if member in begun:
+                moments[member] = Moment(begun[member], begun[member], now)
         now += 1 + max((moment.last for moment in steps.values()), default=0)
     return segments, moments
 
 
-def _runs(units: Sequence[_Unit], layouts: Layouts) -> Iterator[tuple[list[int], bool]]:
-    """Consecutive lowered nodes together, views in between left out; others alone."""
+def _starts(units: Sequence[_Unit], layouts: Layouts) -> dict[int, list[int]]:
+    """The collectives that run beside others, by the node before which they start.
+
+    That is when their operands are there, and all before them have started: their order
+    is that of the graph on all ranks.
+    """
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    made: dict[Value, int] = {}  # after which node each value is there
+    earliest = 0
+    for i, unit in enumerate(units):
+        inputs, outputs = unit.node.inputs, unit.node.outputs
+        after = i
+        if unit.node.op.kind is Kind.COLLECTIVE:
+            *operands, _ = inputs  # the last one is a token of the one before
+            ready = max((made.get(x, -1) + 1 for x in operands), default=0)
+            earliest = max(earliest, ready)
+            if unit.kernel.background is None:
+                earliest = i + 1
+            else:
+                found[earliest].append(i)
+        elif outputs[0] in layouts.views:
+            # A view of memory of the program is there when its source is.
+            after = made.get(inputs[0], i)
+        made.update(dict.fromkeys(outputs, after))
+    return dict(found)
+
+
+def _runs(
+    units: Sequence[_Unit], layouts: Layouts, cuts: Container[int] = ()
+) -> Iterator[tuple[list[int], bool]]:
+    """Consecutive lowered nodes together, views in between left out; others alone.
+
+    Those before and behind a cut are not together.
+    """
     run: list[int] = []
     for i, unit in enumerate(units):
+        if run and i in cuts:
+            yield run, True
+            run = []
         if unit.lowered is not None:
             run.append(i)
             continue

@@ -19,7 +19,12 @@ from toolkit.compiler.passes.pads import join_pads
 from toolkit.compiler.passes.placement import place
 from toolkit.compiler.passes.rewriting import decompose, own_outputs, prune
 from toolkit.compiler.passes.scans import hoist, tidy_scans
-from toolkit.compiler.passes.schedule import schedule, settle, updates_last
+from toolkit.compiler.passes.schedule import (
+    needed_first,
+    schedule,
+    settle,
+    updates_last,
+)
 from toolkit.compiler.passes.simplify import fold, share, simplify, take_parts_apart
 from toolkit.compiler.passes.sums import separate_sums
 from toolkit.compiler.program import Program
@@ -59,7 +64,7 @@ def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
             if generated
             else (),
         ),
-        ("ordering", (schedule, *(own.scheduled if generated else ()))),
+        ("ordering", (schedule, needed_first, *(own.scheduled if generated else ()))),
         ("updating", (settle, updates_last)),
     )
 

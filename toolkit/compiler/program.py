@@ -27,11 +27,13 @@ class Segment:
         members: the indices of the nodes.
         start: the first of its steps in the memory plan.
         code: what `Backend.assemble` made; None: the kernel of the only member runs.
+        starts: the indices of collectives that are started before it.
     """
 
     members: Sequence[int]
     start: int
     code: Any = None
+    starts: Sequence[int] = ()
 
 
 @dataclass(frozen=True, eq=False)

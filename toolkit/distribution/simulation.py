@@ -142,7 +142,7 @@ def simulate(
     *,
     x: Any,
     y: Any,
-    overlap: bool = False,
+    overlap: bool | None = None,
     jitter: float = 0.0,
     timing: Callable[[Kernel], float] | None = None,
 ) -> Simulation:
@@ -158,7 +158,8 @@ def simulate(
         link: between them; by default 10 GB/s and 5 microseconds, a rank on each node.
         batch_size: rows of a rank.
         x, y: arrays with a row or more, of whose kind batches are made.
-        overlap: whether kernels go on while a collective runs. Programs of today wait.
+        overlap: whether kernels go on while a collective runs; None: where a network
+            is between ranks, as programs do.
         jitter: the standard deviation of a rank's compute time, as a part of it.
         timing: seconds of a kernel, instead of measuring.
 
@@ -182,7 +183,8 @@ def simulate(
     alone = play(work, 1, link).seconds
     found: list[Prediction] = []
     for n in counts:
-        played = play(work, n, link, overlap, jitter)
+        is_beside = n > link.ranks_per_node if overlap is None else overlap
+        played = play(work, n, link, is_beside, jitter)
         sizes = {
             "data parallel": state,
             "ZeRO 1": state - slots + slots // n,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.backends.target import Target
+from toolkit.compiler.control import collective_kernel
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 Updates = Sequence[tuple[int, int | None]]
@@ -33,7 +34,8 @@ def schedule(graph: Graph, target: Target) -> Graph:
     order: list[Node] = []
 
     def frees_memory(node: Node) -> bool:
-        if node.op.kind in (Kind.VIEW, Kind.CONTROL):
+        # What waits for a collective comes as late as the trace has it.
+        if node.op.kind in (Kind.VIEW, Kind.CONTROL, Kind.COLLECTIVE):
             return False
         freed: int = sum(
             x.spec.nbytes for x in set(node.inputs) if uses[x] == 1 and x in producers
@@ -51,13 +53,42 @@ def schedule(graph: Graph, target: Target) -> Graph:
                 uses[value] -= 1
             for reader in sorted(readers[current], key=lambda n: -position[n]):
                 waiting[reader] -= 1
-                if waiting[reader] == 0 and frees_memory(reader):
+                is_late = current.op.kind is Kind.COLLECTIVE
+                if waiting[reader] == 0 and not is_late and frees_memory(reader):
                     ready.append(reader)
 
     for node in graph.nodes:
         if node not in done:
             emit(node)
     return graph.replace(order)
+
+
+def needed_first(graph: Graph, target: Target) -> Graph:
+    """Compute what a collective needs first, if it runs beside what comes after it.
+
+    So each starts as early as it can, in the order that all ranks have.
+    """
+    beside = [
+        node
+        for node in graph.nodes
+        if node.op.kind is Kind.COLLECTIVE and collective_kernel(node).background
+    ]
+    producers = graph.producers()
+    position = {node: i for i, node in enumerate(graph.nodes)}
+    done: set[Node] = set()
+    order: list[Node] = []
+    for collective in beside:
+        # The last input is a token of the one before, which need not have ended.
+        found: set[Node] = set()
+        wanted = list(collective.inputs[:-1])
+        while wanted:
+            node = producers.get(wanted.pop())
+            if node is not None and node not in done and node not in found:
+                found.add(node)
+                wanted += node.inputs
+        order += sorted(found, key=position.__getitem__)
+        done |= found
+    return graph.replace([*order, *(n for n in graph.nodes if n not in done)])
 
 
 def updates_last(graph: Graph, target: Target) -> Graph:

@@ -2,11 +2,13 @@
 
 A collective is put off until something that other ranks wait for depends on it, and
 what reads it is put off with it. So a step has as few of them as its dependencies
-allow: without batch normalization one sum, after the backward pass.
+allow: without batch normalization one sum, after the backward pass. Over a network
+there are more, each of which is sent while the backward pass goes on.
 """
 
 from __future__ import annotations
 
+from toolkit.comm.overlap import bucket_bytes, overlaps
 from toolkit.compiler.sharding.collectives import TOKEN, all_reduce_p, pieces_of
 from toolkit.ir import Graph, Kind, Node, Value
 
@@ -54,7 +56,10 @@ class _Walk:
             if node.op is all_reduce_p:
                 sums.setdefault(node.attrs["axis"].name, []).append(node)
         rest = [node for node in self.ready if node.op is not all_reduce_p]
-        for node in [*map(_joined, sums.values()), *rest]:
+        found = [_joined(b) for same in sums.values() for b in _buckets(same)] + rest
+        if any(overlaps(node.attrs["axis"].group) for node in found):
+            found.sort(key=_ready)
+        for node in found:
             *inputs, _ = node.inputs
             self.nodes.append(node.with_inputs([*inputs, self.token]))
             self.token = node.outputs[-1]
@@ -64,6 +69,33 @@ class _Walk:
 
 def _is_token(value: Value) -> bool:
     return value.spec == TOKEN
+
+
+def _ready(node: Node) -> int:
+    """When a collective may start, in numbers that all ranks have alike."""
+    return int(node.attrs.get("ready", 0))
+
+
+def _buckets(sums: list[Node]) -> list[list[Node]]:
+    """Sums along one axis, those together that go together.
+
+    They are cut where what is computed goes on meanwhile, by sizes that are the same on
+    all ranks: those of sums over batches.
+    """
+    axis = sums[0].attrs["axis"]
+    if axis.even or not overlaps(axis.group):
+        return [sums]
+    room, most = bucket_bytes(axis.group)
+    found: list[list[Node]] = [[]]
+    held = 0
+    for node in sorted(sums, key=_ready):
+        size = sum(spec.nbytes for spec in node.attrs["specs"])
+        if found[-1] and held + size > room:
+            found.append([])
+            held, room = 0, most
+        found[-1].append(node)
+        held += size
+    return found
 
 
 def _joined(sums: list[Node]) -> Node:
@@ -80,7 +112,8 @@ def _joined(sums: list[Node]) -> Node:
     inputs = [x for node, count in pairs for x in node.inputs[:count]]
     inputs += [x for node, count in pairs for x in node.inputs[count:-1]]
     outputs = [y for node in sums for y in node.outputs[:-1]]
-    attrs = {"axis": axis, "terms": terms, "specs": specs}
+    ready = max(map(_ready, sums))
+    attrs = {"axis": axis, "terms": terms, "specs": specs, "ready": ready}
     first, last = sums[0], sums[-1]
     return Node(
         all_reduce_p, [*inputs, first.inputs[-1]], attrs, [*outputs, last.outputs[-1]]

@@ -16,9 +16,10 @@ import numpy as np
 from toolkit import comm
 from toolkit.comm import ordered
 from toolkit.comm.leaves import Subtree, pieces_of_ranks
+from toolkit.comm.overlap import background_of
 from toolkit.compiler.control import COLLECTIVE_KERNELS
 from toolkit.compiler.sharding.layouts import MeshAxis, Partial, Split
-from toolkit.ir import Kind, Primitive, Spec
+from toolkit.ir import Kind, Node, Primitive, Spec
 
 Array = Any
 Run = Callable[[], None]
@@ -26,7 +27,11 @@ TOKEN = Spec((), "uint8")
 
 
 def _reduced_spec(
-    *inputs: Spec, axis: MeshAxis, terms: Sequence[Partial], specs: Sequence[Spec]
+    *inputs: Spec,
+    axis: MeshAxis,
+    terms: Sequence[Partial],
+    specs: Sequence[Spec],
+    ready: int = 0,
 ) -> Any:
     return (*specs, TOKEN)
 
@@ -43,7 +48,12 @@ all_gather_p: Primitive = Primitive("all_gather", Kind.COLLECTIVE, _gathered_spe
 
 
 def _scattered_spec(
-    *inputs: Spec, axis: MeshAxis, term: Partial, split: Split, whole: Spec
+    *inputs: Spec,
+    axis: MeshAxis,
+    term: Partial,
+    split: Split,
+    whole: Spec,
+    ready: int = 0,
 ) -> Any:
     return split.local(whole, len(axis.rows(split.units(whole)))), TOKEN
 
@@ -64,10 +74,12 @@ def _all_reduce(
     axis: MeshAxis,
     terms: Sequence[Partial],
     specs: Sequence[Spec],
+    ready: int = 0,
 ) -> Run:
     """Combine terms of all ranks; those of one kind go together.
 
-    The pieces of each sum are the first of the inputs.
+    The pieces of each sum are the first of the inputs. `ready` is the number of the
+    operation, in the order of the whole graph, that gives the last of them.
     """
     given = iter(inputs)
     pieces = [[next(given) for _ in pieces_of(axis, t.units)] for t in terms]
@@ -106,6 +118,7 @@ def _reduce_scatter(
     term: Partial,
     split: Split,
     whole: Spec,
+    ready: int = 0,
 ) -> Run:
     """Combine terms of all ranks, and keep this rank's rows of the result."""
     count = len(pieces_of(axis, term.units))
@@ -160,11 +173,16 @@ class CollectiveKernel:
 
     Args:
         prepare: given arrays and attributes, returns what runs on them.
+        node: that it is for.
         label: what it is for, for who watches.
+
+    Attributes:
+        background: what runs it beside other steps, if it does not run as one.
     """
 
-    def __init__(self, prepare: Callable[..., Run], label: str) -> None:
+    def __init__(self, prepare: Callable[..., Run], node: Node, label: str) -> None:
         self._prepare = prepare
+        self.background = background_of(node.attrs["axis"].group)
         self._label = label
 
     def __call__(self, *arrays: Array, **options: Any) -> None:

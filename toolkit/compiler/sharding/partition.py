@@ -73,6 +73,9 @@ class Local:
         # have to depend on each other on all ranks alike.
         self.sources: dict[Value, list[Value]] = {}
         self.origin: tuple[str, ...] = ()
+        # By which choice the terms of a value are made, which ranks count alike.
+        self.made: dict[Value, int] = {}
+        self.count = 0
         self.token: Value = Constant(np.zeros((), np.uint8))
 
     def define(self, value: Value, layout: Layout) -> Value:
@@ -108,9 +111,11 @@ class Local:
         """The nodes of a choice."""
         node = choice.node
         self.origin = node.outputs[0].origin
+        self.count += 1
         for y, layout in zip(node.outputs, choice.outputs, strict=True):
             if isinstance(layout, Partial):
                 self.partials[y] = layout
+                self.made[y] = self.count
         if isinstance(choice.outputs[0], Partial):
             if any(isinstance(layout, Partial) for layout in choice.inputs):
                 self._add_to_terms(choice)
@@ -280,7 +285,8 @@ class Local:
         if self.axis.group.size == 1 and len(pieces) == 1:
             return pieces[0]
         inputs = [*pieces, *self.sources[value]]
-        attrs = {"terms": (partial,), "specs": (value.spec,)}
+        ready = self.made[value]
+        attrs = {"terms": (partial,), "specs": (value.spec,), "ready": ready}
         return self._collective(all_reduce_p, inputs, value.spec, **attrs)
 
     def _scattered(self, value: Value, split: Split) -> Value:
@@ -291,7 +297,8 @@ class Local:
             whole = self._combined(value)
             return self._units(whole, split, split.units(spec), rows)
         inputs = [*self._pieces(value), *self.sources[value]]
-        attrs = {"term": partial, "split": split, "whole": spec}
+        ready = self.made[value]
+        attrs = {"term": partial, "split": split, "whole": spec, "ready": ready}
         local = split.local(spec, len(rows))
         return self._collective(reduce_scatter_p, inputs, local, **attrs)
 

@@ -83,7 +83,8 @@ def _described(graph: Graph, local: Graph) -> list[str]:
         if node.op.kind is Kind.COLLECTIVE:
             # Not the shapes: ranks may have more or fewer rows of what they exchange.
             dtypes = " ".join(y.spec.dtype for y in node.outputs[:-1])
-            lines.append(f"{node.op.name} along {node.attrs['axis']} of {dtypes}")
+            when = f" after {node.attrs['ready']}" if "ready" in node.attrs else ""
+            lines.append(f"{node.op.name} along {node.attrs['axis']} of {dtypes}{when}")
     return [*lines, *(node.op.name for node in graph.nodes)]
 
 
