@@ -1,5 +1,6 @@
 """`tf.train.ClusterSpec`, `Server` and Sessions on a cluster, in one process."""
 
+import random
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import pytest
 import toolkit.compat.tensorflow as tf2
 import toolkit.compat.tensorflow.v1 as tf
 from toolkit import layers
-from toolkit.compat.tensorflow.v1.cluster import service
+from toolkit.compat.tensorflow.v1.cluster import master, service
 from toolkit.errors import (
     ArgumentError,
     CommunicationError,
@@ -116,6 +117,15 @@ def test_servers_know_their_task():
         tf.train.Server(cluster, "worker", start=False)
     with pytest.raises(ArgumentError, match="protocol"):
         tf.train.Server(cluster, "ps", protocol="rdma", start=False)
+
+
+def test_servers_listen_at_their_address_alone(start):
+    server = start(worker=1)["worker", 0]
+    assert server.target == "tcp://{}:{}".format(*server._socket.getsockname())
+    assert server._socket.getsockname()[0] == "127.0.0.1"
+    server.start()  # a second time it does nothing
+    server.stop()
+    server.join()  # returns
 
 
 def test_an_address_that_is_taken_is_an_error(start):
@@ -292,6 +302,23 @@ def test_fetched_variables_are_those_from_before_the_run(start):
         assert session.run(v) == 6
 
 
+def test_what_was_read_before_a_change_stays_that(start):
+    servers = start(ps=1, worker=1)
+    x = tf.placeholder("float32", ())
+    with tf.device("/job:ps/task:0"):
+        v = tf.get_variable("v", initializer=1.0)
+    with tf.device("/job:worker/task:0"):
+        y = tf.exp(x)
+    with tf.device("/job:ps/task:0"):
+        z = v + y  # later than the change, in its task, as it has to wait for y
+        with tf.control_dependencies([z]):
+            change = v.assign(5.0)
+    with session_on(servers["worker", 0]) as session:
+        session.run(v.initializer)
+        assert session.run([z, change], {x: 0.0}) == [2, 5]
+        assert session.run([z, change], {x: 0.0}) == [6, 5]
+
+
 def test_training_gives_what_one_process_gives(start):
     servers = start(ps=2, worker=1)
     rng = np.random.default_rng(0)
@@ -326,6 +353,84 @@ def test_training_gives_what_one_process_gives(start):
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
     for a, b in zip(found[1], expected[1], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def random_graph(seed, names):
+    """A feed, and fetches of some runs, of operations on random tasks."""
+    r = random.Random(seed)
+    x = tf.placeholder("float32", (3,))
+
+    def at():
+        return tf.device(r.choice(names))
+
+    def any_of(*lists):
+        return r.choice([x for each in lists for x in each])
+
+    variables, values, updates = [], [x], []
+    for i in range(r.randint(1, 4)):
+        with at():
+            variables.append(tf.get_variable(f"v{i}", initializer=[float(i), 1.0, -1]))
+    for _ in range(r.randint(3, 15)):
+        kind = r.random()
+        before = r.sample(updates, min(len(updates), r.choice([0, 0, 1, 2])))
+        a, b = any_of(values, variables), any_of(values, variables)
+        with at(), tf.control_dependencies([y.op for y in before]):
+            if kind < 0.45:
+                values.append(r.choice([tf.add, tf.subtract, tf.maximum])(a, b))
+            elif kind < 0.6:
+                values.append(tf.tanh(a))
+            elif kind < 0.7:
+                values.append(r.choice(variables).read_value() * 0.5)
+            elif kind < 0.85:
+                updates.append(r.choice(variables).assign_add(tf.tanh(a)))
+            else:
+                new = r.choice([a * 0.5, tf.constant([1.0, 2.0, 3.0])])
+                updates.append(r.choice(variables).assign(new))
+    loss = tf.reduce_sum(tf.square(values[-1])) + tf.reduce_sum(variables[0])
+    make = r.choice([tf.train.AdamOptimizer, tf.train.GradientDescentOptimizer])
+    with at():
+        step = tf.train.get_or_create_global_step()
+        train = make(0.1).minimize(loss, step)
+    every = [*values, *variables, *updates, train, loss]
+    return x, [[r.choice(every) for _ in range(r.randint(1, 6))] for _ in range(4)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs_give_what_one_process_gives(start, seed):
+    servers = start(ps=1, worker=2)
+    found = []
+    for target in ("", servers["worker", 0].target):
+        names = [str(task) if target else None for task in servers["ps", 0].cluster]
+        with tf.Graph().as_default(), tf.Session(target) as session:
+            x, runs = random_graph(seed, names)
+            session.run(tf.global_variables_initializer())
+            runs = [*runs, *runs, tf.global_variables()]
+            found.append(
+                [session.run(run, {x: [0.1, i, 0.3]}) for i, run in enumerate(runs)]
+            )
+    for run, expected in zip(found[1], found[0], strict=True):
+        for value, other in zip(run, expected, strict=True):
+            assert (value is None) == (other is None)
+            if value is not None:
+                np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-5)
+
+
+def test_what_needs_no_task(start):
+    with session_on(start(worker=1)["worker", 0]) as session:
+        found = session.run([tf.no_op(), tf.constant(3.0), tf.zeros((2,))])
+    assert found[:2] == [None, 3.0] and found[2].tolist() == [0, 0]
+
+
+def test_tasks_forget_programs_that_were_not_used_lately(start, monkeypatch):
+    monkeypatch.setattr(master, "MOST_PROGRAMS", 3)
+    server = start(worker=1)["worker", 0]
+    x = tf.placeholder("float32", (None,))
+    y = x * 2.0
+    with session_on(server) as session:
+        for n in [*range(6), *range(6), 5, 4]:
+            assert session.run(y, {x: np.ones(n)}).tolist() == [2] * n
+        (state,) = server.service._sessions.values()
+        assert len(state.programs) == 3
 
 
 def test_random_numbers_go_on_from_run_to_run(start):
@@ -393,7 +498,11 @@ def in_threads(*functions):
         return [future.result(60) for future in [pool.submit(f) for f in functions]]
 
 
-@pytest.mark.parametrize("make", [tf.train.GradientDescentOptimizer])
+def momentum(rate):
+    return tf.train.MomentumOptimizer(rate, 1.0)
+
+
+@pytest.mark.parametrize("make", [tf.train.GradientDescentOptimizer, momentum])
 def test_workers_that_do_not_wait_lose_no_update(start, make):
     servers = start(ps=1, worker=2)
 
@@ -416,11 +525,15 @@ def test_workers_that_do_not_wait_lose_no_update(start, make):
 
     work(0)
     in_threads(lambda: work(1), lambda: work(1))
+    expected, velocity = 0.0, 0.0
+    for _ in range(300):
+        velocity = 1.0 + velocity if make is momentum else 1.0
+        expected -= velocity
     with session_on(servers["ps", 0]) as session:
         with tf.device("/job:ps/task:0"):
             v = tf.get_variable("v", (3,))
             step = tf.train.get_or_create_global_step()
-        assert session.run(v).tolist() == [-300] * 3
+        np.testing.assert_allclose(session.run(v), [expected] * 3, rtol=1e-5)
         assert session.run(step) == 300
 
 

@@ -19,7 +19,7 @@ from toolkit.compat.tensorflow.v1.cluster import frames
 from toolkit.compat.tensorflow.v1.cluster.frames import FrameError
 from toolkit.compat.tensorflow.v1.cluster.programs import Decoder, Encoder
 from toolkit.compiler.evaluate import evaluate
-from toolkit.errors import UnsupportedError
+from toolkit.errors import CommunicationError, UnsupportedError
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, format_graph, primitive
 
 # Beside what the table of operations makes: gradients, loops, random numbers.
@@ -154,6 +154,46 @@ def graph_data(nodes, **more):
 def test_graphs_that_are_none(data):
     with pytest.raises(toolkit.errors.ToolkitError):
         Decoder([]).graph(data)
+
+
+def graph_of_zero():
+    with tf.Graph().as_default() as graph:
+        tf.placeholder("float32", (), name="x") + 1.0
+    return graph
+
+
+WHO = {"cluster": {"worker": {"0": "127.0.0.1:1"}}, "task": ["worker", 0]}
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [{}],
+        [{"cluster": 3, "task": 0}],
+        [{**WHO, "task": ["chief", 0]}],
+        [{"type": "error", "kinds": 7, "message": None}],
+        [b"HTTP/1.1 200 OK\r\n\r\n" * 9],
+    ],
+    ids=str,
+)
+def test_servers_that_answer_nonsense(replies, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", "1")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            connection, _ = listener.accept()
+            with connection:
+                for reply in replies:
+                    frames.receive(connection)
+                    connection.sendall(reply if type(reply) is bytes else frame(reply))
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(CommunicationError):
+            target = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+            with tf.Session(target, graph_of_zero()) as session:
+                session.run("add:0", {"x:0": 1.0})
+        thread.join()
 
 
 # --- frames ---------------------------------------------------------------------------

@@ -39,12 +39,14 @@ class Mailbox:
             run, number: whose.
             check: called now and then, to raise what ends the waiting.
         """
-        with self._arrived:
-            while (run, number) not in self._values:
-                self._arrived.wait(0.05)
-                if (run, number) not in self._values:
-                    check()
-            return self._values.pop((run, number))
+        key = run, number
+        while True:
+            with self._arrived:
+                if key not in self._values:
+                    self._arrived.wait(0.05)
+                if key in self._values:
+                    return self._values.pop(key)
+            check()
 
     def end(self, run: int) -> None:
         """Forget what came for a run, and what may come yet."""

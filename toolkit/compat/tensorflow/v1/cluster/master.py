@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import secrets
-import select
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
 from toolkit import errors
 from toolkit.compat.tensorflow.v1.cluster import frames
-from toolkit.compat.tensorflow.v1.cluster.peers import connect, lost, patience
+from toolkit.compat.tensorflow.v1.cluster.peers import connect, lost, patience, ready
 from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task
 from toolkit.compat.tensorflow.v1.places import Place, parse
 from toolkit.compat.tensorflow.v1.plan import FailedPreconditionError
@@ -25,6 +26,8 @@ from toolkit.errors import (
     ToolkitError,
 )
 
+# So many programs of a session does each task keep: those that were used last.
+MOST_PROGRAMS = 512
 # How often a task that does not answer is asked whether it lives, in seconds.
 PING = 2.0
 Message = tuple[dict[str, Any], Sequence[Any]]
@@ -64,7 +67,8 @@ class Master:
         self._lock = threading.Lock()
         self._idle: list[dict[Task, socket.socket]] = []
         self._met: set[Task] = set()
-        self._told: set[tuple[Task, int]] = set()
+        # The programs that a task knows, in the order of their use.
+        self._told: defaultdict[Task, dict[int, None]] = defaultdict(dict)
         self.cluster, self.default = _asked(address)
 
     def task_of(self, device: str | None, what: str) -> tuple[Task, str | None]:
@@ -103,19 +107,33 @@ class Master:
         header = {"type": "run", "program": program, "run": run}
         channels = self._take(parts)
         register = {
-            task: ({**told, "type": "register", "program": program}, arrays)
+            task: (self._registering(task, program, told), arrays)
             for task, (told, arrays) in parts.items()
-            if (task, program) not in self._told
+            if program not in self._told[task]
         }
         self._exchange(channels, register, None)
-        self._told.update((task, program) for task in register)
+        for task in parts:
+            known = self._told[task]
+            known.pop(program, None)  # the last is the one used last
+            known[program] = None
         messages = {task: (header, feeds[task]) for task in parts}
         replies = self._exchange(channels, messages, run)
         self._give_back(channels)
         found: dict[int, Any] = {}
-        for reply, arrays in replies.values():
-            found.update(zip(reply["fetched"], arrays, strict=True))
+        for task, (reply, arrays) in replies.items():
+            with _understood(task):
+                found.update(zip(reply["fetched"], arrays, strict=True))
         return found
+
+    def _registering(
+        self, task: Task, program: int, told: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The message that tells a task a program, and which ones to forget."""
+        known = self._told[task]
+        old = list(known)[: max(0, len(known) + 1 - MOST_PROGRAMS)]
+        for number in old:
+            del known[number]
+        return {**told, "type": "register", "program": program, "forget": old}
 
     def ask(
         self, task: Task, header: dict[str, Any], arrays: Sequence[Any] = ()
@@ -166,7 +184,7 @@ class Master:
             channels = self._idle.pop() if self._idle else {}
         try:
             for task in tasks:
-                if task in channels and select.select([channels[task]], [], [], 0)[0]:
+                if task in channels and ready([channels[task]]):
                     channels.pop(task).close()  # it says nothing unasked: it has ended
                 if task not in channels:
                     channels[task] = self._connected(task)
@@ -204,14 +222,17 @@ class Master:
             found.settimeout(None)
         except (OSError, EOFError, CommunicationError) as error:
             raise lost(task, address, str(error) or "it has ended") from error
-        if Task(*reply["task"]) != task or _cluster(reply) != self.cluster:
+        with _understood(task):
+            cluster, found_task = _who(reply)
+            known = set(opened["programs"])  # none, if it was started again
+        if (cluster, found_task) != (self.cluster, task):
             raise CommunicationError(
                 f"{task} at {address}: expected this task of {self.cluster}; there is "
-                f"{Task(*reply['task'])} of {_cluster(reply)}"
+                f"{found_task} of {cluster}"
             )
         self._met.add(task)
-        known = set(opened["programs"])  # none, if it was started again
-        self._told -= {(t, n) for t, n in self._told if t == task and n not in known}
+        for number in self._told[task].keys() - known:
+            del self._told[task][number]
 
     def _exchange(
         self,
@@ -269,10 +290,10 @@ class _Exchange:
         self._alive = dict.fromkeys(self._waiting, begin)
         while self._waiting:
             sockets = {self._channels[task]: task for task in self._waiting}
-            ready, _, _ = select.select(list(sockets), [], [], PING)
-            for each in ready:
+            answered = ready(sockets, PING)
+            for each in answered:
                 self._receive(sockets[each], found)
-            if not ready:
+            if not answered:
                 self._look_after()
             if self._deadline and time.monotonic() - begin > self._deadline:
                 tasks = ", ".join(map(str, sorted(self._waiting)))
@@ -289,9 +310,10 @@ class _Exchange:
             self._fail(self._lost(task, error), True)
             return
         if reply.get("type") == "error":
-            kinds = (_KINDS[name] for name in reply["kinds"] if name in _KINDS)
+            names = map(str, reply.get("kinds") or ())
+            kinds = (_KINDS[name] for name in names if name in _KINDS)
             kind = next(kinds, CommunicationError)
-            self._fail(kind(f"{task}: {reply['message']}"), False)
+            self._fail(kind(f"{task}: {reply.get('message')}"), False)
             return
         found[task] = reply, arrays
 
@@ -347,14 +369,28 @@ def _asked(address: str) -> tuple[ClusterSpec, Task]:
         raise RankLostError(
             f"Session: no server answers at {address}: {error}"
         ) from error
-    return _cluster(reply), Task(*reply["task"])
+    with _understood(address):
+        return _who(reply)
 
 
-def _cluster(reply: dict[str, Any]) -> ClusterSpec:
+def _who(reply: dict[str, Any]) -> tuple[ClusterSpec, Task]:
+    """The cluster and the task that a server says it is of."""
     jobs = reply["cluster"].items()
-    return ClusterSpec(
-        {job: {int(i): x for i, x in tasks.items()} for job, tasks in jobs}
-    )
+    numbered = {job: {int(i): x for i, x in tasks.items()} for job, tasks in jobs}
+    cluster, task = ClusterSpec(numbered), Task(*reply["task"])
+    cluster.task_address(*task)  # raises if there is none
+    return cluster, task
+
+
+@contextmanager
+def _understood(who: object) -> Iterator[None]:
+    """Raise a clear error where an answer is not what was asked for."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CommunicationError(
+            f"{who}: its answer is none of this version's servers: {error!r}"
+        ) from error
 
 
 def _close(channels: dict[Task, socket.socket]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import selectors
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from toolkit import settings
@@ -58,6 +60,19 @@ def connect(address: str, seconds: float, wait: bool = False) -> socket.socket:
 def lost(task: Task, address: str, reason: object) -> RankLostError:
     """The error of a task that is not there."""
     return RankLostError(f"{task} at {address} is lost: {reason}")
+
+
+def ready(
+    connections: Iterable[socket.socket], seconds: float = 0.0
+) -> list[socket.socket]:
+    """Those at which something has arrived, or that have ended.
+
+    Not by `select`, which knows the first 1,024 files of a process only.
+    """
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            selector.register(connection, selectors.EVENT_READ, connection)
+        return [key.data for key, _ in selector.select(seconds)]
 
 
 class Peers:

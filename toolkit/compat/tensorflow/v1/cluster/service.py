@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ import numpy as np
 from toolkit.compat.tensorflow.v1.cluster import frames
 from toolkit.compat.tensorflow.v1.cluster.frames import FrameError, checked_spec
 from toolkit.compat.tensorflow.v1.cluster.mailbox import Mailbox
-from toolkit.compat.tensorflow.v1.cluster.peers import Peers
+from toolkit.compat.tensorflow.v1.cluster.peers import Peers, ready
 from toolkit.compat.tensorflow.v1.cluster.programs import Decoder
 from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task
 from toolkit.compat.tensorflow.v1.cluster.store import Cell, Store, locked
@@ -191,6 +190,8 @@ class Client:
     def _register(self, header: dict[str, Any], arrays: list[Any]) -> Any:
         """Take in a part of a graph."""
         state = self._session()
+        for number in header.get("forget", []):
+            state.programs.pop(number, None)
         if len(state.programs) >= MOST_PROGRAMS:
             raise FrameError(f"a session has at most {MOST_PROGRAMS:,} programs")
         for name, place in header.get("locals", []):  # states of random numbers
@@ -257,7 +258,7 @@ class Client:
 
     def _check(self) -> None:
         """Raise if the master has gone, or has given up the run."""
-        if select.select([self.connection], [], [], 0)[0]:
+        if ready([self.connection]):
             header, _ = frames.receive(self.connection, 5.0)  # EOFError: it has gone
             raise Aborted(f"given up: {header.get('reason', '')}")
 

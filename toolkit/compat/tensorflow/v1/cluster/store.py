@@ -66,15 +66,17 @@ class Cell:
             StalledError: it did not come.
         """
         end = time.monotonic() + patience
-        with self.changed:
-            while not self.read() > value:
-                if time.monotonic() > end:
-                    raise StalledError(
-                        f"waited {patience:g} s for {self.name} to be above {value}: "
-                        "other workers that take part in this step are late or lost"
-                    )
+        while True:
+            with self.changed:
+                if self.read() > value:
+                    return
                 self.changed.wait(0.05)
-                check()
+            check()
+            if time.monotonic() > end:
+                raise StalledError(
+                    f"waited {patience:g} s for {self.name} to be above {value}: "
+                    "other workers that take part in this step are late or lost"
+                )
 
 
 class Store:
