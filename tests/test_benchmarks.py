@@ -186,6 +186,16 @@ def test_sums_between_ranks(tmp_path):
 
 
 @needs_mpi
+def test_steps_of_ranks(tmp_path):
+    path = tmp_path / "rows.json"
+    short = ["--rounds", "1", "--steps", "1", "--batch", "8"]
+    options = ["--networks", "mnist_mlp", *short, "--json", str(path)]
+    assert "link/bound" in run("distributed_steps.py", *options)
+    (row,) = json.loads(path.read_text())
+    assert row["link"] > 0.02 and row["sums"] == 2 and row["sent"] > 0.02
+
+
+@needs_mpi
 def test_checkpoints_of_ranks(tmp_path):
     path = tmp_path / "rows.json"
     table = run("checkpoints.py", "--quick", "--ranks", "3", "--json", str(path))

@@ -12,6 +12,9 @@ from toolkit.comm.overlap import bucket_bytes, overlaps
 from toolkit.compiler.sharding.collectives import TOKEN, all_reduce_p, pieces_of
 from toolkit.ir import Graph, Kind, Node, Value
 
+# A last bucket goes with the one before if it has less than so small a part of it.
+_FEW = 16
+
 
 def join_collectives(graph: Graph) -> Graph:
     """Put collectives that do not depend on each other together, sums into one."""
@@ -89,12 +92,14 @@ def _buckets(sums: list[Node]) -> list[list[Node]]:
     found: list[list[Node]] = [[]]
     held = 0
     for node in sorted(sums, key=_ready):
-        size = sum(spec.nbytes for spec in node.attrs["specs"])
-        if found[-1] and held + size > room:
+        if held >= room:
             found.append([])
             held, room = 0, most
         found[-1].append(node)
-        held += size
+        held += sum(spec.nbytes for spec in node.attrs["specs"])
+    if len(found) > 1 and held < room // _FEW:  # another message would take longer
+        *found, last = found
+        found[-1] += last
     return found
 
 

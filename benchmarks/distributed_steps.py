@@ -1,0 +1,140 @@
+"""Whole training steps on two ranks: beside one process, and over a slow link.
+
+    python benchmarks/distributed_steps.py
+    python benchmarks/distributed_steps.py --networks gpt --json steps.json
+
+On a busy machine `chrt -r 5` before the command keeps others out. Jobs take turns, as
+what else the machine does changes with time. "one" is a process of two threads, "two"
+are two ranks of one thread. "waiting" and "link" are two ranks on a link of 100 MB/s
+and 1 ms, injected by TOOLKIT_LINK: "waiting" exchanges after the backward pass, "link"
+beside it. The bound of "link" is 1.15 of the longer one of what is computed ("two") and
+what is sent, and what the first sum takes.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from toolkit import comm, distribution
+from toolkit.bench.workloads import WORKLOADS
+from toolkit.cli.mpirun import command_of, environment_of
+from toolkit.ir import Kind
+
+NETWORKS = ("cifar_cnn", "gpt", "mnist_mlp")
+LINK = "0.001,100e6"
+# Name -> ranks, threads of each, and settings.
+JOBS = {
+    "one": (1, 2, {}),
+    "two": (2, 1, {}),
+    "waiting": (2, 1, {"TOOLKIT_LINK": LINK, "TOOLKIT_OVERLAP": "off"}),
+    "link": (2, 1, {"TOOLKIT_LINK": LINK}),
+}
+
+
+def let_exchange_wake():
+    """Under `chrt` a thread that wakes would wait until those that compute sleep."""
+    if os.sched_getscheduler(0) in (os.SCHED_RR, os.SCHED_FIFO):
+        above = os.sched_param(os.sched_getparam(0).sched_priority + 1)
+        for thread in threading.enumerate():
+            if thread.name == "toolkit exchange":
+                os.sched_setscheduler(thread.native_id, os.SCHED_RR, above)
+
+
+def work(path, name, steps, batch):
+    """What each rank does; the first one writes what it found."""
+    import toolkit
+
+    group = comm.world()
+    toolkit.utils.set_random_seed(0)
+    if group.size > 1:
+        distribution.set_distribution(distribution.DataParallel())
+    workload = WORKLOADS[f"{name}/fit"]
+    x, y = workload.data(batch or workload.batch)
+    model = workload.build(toolkit)
+    taken = []
+    for number in range(steps + 3):
+        if number == 2:
+            let_exchange_wake()
+        group.barrier()
+        began = time.perf_counter()
+        model.train_on_batch(x, y)
+        taken.append(time.perf_counter() - began)
+    slowest = [max(each) for each in zip(*comm.exchange(group, taken), strict=True)]
+    found = model.make_train_function().inspect()
+    found.measure()
+    sent = [k for k in found.kernels if k.nodes[0].op.kind is Kind.COLLECTIVE]
+    seconds = [k.seconds or 0.0 for k in sent]
+    row = {"step": statistics.median(slowest[3:]), "sent": sum(seconds)}
+    row |= {"first": seconds[0] if seconds else 0.0, "sums": len(sent)}
+    if group.rank == 0:
+        Path(path).write_text(json.dumps(row))
+
+
+def run(name, job, options):
+    """What one job found."""
+    ranks, threads, variables = JOBS[job]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "row.json"
+        script = [__file__, "--work", str(path), "--networks", name]
+        script += ["--steps", str(options.steps), "--batch", str(options.batch)]
+        settings = {"TOOLKIT_NUM_THREADS": str(threads), **variables}
+        environment = {**os.environ, **environment_of(ranks), **settings}
+        subprocess.run(command_of(ranks, script), env=environment, check=True)
+        return json.loads(path.read_text())
+
+
+def measured(name, options):
+    """The medians over rounds, in which all jobs of a network take turns."""
+    rounds = [
+        {job: run(name, job, options) for job in JOBS} for _ in range(options.rounds)
+    ]
+    row = {"network": name}
+    for job in JOBS:
+        row[job] = statistics.median(each[job]["step"] for each in rounds)
+    for what in ("sent", "first", "sums"):
+        row[what] = statistics.median(each["link"][what] for each in rounds)
+    row["ranks over threads"] = row["two"] / row["one"]
+    row["bound"] = 1.15 * max(row["two"], row["sent"]) + row["first"]
+    return row
+
+
+def show(rows):
+    """A table in milliseconds."""
+    columns = [*JOBS, "sent", "first", "bound"]
+    print(f"{'ms':10}", *(f"{c:>8}" for c in columns), "  two/one  link/bound  sums")
+    for row in rows:
+        times = (f"{1e3 * row[column]:8.2f}" for column in columns)
+        share = row["link"] / row["bound"]
+        ratios = f"{row['ranks over threads']:9.2f}  {share:10.2f}  {row['sums']:4.0f}"
+        print(f"{row['network']:10}", *times, ratios)
+
+
+def main():
+    """Start the jobs, or be one of their ranks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--networks", nargs="+", default=NETWORKS)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--batch", type=int, default=0, help="rows, if not as usual")
+    parser.add_argument("--json", help="file to write the rows to")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.work, options.networks[0], options.steps, options.batch)
+        return 0
+    rows = [measured(name, options) for name in options.networks]
+    show(rows)
+    if options.json:
+        Path(options.json).write_text(json.dumps(rows, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
