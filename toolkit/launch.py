@@ -16,8 +16,9 @@ import time
 from types import TracebackType
 
 USAGE = "usage: python -m toolkit.launch SCRIPT [ARGUMENTS]"
-# How many ranks a launcher has started on this machine: Open MPI, MPICH, Slurm.
+# How many ranks a launcher has started on this machine: ours, Open MPI, MPICH, Slurm.
 _LOCAL_RANKS = (
+    "TOOLKIT_PROCESSES",
     *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
     *("SLURM_STEP_TASKS_PER_NODE",),
 )
@@ -59,6 +60,7 @@ def main(arguments: list[str]) -> int:
     from toolkit.comm import jobs
     from toolkit.errors import ToolkitError
 
+    jobs.script[:] = arguments
     try:
         jobs.world()
     except ToolkitError as error:

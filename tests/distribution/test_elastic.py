@@ -8,7 +8,7 @@ from tests.distribution.jobs import needs_mpi, run
 
 TRAIN = """
     import threading
-    distribution.set_distribution(distribution.DataParallel(shards=4{options}))
+    distribution.set_distribution(distribution.DataParallel(shards=4))
     tk.utils.set_random_seed(0)
     random = np.random.default_rng(0)
     x, y = random.random((62, 20), "float32"), random.integers(0, 4, 62)
@@ -16,6 +16,19 @@ TRAIN = """
         layers.Dense(64, activation="relu"), layers.BatchNormalization(),
         layers.Dropout(0.2), layers.Dense(4, activation="softmax"),
     ])
+
+    first, second = (Path(__file__).parent / name for name in ("first", "second"))
+    is_new = first.exists()
+
+    def lose(step, wait=False, twice=False):
+        if step == 5 and rank == 1 and not first.exists():
+            first.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if twice and is_new and step == 3 and not second.exists():
+            second.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if wait and comm.world().size == 2:
+            time.sleep(0.3)  # for the replacement
 
     class Lose(tk.callbacks.Callback):
         steps = 0
@@ -25,6 +38,7 @@ TRAIN = """
             {moment}
 
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    {before}
     history = model.fit(
         x, y, batch_size=15, epochs=6, verbose=0, validation_split=0.2,
         callbacks=[Lose()],
@@ -34,10 +48,10 @@ TRAIN = """
 """
 
 
-def train(folder, processes, moment="pass", elastic=True, options=""):
+def train(folder, processes, moment="pass", *flags, before=""):
     """[hash, history, number of ranks at the end] of every rank that is left."""
-    text = dedent(TRAIN).format(moment=moment, options=options)
-    return run(folder, processes, text, flags=["--elastic"] if elastic else [])
+    text = dedent(TRAIN).format(moment=moment, before=before)
+    return run(folder, processes, text, flags=flags)
 
 
 KILL = "os.kill(os.getpid(), signal.{})"
@@ -56,6 +70,35 @@ LATER = "threading.Timer(0.01, lambda: os.kill(os.getpid(), 9)).start()"
     ids=["in an epoch", "the first one in the first step", "in a step", "two"],
 )
 def test_fit_goes_on_without_lost_ranks_to_the_same_bits(tmp_path, moment):
-    ((*whole, _),) = train(tmp_path, 1, elastic=False)
+    ((*whole, _),) = train(tmp_path, 1)
     left = 1 if "(2, 6)" in moment else 2
-    assert train(tmp_path, 3, moment) == [[*whole, left]] * left
+    assert train(tmp_path, 3, moment, "--elastic") == [[*whole, left]] * left
+
+
+@needs_mpi
+def test_a_lost_rank_is_replaced(tmp_path):
+    ((*whole, _),) = train(tmp_path, 1)
+    moment = "lose(self.steps, wait=True)"
+    found = train(tmp_path, 3, moment, "--elastic", "--replace")
+    assert found == [[*whole, 3]] * 3
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    "before",
+    ["", "model.predict(x[:4], verbose=0)"],
+    ids=["it comes too late", "the script needs others before fit"],
+)
+def test_a_replacement_that_cannot_join_is_sent_away(tmp_path, before):
+    ((*whole, _),) = train(tmp_path, 1, before=before)
+    flags = ["--elastic", "--replace"]
+    found = train(tmp_path, 3, "lose(self.steps)", *flags, before=before)
+    assert found == [[*whole, 2]] * 2
+
+
+@needs_mpi
+def test_a_replacement_is_replaced(tmp_path):
+    ((*whole, _),) = train(tmp_path, 1)
+    moment = "lose(self.steps, wait=True, twice=True)"
+    found = train(tmp_path, 3, moment, "--elastic", "--replace")
+    assert found == [[*whole, 3]] * 3

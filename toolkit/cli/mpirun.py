@@ -78,7 +78,10 @@ def _open_mpi_options(found: Mpirun, elastic: bool) -> list[str]:
 
 
 def environment_of(
-    processes: int, timeout: float | None = None, elastic: bool = False
+    processes: int,
+    timeout: float | None = None,
+    elastic: bool = False,
+    replace: bool = False,
 ) -> dict[str, str]:
     """The environment of that command."""
     found = {**os.environ, "TOOLKIT_PROCESSES": str(processes)}
@@ -86,6 +89,8 @@ def environment_of(
         found["TOOLKIT_TIMEOUT"] = str(timeout)
     if elastic:
         found["TOOLKIT_ELASTIC"] = "1"
+    if replace:
+        found["TOOLKIT_REPLACE"] = "1"
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # else Open MPI refuses root
         found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return found

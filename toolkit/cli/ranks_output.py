@@ -9,6 +9,8 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from io import BufferedReader
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO, cast
 
 # As launchers mark it: "[1,0]<stdout>: " is Open MPI's, "[0] " is MPICH's.
@@ -23,8 +25,18 @@ _GRACE = 5
 def run_job(command: Sequence[str], environment: dict[str, str]) -> int:
     """Run a launcher, pass on what its processes print, and return its exit code.
 
+    It is 0 if the processes say so: Open MPI's is that of one that was lost, if it was
+    itself started for another.
+
     SIGTERM and Ctrl-C reach the launcher, which ends the processes.
     """
+    with TemporaryDirectory(prefix="toolkit-") as folder:
+        outcome = Path(folder, "outcome")
+        code = _run(command, {**environment, "TOOLKIT_OUTCOME": str(outcome)})
+        return 0 if outcome.exists() else code
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> int:
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

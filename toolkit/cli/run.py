@@ -46,6 +46,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a process that is killed does not end the others: fit goes on without it",
     )
     parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="with --elastic: others are started for processes that are killed",
+    )
+    parser.add_argument(
         "name",
         type=_script,
         metavar="NAME",
@@ -84,10 +89,13 @@ def run(options: argparse.Namespace) -> int:
     path = options.name
     if options.processes is not None:
         script = [str(path), *options.arguments]
-        job = options.processes, options.timeout, options.elastic
+        if options.replace and not options.elastic:
+            raise ArgumentError("--replace needs --elastic")
+        job = options.processes, options.timeout, options.elastic, options.replace
         command = command_of(options.processes, script, options.mpi, options.elastic)
         return run_job(command, environment_of(*job))
     given = {"--mpi": options.mpi, "--elastic": options.elastic}
+    given["--replace"] = options.replace
     given["--timeout"] = options.timeout is not None
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(f"{name} needs --processes")

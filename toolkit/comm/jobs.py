@@ -6,12 +6,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from toolkit import settings
 from toolkit.comm import mpi
 from toolkit.comm.group import Group
 from toolkit.comm.local import single
+from toolkit.comm.replacements import Coming, Outside
 from toolkit.comm.slow import slowed
 from toolkit.comm.watch import STALLED, Watchdog, WatchedGroup
 from toolkit.errors import ArgumentError, LaunchError, RankLostError
@@ -21,6 +23,8 @@ TIMEOUT = 600.0
 _world: list[Group] = []
 # Where ranks that have run their script wait for the others.
 _at_the_end: list[Group] = []
+# The script that each rank runs, and its arguments.
+script: list[str] = []
 
 
 def world() -> Group:
@@ -82,6 +86,43 @@ def _revoke(group: WatchedGroup) -> None:
         _revoke(inner)
 
 
+def replacements(count: int) -> Coming:
+    """Start processes for lost ranks; all that are left call this, and go on."""
+    group = world()
+    assert isinstance(group, WatchedGroup) and isinstance(group.plain, mpi.MpiGroup)
+    path, *arguments = script
+    command = ["-m", "toolkit.launch", os.path.abspath(path), *arguments]
+    return Coming(group.plain, count, command)
+
+
+def admit(coming: Coming) -> Group:
+    """Let processes into the job that are ready; all its ranks call this."""
+    before = watchdog()
+    merged = coming.merge()
+    if before is not None:
+        before.close()
+    _world[:] = [_watched(merged)]
+    return _world[0]
+
+
+def is_outside() -> bool:
+    """Whether this process was started for a lost rank, and is not in the job yet."""
+    return isinstance(world(), Outside)
+
+
+def join() -> Group:
+    """Wait until the job lets this process in; it ends here if the job does not."""
+    outside = world()
+    assert isinstance(outside, Outside)
+    _world[:] = [_watched(outside.join())]
+    return _world[0]
+
+
+def replaces() -> bool:
+    """Whether processes are started for those that are lost."""
+    return settings.environment("REPLACE") == "1" and bool(script)
+
+
 def is_elastic() -> bool:
     """Whether the job goes on when a rank is lost."""
     return settings.environment("ELASTIC") == "1"
@@ -113,6 +154,9 @@ def _join() -> Group:
     if started is None or (started[1] == 1 and not is_elastic()):
         return single()
     name, expected = started
+    bridge = mpi.bridge_to_job()
+    if bridge is not None:
+        return Outside(bridge)
     group = mpi.world_group()
     if group.size != expected:
         raise LaunchError(
@@ -176,6 +220,8 @@ def fail(show: Callable[[], object], code: int) -> None:
     dog = watchdog()
     if dog is None:
         show()
+        if _world and isinstance(_world[0], Outside):
+            _world[0].refuse()
         return
     if not dog.claim("failure"):
         time.sleep(3)  # the one that tells ends this one, too
@@ -188,6 +234,8 @@ def fail(show: Callable[[], object], code: int) -> None:
 def leave() -> None:
     """Wait for the other ranks before a clean end."""
     dog = watchdog()
+    if _world and isinstance(_world[0], Outside):
+        _world[0].refuse()
     if dog is None:
         return
     dog.has_ended = True
@@ -199,6 +247,9 @@ def leave() -> None:
     except RankLostError:
         pass  # who is lost needs no waiting for
     if is_elastic():
+        outcome = settings.environment("OUTCOME")
+        if outcome and dog.rank == 0:
+            Path(outcome).touch()
         os._exit(0)  # MPI may wait for lost ranks when it finalizes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -217,6 +218,13 @@ class MpiGroup:
         """The group of the ranks that are left, in their order."""
         return MpiGroup(self._call("shrink", self._fault_tolerant("Shrink")))
 
+    def spawn(self, arguments: Sequence[str], count: int) -> Bridge:
+        """Start processes that run Python with these arguments; all ranks call this."""
+        started = self._call(
+            "spawn", self.comm.Spawn, sys.executable, list(arguments), count
+        )
+        return Bridge(started)
+
     def _fault_tolerant(self, name: str) -> Callable[..., Any]:
         """A method of MPI's fault tolerance, which not every library has."""
         found: Callable[..., Any] | None = getattr(self.comm, name, None)
@@ -247,6 +255,54 @@ class MpiGroup:
         raise (kind or CommunicationError)(
             f"{name}: rank {self.rank} of {self.size}: {error.Get_error_string()}"
         ) from None
+
+
+class Bridge:
+    """What connects the ranks of a job with processes that were started for it later.
+
+    Words go between rank 0 of the job and each of those processes.
+
+    Args:
+        comm: an `mpi4py.MPI.Intercomm`.
+
+    Attributes:
+        there: how many ranks are on the other side.
+        rank: of this process on its side.
+        here: how many ranks are on this side.
+    """
+
+    def __init__(self, comm: Any) -> None:
+        self._comm = comm
+        self._mpi = library()
+        comm.Set_errhandler(self._mpi.ERRORS_RETURN)
+        self.there: int = comm.Get_remote_size()
+        self.here: int = comm.Get_size()
+        self.rank: int = comm.Get_rank()
+
+    def tell(self, to: int, word: int) -> None:
+        """Send a word, one byte, to a rank of the other side."""
+        self._comm.Send([bytes([word]), self._mpi.BYTE], to)
+
+    def heard(self, source: int) -> int | None:
+        """The next word of a rank of the other side, if it is here."""
+        if not self._comm.Iprobe(source):
+            return None
+        word = bytearray(1)
+        self._comm.Recv([word, self._mpi.BYTE], source)
+        return word[0]
+
+    def merge(self, is_new: bool) -> MpiGroup:
+        """The group of both sides; new ranks come last. All of both call this."""
+        try:
+            return MpiGroup(self._comm.Merge(is_new))
+        except self._mpi.Exception as error:
+            raise RankLostError(f"merge: {error.Get_error_string()}") from None
+
+
+def bridge_to_job() -> Bridge | None:
+    """To the job that has started this process later, if one has."""
+    parent = library().Comm.Get_parent()
+    return None if parent == library().COMM_NULL else Bridge(parent)
 
 
 def _parts(whole: Array) -> list[Array]:

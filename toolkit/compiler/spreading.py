@@ -27,6 +27,15 @@ class Recovery(Protocol):
             version: that of when the step began in which they were missed.
         """
 
+    def begin(self, model: Any) -> None:
+        """Begin a run of `fit`, or take it up in the place of a lost rank."""
+
+    def after_step(self) -> None:
+        """Let replacements of lost ranks in; all ranks call this between steps."""
+
+    def end(self) -> None:
+        """End a run of `fit`."""
+
 
 class Spreading(Protocol):
     """How the steps of models are spread over the ranks of a job.

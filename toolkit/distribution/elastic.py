@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from toolkit import comm
+from toolkit.comm import jobs
+from toolkit.comm.replacements import HAS_FAILED, IS_READY, Coming
 from toolkit.errors import LaunchError, RankLostError
+from toolkit.models.saving.state import all_variables
 
 Result = TypeVar("Result")
 
@@ -20,15 +27,20 @@ class Recovery:
     all do the operation again with the ranks that are left.
 
     Attributes:
+        size: how many ranks there should be.
         version: how often ranks were lost; programs of an older one are of no use.
         rebuild: makes anew what was made of the groups of the ranks before; all ranks
             that are left call it.
     """
 
     def __init__(self) -> None:
+        self.size = 0
         self.version = 0
         self.rebuild: Callable[[], None] = _nothing
         self._done = 0
+        self._runs = 0  # of `fit`
+        self._model: Any = None  # that is trained
+        self._coming: Coming | None = None
 
     def run(self, operation: Callable[[], Result]) -> Result:
         """The result of an operation, which is done again where ranks are lost."""
@@ -90,9 +102,79 @@ class Recovery:
                     )
                 self.rebuild()
                 self.version += 1
+                self._replace(len(told))
                 return self._done < newest
             except RankLostError:  # one more
                 continue
+
+    # --- replacements -----------------------------------------------------------------
+
+    def begin(self, model: Any) -> None:
+        """Begin a run of `fit`, or take it up in the place of a lost rank."""
+        self._runs += 1
+        self._model = model
+        if jobs.is_outside():
+            jobs.join()
+            self.rebuild()
+            try:
+                self._hand_over(model)
+                self.settle()
+            except RankLostError:  # the others leave this one out, too
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def end(self) -> None:
+        """End the run: who has not come yet is sent away."""
+        self._model = None
+        if self._coming is not None:
+            self._coming.cancel()
+            self._coming = None
+
+    def after_step(self) -> None:
+        """Let replacements in that are ready; all ranks call this between steps."""
+        if self._coming is None:
+            return
+        states = self.run(self._states)
+        if HAS_FAILED in states:
+            self._coming.cancel()
+            self._coming = None
+        elif set(states) == {IS_READY}:
+            coming, self._coming = self._coming, None
+            jobs.admit(coming)
+            self.rebuild()
+            self.version += 1
+            self.run(lambda: self._hand_over(self._model))
+
+    def _states(self) -> list[int]:
+        """What each rank knows of the replacements."""
+        state = None if self._coming is None else self._coming.state
+        return comm.exchange(comm.world(), state)
+
+    def _replace(self, left: int) -> None:
+        """Start processes for lost ranks, where they can join.
+
+        They run the script from its start, so what they can take up is its first `fit`.
+        """
+        if self._coming is not None:
+            self._coming.cancel()
+            self._coming = None
+        if jobs.replaces() and self._model is not None and self._runs == 1:
+            self._coming = jobs.replacements(self.size - left)
+
+    def _hand_over(self, model: Any) -> None:
+        """Give the state of training to those that have joined."""
+        world, variables, record = comm.world(), all_variables(model), None
+        if world.rank == 0:
+            record = {"done": self._done, "run": model._progress.record()}
+        record = comm.exchange(world, record)[0]
+        is_new = self._done < record["done"]
+        for variable in variables:
+            array = np.array(variable.numpy())
+            world.broadcast(array)
+            if is_new:
+                variable.assign(array)
+        if is_new:
+            self._done = record["done"]
+            model._progress.take_up(record["run"])
 
 
 def _nothing() -> None:

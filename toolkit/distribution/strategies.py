@@ -127,8 +127,8 @@ class Distribution(Job):
         finally:
             set_distribution(outer)
 
-    def _leave_out(self) -> None:
-        """Spread steps over the ranks that are left."""
+    def _resize(self) -> None:
+        """Spread steps over the ranks that are there."""
         raise LaunchError(
             f"{type(self).__name__}: a process is lost, and with it a part of the "
             "model; start the job again from a checkpoint"
@@ -271,6 +271,7 @@ class DataParallel(Distribution):
                 "first is used"
             )
         self.shard_optimizer = shard_optimizer
+        self._devices = self.device_mesh.devices.ravel().tolist()
         count = int(self.device_mesh.devices.size)
         self.shards = count if shards is None else shards
         if not is_int(self.shards) or self.shards < count:
@@ -291,12 +292,11 @@ class DataParallel(Distribution):
         names = [self.batch_dim_name, *[None] * (like.ndim - 1)]
         return placed(variable, TensorLayout(names, self.device_mesh), self.axes)
 
-    def _leave_out(self) -> None:
-        """Spread batches over the ranks that are left, in as many parts as before."""
+    def _resize(self) -> None:
+        """Spread batches over the ranks that are there, in as many parts as before."""
         if self.shard_optimizer:
-            super()._leave_out()
-        names = self.device_mesh.devices.ravel()[: comm.world().size].tolist()
-        axis = str(self.batch_dim_name)
+            super()._resize()
+        names, axis = self._devices[: comm.world().size], str(self.batch_dim_name)
         self.device_mesh = DeviceMesh((len(names),), [axis], names)
         self.__dict__.pop("axes", None)
         assert self.axes  # all ranks make the groups now
@@ -400,7 +400,7 @@ def set_distribution(value: Distribution | None) -> None:
                 f"set_distribution: expected a distribution or None; received {value!r}"
             )
         _need_processes("set_distribution", value.device_mesh)
-        recovery.rebuild = value._leave_out
+        recovery.rebuild, recovery.size = value._resize, comm.world().size
         recovery.run(agree_on_seeds)
     spread = value if value is not None and value.is_spread else None
     if spread is not None:

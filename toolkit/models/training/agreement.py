@@ -140,6 +140,7 @@ class Agreement:
         self._job = job
         self._is_due_always = any(stops for stops, _ in told)
         self._left, self._steps, self._since = 1, 0, perf_counter()
+        self._version = job.recovery.version
         self._signal: tuple[Any, ...] | None = None
         self._before: Callable[..., Any] | None = None
 
@@ -155,6 +156,8 @@ class Agreement:
         """
         self._steps += 1
         self._left -= 1
+        if self._version != self._job.recovery.version:  # others are in the job now
+            self._left, self._version = 0, self._job.recovery.version
         if self._left > 0 and not now:
             return False
         is_interrupted = self._signal is not None

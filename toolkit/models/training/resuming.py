@@ -32,6 +32,7 @@ class Progress:
         self._model, self._batches, self._callbacks = model, batches, callbacks
         self._restored: dict[str, Any] | None = None
         self.epoch: int | None = None
+        self._now = 0  # the epoch that goes on
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs, for JSON: positions, seeds, metrics and callbacks."""
@@ -65,8 +66,24 @@ class Progress:
             callback.load_state_dict(decode(kept))
             callback._is_resumed()
 
-    def begin_epoch(self) -> None:
+    def record(self) -> dict[str, Any]:
+        """`state`, the epoch and the history, for another process that takes it up."""
+        history = self._model.history
+        told = [
+            history.epoch,
+            {k: list(map(float, v)) for k, v in history.history.items()},
+        ]
+        return {"state": self.state(), "epoch": self._now, "history": told}
+
+    def take_up(self, record: dict[str, Any]) -> None:
+        """Have the run begin where another process has made a `record`."""
+        self.restore(record["state"], record["epoch"])
+        history = self._model.history
+        history.epoch, history.history = record["history"]
+
+    def begin_epoch(self, epoch: int) -> None:
         """Metrics from the beginning, or from where an epoch goes on."""
+        self._now = epoch
         self._model.reset_metrics()
         state, self._restored = self._restored, None
         if not state or not self._batches.done:

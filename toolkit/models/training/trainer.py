@@ -8,6 +8,7 @@ from typing import Any
 
 from toolkit import metrics as metrics_module, optimizers
 from toolkit.arguments import checked, is_int
+from toolkit.compiler import spreading
 from toolkit.console.frames import warn
 from toolkit.console.tracebacks import shorten
 from toolkit.errors import ArgumentError, unknown_choice
@@ -234,13 +235,16 @@ class Trainer(CompileConfigured, Evaluation):
         logs: dict[str, Any] = {}
         progress = self._progress = Progress(self, batches, callbacks)
         callbacks.on_train_begin()
-        if progress.epoch is not None:  # a callback went back to a backup
+        job = spreading.current()
+        if job is not None:
+            job.recovery.begin(self)
+        if progress.epoch is not None:  # a callback went back to a backup, or a job
             epochs = range(progress.epoch, epochs.stop)
             progress.begin()
         try:
             with restored():
                 for epoch in epochs:
-                    progress.begin_epoch()
+                    progress.begin_epoch(epoch)
                     callbacks.on_epoch_begin(epoch)
                     logs = self._train_epoch(batches, callbacks, watch)
                     if batches.exhausted and not logs:
@@ -259,6 +263,9 @@ class Trainer(CompileConfigured, Evaluation):
         except Exception as error:
             shorten(error)
             raise
+        finally:
+            if job is not None:
+                job.recovery.end()
         if self.optimizer is not None and epochs:
             self.optimizer.finalize_variable_values(self.trainable_variables)
         callbacks.on_train_end(logs)
@@ -267,7 +274,7 @@ class Trainer(CompileConfigured, Evaluation):
         self, batches: EpochBatches, callbacks: CallbackList, watch: _LossWatch
     ) -> dict[str, Any]:
         """The steps of one epoch; returns the logs of the last."""
-        step = self.make_train_function()
+        step, job = self.make_train_function(), spreading.current()
         # An epoch that goes on may have had its last step.
         logs: dict[str, Any] = self.get_metrics_result() if batches.done else {}
         try:
@@ -282,6 +289,8 @@ class Trainer(CompileConfigured, Evaluation):
                 if callbacks.stops(self.stop_training):
                     self.stop_training = True
                     break
+                if job is not None:
+                    job.recovery.after_step()
         finally:
             watch.look(wait=True)
         return logs
