@@ -173,6 +173,15 @@ def test_places_that_are_none():
         pass
 
 
+@pytest.mark.parametrize("name", ["/job:ps/task:0/cpu:0", lambda op: "/job:ps"])
+def test_eager_mode_has_no_tasks(name):
+    tf.enable_eager_execution()
+    with pytest.raises(DeviceError, match="expected a device of this process"):
+        tf.device(name)
+    with tf2.device("/job:localhost/replica:0/task:0/device:CPU:0"):
+        assert tf2.constant(1.0).device
+
+
 def test_a_device_setter_spreads_variables():
     cluster = tf.train.ClusterSpec({"ps": ["a:1", "b:1"], "worker": ["c:1"]})
     assert tf.train.replica_device_setter() is None

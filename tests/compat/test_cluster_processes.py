@@ -73,7 +73,7 @@ def wait_for_step(process, least):
     pytest.fail(f"it ended before step {least}: {seen}")
 
 
-def accuracy_of(process, timeout=120):
+def accuracy_of(process, timeout=240):
     """What a worker that ends well has measured."""
     out, _ = process.communicate(timeout=timeout)
     assert process.returncode == 0, out
@@ -93,7 +93,7 @@ def start_example(start, workers, *options, **environment):
 # The chief, which has initialized the Variables, is a worker as others are then.
 @pytest.mark.parametrize("victim", [0, 1])
 def test_asynchronous_training_survives_the_loss_of_a_worker(start, victim):
-    ps, workers = start_example(start, 2, "--steps", 900)
+    ps, workers = start_example(start, 2, "--steps", 1200)
     wait_for_step(workers[victim], 200)
     workers[victim].kill()
     assert accuracy_of(workers[1 - victim]) >= 0.97
@@ -101,7 +101,7 @@ def test_asynchronous_training_survives_the_loss_of_a_worker(start, victim):
 
 
 def test_backup_workers_take_the_place_of_a_lost_one(start):
-    ps, workers = start_example(start, 3, "--steps", 400, "--aggregate", 2)
+    ps, workers = start_example(start, 3, "--steps", 700, "--aggregate", 2)
     wait_for_step(workers[1], 100)
     workers[1].kill()
     assert min(accuracy_of(workers[0]), accuracy_of(workers[2])) >= 0.97

@@ -8,6 +8,7 @@ from typing import Any
 from toolkit.compat.tensorflow.modes import building_graph, mode
 from toolkit.core import naming, tensor as core
 from toolkit.core.trace import no_trace
+from toolkit.errors import DeviceError
 
 
 class name_scope(ExitStack):
@@ -46,6 +47,11 @@ def device(device_name: Any) -> Any:
         return mode.graph().device(device_name)
     if device_name is None:
         return ExitStack()
+    if callable(device_name) or "/job:" in device_name.replace("/job:localhost", ""):
+        raise DeviceError(
+            f"tf.device: expected a device of this process; received {device_name!r}, "
+            "which is for graphs: those of compat.v1, in sessions on a cluster"
+        )
     parts = [part for part in device_name.split("/") if part]
     return core.device(parts[-1].removeprefix("device:").lower())
 

@@ -112,7 +112,7 @@ def assign(
     """The operation that replaces the value of a Variable; as a tensor, the new one.
 
     `validate_shape` may be None or True: the shape of a Variable is fixed.
-    `use_locking` has no effect: a run changes all Variables together.
+    `use_locking` has no effect: a run changes the Variables of a task together.
     """
     if validate_shape is False:
         raise UnsupportedError("assign: validate_shape=False is not supported")
@@ -124,7 +124,7 @@ def assign_add(
 ) -> Any:
     """The operation that adds to a Variable; as a tensor, the new value.
 
-    `use_locking` has no effect: a run changes all Variables together.
+    `use_locking` has no effect: a run changes the Variables of a task together.
     """
     return ref.assign_add(value, name=name)
 
@@ -134,7 +134,7 @@ def assign_sub(
 ) -> Any:
     """The operation that subtracts from a Variable; as a tensor, the new value.
 
-    `use_locking` has no effect: a run changes all Variables together.
+    `use_locking` has no effect: a run changes the Variables of a task together.
     """
     return ref.assign_sub(value, name=name)
 

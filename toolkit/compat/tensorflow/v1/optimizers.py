@@ -23,7 +23,7 @@ class Optimizer:
 
     Args:
         learning_rate: a number, a tensor of the graph, or a function that returns one.
-        use_locking: has no effect: a run changes all Variables together in any case.
+        use_locking: has no effect: a run changes the Variables of a task together.
         name: of the operations, and of the slots.
     """
 

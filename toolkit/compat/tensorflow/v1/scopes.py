@@ -195,7 +195,7 @@ def get_variable(
         collections: names of those to put it in.
         constraint: what optimizers apply to its value after each update.
         use_resource: has no effect: Variables are "resources" in any case.
-        synchronization, aggregation: have no effect: one device needs none.
+        synchronization, aggregation: have no effect: there are no copies.
         others: only their defaults.
 
     In eager mode a new Variable is made at each call, as in TensorFlow.

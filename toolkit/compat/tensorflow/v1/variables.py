@@ -44,6 +44,8 @@ class GraphKeys:
 class GraphVariable(GraphTensor):
     """A Variable of a graph; each Session holds a value of its own for it.
 
+    In sessions on a cluster a task holds the value, by name, for all of them.
+
     Args:
         initial_value: an array, a tensor of the graph, or a function without arguments
             that returns one.
@@ -54,7 +56,7 @@ class GraphVariable(GraphTensor):
         constraint: what optimizers apply to its value after each update.
         shape: that of the value.
         use_resource, synchronization, aggregation: have no effect: ways of TensorFlow
-            to hold Variables on several machines; here each session holds them.
+            to hold copies of Variables; here there are none.
         validate_shape, caching_device, variable_def, import_scope: only their
             defaults.
 
@@ -162,7 +164,7 @@ class GraphVariable(GraphTensor):
     ) -> Any:
         """The operation that replaces the value; as a tensor, the new one.
 
-        `use_locking` has no effect: a run changes all Variables together.
+        `use_locking` has no effect: a run changes the Variables of a task together.
         """
         return _assign(self, value, "AssignVariableOp", name, read_value)
 
@@ -175,7 +177,7 @@ class GraphVariable(GraphTensor):
     ) -> Any:
         """The operation that adds to the value; as a tensor, the new one.
 
-        `use_locking` has no effect: a run changes all Variables together.
+        `use_locking` has no effect: a run changes the Variables of a task together.
         """
         return _change(self, "assign_add", delta, name, read_value)
 
@@ -188,7 +190,7 @@ class GraphVariable(GraphTensor):
     ) -> Any:
         """The operation that subtracts from the value; as a tensor, the new one.
 
-        `use_locking` has no effect: a run changes all Variables together.
+        `use_locking` has no effect: a run changes the Variables of a task together.
         """
         return _change(self, "assign_sub", delta, name, read_value)
 
