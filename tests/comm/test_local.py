@@ -50,7 +50,7 @@ def test_all_to_all_with_offsets():
         group.all_to_all(send, [0, 2], received, [0, 2], [0, 2], [0, 1])
         return received.tolist()
 
-    with pytest.raises(CommunicationError, match="expected 0 bytes from rank 0; it"):
+    with pytest.raises(CommunicationError, match=r"expected [02] bytes from rank"):
         local.run(2, of)
 
     def fitting(group):
