@@ -325,29 +325,58 @@ def test_messages_that_do_harm_are_answered_by_errors(server):
     assert asked(server, given + frame({"type": "ping"})) == [{}]
 
 
+def registered(graph, arrays, **more):
+    """The message that tells a task a part which sends its first result back."""
+    part = {
+        "graph": Encoder(arrays).graph(graph),
+        **{name: [] for name in ("takes", "reads", "writes", "gives")},
+        "results": [1],
+        "fetches": [1],
+    }
+    header = {"type": "register", "program": 0, "parts": [part | more], "feeds": [0]}
+    specs = [[str(x.dtype), list(x.shape)] for x in arrays]
+    raw = b"".join(x.tobytes() for x in arrays)
+    return frame({**header, "arrays": specs}, raw)
+
+
+@pytest.mark.parametrize(
+    "given", [["float32", [2]], ["float32", [4, 1]], ["int32", [4]]], ids=str
+)
+def test_programs_get_what_they_were_made_for(server, given):
+    graph = traced(ops.exp, np.ones(4, "float32"))
+    opened = frame({"type": "open", "session": "0" * 32})
+    header = {"type": "run", "program": 0, "run": 0}
+    raw = np.zeros(given[1], given[0]).tobytes()
+    *_, good = asked(
+        server,
+        opened,
+        registered(graph, []),
+        frame({**header, "arrays": [["float32", [4]]]}, bytes(16)),
+    )
+    assert good == {"fetched": [1]}
+    *_, bad = asked(
+        server,
+        opened,
+        registered(graph, []),
+        frame({**header, "arrays": [given]}, raw),
+    )
+    assert "expected a value of float32[4]" in bad["message"]
+    assert is_alive(server)
+
+
 def test_mutated_messages_leave_the_server_alive(server, monkeypatch):
     monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.1")  # some announce more than they hold
     graph = traced(
         lambda x: ops.sum(ops.exp(x) @ np.ones((3, 2), "float32")), np.ones((4, 3))
     )
     arrays = []
-    part = {
-        "graph": Encoder(arrays).graph(graph),
-        "results": [1],
-        "takes": [],
-        "reads": [["v", "float32", [2], 50]],
-        "writes": [],
-        "gives": [[1, [["local", 0]]]],
-        "fetches": [1],
-    }
-    header = {"type": "register", "program": 0, "parts": [part], "feeds": [0]}
-    raw = b"".join(x.tobytes() for x in arrays)
-    specs = [[str(x.dtype), list(x.shape)] for x in arrays]
-    whole = frame({**header, "arrays": specs}, raw)
+    variable, given = ["v", "float32", [2], 50], [1, [["local", 0]]]
+    whole = registered(graph, arrays, reads=[variable], gives=[given])
+    size = sum(x.nbytes for x in arrays)
     opened = frame({"type": "open", "session": "0" * 32})
     assert asked(server, opened, whole) == [{"programs": []}, {}]
     generator = random.Random(0)
-    digits = [i for i in range(8, len(whole) - len(raw)) if chr(whole[i]).isdigit()]
+    digits = [i for i in range(8, len(whole) - size) if chr(whole[i]).isdigit()]
     for turn in range(200):
         changed = bytearray(whole)
         for _ in range(generator.choice((1, 2, 8))):

@@ -19,7 +19,7 @@ from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task
 from toolkit.compat.tensorflow.v1.cluster.store import Cell, Store, locked
 from toolkit.compiler.mixed import compile_graph
 from toolkit.core.tensor import backend
-from toolkit.errors import CommunicationError
+from toolkit.errors import CommunicationError, ShapeError
 from toolkit.ir import Spec
 
 MOST_SESSIONS = 1024
@@ -35,7 +35,7 @@ class Step:
     """A part of a graph, ready to run; values have numbers."""
 
     run: Callable[[list[Any]], list[Any]] | None
-    inputs: Sequence[int]
+    inputs: Sequence[tuple[int, Spec]]
     results: Sequence[int]
     takes: Sequence[int]
     reads: Sequence[tuple[Cell, int]]
@@ -58,7 +58,15 @@ class Step:
 
     def _run(self, values: dict[int, Any]) -> None:
         if self.run is not None:
-            found = self.run([values[i] for i in self.inputs])
+            arrays = [values[number] for number, _ in self.inputs]
+            # Programs are machine code for these shapes, and look at none.
+            for x, (_, spec) in zip(arrays, self.inputs, strict=True):
+                if tuple(x.shape) != spec.shape or x.dtype.name != spec.dtype:
+                    raise ShapeError(
+                        f"expected a value of {spec}; received one of shape "
+                        f"{tuple(x.shape)} and dtype {x.dtype.name}"
+                    )
+            found = self.run(arrays)
             values.update(zip(self.results, found, strict=True))
 
 
@@ -273,7 +281,9 @@ class Client:
     def _step(self, data: Any, arrays: list[Any]) -> Step:
         graph = Decoder(arrays).graph(data["graph"])
         run = compile_graph(graph, backend(), True, ()) if graph.outputs else None
-        inputs = [number for number, *_ in data["graph"]["inputs"]]
+        numbers = [number for number, *_ in data["graph"]["inputs"]]
+        specs = [x.spec for x in graph.inputs]
+        inputs = list(zip(numbers, specs, strict=True))
         return Step(
             run,
             inputs,

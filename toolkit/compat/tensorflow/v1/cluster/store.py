@@ -44,10 +44,11 @@ class Cell:
 
     def write(self, array: Any) -> None:
         """Replace the value, inside of `locked`."""
-        if tuple(array.shape) != self.spec.shape:
+        found = Spec(array.shape, array.dtype.name)
+        if found != self.spec:
             raise ShapeError(
-                f"variable {self.name}: expected a value of shape {self.spec.shape}; "
-                f"received shape {tuple(array.shape)}"
+                f"variable {self.name}: expected a value of {self.spec}; received one "
+                f"of {found}"
             )
         self.array = array
         self.changed.notify_all()
