@@ -10,8 +10,9 @@ TOOLKIT_AUTOTUNE ("on" to time what libraries on a GPU propose),
 TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
 TOOLKIT_TRACEBACK_FILTERING ("off" for whole tracebacks); of jobs, see `toolkit run`:
 TOOLKIT_PROCESSES, TOOLKIT_TIMEOUT in seconds, TOOLKIT_ELASTIC ("1" to go on without
-lost processes), TOOLKIT_REPLACE ("1" to start others for them), TOOLKIT_OUTCOME (the
-file that tells the launcher that a job has ended well), TOOLKIT_OVERLAP ("on" or "off":
+lost processes), TOOLKIT_REPLACE ("1" to start others for them), TOOLKIT_SNAPSHOTS (the
+folder that each `fit` saves to and goes on from, of a job alone), TOOLKIT_OUTCOME (the
+file that tells the launcher how a job has ended), TOOLKIT_OVERLAP ("on" or "off":
 exchange beside what is computed; if not set, over a network only), TOOLKIT_LINK
 ("0.001,100e6": be as slow as a link of so many seconds and bytes a second, to see what
 it would do).

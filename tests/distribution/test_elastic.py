@@ -8,7 +8,7 @@ from tests.distribution.jobs import needs_mpi, run
 
 TRAIN = """
     import threading
-    distribution.set_distribution(distribution.DataParallel(shards=4))
+    distribution.set_distribution(distribution.DataParallel(shards=4{options}))
     tk.utils.set_random_seed(0)
     random = np.random.default_rng(0)
     x, y = random.random((62, 20), "float32"), random.integers(0, 4, 62)
@@ -48,9 +48,9 @@ TRAIN = """
 """
 
 
-def train(folder, processes, moment="pass", *flags, before=""):
+def train(folder, processes, moment="pass", *flags, before="", options=""):
     """[hash, history, number of ranks at the end] of every rank that is left."""
-    text = dedent(TRAIN).format(moment=moment, before=before)
+    text = dedent(TRAIN).format(moment=moment, before=before, options=options)
     return run(folder, processes, text, flags=flags)
 
 
@@ -102,3 +102,25 @@ def test_a_replacement_is_replaced(tmp_path):
     moment = "lose(self.steps, wait=True, twice=True)"
     found = train(tmp_path, 3, moment, "--elastic", "--replace")
     assert found == [[*whole, 3]] * 3
+
+
+@needs_mpi
+def test_a_job_starts_again_after_the_last_whole_epoch(tmp_path):
+    """Where what a process held is lost with it, or MPI ends with any process."""
+    options = ", shard_optimizer=True"
+    ((bits, _, _),) = train(tmp_path, 1)
+    lose = "lose(self.steps - 9)"
+    found = train(tmp_path, 2, lose, "--restarts", "1", options=options)
+    assert [each[0] for each in found] == [bits] * 2
+    assert len(found[0][1]["loss"]) < 6  # epochs: of the others is no need
+
+
+@needs_mpi
+def test_a_script_that_fails_is_not_started_again(tmp_path):
+    text = """
+    print("begins")
+    raise ValueError("a mistake")
+    """
+    done = run(tmp_path, 2, text, flags=["--restarts", "3"], code=1)
+    assert done.out.count("begins") == 2
+    assert done.errors.count("a mistake") == 1

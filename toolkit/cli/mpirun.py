@@ -108,7 +108,8 @@ def find(library: str | None = None, elastic: bool = False) -> Mpirun:
     """
     if library == "mpich" and elastic:
         raise LaunchError(
-            "run: --elastic needs Open MPI 5; under MPICH a job ends with any process"
+            "run: --elastic needs Open MPI 5; under MPICH a job ends with any process, "
+            "and --restarts starts it again"
         )
     every = list(_found())
     for mpirun in every:

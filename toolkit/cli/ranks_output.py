@@ -18,22 +18,44 @@ _TAG = re.compile(rb"\[(?:\d+,)?(\d+)\](?:<std(?:out|err)>:)? ?")
 _RULE = re.compile(rb"-{60,}\s*$")
 # Open MPI's words on what `toolkit.launch` has explained better.
 _NEEDLESS = re.compile(rb"MPI_ABORT was invoked|prterun has exited .* calling$", re.M)
+# Exit codes after which a job is not started again: SIGINT and SIGTERM ended it.
+_ASKED = (130, 143)
 # Seconds for mpirun to end its processes after an interruption.
 _GRACE = 5
 
 
-def run_job(command: Sequence[str], environment: dict[str, str]) -> int:
+def run_job(
+    command: Sequence[str], environment: dict[str, str], restarts: int = 0
+) -> int:
     """Run a launcher, pass on what its processes print, and return its exit code.
 
-    It is 0 if the processes say so: Open MPI's is that of one that was lost, if it was
-    itself started for another.
-
     SIGTERM and Ctrl-C reach the launcher, which ends the processes.
+
+    Args:
+        command: of the launcher.
+        environment: of all processes.
+        restarts: how often it is run again where a process was lost; an exception, or
+            an exit code that is not 0, in the script is none.
     """
     with TemporaryDirectory(prefix="toolkit-") as folder:
         outcome = Path(folder, "outcome")
-        code = _run(command, {**environment, "TOOLKIT_OUTCOME": str(outcome)})
-        return 0 if outcome.exists() else code
+        environment = {**environment, "TOOLKIT_OUTCOME": str(outcome)}
+        if restarts:
+            environment["TOOLKIT_SNAPSHOTS"] = str(Path(folder, "snapshots"))
+        for left in range(restarts, -1, -1):
+            code = _run(command, environment)
+            told = outcome.read_text() if outcome.exists() else ""
+            if told == "ended":  # Open MPI's code may be that of one that was lost
+                return 0
+            if not (code and left) or told == "failed" or code in _ASKED:
+                break
+            print(
+                f"toolkit: a process was lost, exit code {code}; the job starts again, "
+                f"{left - 1} of {restarts} times left",
+                file=sys.stderr,
+                flush=True,
+            )
+        return code
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> int:

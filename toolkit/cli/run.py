@@ -51,6 +51,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="with --elastic: others are started for processes that are killed",
     )
     parser.add_argument(
+        "--restarts",
+        type=_count,
+        metavar="N",
+        help="how often to start again when a process is lost; fit goes on after the "
+        "last epoch that was whole",
+    )
+    parser.add_argument(
         "name",
         type=_script,
         metavar="NAME",
@@ -93,9 +100,10 @@ def run(options: argparse.Namespace) -> int:
             raise ArgumentError("--replace needs --elastic")
         job = options.processes, options.timeout, options.elastic, options.replace
         command = command_of(options.processes, script, options.mpi, options.elastic)
-        return run_job(command, environment_of(*job))
+        return run_job(command, environment_of(*job), options.restarts or 0)
     given = {"--mpi": options.mpi, "--elastic": options.elastic}
     given["--replace"] = options.replace
+    given["--restarts"] = options.restarts is not None
     given["--timeout"] = options.timeout is not None
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(f"{name} needs --processes")

@@ -227,6 +227,7 @@ def fail(show: Callable[[], object], code: int) -> None:
         time.sleep(3)  # the one that tells ends this one, too
     show()
     sys.stderr.flush()
+    _tell_launcher("failed")
     time.sleep(0.2)  # for the ranks that ask whether they should tell
     end(f"rank {dog.rank} has failed, exit code {code}", code)
 
@@ -247,10 +248,16 @@ def leave() -> None:
     except RankLostError:
         pass  # who is lost needs no waiting for
     if is_elastic():
-        outcome = settings.environment("OUTCOME")
-        if outcome and dog.rank == 0:
-            Path(outcome).touch()
+        if dog.rank == 0:
+            _tell_launcher("ended")
         os._exit(0)  # MPI may wait for lost ranks when it finalizes
+
+
+def _tell_launcher(outcome: str) -> None:
+    """Say how the job ends, where exit codes do not tell."""
+    path = settings.environment("OUTCOME")
+    if path is not None:
+        Path(path).write_text(outcome)
 
 
 def _abort(code: int) -> NoReturn:

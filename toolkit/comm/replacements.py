@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from typing import NoReturn
@@ -27,59 +26,46 @@ _PAUSE = 0.01  # seconds between two looks
 class Coming:
     """Processes that were started for lost ranks, and are not in the job yet.
 
-    All ranks of the job make it; none of them waits for the processes.
+    All ranks of the job make it, and wait until the processes have begun: Open MPI
+    does not start processes in one thread while it makes groups in another.
 
     Args:
         group: of the job.
         count: how many to start.
         arguments: for Python.
-
-    Attributes:
-        state: STARTING, IS_READY or HAS_FAILED, as this rank knows.
     """
 
     def __init__(self, group: MpiGroup, count: int, arguments: Sequence[str]) -> None:
-        self.state = STARTING
-        self._group = group.duplicate()
-        self._bridge: Bridge | None = None
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(
-            target=self._start, args=(count, arguments), name="toolkit replacements"
-        )
-        self._thread.daemon = True
-        self._thread.start()
+        self._is_first = group.rank == 0
+        self._bridge = group.spawn(arguments, count)
+        self._waiting = set(range(count)) if self._is_first else set()
+        self._have_failed = False
 
-    def _start(self, count: int, arguments: Sequence[str]) -> None:
-        try:
-            bridge = self._bridge = self._group.spawn(arguments, count)
-            waiting = set(range(count)) if self._group.rank == 0 else set()
-            while waiting and not self._is_over.wait(_PAUSE):
-                for rank in list(waiting):
-                    word = bridge.heard(rank)
-                    if word == LEAVE:
-                        raise LaunchError(f"replacement {rank} cannot join")
-                    if word == READY:
-                        waiting.remove(rank)
-            self.state = IS_READY
-        except Exception as error:  # the job goes on as it is
-            self.state = HAS_FAILED
-            print(f"toolkit: no lost rank is replaced: {error}", file=sys.stderr)
+    @property
+    def state(self) -> int:
+        """STARTING, IS_READY or HAS_FAILED, as this rank knows."""
+        for rank in list(self._waiting):
+            word = self._bridge.heard(rank)
+            if word is not None:
+                self._waiting.remove(rank)
+                self._have_failed |= word == LEAVE
+        if self._have_failed:
+            return HAS_FAILED
+        return STARTING if self._waiting else IS_READY
 
     def merge(self) -> MpiGroup:
         """The group of the job with them; all ranks call this when all are ready."""
-        assert self._bridge is not None
-        if self._group.rank == 0:
-            for rank in range(self._bridge.there):
-                self._bridge.tell(rank, JOIN)
+        self._tell(JOIN)
         return self._bridge.merge(is_new=False)
 
     def cancel(self) -> None:
         """Send them away; all ranks call this."""
-        self._is_over.set()
-        self._thread.join(5)
-        if self._bridge is not None and self._group.rank == 0:
+        self._tell(LEAVE)
+
+    def _tell(self, word: int) -> None:
+        if self._is_first:
             for rank in range(self._bridge.there):
-                self._bridge.tell(rank, LEAVE)
+                self._bridge.tell(rank, word)
 
 
 class Outside:

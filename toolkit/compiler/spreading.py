@@ -27,6 +27,9 @@ class Recovery(Protocol):
             version: that of when the step began in which they were missed.
         """
 
+    def callbacks(self) -> list[Any]:
+        """Those that the launcher adds to each `fit`."""
+
     def begin(self, model: Any) -> None:
         """Begin a run of `fit`, or take it up in the place of a lost rank."""
 

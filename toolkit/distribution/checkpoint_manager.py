@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from toolkit import comm
+from toolkit import comm, settings
 from toolkit.arguments import is_int
 from toolkit.console.frames import warn
 from toolkit.distribution import part_files
@@ -219,3 +219,14 @@ class CheckpointManager(Callback):
 def _has_list(path: Path) -> bool:
     """Whether a folder is a checkpoint: others have its name only."""
     return (path / part_files.STATE).exists()
+
+
+def _for_restarts() -> list[Callback]:
+    """What lets the next `fit` go on where the launcher has to start a job again."""
+    folder = settings.environment("SNAPSHOTS")
+    if folder is None:
+        return []
+    return [CheckpointManager(Path(folder, f"fit-{recovery.runs + 1}"), max_to_keep=1)]
+
+
+recovery.callbacks = _for_restarts

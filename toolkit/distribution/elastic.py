@@ -28,17 +28,20 @@ class Recovery:
 
     Attributes:
         size: how many ranks there should be.
+        runs: how often `fit` has begun.
         version: how often ranks were lost; programs of an older one are of no use.
         rebuild: makes anew what was made of the groups of the ranks before; all ranks
             that are left call it.
+        callbacks: makes those that the launcher adds to each `fit`.
     """
 
     def __init__(self) -> None:
         self.size = 0
+        self.runs = 0
         self.version = 0
         self.rebuild: Callable[[], None] = _nothing
+        self.callbacks: Callable[[], list[Any]] = list
         self._done = 0
-        self._runs = 0  # of `fit`
         self._model: Any = None  # that is trained
         self._coming: Coming | None = None
 
@@ -111,7 +114,7 @@ class Recovery:
 
     def begin(self, model: Any) -> None:
         """Begin a run of `fit`, or take it up in the place of a lost rank."""
-        self._runs += 1
+        self.runs += 1
         self._model = model
         if jobs.is_outside():
             jobs.join()
@@ -157,7 +160,7 @@ class Recovery:
         if self._coming is not None:
             self._coming.cancel()
             self._coming = None
-        if jobs.replaces() and self._model is not None and self._runs == 1:
+        if jobs.replaces() and self._model is not None and self.runs == 1:
             self._coming = jobs.replacements(self.size - left)
 
     def _hand_over(self, model: Any) -> None:

@@ -271,7 +271,11 @@ class Evaluation(Steps):
             batches: the steps of an epoch.
             **arguments: of the run, which all processes have to be given.
         """
+        job = self._job()
         if not isinstance(callbacks, CallbackList):
+            if add_history and job is not None:
+                callbacks = tree.flatten(callbacks or [])
+                callbacks += job.recovery.callbacks()
             callbacks = CallbackList(
                 callbacks,
                 add_history=add_history,
@@ -281,7 +285,7 @@ class Evaluation(Steps):
                 epochs=number,
                 steps=batches.num_batches,
             )
-        job, callbacks.agreement = self._job(), None
+        callbacks.agreement = None
         if job is not None and job.num_processes > 1:
             arguments["steps_per_execution"] = self.steps_per_execution
             callbacks.agreement = Agreement(job, callbacks, arguments)
