@@ -173,7 +173,10 @@ class PipelineParallel(Distribution):
         variables: Sequence[Any],
         written: Sequence[Any],
     ) -> Any:
-        """What runs this rank's part of a step: see `Spreading`."""
+        """What runs this rank's part of a step: see `Spreading`.
+
+        `updates` has no effect: new values are in memory of their own.
+        """
         if backend.is_accelerator:
             raise UnsupportedError(
                 f"{name}: steps are spread over processes on the CPU only; received "

@@ -57,8 +57,6 @@ def compile_spread(
         batch: how many of the inputs are parts of a batch: they may be given whole.
         settle: is called before results count; it may raise.
     """
-    if settle is not None:  # variables keep their values until results count
-        updates = ()
     target = Target(backend, generate, updates=updates, rows_independent=True)
     local, cuts = graph, []
     for axis, layouts, wanted, stored in axes:
