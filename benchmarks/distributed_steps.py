@@ -2,13 +2,15 @@
 
     python benchmarks/distributed_steps.py
     python benchmarks/distributed_steps.py --networks gpt --json steps.json
+    python benchmarks/distributed_steps.py --torch peers/torch/bin/python
 
 On a busy machine `chrt -r 5` before the command keeps others out. Jobs take turns, as
 what else the machine does changes with time. "one" is a process of two threads, "two"
 are two ranks of one thread. "waiting" and "link" are two ranks on a link of 100 MB/s
 and 1 ms, injected by TOOLKIT_LINK: "waiting" exchanges after the backward pass, "link"
 beside it. The bound of "link" is 1.15 of the longer one of what is computed ("two") and
-what is sent, and what the first sum takes.
+what is sent, and what the first sum takes. "torch" is DistributedDataParallel over gloo
+on two ranks of one thread, as written or compiled, whichever is faster.
 """
 
 import argparse
@@ -90,12 +92,27 @@ def run(name, job, options):
         return json.loads(path.read_text())
 
 
+def run_torch(name, options):
+    """What two ranks of torch take for a step."""
+    script = Path(__file__).with_name("distributed_torch.py")
+    command = [options.torch, str(script), name, "--steps", str(options.steps)]
+    environment = {**os.environ, "PYTHONPATH": str(script.parents[1])}
+    done = subprocess.run(
+        command, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return min(json.loads(done.stdout).values())
+
+
 def measured(name, options):
     """The medians over rounds, in which all jobs of a network take turns."""
-    rounds = [
-        {job: run(name, job, options) for job in JOBS} for _ in range(options.rounds)
-    ]
+    rounds, torch = [], []
+    for _ in range(options.rounds):
+        rounds.append({job: run(name, job, options) for job in JOBS})
+        if options.torch:
+            torch.append(run_torch(name, options))
     row = {"network": name}
+    if torch:
+        row["torch"] = statistics.median(torch)
     for job in JOBS:
         row[job] = statistics.median(each[job]["step"] for each in rounds)
     for what in ("sent", "first", "sums"):
@@ -114,6 +131,9 @@ def show(rows):
         share = row["link"] / row["bound"]
         ratios = f"{row['ranks over threads']:9.2f}  {share:10.2f}  {row['sums']:4.0f}"
         print(f"{row['network']:10}", *times, ratios)
+        if "torch" in row:
+            share = row["two"] / row["torch"]
+            print(f"{'':10} torch {1e3 * row['torch']:.2f}, two/torch {share:.2f}")
 
 
 def main():
@@ -124,6 +144,7 @@ def main():
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--batch", type=int, default=0, help="rows, if not as usual")
     parser.add_argument("--json", help="file to write the rows to")
+    parser.add_argument("--torch", help="the interpreter of make_peers.sh's torch")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
