@@ -10,7 +10,8 @@ are two ranks of one thread. "waiting" and "link" are two ranks on a link of 100
 and 1 ms, injected by TOOLKIT_LINK: "waiting" exchanges after the backward pass, "link"
 beside it. The bound of "link" is 1.15 of the longer one of what is computed ("two") and
 what is sent, and what the first sum takes. "torch" is DistributedDataParallel over gloo
-on two ranks of one thread, as written or compiled, whichever is faster.
+on two ranks of one thread, as written or compiled, whichever is faster. "predicted" is
+what `distribution.simulate` says of "two" and of "link".
 """
 
 import argparse
@@ -37,6 +38,15 @@ JOBS = {
     "two": (2, 1, {}),
     "waiting": (2, 1, {"TOOLKIT_LINK": LINK, "TOOLKIT_OVERLAP": "off"}),
     "link": (2, 1, {"TOOLKIT_LINK": LINK}),
+}
+
+
+# What the simulator is told: ranks on one machine, and the link between them.
+LINKS = {
+    "two": distribution.Link(ranks_per_node=2),
+    "link": distribution.Link(
+        ranks_per_node=2, node_latency=0.001, node_bandwidth=100e6
+    ),
 }
 
 
@@ -79,13 +89,33 @@ def work(path, name, steps, batch):
         Path(path).write_text(json.dumps(row))
 
 
+def predict(path, name, batch):
+    """Write what the simulator says of each link."""
+    import toolkit
+
+    toolkit.utils.set_random_seed(0)
+    workload = WORKLOADS[f"{name}/fit"]
+    rows = batch or workload.batch
+    x, y = workload.data(rows)
+    model = workload.build(toolkit)
+    model.train_on_batch(x, y)
+    found = {}
+    for job, link in LINKS.items():
+        made = distribution.simulate(
+            model, 2, link, rows // 2, x=x, y=y, overlap=job == "link"
+        )
+        found[job] = made.of("data parallel", 2).seconds
+    Path(path).write_text(json.dumps(found))
+
+
 def run(name, job, options):
-    """What one job found."""
-    ranks, threads, variables = JOBS[job]
+    """What one job found, or "predicted"."""
+    ranks, threads, variables = JOBS.get(job, (1, 1, {}))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "row.json"
         script = [__file__, "--work", str(path), "--networks", name]
         script += ["--steps", str(options.steps), "--batch", str(options.batch)]
+        script += ["--predict"] if job == "predicted" else []
         settings = {"TOOLKIT_NUM_THREADS": str(threads), **variables}
         environment = {**os.environ, **environment_of(ranks), **settings}
         subprocess.run(command_of(ranks, script), env=environment, check=True)
@@ -107,7 +137,8 @@ def measured(name, options):
     """The medians over rounds, in which all jobs of a network take turns."""
     rounds, torch = [], []
     for _ in range(options.rounds):
-        rounds.append({job: run(name, job, options) for job in JOBS})
+        jobs = [*JOBS, "predicted"]
+        rounds.append({job: run(name, job, options) for job in jobs})
         if options.torch:
             torch.append(run_torch(name, options))
     row = {"network": name}
@@ -115,6 +146,9 @@ def measured(name, options):
         row["torch"] = statistics.median(torch)
     for job in JOBS:
         row[job] = statistics.median(each[job]["step"] for each in rounds)
+    for job in LINKS:
+        said = statistics.median(each["predicted"][job] for each in rounds)
+        row[f"predicted {job}"] = said
     for what in ("sent", "first", "sums"):
         row[what] = statistics.median(each["link"][what] for each in rounds)
     row["ranks over threads"] = row["two"] / row["one"]
@@ -131,6 +165,9 @@ def show(rows):
         share = row["link"] / row["bound"]
         ratios = f"{row['ranks over threads']:9.2f}  {share:10.2f}  {row['sums']:4.0f}"
         print(f"{row['network']:10}", *times, ratios)
+        for job in LINKS:
+            said = row[f"predicted {job}"]
+            print(f"{'':10} {job}: predicted {1e3 * said:.2f}, {said / row[job]:.2f}")
         if "torch" in row:
             share = row["two"] / row["torch"]
             print(f"{'':10} torch {1e3 * row['torch']:.2f}, two/torch {share:.2f}")
@@ -146,7 +183,11 @@ def main():
     parser.add_argument("--json", help="file to write the rows to")
     parser.add_argument("--torch", help="the interpreter of make_peers.sh's torch")
     parser.add_argument("--work", help=argparse.SUPPRESS)
+    parser.add_argument("--predict", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.predict:
+        predict(options.work, options.networks[0], options.batch)
+        return 0
     if options.work:
         work(options.work, options.networks[0], options.steps, options.batch)
         return 0
