@@ -1,5 +1,7 @@
 """Runs that end in one process of a job end in all, after the same step."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,8 @@ from toolkit.models.training.agreement import Agreement
 
 class Job:
     """What an agreement asks a job of."""
+
+    recovery = SimpleNamespace(version=0)  # no rank is lost
 
     def __init__(self, group):
         self.group, self.agreed = group, 0

@@ -111,9 +111,9 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch():
     assert seeds(other) == expected
     assert progress._batches.restored == {"done": 3}
     assert (callback.value, callback.resumed) == (7, [7])
-    progress.begin_epoch()
+    progress.begin_epoch(4)
     assert measured(other) == totals
-    progress.begin_epoch()  # of the next epoch
+    progress.begin_epoch(5)
     assert not np.any([np.sum(x) for x in measured(other)])
 
 
@@ -122,7 +122,7 @@ def test_metrics_begin_anew_where_an_epoch_begins():
     progress = progress_of(model)
     progress.restore(state, 1)
     progress.begin()
-    progress.begin_epoch()
+    progress.begin_epoch(1)
     assert not np.any([np.sum(x) for x in measured(model)])
 
 
@@ -136,7 +136,7 @@ def test_nothing_comes_back_of_a_run_that_was_not_saved(state):
     progress.begin()
     assert progress._batches.restored is None
     assert (seeds(model), callback.value, callback.resumed) == (before, 3, [])
-    progress.begin_epoch()
+    progress.begin_epoch(1)
     assert not np.any([np.sum(x) for x in measured(model)])
 
 
