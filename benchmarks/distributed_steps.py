@@ -101,6 +101,7 @@ def predict(path, name, batch):
     model.train_on_batch(x, y)
     found = {}
     for job, link in LINKS.items():
+        os.environ.update(JOBS[job][2])
         made = distribution.simulate(
             model, 2, link, rows // 2, x=x, y=y, overlap=job == "link"
         )

@@ -15,6 +15,7 @@ import numpy as np
 from toolkit.arguments import is_int
 from toolkit.backends.target import Target
 from toolkit.comm import Group
+from toolkit.comm.slow import SlowGroup, slowed
 from toolkit.compiler.passes.simplify import share
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.program import Program
@@ -174,7 +175,9 @@ def simulate(
             f"{ranks!r} and {batch_size!r}"
         )
     link = link or Link()
-    inspection = _local(model, _rows(x, 2 * batch_size), _rows(y, 2 * batch_size))
+    beside = max(counts) > link.ranks_per_node if overlap is None else overlap
+    rows = _rows(x, 2 * batch_size), _rows(y, 2 * batch_size)
+    inspection = _local(model, *rows, beside)
     others = min(link.ranks_per_node, os.cpu_count() or 1, max(counts)) - 1
     work = _work(inspection, timing, others)
     weights = sum(_nbytes(v) for v in model.trainable_variables)
@@ -207,10 +210,16 @@ def simulate(
 
 
 class _OneOfTwo:
-    """A group that knows who is in it, and moves nothing."""
+    """A group that knows who is in it, and moves nothing.
+
+    Args:
+        is_remote: whether kernels go on while it exchanges something.
+    """
 
     rank, size = 0, 2
-    is_remote = True
+
+    def __init__(self, is_remote: bool) -> None:
+        self.is_remote = is_remote
 
     def all_to_all(self, *arguments: Any) -> None:
         """Nothing arrives."""
@@ -222,6 +231,13 @@ class _OneOfTwo:
         """Nothing arrives."""
 
 
+class _Calculated(SlowGroup):
+    """A slow link whose time is calculated, and not waited for."""
+
+    def _delay(self, sent: int, received: int) -> None:
+        """Take no time."""
+
+
 def _rows(array: Any, count: int) -> Any:
     return np.resize(np.asarray(array), (count, *np.shape(array)[1:]))
 
@@ -230,14 +246,22 @@ def _nbytes(variable: Any) -> int:
     return int(np.asarray(variable).nbytes)
 
 
-def _local(model: Any, x: Any, y: Any) -> Inspection:
-    """One rank's program of a training step that two ranks share."""
+def _local(model: Any, x: Any, y: Any, beside: bool) -> Inspection:
+    """One rank's program of a training step that two ranks share.
+
+    Args:
+        model, x, y: what is trained, and a batch.
+        beside: whether it is to exchange while kernels go on.
+    """
     whole = model.inspect(x, y)
     program, variables = whole.program, whole._variables
     if not isinstance(program, Program) or program.backend.is_accelerator:
         raise ArgumentError("simulate: expected a model whose step is on the CPU")
-    graph, group = program.source, _OneOfTwo()
-    axis = MeshAxis("batch", _as_group(group), 2, even=False)
+    one = _OneOfTwo(beside)
+    graph, group = program.source, slowed(_as_group(one))
+    if isinstance(group, SlowGroup):  # as much goes together as it would on that link
+        group = _Calculated(group.group, group.latency, group.bandwidth)
+    axis = MeshAxis("batch", group, 2, even=False)
     count = len(graph.inputs) - len(variables)
     data = [bool(v.spec.shape) and v.spec.shape[0] == len(x) for v in graph.inputs]
     layouts = [
@@ -247,6 +271,7 @@ def _local(model: Any, x: Any, y: Any) -> Inspection:
     shared = share(propagate(graph, axis, layouts).graph, target)
     local = partition(propagate(shared, axis, layouts), axis, layouts)
     made = compile_program(join_collectives(local), target, whole.name)
+    one.is_remote = True  # there is nobody to share memory with
     return Inspection(whole.name, made, variables)
 
 
