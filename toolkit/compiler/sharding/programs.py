@@ -48,6 +48,7 @@ def compile_spread(
     axes: Sequence[Along],
     batch: int,
     settle: Callable[[], None] | None = None,
+    keep: Callable[[list[Array]], None] | None = None,
 ) -> Executable:
     """What runs this rank's part of a graph.
 
@@ -56,7 +57,12 @@ def compile_spread(
         axes: along which it is spread, one after the other.
         batch: how many of the inputs are parts of a batch: they may be given whole.
         settle: is called before results count; it may raise.
+        keep: is called in its place, with the new values, which are in memory of their
+            own then; it may replace them.
     """
+    kept = len(updates)
+    if keep is not None:
+        updates = ()
     target = Target(backend, generate, updates=updates, rows_independent=True)
     local, cuts = graph, []
     for axis, layouts, wanted, stored in axes:
@@ -73,7 +79,9 @@ def compile_spread(
     local = join_collectives(local)
     compare_programs(comm.world(), _described(graph, local), f"program of {name}")
     program = replace(compile_program(local, target, name), source=graph)
-    return SpreadExecutable(program, cuts, settle)
+    if keep is None:
+        return SpreadExecutable(program, cuts, settle)
+    return KeptExecutable(program, cuts, keep, kept)
 
 
 def _described(graph: Graph, local: Graph) -> list[str]:
@@ -135,3 +143,32 @@ class SpreadExecutable(Executable):
                 if number < len(inputs) and inputs[number].shape[axis] == extent:
                     inputs[number] = inputs[number][part]
         return super()._on_memory(call, inputs, *rest)
+
+
+class KeptExecutable(SpreadExecutable):
+    """One whose new values others keep copies of before they count.
+
+    Args:
+        program, cuts: see `SpreadExecutable`.
+        keep: is given new values.
+        kept: how many of the last outputs those are.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        cuts: Sequence[Cut],
+        keep: Callable[[list[Array]], None],
+        kept: int,
+    ) -> None:
+        super().__init__(program, cuts)
+        self._keep, self._first = keep, len(program.graph.outputs) - kept
+
+    def run(
+        self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
+    ) -> list[Array]:
+        """See `SpreadExecutable.run`."""
+        found = super().run(inputs, outs)
+        new = found[self._first :]
+        self._keep(new)
+        return [*found[: self._first], *new]

@@ -1,0 +1,123 @@
+"""Data parallel training: each rank has the model and its rows of each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolkit import comm
+from toolkit.arguments import is_int
+from toolkit.console.frames import warn
+from toolkit.distribution.copies import Copies
+from toolkit.distribution.devices import list_devices
+from toolkit.distribution.layouts import DeviceMesh, TensorLayout
+from toolkit.distribution.placements import Parts, placed
+from toolkit.distribution.strategies import Distribution
+from toolkit.errors import ArgumentError
+
+# Variables of fewer elements are not worth splitting.
+LEAST_SPLIT = 1024
+
+
+class DataParallel(Distribution):
+    """Each device has the whole model and its part of each batch.
+
+    Args:
+        device_mesh: the devices, of one axis.
+        devices: their names instead; those of the job if both are None.
+        auto_shard_dataset: see `Distribution`.
+        shards: into how many parts each batch is cut; as many as there are devices if
+            None. Sums over a batch are those of its parts, added along a tree, so jobs
+            with the same `shards` have the same bits on any number of processes, one
+            included.
+        shard_optimizer: whether each process keeps, and updates, a part of what
+            optimizers remember of the weights (stage 1 of ZeRO, arXiv:1910.02054)
+            instead of all of it.
+
+    Example:
+        >>> from toolkit import distribution
+        >>> parallel = distribution.DataParallel(devices=["cpu:0"])
+        >>> parallel.get_data_layout((32, 8)).axes
+        ('batch', None)
+    """
+
+    def __init__(
+        self,
+        device_mesh: DeviceMesh | None = None,
+        devices: Any = None,
+        auto_shard_dataset: bool = True,
+        shards: int | None = None,
+        shard_optimizer: bool = False,
+    ) -> None:
+        if device_mesh is not None and devices is not None:
+            raise ArgumentError("DataParallel: give device_mesh or devices, not both")
+        if device_mesh is None:
+            devices = list_devices() if devices is None else devices
+            device_mesh = DeviceMesh((len(devices),), ["batch"], devices)
+        names = getattr(device_mesh, "axis_names", [None])
+        super().__init__(device_mesh, names[0], auto_shard_dataset)
+        if len(names) > 1:
+            warn(
+                f"DataParallel: expected a mesh of one axis; of {device_mesh} the "
+                "first is used"
+            )
+        self.shard_optimizer = shard_optimizer
+        self.holds_all = not shard_optimizer
+        self._devices = self.device_mesh.devices.ravel().tolist()
+        keeps = shard_optimizer and comm.is_elastic()
+        self._copies = Copies(self._slot_part) if keeps else None
+        count = int(self.device_mesh.devices.size)
+        self.shards = count if shards is None else shards
+        if not is_int(self.shards) or self.shards < count:
+            raise ArgumentError(
+                f"DataParallel: expected shards of at least {count}, one for each "
+                f"device; received {shards!r}"
+            )
+
+    @property
+    def num_model_replicas(self) -> int:
+        """How many copies of the model there are: one for each device."""
+        return int(self.device_mesh.devices.size)
+
+    def placement_of(self, variable: Any, like: Any = None) -> Parts | None:
+        """All of it, unless it is a slot, and slots are split."""
+        if not self.shard_optimizer or like is None or like.size < LEAST_SPLIT:
+            return None
+        found = self._slot_part(variable)
+        if found is not None and self._copies is not None:
+            self._copies.add(variable)
+        return found
+
+    def _slot_part(self, variable: Any) -> Parts | None:
+        """The part of a slot that this rank holds."""
+        names = [self.batch_dim_name, *[None] * (variable.ndim - 1)]
+        return placed(variable, TensorLayout(names, self.device_mesh), self.axes)
+
+    def _resize(self, counts: bool) -> None:
+        """Spread batches over the ranks that are there, in as many parts as before."""
+        if self._copies is None:
+            self._regroup()
+        else:
+            self._copies.spread_anew(self._regroup, counts)
+
+    def _regroup(self) -> comm.Group:
+        """Make the mesh of the ranks that are there; returns the group before."""
+        has_axes = "axes" in self.__dict__
+        before = self.axes[-1].group if has_axes else comm.world()
+        names, axis = self._devices[: comm.world().size], str(self.batch_dim_name)
+        self.device_mesh = DeviceMesh((len(names),), [axis], names)
+        self.__dict__.pop("axes", None)
+        assert self.axes  # all ranks make the groups now
+        return before
+
+    def _keeps(self, written: Sequence[Any]) -> Callable[[list[Any]], None] | None:
+        """See `Distribution._keeps`; slots that are split have copies."""
+        copies = self._copies
+        if copies is None or not any(v.placement for v in written):
+            return None
+        return lambda arrays: copies.settle(written, arrays)
+
+    def _begin_run(self) -> None:
+        """Send copies of what was assigned since the last step."""
+        if self._copies is not None:
+            self._copies.begin()
