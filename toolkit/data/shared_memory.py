@@ -36,9 +36,9 @@ class Channel:
 
     def close(self) -> None:
         """Let go of the file; the memory goes when nobody looks at it any more."""
-        if self.fd >= 0:
-            os.close(self.fd)
-        self.fd = -1
+        fd, self.fd = self.fd, -1  # nobody else closes it meanwhile
+        if fd >= 0:
+            os.close(fd)
 
 
 def _nameless_file() -> int:

@@ -116,9 +116,10 @@ class Stage:
             remove(self.folder)
 
     def _release(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        # Two threads may close it at once; a number that is free may be another file's.
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
 
     def __enter__(self) -> Stage:
         return self
