@@ -123,7 +123,8 @@ def test_wheel_holds_package_and_examples_and_nothing_else(archives):
         if path.is_file() and "__pycache__" not in path.parts
     } | {
         f"toolkit/{path.relative_to(ROOT).as_posix()}"
-        for path in (ROOT / "examples").rglob("*.py")
+        for path in (ROOT / "examples").rglob("*")
+        if path.suffix in (".py", ".sbatch", ".yaml")
     }
     assert {name for name in wheel if ".dist-info/" not in name} == expected
     assert "toolkit/py.typed" in wheel and "toolkit/__init__.pyi" in wheel
