@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.errors import ArgumentError
+from toolkit.export.formats import export_model
 from toolkit.layers.layer import Layer
 from toolkit.models.quantizing import QuantizableModel
 from toolkit.models.saving.json_config import config_text
@@ -230,20 +231,25 @@ class Model(QuantizableModel, Trainer, Layer):
         load_weights(self, filepath, skip_mismatch, **kwargs)
 
     def export(
-        self, filepath: Any, format: str = "tf_saved_model", **kwargs: Any
+        self,
+        filepath: str | os.PathLike[str],
+        format: str | None = None,
+        verbose: bool | None = None,
+        input_signature: Any = None,
+        **kwargs: Any,
     ) -> None:
-        """Refuse: models are not exported for other frameworks.
+        """Write what the model computes, for programs without Python.
 
         Args:
-            filepath, format, **kwargs: those of Keras.
-
-        Raises:
-            UnsupportedError: always.
+            filepath: where to; its ending says which format, if none is given.
+            format: a name of `export.formats.EXPORTERS`. Formats that need another
+                framework to write are refused.
+            verbose: whether to print where it is; yes if not given.
+            input_signature: what the model is called with, if its own inputs do not
+                say: an `InputSpec` with a shape for each, nested as it takes them.
+            **kwargs: options of the format.
         """
-        raise UnsupportedError(
-            f"{self.name}: export to {format!r} is not supported; `save` writes a "
-            ".keras file, which Keras loads and can export"
-        )
+        export_model(self, filepath, format, verbose, input_signature, **kwargs)
 
     def get_state_tree(self, value_format: str = "backend_tensor") -> dict[str, Any]:
         """The values of all variables as nested dicts, by their paths.

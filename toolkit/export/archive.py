@@ -1,4 +1,4 @@
-"""Models for other programs, under the names of `keras.export`."""
+"""Archives of several functions, as Keras writes for TensorFlow."""
 
 from __future__ import annotations
 

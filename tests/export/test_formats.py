@@ -1,0 +1,41 @@
+"""Which formats a model is exported to, and what is said of the others."""
+
+import pytest
+
+import toolkit
+from toolkit.errors import ArgumentError, UnsupportedError
+
+
+@pytest.fixture
+def model():
+    return toolkit.Sequential([toolkit.Input((2,)), toolkit.layers.Dense(1)])
+
+
+def test_export_archive():
+    with pytest.raises(NotImplementedError, match="Model.save"):
+        toolkit.export.ExportArchive()
+
+
+@pytest.mark.parametrize(
+    "path, format, reason",
+    [
+        ("folder", None, "TensorFlow"),
+        ("folder", "tf_saved_model", "TensorFlow"),
+        ("m.tflite", None, "LiteRT"),
+        ("m.pt2", None, "torch"),
+        ("m.onnx", "torch", "torch"),
+    ],
+)
+def test_formats_of_other_frameworks_are_refused(model, path, format, reason, tmp_path):
+    with pytest.raises(UnsupportedError, match=f"(?s){reason}.*save"):
+        model.export(tmp_path / path, format)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "path, format, expected",
+    [("m.txt", None, "ends in one of"), ("m.onnx", "onyx", "'onyx'")],
+)
+def test_unknown_formats(model, path, format, expected, tmp_path):
+    with pytest.raises(ArgumentError, match=expected):
+        model.export(tmp_path / path, format)

@@ -1,0 +1,69 @@
+"""What a model can be exported to: the formats, by their names and file endings."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import PurePath
+from typing import Any
+
+from toolkit.console.messages import print_message
+from toolkit.errors import ArgumentError, UnsupportedError, nearest
+
+# Name -> the module whose `export(model, path, input_signature, **options)` writes it;
+# imported when it is asked for.
+EXPORTERS: dict[str, str] = {}
+
+# Name -> why it is not written, and what to do instead.
+REFUSED = {
+    "tf_saved_model": "a SavedModel holds graphs of TensorFlow",
+    "litert": "LiteRT's converter takes graphs of TensorFlow",
+    "torch": "a .pt2 file holds a graph of torch",
+}
+
+# Ending -> the format that it stands for.
+ENDINGS = {
+    ".onnx": "onnx",
+    ".xml": "openvino",
+    ".tflite": "litert",
+    ".pt2": "torch",
+    "": "tf_saved_model",
+}
+
+
+def export_model(
+    model: Any,
+    filepath: str | os.PathLike[str],
+    format: str | None = None,
+    verbose: bool | None = None,
+    input_signature: Any = None,
+    **options: Any,
+) -> None:
+    """Write a model for other programs; see `Model.export`."""
+    label = f"{model.name}.export"
+    name = format or _format_of(label, filepath)
+    if name in REFUSED:
+        raise UnsupportedError(
+            f"{label}: expected a format of {sorted(EXPORTERS)}; received {name!r}: "
+            f"{REFUSED[name]}, which is not used here; `save` writes a .keras file, "
+            "which Keras loads and exports"
+        )
+    if name not in EXPORTERS:
+        raise ArgumentError(
+            f"{label}: expected a format of {sorted(EXPORTERS)}; received {name!r}"
+            + nearest(name, EXPORTERS)
+        )
+    export = import_module(EXPORTERS[name]).export
+    export(model, os.fspath(filepath), input_signature, **options)
+    if verbose is not False:
+        print_message(f"Saved artifact at '{os.fspath(filepath)}'.")
+
+
+def _format_of(label: str, filepath: Any) -> str:
+    ending = PurePath(filepath).suffix.lower()
+    if ending not in ENDINGS:
+        raise ArgumentError(
+            f"{label}: expected a path that ends in one of {sorted(ENDINGS)}, or a "
+            f"format; received {os.fspath(filepath)!r}"
+        )
+    return ENDINGS[ending]
