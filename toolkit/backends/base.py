@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-import platform
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 
 from toolkit import dtypes, settings
 from toolkit.backends.calls import Calls
+from toolkit.backends.machine import cpu_model
 from toolkit.backends.pending_copy import PendingCopy
 from toolkit.backends.rendering import (
     ArrayScalars,
@@ -33,9 +33,11 @@ from toolkit.backends.rendering import (
     rendered,
 )
 from toolkit.backends.target import BackendPasses
+from toolkit.errors import UnsupportedError
 from toolkit.ir import Primitive, Spec
 
 if TYPE_CHECKING:
+    from toolkit.backends.library import Library, LibrarySource
     from toolkit.backends.places import LoopBody, Shares
 
 Array = Any
@@ -266,6 +268,30 @@ class Backend:
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
 
+    def processor(self, name: str | None = None, threads: bool = True) -> Any:
+        """What machine code is written for: the `processor` of a `Target`.
+
+        Args:
+            name: "x86-64-v3", say; None: the processor of this machine.
+            threads: whether a library may start threads of its own.
+
+        Raises:
+            UnsupportedError: it generates no machine code, or none for that.
+        """
+        raise UnsupportedError(f"backend {self.name} makes no native libraries")
+
+    def library(self, source: LibrarySource) -> Library:
+        """Programs as one object file that needs neither Python nor this package.
+
+        Args:
+            source: programs for a processor, and their weights.
+
+        Raises:
+            UnsupportedError: it generates no machine code, or a program is not
+                generated code alone.
+        """
+        raise UnsupportedError(f"backend {self.name} makes no native libraries")
+
     @property
     def anchors(self) -> Collection[str]:
         """Primitives that generated code follows with elementwise nodes."""
@@ -398,15 +424,6 @@ class Backend:
     def cache_folder(self) -> Path | None:
         """The folder of the code that it has compiled; None if it keeps none."""
         return None
-
-
-def cpu_model() -> str:
-    """The processor's name, as the operating system gives it."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 # The backends in use whose arrays are not in the host's memory.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import toolkit
-from toolkit.backends.base import cpu_model
+from toolkit.backends.machine import cpu_model
 from toolkit.bench import report
 from toolkit.bench.measure import KINDS
 from toolkit.bench.processes import (
