@@ -12,6 +12,7 @@ uint32_t        m_abi(void);                               /* ABI */
 const m_tensor *m_inputs(int32_t *count);                  /* shapes: -1 is the batch */
 const m_tensor *m_outputs(int32_t *count);
 const int64_t  *m_batches(int32_t *count);                 /* sizes, ascending */
+int32_t         m_state_count(void);                       /* 0: runs change nothing */
 size_t          m_workspace_size(int64_t max_batch);       /* 0: all sizes */
 size_t          m_weights_size(void);
 const uint8_t  *m_weights_sha256(void);                    /* 32 bytes */
