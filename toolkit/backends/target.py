@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolkit.ir import Graph
 from toolkit.thread_state import ThreadState
@@ -24,6 +24,8 @@ class Target:
         updates: pairs of an output and the input that it is the new value of, or None.
         rows_independent: whether each row of a batch has the same bits in any batch,
             where the backend can promise that, for some loss of speed.
+        processor: what machine code is written for, as `Backend.processor` returned
+            it; None: this machine's.
     """
 
     backend: Backend
@@ -31,6 +33,7 @@ class Target:
     inputs: Sequence[Operand] | None = None
     updates: Sequence[tuple[int, int | None]] = ()
     rows_independent: bool = False
+    processor: Any = None
 
 
 class Rules(ThreadState):
@@ -39,6 +42,8 @@ class Rules(ThreadState):
     # As in the `Target`. Shapes do not tell which axis is the batch. So each sum is
     # added in an order that follows from the extents it runs over, not from the others.
     rows_independent = False
+    # A code generator's, None: this machine's.
+    processor: Any = None
 
 
 rules = Rules()

@@ -78,7 +78,8 @@ def compile_program(graph: Graph, target: Target, name: str = "a graph") -> Prog
         name: of the function that it comes from.
     """
     compiled = graph
-    with rules.inside(rows_independent=target.rows_independent):
+    processor = target.processor or rules.processor
+    with rules.inside(rows_independent=target.rows_independent, processor=processor):
         for title, passes in pipeline(target):
             with stage(title):
                 for step in passes:

@@ -12,13 +12,19 @@ from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.backends.numpy.jit.lowering import Lowered
-from toolkit.backends.target import Target
+from toolkit.backends.numpy.jit.processor import Processor
+from toolkit.backends.target import Target, rules
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace
 from toolkit.ir import Graph, Spec
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+
+
+def vectors_of(lanes: int) -> Any:
+    """A context in which code is written for vectors of so many float32."""
+    return rules.inside(processor=Processor.host().with_lanes(lanes))
 
 
 def operand_of(array: Any) -> Operand:

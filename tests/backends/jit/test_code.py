@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,10 @@ from toolkit import layers, ops
 from toolkit.backends.cupy import nvrtc
 from toolkit.backends.cupy.cuda.launch import make_kernel
 from toolkit.backends.loops.formulas import formula
-from toolkit.backends.numpy.jit import code, engine
-from toolkit.backends.numpy.jit.builder import Builder
+from toolkit.backends.numpy.jit import code, engine, llvm
+from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.processor import Processor, current
+from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES
 
 PACKAGE = Path(toolkit.__file__).parent
@@ -59,6 +61,12 @@ def another_process(monkeypatch):
 
 def some_code():
     return code.Code(Builder, "sum", "float32")
+
+
+def emit_wide():
+    builder = Builder(current().lanes)
+    builder.splat(builder.constant(1.0, Value("", "float32")))
+    return builder
 
 
 def change_formula(monkeypatch, name, rule):
@@ -121,27 +129,37 @@ def test_formulas_tell_constants_operations_and_order_apart():
     assert formula(cast, 1, attrs[0]) != formula(cast, 1, attrs[1])
 
 
-@pytest.mark.parametrize("fact", ["cpu", "features", "version", "triple", "lanes"])
-def test_another_processor_or_compiler_is_another_key(fact, monkeypatch):
-    before = some_code().key
-    host = engine.Host()
-    monkeypatch.setattr(engine, "host", lambda: host)
+@pytest.mark.parametrize("fact", [field.name for field in fields(Processor)])
+def test_another_processor_is_another_key(fact):
+    before, host = some_code().key, Processor.host()
     value = getattr(host, fact)
-    setattr(host, fact, value + 1 if fact == "lanes" else value + " another")
+    other = value + " another" if isinstance(value, str) else not value
+    with rules.inside(processor=replace(host, **{fact: other})):
+        assert some_code().key != before
+
+
+def test_another_compiler_is_another_key(monkeypatch):
+    before = some_code().key
+    monkeypatch.setattr(llvm, "version", lambda: "another")
     assert some_code().key != before
 
 
-def test_an_equal_processor_is_the_same_key(monkeypatch):
-    before, host = some_code().key, engine.Host()
-    monkeypatch.setattr(engine, "host", lambda: host)
-    assert some_code().key == before
+def test_an_equal_processor_is_the_same_key():
+    before = some_code().key
+    with rules.inside(processor=replace(Processor.host())):
+        assert some_code().key == before
+
+
+def test_a_text_is_for_the_processor_that_it_was_lowered_for():
+    with rules.inside(processor=Processor.host().with_lanes(4)):
+        narrow = code.Code(emit_wide)
+    assert "<4 x float>" in narrow.text()
 
 
 @pytest.mark.parametrize(
     "name, value",
     [
         ("FORMAT", "another"),
-        ("FLAGS", ()),
         ("SETTINGS", {**engine.SETTINGS, "opt": 3}),
         ("SETTINGS", {**engine.SETTINGS, "codemodel": "large"}),
     ],
@@ -149,8 +167,12 @@ def test_an_equal_processor_is_the_same_key(monkeypatch):
 def test_other_settings_are_another_key(name, value, monkeypatch):
     before = some_code().key
     monkeypatch.setattr(engine, name, value)
-    host = engine.Host()
-    monkeypatch.setattr(engine, "host", lambda: host)
+    assert some_code().key != before
+
+
+def test_other_flags_are_another_key(monkeypatch):
+    before = some_code().key
+    monkeypatch.setattr(llvm, "FLAGS", ())
     assert some_code().key != before
 
 

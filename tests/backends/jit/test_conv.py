@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from tests.backends.jit.convolutions import (
     computed,
     lowered,
 )
-from toolkit.backends.numpy.jit import engine
+from tests.backends.jit.running import vectors_of
 from toolkit.backends.numpy.jit.kernels.conv import lower_grad
 
 
@@ -56,7 +55,7 @@ def problems(draw):
 )
 @settings(max_examples=100, deadline=None)
 def test_any_configuration(problem, kind, dtype, lanes, chunk):
-    with mock.patch.object(engine.host(), "lanes", lanes):
+    with vectors_of(lanes):
         check(kind, *problem.of(kind, dtype), chunk)
 
 

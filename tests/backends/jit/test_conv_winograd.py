@@ -20,8 +20,8 @@ from tests.backends.jit.convolutions import (
     expected,
     lowered,
 )
+from tests.backends.jit.running import vectors_of
 from toolkit import ops
-from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.kernels.conv import lower, lower_grad
 from toolkit.backends.numpy.jit.kernels.conv.winograd import correlation, kernel_grad
 
@@ -65,7 +65,7 @@ def test_any_image(kind, batch, spatial, vectors, padding, lanes, chunk):
     arrays, attrs = Problem(batch, spatial, (3, 3), channels, padding=padding).of(
         kind, "float32"
     )
-    with mock.patch.object(engine.host(), "lanes", lanes):
+    with vectors_of(lanes):
         assert is_winograd(kind, arrays, attrs)
         check(kind, arrays, attrs, chunk)
 

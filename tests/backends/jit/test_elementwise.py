@@ -8,10 +8,9 @@ from hypothesis import given, settings, strategies as st
 
 pytest.importorskip("llvmlite")
 
-from tests.backends.jit.running import graph_of, operand_of, run_fused
+from tests.backends.jit.running import graph_of, operand_of, run_fused, vectors_of
 from tests.helpers import assert_close
 from toolkit import ops
-from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.fused.elementwise import DTYPES, is_fusable, lower_fused
 from toolkit.core.tensor import Tensor, bind
 from toolkit.ir import PRIMITIVES, Kind, Node, Spec
@@ -19,9 +18,9 @@ from toolkit.ir.scalars import arity
 
 
 @pytest.fixture(params=[4, 8, 16])
-def lanes(request, monkeypatch):
-    monkeypatch.setattr(engine.host(), "lanes", request.param)
-    return request.param
+def lanes(request):
+    with vectors_of(request.param):
+        yield request.param
 
 
 def check(function, *arrays, **options):

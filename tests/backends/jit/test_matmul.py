@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,11 +10,11 @@ from hypothesis import given, settings, strategies as st
 
 pytest.importorskip("llvmlite")
 
-from tests.backends.jit.running import graph_of, operand_of, run_lowered
+from tests.backends.jit.running import graph_of, operand_of, run_lowered, vectors_of
 from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.backends import get_backend
-from toolkit.backends.numpy.jit import engine
+from toolkit.backends.numpy.jit import engine, llvm
 from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul
 from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
 from toolkit.backends.numpy.jit.kernels.matmul.problem import problem_of
@@ -27,6 +26,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     choose,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function, tiling
+from toolkit.backends.numpy.jit.processor import Processor
 from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend
@@ -141,7 +141,7 @@ def factors(draw, dtype):
 )
 @settings(max_examples=50, deadline=None)
 def test_any_product(data, dtype, lanes, chunk):
-    with mock.patch.object(engine.host(), "lanes", lanes):
+    with vectors_of(lanes):
         check(product, *data.draw(factors(dtype)), chunk=chunk)
 
 
@@ -177,7 +177,7 @@ def ways(draw, p):
 )
 @settings(max_examples=50, deadline=None)
 def test_any_way(data, dtype, lanes, chunk):
-    with mock.patch.object(engine.host(), "lanes", lanes):
+    with vectors_of(lanes):
         a, b = data.draw(factors(dtype))
         p = problem_of(body_of(product, a, b), [operand_of(a), operand_of(b)])
         if p.is_dot or not p.products * p.size:
@@ -315,13 +315,13 @@ def test_views_in_an_epilogue_are_left_to_numpy():
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_tiles_stay_in_registers(packed):
-    host = engine.host()
+    host = Processor.host()
     if host.lanes != 16:
         pytest.skip("counts the registers of AVX-512")
     t = tiling(100, 100, "float32")
     parts = tile_function("tile", t, t.vectors, False, True, packed)
     text = "\n".join(sorted(parts)).replace("internal", "")
     text += '\nattributes #0 = { nounwind "prefer-vector-width"="512" }'
-    module = host.llvm.parse_assembly(text)
-    lines = host.machine().emit_assembly(module).splitlines()
+    module = llvm.binding().parse_assembly(text)
+    lines = engine.machine(host).emit_assembly(module).splitlines()
     assert not [line for line in lines if "%rsp" in line and "zmm" in line]

@@ -13,10 +13,10 @@ from tests.backends.jit.running import (
     operand_of,
     run_fused,
     run_lowered,
+    vectors_of,
 )
 from toolkit import function, ops
 from toolkit.backends.loops.iteration_space import LONGEST_ROW
-from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.fused import elementwise
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.backends.target import Target
@@ -37,9 +37,9 @@ def many_tasks():
 
 
 @pytest.fixture(params=[4, 8, 16])
-def lanes(request, monkeypatch):
-    monkeypatch.setattr(engine.host(), "lanes", request.param)
-    return request.param
+def lanes(request):
+    with vectors_of(request.param):
+        yield request.param
 
 
 def check(function, *arrays, **options):

@@ -12,9 +12,9 @@ from toolkit import ops
 from toolkit.backends.base import Operand, Share, contiguous
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.lowering import Call, partition
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.sections import (
     Branches,
-    cache_bytes,
     sections,
     side_by_side,
 )
@@ -112,7 +112,7 @@ def test_nothing_joins_across_the_barrier():
 
 def test_large_common_operands_keep_a_call_alone():
     weights = {"by_rows": ("out",)}
-    order, _ = divide(call(0, 1), call(8, 2, **weights), nbytes=cache_bytes())
+    order, _ = divide(call(0, 1), call(8, 2, **weights), nbytes=current().cache_bytes)
     assert order == [[0], [1]]
 
 

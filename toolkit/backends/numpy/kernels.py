@@ -86,6 +86,13 @@ class NumPyBackend(Backend):
         program = import_module("toolkit.backends.numpy.jit.program")
         return program.lower_loop(body, arena, moves, turns)
 
+    def processor(self, name: str | None = None, threads: bool = True) -> Any:
+        """What machine code is written for; see `Backend.processor`."""
+        if not self.generates:
+            return super().processor(name, threads)
+        processors = import_module("toolkit.backends.numpy.jit.processor")
+        return processors.find(name, threads)
+
     @cached_property
     def lowering(self) -> Any:
         """The module that lowers nodes."""

@@ -18,6 +18,8 @@ from toolkit.backends import base, loops
 from toolkit.backends.loops.formulas import source_digest
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.builder import Builder
+from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.target import rules
 from toolkit.ir import scalars
 
 _PACKAGE = "toolkit."
@@ -39,21 +41,22 @@ class Code:
     def __init__(self, emit: Callable[..., Builder], *args: Any) -> None:
         self.emit = emit
         self.args = args
+        self.processor = current()
 
     @cached_property
     def key(self) -> str:
         """A name that only equal functions share, in this process and in others."""
         what = f"{self.emit.__module__}.{self.emit.__qualname__}{self.args!r}"
-        host = engine.host()
         digest = generator_digest()
         if not self.emit.__module__.startswith(_PACKAGE):
             digest += source_digest(self.emit)
-        facts = (what, digest, str(host.lanes), host.digest)
+        facts = (what, digest, engine.digest(self.processor))
         return "f" + hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40]
 
     def text(self) -> str:
         """The LLVM IR of a module that holds the function."""
-        builder = self.emit(*self.args)
+        with rules.inside(processor=self.processor):
+            builder = self.emit(*self.args)
         function = builder.function(self.key, PARAMETERS)
         return "\n".join([*sorted(builder.declarations), function, ATTRIBUTES])
 
@@ -92,8 +95,8 @@ def load(codes: Iterable[Code]) -> list[int]:
     codes = list(codes)
     with _loading:
         new = {c.key: c for c in codes if c.key not in _addresses}
-        if new:
-            texts = {key: c.text for key, c in new.items()}
-            objects = engine.machine_codes(texts)
-            _addresses.update(engine.link(objects, new))
+        for processor in dict.fromkeys(c.processor for c in new.values()):
+            texts = {k: c.text for k, c in new.items() if c.processor == processor}
+            objects = engine.machine_codes(texts, processor)
+            _addresses.update(engine.link(objects, texts))
     return [_addresses[code.key] for code in codes]

@@ -1,4 +1,4 @@
-"""From LLVM IR to machine code: the host's features, and compiling.
+"""From LLVM IR to machine code that is loaded here.
 
 Compiled objects are kept on disk by the hash of their IR, the CPU and the versions.
 """
@@ -8,19 +8,19 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from itertools import repeat
 from pathlib import Path
 from threading import local
 from typing import Any
 
 from toolkit import settings
 from toolkit.backends import disk_cache
+from toolkit.backends.numpy.jit import llvm
+from toolkit.backends.numpy.jit.processor import Processor, current
 from toolkit.console.progress import Stage, stage
 
 # Changes whenever the meaning of what is cached does.
-FORMAT = "3"
-# Peeled kernels compile several times faster without it, and run no slower.
-FLAGS = ("-disable-lsr",)
+FORMAT = "4"
 SETTINGS = {
     "opt": 2,
     "reloc": "pic",
@@ -30,50 +30,23 @@ SETTINGS = {
 }
 
 
-class Host:
-    """The processor that code is generated for."""
-
-    def __init__(self) -> None:
-        import llvmlite
-        import llvmlite.binding as llvm
-
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        llvm.initialize_native_asmparser()
-        for flag in FLAGS:
-            llvm.set_option("", flag)
-        self.llvm = llvm
-        self.cpu: Any = llvm.get_host_cpu_name()
-        features = llvm.get_host_cpu_features()
-        self.features: Any = features.flatten()
-        self.version: str = f"{llvmlite.__version__} {llvm.llvm_version_info}"
-        self.triple: Any = llvm.get_default_triple()
-        self.lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
-
-    @property
-    def facts(self) -> tuple[str, ...]:
-        """Whatever changes these makes other machine code of the same text."""
-        flags = repr((FLAGS, sorted(SETTINGS.items())))
-        target = self.triple, self.cpu, self.features
-        return (FORMAT, self.version, *target, flags)
-
-    @cached_property
-    def digest(self) -> str:
-        """A hash of the facts."""
-        return hashlib.sha256("\0".join(self.facts).encode()).hexdigest()
-
-    def machine(self) -> Any:
-        """A new generator of machine code; one thread at a time may use it."""
-        target = self.llvm.Target.from_default_triple()
-        return target.create_target_machine(
-            cpu=self.cpu, features=self.features, jit=True, **SETTINGS
-        )
+def facts(processor: Processor) -> tuple[str, ...]:
+    """Whatever changes these makes other machine code of the same text."""
+    flags = repr((llvm.FLAGS, sorted(SETTINGS.items())))
+    return (FORMAT, llvm.version(), repr(processor), flags)
 
 
-@lru_cache(maxsize=1)
-def host() -> Host:
-    """The processor of this machine."""
-    return Host()
+def digest(processor: Processor) -> str:
+    """A hash of the facts."""
+    return hashlib.sha256("\0".join(facts(processor)).encode()).hexdigest()
+
+
+def machine(processor: Processor) -> Any:
+    """A new generator of machine code that runs here; for one thread at a time."""
+    target = llvm.binding().Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=processor.cpu, features=processor.features, jit=True, **SETTINGS
+    )
 
 
 def machine_code(key: str, text: Callable[[], str]) -> bytes:
@@ -81,17 +54,21 @@ def machine_code(key: str, text: Callable[[], str]) -> bytes:
     return machine_codes({key: text})[0]
 
 
-def machine_codes(texts: Mapping[str, Callable[[], str]]) -> list[bytes]:
+def machine_codes(
+    texts: Mapping[str, Callable[[], str]], processor: Processor | None = None
+) -> list[bytes]:
     """The object files of functions, from the disk cache if they are there.
 
     Args:
         texts: by the function's name, different for everything that differs, what
             returns the LLVM IR; called only if the object is not in the cache.
+        processor: that they are for, one that can run here; None: this one.
     """
+    processor = processor or Processor.host()
     folder = cache_folder()
     found = {key: disk_cache.load(folder / key) if folder else None for key in texts}
     new = [key for key, code in found.items() if code is None]
-    compiled = _compile_all((texts[key]() for key in new), len(new))
+    compiled = _compile_all((texts[key]() for key in new), len(new), processor)
     for key, code in zip(new, compiled, strict=True):
         found[key] = code
         if folder:
@@ -101,17 +78,19 @@ def machine_codes(texts: Mapping[str, Callable[[], str]]) -> list[bytes]:
     return [code for code in found.values() if code is not None]
 
 
-def _compile_all(sources: Iterator[str], count: int) -> list[bytes]:
+def _compile_all(
+    sources: Iterator[str], count: int, processor: Processor
+) -> list[bytes]:
     """The object files of modules; this thread writes the next while others compile."""
     threads = min(count, settings.num_threads())
     with stage("kernels", count) as written:
-        told = _told(sources, written)
+        told, to = _told(sources, written), repeat(processor)
         if threads < 2:
-            return list(map(_compile, told))
+            return list(map(_compile, told, to))
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(_compile, told))
+            return list(pool.map(_compile, told, to))
 
 
 def _told(sources: Iterator[str], written: Stage) -> Iterator[str]:
@@ -123,34 +102,38 @@ def _told(sources: Iterator[str], written: Stage) -> Iterator[str]:
 class _Own(local):
     """What each thread has for itself."""
 
-    @cached_property
-    def machine(self) -> Any:
+    def __init__(self) -> None:
+        self.machines: dict[Processor, Any] = {}
+
+    def machine(self, processor: Processor) -> Any:
         """It takes a third of the time of a short function to make one."""
-        return host().machine()
+        if processor not in self.machines:
+            self.machines[processor] = machine(processor)
+        return self.machines[processor]
 
 
 _own = _Own()
 
 
-def _compile(source: str) -> bytes:
+def _compile(source: str, processor: Processor) -> bytes:
     """The object file of a module of LLVM IR, on any thread."""
-    llvm = host().llvm
-    module = llvm.parse_assembly(source, llvm.create_context())
+    library = llvm.binding()
+    module = library.parse_assembly(source, library.create_context())
     module.verify()
-    return _emit(_own.machine, module)
+    return emit(_own.machine(processor), module)
 
 
-def _emit(machine: Any, module: Any) -> bytes:
+def emit(machine: Any, module: Any) -> bytes:
     """`machine.emit_object(module)` that other threads need not wait for.
 
     llvmlite lets in one thread at a time. What shares neither a context nor a machine
     needs no such lock, so the one long call goes around it.
     """
-    ffi = host().llvm.ffi
+    ffi = llvm.binding().ffi
     locked = ffi.lib.LLVMPY_TargetMachineEmitToMemory
-    emit = getattr(locked, "_cfn", locked)
+    emitting = getattr(locked, "_cfn", locked)
     with ffi.OutputString() as problem:
-        buffer = emit(machine, module, True, problem)
+        buffer = emitting(machine, module, True, problem)
         if not buffer:
             raise RuntimeError(str(problem))
     try:
@@ -162,12 +145,12 @@ def _emit(machine: Any, module: Any) -> bytes:
 
 def link(objects: Iterable[bytes], names: Iterable[str]) -> dict[str, int]:
     """Load object files; the addresses of the functions of these names."""
-    llvm = host().llvm
+    library = llvm.binding()
     # An engine owns its machine, so each gets one of its own.
-    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-    linked = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    machine = library.Target.from_default_triple().create_target_machine(jit=True)
+    linked = library.create_mcjit_compiler(library.parse_assembly(""), machine)
     for code in objects:
-        linked.add_object_file(llvm.ObjectFileRef.from_data(code))
+        linked.add_object_file(library.ObjectFileRef.from_data(code))
     linked.finalize_object()
     _linked.append(linked)
     return {name: int(linked.get_function_address(name)) for name in names}
@@ -193,9 +176,10 @@ class Module:
 
 def compile_module(source: str) -> Module:
     """Machine code for IR text, from the disk cache if it is there."""
-    facts = (*host().facts, source)
-    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
-    return Module(machine_code(key, lambda: source))
+    processor = current()
+    what = "\0".join((*facts(processor), source))
+    key = hashlib.sha256(what.encode()).hexdigest()
+    return Module(machine_codes({key: lambda: source}, processor)[0])
 
 
 def cache_folder() -> Path | None:

@@ -12,9 +12,9 @@ from time import perf_counter
 from toolkit import settings
 from toolkit.backends.base import Share
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import Call, Lowered
+from toolkit.backends.numpy.jit.processor import Processor
 from toolkit.backends.numpy.jit.program import NativeProgram
 
 # As many products as are in flight at once on common processors, and some more.
@@ -28,7 +28,7 @@ _REPEATS = 5
 def peaks() -> tuple[float, float]:
     """Floating-point operations and bytes per second, of float32 on all threads."""
     threads = settings.num_threads()
-    lanes = host().lanes
+    lanes = Processor.host().lanes
     flops = 2 * _CHAINS * lanes * _TURNS * threads
     arithmetic = Call(Code(_products, lanes), (("out", 0),), (), threads, flops=flops)
     copied = 2 * 4 * lanes * (_BYTES // (4 * lanes) // threads) * threads

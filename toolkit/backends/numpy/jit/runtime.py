@@ -24,6 +24,7 @@ from toolkit import settings
 from toolkit.backends.base import ALIGNMENT
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.code import generator_digest
+from toolkit.backends.numpy.jit.processor import Processor
 
 _POOL_BYTES = 1024
 _FUNCTIONS = ("run", "worker", "stop", "clock")
@@ -95,7 +96,7 @@ class Runtime:
     stop_address: int
 
     def __init__(self) -> None:
-        key = f"runtime{generator_digest()[:16]}{engine.host().digest[:24]}"
+        key = f"runtime{generator_digest()[:16]}{engine.digest(Processor.host())[:24]}"
         code = engine.machine_code(key, runtime_text)
         found = engine.link([code], _FUNCTIONS)
         self.worker, self.stop_address = found["worker"], found["stop"]

@@ -9,15 +9,13 @@ The order of calls changes only where nothing depends on it.
 
 from __future__ import annotations
 
-import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 
 from toolkit.backends.base import Share
 from toolkit.backends.numpy.jit.lowering import Call, Reference, partition
+from toolkit.backends.numpy.jit.processor import current
 
 # What one core does in a second, roughly: enough to tell what is worth sharing.
 _FLOPS, _BYTES = 5e10, 1e10
@@ -25,17 +23,6 @@ _FLOPS, _BYTES = 5e10, 1e10
 _LEAST_SHARED = 15e-6
 # A task may have the rows of up to this many tasks of a partition.
 _MOST_PARTITIONS = 2
-# The cache that a core has to itself, where the system does not tell.
-_CACHE = 1 << 20
-_CACHE_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
-
-
-@cache
-def cache_bytes() -> int:
-    """The size of a core's second cache, which a group's rows should stay in."""
-    with contextlib.suppress(OSError, ValueError):
-        return 1024 * int(_CACHE_FILE.read_text().strip().removesuffix("K"))
-    return _CACHE
 
 
 def seconds(call: Call) -> float:
@@ -66,6 +53,8 @@ class Section:
     common: dict[Hashable, int] = field(default_factory=dict)
     common_bytes: int = 0
     has_slots: bool = False  # whether a call adds up there what each task finds
+    # Of the processor, in which the rows of a group should stay.
+    cache_bytes: int = field(default_factory=lambda: current().cache_bytes)
     # Owners of memory that the section writes; whether only the rows it is at.
     writes: dict[Hashable, bool] = field(default_factory=dict)
     touches: set[Hashable] = field(default_factory=set)
@@ -85,7 +74,7 @@ class Section:
         """How many rows run before the next ones begin."""
         if len(self.calls) == 1:
             return self.grain
-        return min(self.grain, max(1, cache_bytes() // 4 // max(1, self.row_bytes)))
+        return min(self.grain, max(1, self.cache_bytes // 4 // max(1, self.row_bytes)))
 
     @property
     def is_shared(self) -> bool:
@@ -333,7 +322,7 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
                 return False
     # What every group reads again.
     known = sum(section.common.get(owner, 0) for owner in common)
-    if section.common_bytes - known + sum(common.values()) > cache_bytes() // 2:
+    if section.common_bytes - known + sum(common.values()) > section.cache_bytes // 2:
         return False
     least = partition(section.rows)
     if not least <= section.grain <= _MOST_PARTITIONS * least:

@@ -17,7 +17,6 @@ from toolkit.backends.loops.iteration_space import (
 from toolkit.backends.loops.phases import Phases, cost as cost_of
 from toolkit.backends.loops.plan import COLUMN, FULL, ONE, NestPlanner, SizedNest
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.fused.nest import emit_plan
 from toolkit.backends.numpy.jit.fused.partials import emit_combination
 from toolkit.backends.numpy.jit.lowering import (
@@ -28,6 +27,7 @@ from toolkit.backends.numpy.jit.lowering import (
     index_problem,
     partition,
 )
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.ir import Graph, Node
 
@@ -63,7 +63,7 @@ def lower_fused(
         return Lowered()
     if not fits(body.nodes):
         return None
-    planned = NestPlanner(body, inputs, outputs).plan(host().lanes)
+    planned = NestPlanner(body, inputs, outputs).plan(current().lanes)
     if planned.plan.picks and planned.plan.column_loops > 1:
         return None
     return _Lowering(planned, inputs, outputs, _problem(body)).lowered()

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from toolkit.backends.loops.plan import LoopNest
 from toolkit.backends.numpy.jit.builder import Number
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.fused.partials import Partials
 from toolkit.backends.numpy.jit.fused.row_index import Picks
 from toolkit.backends.numpy.jit.fused.rows import Held, Streamed
 from toolkit.backends.numpy.jit.fused.values import Bases
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.processor import current
 
 
 def emit_plan(plan: LoopNest) -> Kernel:
     """The body of the function of a plan."""
-    builder = Kernel(host().lanes)
+    builder = Kernel(current().lanes)
     _Nest(builder, plan).write()
     return builder
 

@@ -12,10 +12,10 @@ from itertools import chain
 
 from toolkit.backends.loops.plan import COLUMN, ONE
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.fused.reducers import reducer
 from toolkit.backends.numpy.jit.fused.values import Values
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.processor import current
 
 
 class Partials:
@@ -126,7 +126,7 @@ def emit_combination(op: str, dtype: str) -> Kernel:
     The table: the address of the partial results and of the result, how many there are,
     and the bytes from one to the next. A row is an element.
     """
-    b = Kernel(host().lanes)
+    b = Kernel(current().lanes)
     combine = reducer(op, dtype, b)
     partials, result = b.address(0), b.address(1)
     count, step = b.entry(2), b.entry(3)

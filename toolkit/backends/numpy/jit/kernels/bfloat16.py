@@ -7,9 +7,9 @@ from typing import Any
 
 from toolkit.backends.numpy.jit.builder import Value
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Operand, Reference
+from toolkit.backends.numpy.jit.processor import current
 
 GRAIN = 32768
 _PAIR = ("bfloat16", "float32")
@@ -17,7 +17,7 @@ _PAIR = ("bfloat16", "float32")
 
 def emit_conversion(to_wide: bool) -> Kernel:
     """out = x in the other dtype, elements [low, high)."""
-    b = Kernel(host().lanes)
+    b = Kernel(current().lanes)
     x, out = b.address(0), b.address(1)
     convert = _to_wide if to_wide else _to_narrow
     dtype = "uint16" if to_wide else "float32"

@@ -15,7 +15,6 @@ from toolkit import dtypes
 from toolkit.backends.loops.plan import UPDATES
 from toolkit.backends.numpy.jit.builder import MOVED, Index, Number, Pointer, Value
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.move import with_copy
 from toolkit.backends.numpy.jit.lowering import (
@@ -28,6 +27,7 @@ from toolkit.backends.numpy.jit.lowering import (
     index_problem,
     partition,
 )
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 
 _COMBINED = ("float32", "float64", "int32", "int64")
@@ -54,7 +54,7 @@ def _valid(
 
 def emit_gather(dtype: str, index_dtype: str) -> Kernel:
     """out[o, j] = x[o, indices[j]], runs of elements; rows are pairs (o, j)."""
-    b = Kernel(host().lanes)
+    b = Kernel(current().lanes)
     x, out = b.address(0, dtype), b.address(2, dtype)
     indices, error = b.address(1, index_dtype), b.address(3)
     count, limit, run = (b.entry(4 + k) for k in range(3))
@@ -73,7 +73,7 @@ def emit_scatter(dtype: str, index_dtype: str, mode: str) -> Kernel:
     Each range of rows goes through all indices and takes those that fall into it, in
     their order, so that nothing depends on how the rows are divided.
     """
-    b = Kernel(host().lanes)
+    b = Kernel(current().lanes)
     x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
     indices, error = b.address(1, index_dtype), b.address(4)
     count, limit, run, outers = (b.entry(5 + k) for k in range(4))
@@ -99,7 +99,7 @@ def emit_scatter(dtype: str, index_dtype: str, mode: str) -> Kernel:
 
 def emit_take(dtype: str, index_dtype: str) -> Kernel:
     """out[row, j, i] = x[row, indices[row, j, i], i]."""
-    b = Kernel(host().lanes)
+    b = Kernel(current().lanes)
     x, out = b.address(0, dtype), b.address(2, dtype)
     indices, error = b.address(1, index_dtype), b.address(3)
     count, limit, run = (b.entry(4 + k) for k in range(3))
@@ -112,7 +112,7 @@ def emit_take(dtype: str, index_dtype: str) -> Kernel:
 
 def emit_put(dtype: str, index_dtype: str, mode: str) -> Kernel:
     """out = x with updates[row, j, i] at [row, indices[row, j, i], i]."""
-    b = Kernel(host().lanes)
+    b = Kernel(current().lanes)
     x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
     indices, error = b.address(1, index_dtype), b.address(4)
     count, limit, run = (b.entry(5 + k) for k in range(3))

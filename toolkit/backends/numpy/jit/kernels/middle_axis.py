@@ -7,7 +7,6 @@ from math import prod
 from typing import Any
 
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.fused.reducers import reducer
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
@@ -17,13 +16,14 @@ from toolkit.backends.numpy.jit.lowering import (
     Reference,
     partition,
 )
+from toolkit.backends.numpy.jit.processor import current
 
 DTYPES = ("float32", "float64", "int32", "int64", "bool")
 
 
 def emit_middle(op: str, dtype: str) -> Kernel:
     """out[row, c] = the reduction of x[row, m, c] over m, vectors along c."""
-    b = Kernel(host().lanes)
+    b = Kernel(current().lanes)
     x, out = b.address(0), b.address(1)
     middle, columns = b.entry(2), b.entry(3)
     combine = reducer(op, dtype, b)

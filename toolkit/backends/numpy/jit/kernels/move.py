@@ -13,7 +13,6 @@ from toolkit import dtypes
 from toolkit.backends.base import aligned
 from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, MOVED, Number, Pointer
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
@@ -24,6 +23,7 @@ from toolkit.backends.numpy.jit.lowering import (
     contiguous,
     partition,
 )
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import PRIMITIVES, Graph, Node, Value as GraphValue
 
 
@@ -72,7 +72,7 @@ def redirected(call: Call, places: dict[Reference, Reference]) -> Call:
 
 def emit_run(dtype: str) -> Kernel:
     """out[row, offset:] = x[row], a run of elements."""
-    b = Kernel(host().lanes)
+    b = Kernel(current().lanes)
     x, out = b.address(0, dtype), b.address(1, dtype)
     run, size, offset = (b.entry(2 + k) for k in range(3))
     with b.loop(b.low, b.high) as row:
@@ -121,7 +121,7 @@ def emit_pad(
         widths: elements before and after, of every axis.
         content: the element to fill with, as hexadecimal bytes.
     """
-    b = Kernel(host().lanes)
+    b = Kernel(current().lanes)
     x, out, rows = b.address(0, dtype), b.address(1, dtype), b.entry(2)
     number = int.from_bytes(bytes.fromhex(content), "little")
     value = b.filled(number, dtype)
@@ -187,7 +187,7 @@ def emit_box(dtype: str, index_dtypes: tuple[str, ...], updates: bool) -> Kernel
     The table holds x, the box or the result, then each axis's start, and as numbers
     each axis's extent in x and in the box. Starts are moved so that the box fits.
     """
-    b, ndim = Kernel(host().lanes), len(index_dtypes)
+    b, ndim = Kernel(current().lanes), len(index_dtypes)
     whole, box = b.address(0, dtype), b.address(1, dtype)
     starts = [b.address(2 + k) for k in range(ndim)]
     extents = [b.entry(2 + ndim + k) for k in range(ndim)]

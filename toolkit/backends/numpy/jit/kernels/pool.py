@@ -24,7 +24,6 @@ from toolkit.backends.numpy.jit.builder import (
     Value,
 )
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
     Call,
@@ -33,6 +32,7 @@ from toolkit.backends.numpy.jit.lowering import (
     Reference,
     partition,
 )
+from toolkit.backends.numpy.jit.processor import current
 
 DTYPES = ("float32", "float64", "int32", "int64")
 # Vectors of channels that are carried for one pixel, and taps that are written out.
@@ -88,7 +88,7 @@ class _Pooling(Kernel):
     """Writes one pooling kernel."""
 
     def __init__(self, geometry: Geometry, channels: int, dtype: str) -> None:
-        super().__init__(host().lanes)
+        super().__init__(current().lanes)
         self.geometry = geometry
         self.channels = channels
         self.dtype = dtype

@@ -8,7 +8,6 @@ from typing import Any
 
 from toolkit.backends.loops.plan import identity
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
     Call,
@@ -17,6 +16,7 @@ from toolkit.backends.numpy.jit.lowering import (
     Reference,
     partition,
 )
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 
 DTYPES = ("float32", "float64", "int32", "int64")
@@ -52,7 +52,7 @@ def lower_cumulative(
     rows, columns = prod(spec.shape[:axis]), prod(spec.shape[axis + 1 :])
     operands: tuple[Reference, ...] = (("in", 0), ("out", 0))
     # Along the last axis one sum waits for the other: a short vector wastes least.
-    lanes = host().lanes if columns > 1 else 1
+    lanes = current().lanes if columns > 1 else 1
     call = Call(
         Code(emit_cumulative, node.op.name, spec.dtype, node.attrs["reverse"], lanes),
         operands,

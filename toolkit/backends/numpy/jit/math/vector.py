@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
-from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.processor import current
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def times_power_of_two(x: Vector, exponent: Vector) -> Vector | None:
     """x * 2 ** exponent, rounded once; None where that is no single instruction."""
     value = x.value
     fills = value.dtype == "float32" and value.lanes == 16
-    if not fills or "+avx512f" not in host().features.split(","):
+    if not fills or not current().has("avx512f"):
         return None
     kind, function = value.type, "@llvm.x86.avx512.mask.scalef.ps.512"
     types = ", ".join([kind] * 3)

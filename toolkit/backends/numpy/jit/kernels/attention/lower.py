@@ -8,7 +8,6 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernels.attention import backward, forward
 from toolkit.backends.numpy.jit.kernels.attention.transpose import COLUMNS
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
@@ -18,6 +17,7 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
     Numbers,
 )
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference, partition
+from toolkit.backends.numpy.jit.processor import current
 
 # Keys of a block: their logits stay in the first-level cache.
 _FORWARD_KEYS, _BACKWARD_KEYS = 256, 128
@@ -91,7 +91,7 @@ class _Lowering:
         rows = [name for name in ("delta", "peak", "total") if name in self.names]
         return AttentionPlan(
             self.dtype,
-            max(COLUMNS, host().lanes * 4 // dtypes.itemsize(self.dtype)),
+            max(COLUMNS, current().lanes * 4 // dtypes.itemsize(self.dtype)),
             self.features,
             self.value_features,
             attrs["scale"],

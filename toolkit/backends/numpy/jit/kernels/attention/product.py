@@ -7,13 +7,12 @@ The terms of `a` are single numbers, anywhere; rows of `b` and `c` are a few vec
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.backends.numpy.jit.processor import current
 
 # The first terms of a, b and c; how many rows and terms; strides in bytes; and whether
 # (0 or 1) there are sums in c to go on from.
@@ -35,8 +34,7 @@ _ROWS_PER_POINTER = 5
 
 def heights() -> tuple[int, ...]:
     """Rows of tiles of two vectors: as many as registers hold, then for the rest."""
-    many = host().lanes == 16 or platform.machine() in ("aarch64", "arm64")
-    return (8, 4, 1) if many else (6, 2, 1)
+    return (8, 4, 1) if current().registers >= 32 else (6, 2, 1)
 
 
 def product_function(

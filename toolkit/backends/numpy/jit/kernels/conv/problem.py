@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Window
 from toolkit.backends.numpy.jit.lowering import Operand
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
 
 def lanes_of(dtype: str) -> int:
     """The elements of a vector register."""
-    return host().lanes * 4 // max(4, dtypes.itemsize(dtype))
+    return current().lanes * 4 // max(4, dtypes.itemsize(dtype))
 
 
 def elements(operand: Operand) -> list[int]:

@@ -6,13 +6,12 @@ accumulator for each pair. What it costs follows from what a core can do in a cy
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
+from toolkit.backends.numpy.jit.processor import current
 
 # Two multiply-adds or two loads in a cycle; a result is there after four cycles, a
 # vector of weights from the second cache after about two and a half.
@@ -21,8 +20,7 @@ _PER_CYCLE, _LATENCY, _FAR = 2, 4, 2.5
 
 def registers() -> int:
     """The vector registers of the processor."""
-    many = host().lanes == 16 or platform.machine() in ("aarch64", "arm64")
-    return 32 if many else 16
+    return current().registers
 
 
 def most_rows(vectors: int, available: int) -> int:

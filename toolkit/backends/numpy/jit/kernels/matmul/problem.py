@@ -8,9 +8,9 @@ from math import prod
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernels.matmul.pack import padded
 from toolkit.backends.numpy.jit.kernels.matmul.tile import most_rows
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
 from toolkit.ir import Graph
 
@@ -67,7 +67,7 @@ class Problem:
     @property
     def lanes(self) -> int:
         """Elements of a vector register."""
-        return host().lanes * 4 // self.itemsize
+        return current().lanes * 4 // self.itemsize
 
     @property
     def products(self) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
-from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.backends.numpy.jit.processor import current
 
 # Terms that a panel's cache lines are asked for before they are needed.
 _AHEAD = 6
@@ -61,13 +60,9 @@ class Tiling:
         return [self.rows, *(n for n in powers if n < self.rows)]
 
 
-def _has_many_registers() -> bool:
-    return host().lanes == 16 or platform.machine() in ("aarch64", "arm64")
-
-
 def most_rows() -> int:
     """The rows of a tile that is two vectors wide."""
-    return 12 if _has_many_registers() else 6
+    return 12 if current().registers >= 32 else 6
 
 
 def tiling(rows: int, columns: int, dtype: str, exact: bool = False) -> Tiling:
@@ -78,7 +73,7 @@ def tiling(rows: int, columns: int, dtype: str, exact: bool = False) -> Tiling:
         dtype: of both factors.
         exact: whether there shall be a single tile of rows.
     """
-    lanes = host().lanes * 4 // dtypes.itemsize(dtype)
+    lanes = current().lanes * 4 // dtypes.itemsize(dtype)
     height, vectors = most_rows(), 2
     if exact or rows <= FLAT_ROWS:
         # Columns have to keep the core busy where rows do not.

@@ -1,0 +1,147 @@
+"""The processor that machine code is written for: this one, or one by its name."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from toolkit.backends.numpy.jit.llvm import binding
+from toolkit.backends.target import rules
+from toolkit.errors import unknown_choice
+
+# The cache that a core has to itself, where the system does not tell.
+_CACHE = 1 << 20
+_CACHE_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+_ARM64 = ("aarch64", "arm64")
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What code generators ask of a processor.
+
+    Attributes:
+        triple, cpu, features, abi: LLVM's names of the system, the processor, what it
+            has beyond that, and of how functions are called ("": the usual way).
+        lanes: float32 numbers in a vector.
+        registers: for vectors.
+        has_fma: whether x * y + z, rounded once, is an instruction.
+        pointer_bits: of an address.
+        cache_bytes: of a core's second cache, which a group's rows should stay in.
+        threads: whether programs may share their work among threads.
+    """
+
+    triple: str
+    cpu: str
+    features: str = ""
+    abi: str = ""
+    lanes: int = 4
+    registers: int = 16
+    has_fma: bool = True
+    pointer_bits: int = 64
+    cache_bytes: int = _CACHE
+    threads: bool = True
+
+    @property
+    def architecture(self) -> str:
+        """The first part of the triple."""
+        return self.triple.partition("-")[0]
+
+    @property
+    def is_arm64(self) -> bool:
+        """Whether it is a 64-bit ARM."""
+        return self.architecture in _ARM64
+
+    def has(self, feature: str) -> bool:
+        """Whether a feature is named, or follows from the name of the processor."""
+        if f"+{feature}" in self.features.split(","):
+            return True
+        return feature == "avx512f" and self.cpu == "x86-64-v4"
+
+    def with_lanes(self, lanes: int) -> Processor:
+        """This one with vectors of another width."""
+        registers = 32 if lanes == 16 or self.is_arm64 else 16
+        return replace(self, lanes=lanes, registers=registers)
+
+    @staticmethod
+    @lru_cache(maxsize=1)
+    def host() -> Processor:
+        """The processor of this machine."""
+        llvm = binding()
+        features = llvm.get_host_cpu_features()
+        lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
+        is_x86 = platform.machine() in ("x86_64", "AMD64")
+        found = Processor(
+            triple=llvm.get_default_triple(),
+            cpu=llvm.get_host_cpu_name(),
+            features=features.flatten(),
+            has_fma=not is_x86 or bool(features.get("fma")),
+            cache_bytes=_host_cache_bytes(),
+        )
+        return found.with_lanes(lanes)
+
+    @staticmethod
+    def named(name: str) -> Processor:
+        """A processor by its name.
+
+        Raises:
+            ArgumentError: if none has that name.
+        """
+        if name not in PROCESSORS:
+            raise unknown_choice("processor", name, PROCESSORS)
+        return PROCESSORS[name]
+
+
+def _host_cache_bytes() -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return 1024 * int(_CACHE_FILE.read_text().strip().removesuffix("K"))
+    return _CACHE
+
+
+_X86 = Processor("x86_64-unknown-linux-gnu", "")
+# Sizes of caches are those of common cores: wrong ones cost some speed.
+PROCESSORS = {
+    "x86-64-v2": replace(_X86, cpu="x86-64-v2", has_fma=False, cache_bytes=1 << 18),
+    "x86-64-v3": replace(_X86, cpu="x86-64-v3", lanes=8, cache_bytes=1 << 19),
+    "x86-64-v4": replace(_X86, cpu="x86-64-v4", lanes=16, registers=32),
+    "aarch64": Processor(
+        "aarch64-unknown-linux-gnu", "generic", registers=32, cache_bytes=1 << 19
+    ),
+    "armv7": Processor(
+        "armv7-unknown-linux-gnueabihf",
+        "generic",
+        "+neon,+vfp4",
+        pointer_bits=32,
+        cache_bytes=1 << 18,
+    ),
+    "riscv64": Processor(
+        "riscv64-unknown-linux-gnu",
+        "generic-rv64",
+        "+m,+a,+f,+d,+c,+v",
+        "lp64d",
+        registers=32,
+        cache_bytes=1 << 18,
+    ),
+    "wasm32": Processor(
+        "wasm32-unknown-unknown",
+        "generic",
+        "+simd128,+bulk-memory",
+        has_fma=False,
+        pointer_bits=32,
+        cache_bytes=1 << 18,
+        threads=False,
+    ),
+}
+
+
+def current() -> Processor:
+    """The processor that is compiled for at the moment."""
+    return rules.processor or Processor.host()
+
+
+def find(name: str | None, threads: bool) -> Processor:
+    """This machine's processor, or one by its name, with or without threads."""
+    found = Processor.host() if name is None else Processor.named(name)
+    return replace(found, threads=threads and found.threads)
