@@ -1,0 +1,264 @@
+"""Safetensors: what is written comes back, and nothing else is read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.reading.hostile_safetensors import HOSTILE, PAIR, packed, row
+from toolkit import dtypes
+from toolkit.errors import (
+    ArgumentError,
+    LoadBudgetError,
+    MissingFileError,
+    ModelFileError,
+    UnwritableFileError,
+)
+from toolkit.reading.budget import set_load_budget
+from toolkit.reading.safetensors import (
+    NAMES,
+    open_safetensors,
+    read_safetensors,
+    write_safetensors,
+)
+
+
+def arrays_of_all_dtypes():
+    found = {}
+    for name in NAMES:
+        values = np.arange(6).reshape(2, 3) % 2 if name == "bool" else np.arange(6) - 2
+        found[f"of/{name}"] = np.reshape(values, (2, 3)).astype(
+            dtypes.numpy_dtype(name)
+        )
+    return found | {
+        "scalar": np.float32(3),
+        "none": np.zeros((0, 3), "float32"),
+        "turned": np.arange(6, dtype="float32").reshape(2, 3).T,
+        "größe 量": np.array([1], "int8"),
+    }
+
+
+def same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, array in found.items():
+        assert array.dtype == expected[name].dtype
+        np.testing.assert_array_equal(array, expected[name])
+
+
+def save(path, data):
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "x.safetensors"
+
+
+# --- good files -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("sort", [True, False])
+def test_what_is_written_comes_back(path, mapped, sort):
+    arrays = arrays_of_all_dtypes()
+    write_safetensors(path, arrays, {"format": "pt", "ä": "ö"}, sort)
+    same(read_safetensors(path, mapped), arrays)
+    with open_safetensors(path) as content:
+        assert content.metadata == {"format": "pt", "ä": "ö"}
+        same({k: v.read() for k, v in content.arrays.items()}, arrays)
+        if not sort:
+            assert list(content.arrays) == list(arrays)
+
+
+def test_all_dtypes_but_complex128_have_names():
+    assert set(dtypes.DTYPES) - set(NAMES) == {"complex128"}
+
+
+def test_values_begin_at_64_bytes_and_each_array_is_aligned(path):
+    for names in ("x", "xy", "a longer name", "a name of some more characters"):
+        write_safetensors(path, {name: np.ones(3, "int8") for name in names})
+        assert (8 + int.from_bytes(path.read_bytes()[:8], "little")) % 64 == 0
+    write_safetensors(path, arrays_of_all_dtypes())
+    assert all(a.flags.aligned for a in read_safetensors(path, mapped=True).values())
+
+
+def test_the_same_arrays_make_the_same_bytes(path, tmp_path):
+    arrays = arrays_of_all_dtypes()
+    write_safetensors(path, arrays)
+    other = tmp_path / "y.safetensors"
+    write_safetensors(other, dict(reversed(arrays.items())))
+    assert path.read_bytes() == other.read_bytes()
+
+
+def test_mapped_arrays_stay_in_the_file_and_are_read_only(path):
+    write_safetensors(path, {"x": np.arange(4)})
+    found = read_safetensors(path, mapped=True)["x"]
+    with pytest.raises(ValueError, match="read-only"):
+        found[0] = 1
+    with open(path, "r+b") as file:
+        file.seek(-8, os.SEEK_END)
+        file.write((77).to_bytes(8, "little"))
+    assert found[3] == 77
+
+
+def test_mapped_arrays_of_files_that_are_not_aligned_are_copied(path):
+    entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    values = np.array([1, 2], "float32").tobytes()
+    for spaces in range(8):
+        save(path, packed(json.dumps({"x": entry}) + " " * spaces, values))
+        found = read_safetensors(path, mapped=True)["x"]
+        assert found.flags.aligned and found.tolist() == [1, 2]
+
+
+def test_big_endian_arrays_are_written_little_endian(path):
+    write_safetensors(path, {"x": np.arange(3, dtype=">i4")})
+    assert read_safetensors(path)["x"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("data", [packed({}, b""), packed({"__metadata__": {}}, b"")])
+def test_a_file_without_arrays(path, data):
+    assert read_safetensors(save(path, data)) == {}
+    assert read_safetensors(path, mapped=True) == {}
+
+
+# --- files that are refused -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_are_refused(path, name):
+    data, message = HOSTILE[name]
+    save(path, data)
+    for mapped in (False, True):
+        with pytest.raises(ModelFileError, match=message) as caught:
+            read_safetensors(path, mapped)
+        assert repr(str(path)) in str(caught.value) and len(str(caught.value)) < 1500
+
+
+def test_the_table_of_hostile_files_begins_from_a_good_one(path):
+    assert read_safetensors(save(path, row()))["x"].tolist() == [0, 0]
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for place in (tmp_path / "pipe", tmp_path / "folder", "/dev/zero"):
+        with pytest.raises(ModelFileError, match="regular file|cannot be read"):
+            read_safetensors(place)
+    with pytest.raises(MissingFileError, match=r"none.*no such file"):
+        read_safetensors(tmp_path / "none")
+    with pytest.raises(ModelFileError, match="null"):
+        read_safetensors("a\0b")
+
+
+def test_a_file_that_becomes_shorter_is_an_error(path):
+    write_safetensors(path, {"x": np.arange(1000)})
+    with open_safetensors(path) as content:
+        os.truncate(path, 4000)
+        with pytest.raises(ModelFileError, match="became shorter"):
+            content.arrays["x"].read()
+
+
+def test_values_count_in_the_budget_of_the_load(path):
+    write_safetensors(path, {"x": np.zeros(1 << 20, "uint8")})
+    set_load_budget(least=0)
+    try:
+        with open_safetensors(path) as content, pytest.raises(LoadBudgetError):
+            for _ in range(100):
+                content.arrays["x"].read()
+    finally:
+        set_load_budget()
+
+
+def test_the_most_arrays_that_a_header_has_room_for(path):
+    arrays = dict.fromkeys((f"layers.{i:05}" for i in range(80_000)), np.zeros((1, 1)))
+    write_safetensors(path, arrays)
+    assert len(read_safetensors(path, mapped=True)) == 80_000
+    more = dict.fromkeys((f"layers.{i:05}" for i in range(120_000)), np.zeros((1, 1)))
+    with pytest.raises(ArgumentError, match="120000 arrays need a header"):
+        write_safetensors(path, more)
+
+
+# --- what cannot be written -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"__metadata__": [1]}, "expected names"),
+        ({"\ud800": [1]}, "expected names"),
+        ({1: [1]}, "expected names"),
+        ({"x": np.array([1j])}, "x: expected a dtype.*complex128"),
+        ({"x": np.array(["a"])}, "expected a dtype"),
+        ({"x": np.array([None])}, "expected a dtype"),
+        ({"x": np.zeros(2, "M8[s]")}, "expected a dtype"),
+        ({"x": np.zeros(2, ml_dtypes.int4)}, "expected a dtype"),
+    ],
+)
+def test_what_the_format_does_not_have_is_refused(path, arrays, message):
+    path.write_bytes(b"old")
+    with pytest.raises(ArgumentError, match=message):
+        write_safetensors(path, arrays)
+    assert path.read_bytes() == b"old"
+
+
+def test_metadata_are_texts(path):
+    with pytest.raises(ArgumentError, match="metadata"):
+        write_safetensors(path, {}, {"epoch": 1})
+
+
+def test_a_failure_leaves_the_older_file(path, monkeypatch):
+    write_safetensors(path, {"x": np.zeros(3)})
+    old = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("toolkit.files.staging.flush", full)
+    with pytest.raises(UnwritableFileError, match="No space left"):
+        write_safetensors(path, {"x": np.ones(3)})
+    assert path.read_bytes() == old and os.listdir(path.parent) == [path.name]
+
+
+# --- the format's own library ---------------------------------------------------------
+
+
+def test_its_own_library_reads_what_is_written_and_writes_what_is_read(path):
+    library = pytest.importorskip("safetensors.numpy")
+    arrays = {
+        name: array
+        for name, array in arrays_of_all_dtypes().items()
+        if not re.search("float8|complex", name)
+    }
+    write_safetensors(path, arrays, {"format": "np"})
+    same(library.load_file(path), arrays)
+    library.save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, path)
+    same(read_safetensors(path), arrays)
+    same(read_safetensors(path, mapped=True), arrays)
+
+
+def test_its_own_library_refuses_what_is_refused_here(path):
+    library = pytest.importorskip("safetensors.numpy")
+    accepted = set()
+    for name, (data, _) in HOSTILE.items():
+        with contextlib.suppress(Exception):
+            library.load(data)
+            accepted.add(name)
+    # The format says that a header begins with "{".
+    assert "a name twice" in accepted  # the last counts
+    assert accepted <= {
+        "a name twice",
+        "a header longer than any",
+        "a header of lists",
+        "a header of numbers",
+        "spaces first",
+        "an entry with more",
+        "a truth value that is none",
+    }
+    assert library.load(packed({"x": PAIR}))["x"].tolist() == [0, 0]

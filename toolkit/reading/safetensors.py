@@ -1,0 +1,386 @@
+"""Safetensors: arrays under names in one file, checked before one of them is read.
+
+    8 bytes              the length of the header, little-endian
+    header               JSON: name -> {dtype, shape, data_offsets: [first, end]}, and
+                         "__metadata__": {text: text}; filled up with spaces
+    values               row by row, little-endian, without holes or overlaps
+
+Reference: https://github.com/huggingface/safetensors
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import reprlib
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
+from toolkit.files.staging import replace_file
+from toolkit.reading.budget import limited_load, spend
+from toolkit.reading.text import parsed_json
+
+Array = np.ndarray[Any, Any]
+
+# Names in files; float8 is e4m3fn, that without infinities.
+NAMES = {
+    "bool": "BOOL",
+    "float32": "F32",
+    "float64": "F64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "complex64": "C64",
+    **{f"int{8 * size}": f"I{8 * size}" for size in (1, 2, 4, 8)},
+    **{f"uint{8 * size}": f"U{8 * size}" for size in (1, 2, 4, 8)},
+}
+_DTYPES = {name: dtype for dtype, name in NAMES.items()}
+_LENGTH = 8  # bytes of the header's length
+# Enough for 80,000 arrays, which take a second; the format allows 100,000,000 bytes.
+_MAX_HEADER = 1 << 23
+_MAX_OBJECTS = 500_000  # lists and objects in it; each array has three
+_MAX_AXES = 32  # what every version of NumPy takes
+_ALIGNMENT = 64  # where values begin: what vector instructions and mappings like
+_METADATA = "__metadata__"
+_KEYS = {"dtype", "shape", "data_offsets"}
+_shortened = reprlib.Repr()
+_shortened.maxlevel = 2
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for somebody at the other end of a pipe
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array in a file, of which only the header has been read so far."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    _start: int
+    _file: IO[bytes]
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes its values take."""
+        return math.prod(self.shape) * dtypes.itemsize(self.dtype)
+
+    def check(self) -> None:
+        """Nothing is left to check: its size was compared with the file's."""
+
+    def read(self) -> Array:
+        """The array."""
+        spend(self.nbytes, f"the array {_short(self.path)}")
+        data = np.empty(self.nbytes, np.uint8)
+        self._file.seek(self._start)
+        left = data.data
+        while len(left):  # the system reads at most 2 GB at once
+            count = self._file.readinto(left)  # type: ignore[attr-defined]
+            if not count:
+                raise ModelFileError(f"{_short(self.path)}: the file became shorter")
+            left = left[count:]
+        return self._array(data)
+
+    def mapped(self, memory: mmap.mmap) -> Array:
+        """The array in a mapping of the whole file; a copy if it is not aligned."""
+        data = np.frombuffer(memory, np.uint8, self.nbytes, self._start)
+        if self._start % dtypes.itemsize(self.dtype):
+            spend(self.nbytes, f"the array {_short(self.path)}")
+            data = data.copy()
+        return self._array(data)
+
+    def _array(self, data: Array) -> Array:
+        if self.dtype == "bool" and data.size and data.max() > 1:
+            raise ModelFileError(
+                f"{_short(self.path)}: expected truth values, 0 and 1; found "
+                f"{data.max()}"
+            )
+        array = data.view(dtypes.numpy_dtype(self.dtype)).reshape(self.shape)
+        return _little_endian(array)
+
+
+@dataclass(frozen=True)
+class Content:
+    """The arrays of a file by their names, in the order of their values; metadata."""
+
+    arrays: dict[str, StoredArray]
+    metadata: dict[str, str]
+
+
+@contextmanager
+def open_safetensors(path: str | os.PathLike[str]) -> Iterator[Content]:
+    """What a file holds; arrays can be read inside of `with`, in the load's budget.
+
+    Raises:
+        MissingFileError: there is no such file.
+        ModelFileError: it is no regular file, or not what the format asks for.
+        LoadBudgetError: it asks for too much memory.
+    """
+    with limited_load(Path(path)), _named(path), _opened(path) as file:
+        yield _content(file)
+
+
+def read_safetensors(
+    path: str | os.PathLike[str], mapped: bool = False
+) -> dict[str, Array]:
+    """The arrays of a file by their names.
+
+    Args:
+        path: of the file.
+        mapped: whether values stay in the file until they are used. Such arrays are
+            read-only; nobody may write to the file or cut it off as long as they are
+            in use.
+
+    Raises:
+        MissingFileError: there is no such file.
+        ModelFileError: it is no regular file, or not what the format asks for.
+        LoadBudgetError: it asks for too much memory.
+    """
+    with limited_load(Path(path)), _named(path), _opened(path) as file:
+        arrays = _content(file).arrays
+        if not mapped:
+            return {name: array.read() for name, array in arrays.items()}
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return {name: array.mapped(memory) for name, array in arrays.items()}
+
+
+@contextmanager
+def _named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Have errors name the file."""
+    try:
+        yield
+    except ModelFileError as error:
+        label = repr(os.fspath(path))
+        if label not in str(error):
+            error.args = (f"{label}: {error}",)
+        raise
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A regular file, opened without waiting for anybody."""
+    try:
+        handle = os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY)
+    except FileNotFoundError:
+        raise MissingFileError("there is no such file") from None
+    except (OSError, ValueError) as error:  # a name with a zero in it is no name
+        raise ModelFileError(f"it cannot be read ({error})") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ModelFileError("expected a regular file")
+    with open(handle, "rb", buffering=0) as file:
+        yield file
+
+
+# --- the header -----------------------------------------------------------------------
+
+
+def _content(file: IO[bytes]) -> Content:
+    """What a file says that it holds, once that fits the file."""
+    size = os.fstat(file.fileno()).st_size
+    length = int.from_bytes(file.read(_LENGTH), "little")
+    if size < _LENGTH or length > size - _LENGTH:
+        raise ModelFileError(
+            f"expected safetensors; a header of {length} bytes does not fit into a "
+            f"file of {size}: it is damaged or something else"
+        )
+    if length > _MAX_HEADER:
+        raise ModelFileError(
+            f"a header of {length} bytes, of at most {_MAX_HEADER}: refused"
+        )
+    spend(2 * length, "the header")
+    found = _parsed(file.read(length))
+    metadata = _metadata(found.pop(_METADATA, {}))
+    start = _LENGTH + length
+    arrays = [_array(name, row, start, file) for name, row in found.items()]
+    # An empty array has no values of its own: it may lie wherever another begins.
+    arrays.sort(key=lambda array: (array._start, array.nbytes))
+    end = start
+    for array in arrays:
+        if array._start != end:
+            what = "a hole" if array._start > end else "values of another array"
+            raise ModelFileError(f"{_short(array.path)}: {what} in front of it")
+        end += array.nbytes
+    if end != size:
+        raise ModelFileError(
+            f"its arrays end at byte {end}, the file at {size}: it is damaged"
+        )
+    return Content({array.path: array for array in arrays}, metadata)
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    """The objects of a header by their names."""
+    if not data.startswith(b"{"):
+        raise ModelFileError(
+            f"expected safetensors, whose header begins with '{{'; found {data[:8]!r}"
+        )
+    if data.count(b"[") + data.count(b"{") > _MAX_OBJECTS:
+        raise ModelFileError(f"more than {_MAX_OBJECTS} lists and objects: refused")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeError as error:
+        raise ModelFileError(f"expected a header in UTF-8 ({error})") from error
+    found: dict[str, Any] = parsed_json(text, "the header", unique=True)
+    return found
+
+
+def _metadata(found: Any) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(map(_is_text, [*found, *found.values()])):
+        raise ModelFileError(f"{_METADATA}: expected text under names")
+    return found
+
+
+def _array(name: str, row: Any, start: int, file: IO[bytes]) -> StoredArray:
+    """An array whose values have the size that its shape asks for."""
+    label = _short(name)
+    if not _is_text(name):
+        raise ModelFileError(f"{label}: expected a name in UTF-8")
+    if not isinstance(row, dict) or row.keys() != _KEYS:
+        raise ModelFileError(
+            f"{label}: expected an object of {', '.join(sorted(_KEYS))}; found "
+            f"{_short(row)}"
+        )
+    dtype = row["dtype"]
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
+        raise ModelFileError(
+            f"{label}: expected a dtype among {', '.join(_DTYPES)}; found "
+            f"{_short(dtype)}"
+        )
+    shape = row["shape"]
+    if not _are_numbers(shape) or len(shape) > _MAX_AXES:
+        raise ModelFileError(
+            f"{label}: expected a shape of at most {_MAX_AXES} axes; found "
+            f"{_short(shape)}"
+        )
+    places = row["data_offsets"]
+    if not _are_numbers(places) or len(places) != 2:
+        raise ModelFileError(f"{label}: expected two offsets; found {_short(places)}")
+    # As if there were no 0 among them: NumPy wants to count the others, too.
+    size = math.prod(max(1, n) for n in shape) * dtypes.itemsize(_DTYPES[dtype])
+    needed = 0 if 0 in shape else size
+    if size > sys.maxsize or places[1] - places[0] != needed:
+        raise ModelFileError(
+            f"{label}: {dtype} of shape {_short(shape)} takes {_short(needed)} bytes; "
+            f"found the offsets {_short(places)}"
+        )
+    return StoredArray(name, tuple(shape), _DTYPES[dtype], start + places[0], file)
+
+
+def _are_numbers(found: Any) -> bool:
+    """Whether it is a list of what may be extents or places in a file."""
+    return isinstance(found, list) and all(
+        type(n) is int and 0 <= n <= sys.maxsize for n in found
+    )
+
+
+def _is_text(found: Any) -> bool:
+    """Whether it is text that UTF-8 has: JSON can write halves of characters."""
+    return isinstance(found, str) and found.encode("utf-8", "replace").decode() == found
+
+
+def _short(found: Any) -> str:
+    """What a file says, as far as a message can show it."""
+    return _shortened.repr(found) if not isinstance(found, str) else found[:100]
+
+
+def _little_endian(array: Array) -> Array:
+    return array if sys.byteorder == "little" else array.byteswap()
+
+
+# --- writing --------------------------------------------------------------------------
+
+
+def write_safetensors(
+    path: str | os.PathLike[str],
+    arrays: Mapping[str, Any],
+    metadata: Mapping[str, str] | None = None,
+    sort: bool = True,
+) -> None:
+    """Write arrays to a file in one step; the same arrays make the same bytes.
+
+    Values begin at a multiple of 64 bytes.
+
+    Args:
+        path: of the file; an older one is replaced once all is on disk.
+        arrays: name -> what NumPy makes an array of.
+        metadata: texts by their names.
+        sort: whether arrays lie by the size of their elements, the largest first, then
+            by name, so that all are aligned; else they lie in the order given.
+
+    Raises:
+        ArgumentError: a name, text or dtype is none that the format has.
+        UnwritableFileError: it cannot be written.
+    """
+    head, values = laid_out(arrays, metadata, sort)
+    replace_file(path, lambda new: fill_file(new, head, values))
+
+
+def laid_out(
+    arrays: Mapping[str, Any], metadata: Mapping[str, str] | None, sort: bool = True
+) -> tuple[bytes, list[Array]]:
+    """What stands in front of the values, and the arrays in their order."""
+    pairs = [(name, np.asarray(array)) for name, array in arrays.items()]
+    if sort:
+        pairs.sort(key=lambda pair: (-pair[1].dtype.itemsize, pair[0]))
+    header: dict[str, Any] = {}
+    if metadata:
+        header[_METADATA] = _checked_metadata(metadata)
+    place = 0
+    for name, array in pairs:
+        if not _is_text(name) or name == _METADATA or name in header:
+            raise ArgumentError(f"safetensors: expected names; received {name!r}")
+        end = place + array.nbytes
+        header[name] = {
+            "dtype": _name_of(name, array),
+            "shape": list(array.shape),
+            "data_offsets": [place, end],
+        }
+        place = end
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-(_LENGTH + len(text)) % _ALIGNMENT)
+    if len(text) > _MAX_HEADER:
+        raise ArgumentError(
+            f"safetensors: {len(pairs)} arrays need a header of {len(text)} bytes, of "
+            f"at most {_MAX_HEADER}"
+        )
+    return len(text).to_bytes(_LENGTH, "little") + text, [array for _, array in pairs]
+
+
+def _checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    if not all(map(_is_text, [*metadata, *metadata.values()])):
+        raise ArgumentError(
+            f"safetensors: expected metadata as text under names; received {metadata!r}"
+        )
+    return dict(metadata)
+
+
+def _name_of(name: str, array: Array) -> str:
+    found = NAMES.get(array.dtype.name)
+    if found is None or array.dtype.hasobject:
+        raise ArgumentError(
+            f"safetensors: {name}: expected a dtype among {', '.join(NAMES)}; received "
+            f"{array.dtype}"
+        )
+    return found
+
+
+def fill_file(path: Path, head: bytes, values: list[Array]) -> None:
+    """Write a new file of what `laid_out` returns."""
+    with open(path, "xb") as file:
+        file.write(head)
+        for array in values:
+            native = array.astype(array.dtype.newbyteorder("="), copy=False)
+            # As bytes: there is no buffer of a bfloat16, and no view of a scalar.
+            rows = np.ascontiguousarray(_little_endian(native)).reshape(-1)
+            file.write(rows.view(np.uint8).data)
