@@ -95,10 +95,9 @@ def replacements(count: int) -> Coming:
     return Coming(group.plain, count, command)
 
 
-def admit(coming: Coming) -> Group:
-    """Let processes into the job that are ready; all its ranks call this."""
+def admit(merged: mpi.MpiGroup) -> Group:
+    """Make a group with processes that were let in the job; all its ranks call this."""
     before = watchdog()
-    merged = coming.merge()
     if before is not None:
         before.close()
     _world[:] = [_watched(merged)]
@@ -116,6 +115,12 @@ def join() -> Group:
     assert isinstance(outside, Outside)
     _world[:] = [_watched(outside.join())]
     return _world[0]
+
+
+def _refuse() -> None:
+    """End this process if it is one that should join a job, and does not."""
+    if _world and isinstance(_world[0], Outside):
+        _world[0].refuse()
 
 
 def replaces() -> bool:
@@ -220,8 +225,7 @@ def fail(show: Callable[[], object], code: int) -> None:
     dog = watchdog()
     if dog is None:
         show()
-        if _world and isinstance(_world[0], Outside):
-            _world[0].refuse()
+        _refuse()
         return
     if not dog.claim("failure"):
         time.sleep(3)  # the one that tells ends this one, too
@@ -235,8 +239,7 @@ def fail(show: Callable[[], object], code: int) -> None:
 def leave() -> None:
     """Wait for the other ranks before a clean end."""
     dog = watchdog()
-    if _world and isinstance(_world[0], Outside):
-        _world[0].refuse()
+    _refuse()
     if dog is None:
         return
     dog.has_ended = True

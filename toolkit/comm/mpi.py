@@ -73,18 +73,19 @@ def world_group() -> MpiGroup:
     return MpiGroup(library().COMM_WORLD)
 
 
-class MpiGroup:
-    """The ranks of an MPI communicator.
+class Communicator:
+    """What reports the errors of an MPI communicator as ours.
 
     Errors of MPI are raised as `CommunicationError`, those of lost ranks as
     `RankLostError`.
 
     Args:
-        comm: an `mpi4py.MPI.Comm` of one group; `close` frees it, unless it is MPI's
-            own.
+        comm: an `mpi4py.MPI.Comm`.
 
     Attributes:
         comm: the communicator.
+        rank: of this process, on its side if there are two.
+        size: how many ranks there are on this side.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -93,6 +94,45 @@ class MpiGroup:
         comm.Set_errhandler(self._mpi.ERRORS_RETURN)
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
+
+    def _call(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except self._mpi.Exception as error:
+            self._raise(name, error)
+
+    def _has_lost(self) -> bool:
+        """Whether a rank is lost, where an error of MPI does not say so.
+
+        Open MPI gives some of them that first meet a lost rank no class of their own,
+        and may learn of the loss a moment later.
+        """
+        if not hasattr(self.comm, "Get_failed"):
+            return False
+        until = time.monotonic() + _MOMENT
+        while time.monotonic() < until:
+            if self.comm.Is_revoked() or self.comm.Get_failed().Get_size():
+                return True
+            time.sleep(0.01)
+        return False
+
+    def _raise(self, name: str, error: Any) -> NoReturn:
+        """Raise our own error for one of MPI."""
+        lost = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")
+        # MPICH has not all of them.
+        classes = {getattr(self._mpi, each, None) for each in lost}
+        is_lost = error.Get_error_class() in classes or self._has_lost()
+        kind = RankLostError if is_lost else None
+        raise (kind or CommunicationError)(
+            f"{name}: rank {self.rank} of {self.size}: {error.Get_error_string()}"
+        ) from None
+
+
+class MpiGroup(Communicator):
+    """The ranks of an MPI communicator of one group.
+
+    `close` frees the communicator, unless it is MPI's own.
+    """
 
     @cached_property
     def is_remote(self) -> bool:
@@ -243,79 +283,36 @@ class MpiGroup:
         if self.comm not in (self._mpi.COMM_WORLD, self._mpi.COMM_SELF):
             self._call("close", self.comm.Free)
 
-    def _call(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return function(*arguments)
-        except self._mpi.Exception as error:
-            self._raise(name, error)
 
-    def _has_lost(self) -> bool:
-        """Whether a rank is lost, where an error of MPI does not say so.
-
-        Open MPI gives some of them that first meet a lost rank no class of their own,
-        and may learn of the loss a moment later.
-        """
-        if not hasattr(self.comm, "Get_failed"):
-            return False
-        until = time.monotonic() + _MOMENT
-        while time.monotonic() < until:
-            if self.comm.Is_revoked() or self.comm.Get_failed().Get_size():
-                return True
-            time.sleep(0.01)
-        return False
-
-    def _raise(self, name: str, error: Any) -> NoReturn:
-        """Raise our own error for one of MPI."""
-        lost = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")
-        # MPICH has not all of them.
-        classes = {getattr(self._mpi, each, None) for each in lost}
-        is_lost = error.Get_error_class() in classes or self._has_lost()
-        kind = RankLostError if is_lost else None
-        raise (kind or CommunicationError)(
-            f"{name}: rank {self.rank} of {self.size}: {error.Get_error_string()}"
-        ) from None
-
-
-class Bridge:
+class Bridge(Communicator):
     """What connects the ranks of a job with processes that were started for it later.
 
-    Words go between rank 0 of the job and each of those processes.
-
-    Args:
-        comm: an `mpi4py.MPI.Intercomm`.
+    Words go between rank 0 of the job and each of those processes. The communicator is
+    an `mpi4py.MPI.Intercomm`.
 
     Attributes:
         there: how many ranks are on the other side.
-        rank: of this process on its side.
-        here: how many ranks are on this side.
     """
 
     def __init__(self, comm: Any) -> None:
-        self._comm = comm
-        self._mpi = library()
-        comm.Set_errhandler(self._mpi.ERRORS_RETURN)
+        super().__init__(comm)
         self.there: int = comm.Get_remote_size()
-        self.here: int = comm.Get_size()
-        self.rank: int = comm.Get_rank()
 
     def tell(self, to: int, word: int) -> None:
         """Send a word, one byte, to a rank of the other side."""
-        self._comm.Send([bytes([word]), self._mpi.BYTE], to)
+        self._call("tell", self.comm.Send, [bytes([word]), self._mpi.BYTE], to)
 
     def heard(self, source: int) -> int | None:
         """The next word of a rank of the other side, if it is here."""
-        if not self._comm.Iprobe(source):
+        if not self._call("heard", self.comm.Iprobe, source):
             return None
         word = bytearray(1)
-        self._comm.Recv([word, self._mpi.BYTE], source)
+        self._call("heard", self.comm.Recv, [word, self._mpi.BYTE], source)
         return word[0]
 
     def merge(self, is_new: bool) -> MpiGroup:
         """The group of both sides; new ranks come last. All of both call this."""
-        try:
-            return MpiGroup(self._comm.Merge(is_new))
-        except self._mpi.Exception as error:
-            raise RankLostError(f"merge: {error.Get_error_string()}") from None
+        return MpiGroup(self._call("merge", self.comm.Merge, is_new))
 
 
 def bridge_to_job() -> Bridge | None:

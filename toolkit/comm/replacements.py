@@ -10,11 +10,12 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from toolkit.comm.group import Buffer, Group, as_bytes, check_parts, offsets_of
 from toolkit.comm.mpi import Bridge, MpiGroup
-from toolkit.errors import LaunchError
+from toolkit.errors import LaunchError, RankLostError
 
 # Words between rank 0 of a job and those that would join it.
 READY, JOIN, LEAVE = 1, 2, 3
@@ -45,7 +46,10 @@ class Coming:
     def state(self) -> int:
         """STARTING, IS_READY or HAS_FAILED, as this rank knows."""
         for rank in list(self._waiting):
-            word = self._bridge.heard(rank)
+            try:
+                word = self._bridge.heard(rank)
+            except RankLostError:
+                word = LEAVE
             if word is not None:
                 self._waiting.remove(rank)
                 self._have_failed |= word == LEAVE
@@ -53,19 +57,28 @@ class Coming:
             return HAS_FAILED
         return STARTING if self._waiting else IS_READY
 
-    def merge(self) -> MpiGroup:
-        """The group of the job with them; all ranks call this when all are ready."""
+    def merge(self) -> MpiGroup | None:
+        """The group of the job with them; all ranks call this when all are ready.
+
+        Returns:
+            None if one of them is lost; another rank may not have met that.
+        """
         self._tell(JOIN)
-        return self._bridge.merge(is_new=False)
+        try:
+            return self._bridge.merge(is_new=False)
+        except RankLostError:
+            return None
 
     def cancel(self) -> None:
         """Send them away; all ranks call this."""
         self._tell(LEAVE)
 
     def _tell(self, word: int) -> None:
+        """Say a word to those that are still there."""
         if self._is_first:
             for rank in range(self._bridge.there):
-                self._bridge.tell(rank, word)
+                with suppress(RankLostError):
+                    self._bridge.tell(rank, word)
 
 
 class Outside:
@@ -83,23 +96,22 @@ class Outside:
         self.is_remote = False
         self._bridge = bridge
         self.rank = bridge.there + bridge.rank
-        self.size = bridge.there + bridge.here
+        self.size = bridge.there + bridge.size
 
     def join(self) -> MpiGroup:
         """Wait until the job lets this process in; its group from then on."""
-        self._bridge.tell(0, READY)
-        try:
+        with suppress(RankLostError):  # then there is no job to join any more
+            self._bridge.tell(0, READY)
             while (word := self._bridge.heard(0)) is None:
                 time.sleep(_PAUSE)
             if word == JOIN:
                 return self._bridge.merge(is_new=True)
-        except Exception:
-            pass
         self.leave()
 
     def refuse(self) -> NoReturn:
         """End this process, and tell the job that it does not join."""
-        self._bridge.tell(0, LEAVE)
+        with suppress(RankLostError):
+            self._bridge.tell(0, LEAVE)
         self.leave()
 
     def leave(self) -> NoReturn:

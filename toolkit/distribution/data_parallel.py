@@ -93,7 +93,7 @@ class DataParallel(Distribution):
         names = [self.batch_dim_name, *[None] * (variable.ndim - 1)]
         return placed(variable, TensorLayout(names, self.device_mesh), self.axes)
 
-    def _resize(self, counts: bool) -> None:
+    def resize(self, counts: bool) -> None:
         """Spread batches over the ranks that are there, in as many parts as before."""
         if self._copies is None:
             self._regroup()
@@ -117,7 +117,7 @@ class DataParallel(Distribution):
             return None
         return lambda arrays: copies.settle(written, arrays)
 
-    def _begin_run(self) -> None:
+    def begin_run(self) -> None:
         """Send copies of what was assigned since the last step."""
         if self._copies is not None:
             self._copies.begin()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,26 @@ from toolkit.models.saving.state import all_variables
 Result = TypeVar("Result")
 
 
+class Resizable(Protocol):
+    """What a distribution does where ranks are lost.
+
+    Attributes:
+        holds_all: whether each rank has the whole state of the model.
+    """
+
+    holds_all: bool
+
+    def resize(self, counts: bool) -> None:
+        """Make anew what was made of the groups of the ranks before.
+
+        Args:
+            counts: whether the results of the operation count in which one was lost.
+        """
+
+    def begin_run(self) -> None:
+        """What all ranks do before a run of `fit`."""
+
+
 class Recovery:
     """The operations that all ranks of a job take part in, which survive a lost rank.
 
@@ -27,28 +47,24 @@ class Recovery:
     all do the operation again with the ranks that are left.
 
     Attributes:
-        size: how many ranks there should be.
-        can_replace: whether a replacement can be given all that it needs.
         runs: how often `fit` has begun.
         version: how often ranks were lost; programs of an older one are of no use.
-        rebuild: makes anew what was made of the groups of the ranks before; all ranks
-            that are left call it, with whether the results of the operation count in
-            which one was lost.
-        prepare: what all ranks do before a run of `fit`.
         callbacks: makes those that the launcher adds to each `fit`.
     """
 
     def __init__(self) -> None:
-        self.size = 0
-        self.can_replace = True
         self.runs = 0
         self.version = 0
-        self.rebuild: Callable[[bool], None] = _nothing
-        self.prepare: Callable[[], None] = _no_work
         self.callbacks: Callable[[], list[Any]] = list
+        self._distribution: Resizable | None = None
+        self._size = 0  # how many ranks there should be
         self._done = 0
         self._model: Any = None  # that is trained
         self._coming: Coming | None = None
+
+    def follow(self, distribution: Resizable) -> None:
+        """Go on with this distribution, of all ranks that are there, if one is lost."""
+        self._distribution, self._size = distribution, comm.world().size
 
     def run(self, operation: Callable[[], Result]) -> Result:
         """The result of an operation, which is done again where ranks are lost."""
@@ -109,12 +125,17 @@ class Recovery:
                         f"{told}, the number of operations and whether the next is done"
                     )
                 counts = self._done < newest
-                self.rebuild(counts)
-                self.version += 1
+                self._resize(counts)
                 self._replace(len(told))
                 return counts
             except RankLostError:  # one more
                 continue
+
+    def _resize(self, counts: bool) -> None:
+        """Make groups and programs those of the ranks that are there now."""
+        if self._distribution is not None:
+            self._distribution.resize(counts)
+        self.version += 1
 
     # --- replacements -----------------------------------------------------------------
 
@@ -123,15 +144,15 @@ class Recovery:
         self.runs += 1
         self._model = model
         if jobs.is_outside():
-            jobs.join()
-            self.rebuild(False)
             try:
+                jobs.join()
+                self._resize(counts=False)
                 self._hand_over(model)
                 self.settle()
             except RankLostError:  # the others leave this one out, too
                 os.kill(os.getpid(), signal.SIGKILL)
-        elif comm.is_elastic():
-            self.run(self.prepare)
+        elif comm.is_elastic() and self._distribution is not None:
+            self.run(self._distribution.begin_run)
 
     def end(self) -> None:
         """End the run: who has not come yet is sent away."""
@@ -150,10 +171,18 @@ class Recovery:
             self._coming = None
         elif set(states) == {IS_READY}:
             coming, self._coming = self._coming, None
-            jobs.admit(coming)
-            self.rebuild(False)
-            self.version += 1
+            self._admit(coming)
+
+    def _admit(self, coming: Coming) -> None:
+        """Let replacements in, unless a rank is lost at the moment."""
+        version, merged = self.version, coming.merge()
+        told = self.run(lambda: comm.exchange(comm.world(), merged is not None))
+        if merged is not None and all(told) and version == self.version:
+            jobs.admit(merged)
+            self._resize(counts=False)
             self.run(lambda: self._hand_over(self._model))
+        elif merged is not None:
+            merged.revoke()  # who waits in it leaves
 
     def _states(self) -> list[int]:
         """What each rank knows of the replacements."""
@@ -169,8 +198,9 @@ class Recovery:
             self._coming.cancel()
             self._coming = None
         is_training = self._model is not None and self.runs == 1
-        if jobs.replaces() and is_training and self.can_replace:
-            self._coming = jobs.replacements(self.size - left)
+        holds_all = self._distribution is None or self._distribution.holds_all
+        if jobs.replaces() and is_training and holds_all:
+            self._coming = jobs.replacements(self._size - left)
 
     def _hand_over(self, model: Any) -> None:
         """Give the state of training to those that have joined."""
@@ -187,14 +217,6 @@ class Recovery:
         if is_new:
             self._done = record["done"]
             model._progress.take_up(record["run"])
-
-
-def _nothing(counts: bool) -> None:
-    """What there is to make anew before a distribution is set."""
-
-
-def _no_work() -> None:
-    """What there is to do before a run without a distribution."""
 
 
 # Of this process: operations are numbered whatever distribution they belong to.

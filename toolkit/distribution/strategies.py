@@ -124,7 +124,7 @@ class Distribution(Job):
         finally:
             set_distribution(outer)
 
-    def _resize(self, counts: bool) -> None:
+    def resize(self, counts: bool) -> None:
         """Spread steps over the ranks that are there.
 
         Args:
@@ -219,7 +219,7 @@ class Distribution(Job):
         settle = recovery.settle if comm.is_elastic() else None
         return compile_spread(*arguments, axes, batch, settle, self._keeps(written))
 
-    def _begin_run(self) -> None:
+    def begin_run(self) -> None:
         """What all ranks do before a run of `fit` in an elastic job."""
 
     def _keeps(self, written: Sequence[Any]) -> Callable[[list[Any]], None] | None:
@@ -334,8 +334,7 @@ def set_distribution(value: Distribution | None) -> None:
                 f"set_distribution: expected a distribution or None; received {value!r}"
             )
         _need_processes("set_distribution", value.device_mesh)
-        recovery.rebuild, recovery.prepare = value._resize, value._begin_run
-        recovery.size, recovery.can_replace = comm.world().size, value.holds_all
+        recovery.follow(value)
         recovery.run(agree_on_seeds)
     spread = value if value is not None and value.is_spread else None
     if spread is not None:

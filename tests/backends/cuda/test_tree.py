@@ -10,7 +10,8 @@ from tests.backends.cuda.host import GXX, Host
 from tests.comm.test_ordered import leaf, one_addition
 from toolkit import dtypes
 from toolkit.backends.cupy.cuda.prelude import STORED
-from toolkit.backends.cupy.cuda.tree import WORDS, generate_combine
+from toolkit.backends.cupy.cuda.tree import generate_combine
+from toolkit.backends.loops.plan import MERGES
 from toolkit.comm import Leaves, ordered
 from toolkit.comm.sum_plans import Combine, Place, Term, plan_all_reduce
 from toolkit.errors import UnsupportedOnBackend
@@ -94,7 +95,7 @@ def test_complex_numbers_are_refused():
 
 
 def test_there_is_a_word_for_each_operation():
-    assert WORDS.keys() == ordered.OPERATIONS.keys()
+    assert MERGES.keys() == ordered.OPERATIONS.keys()
 
 
 @needs_nvrtc

@@ -18,20 +18,12 @@ from toolkit.backends.cupy.cuda.scalars import (
     Value,
     literal,
 )
+from toolkit.backends.loops.plan import MERGES
 from toolkit.comm.ordered import OF_NOTHING
 from toolkit.comm.sum_plans import Combine, Tree
 from toolkit.errors import UnsupportedOnBackend
 
 THREADS = 256
-# What combines two values, by the scalar vocabulary.
-WORDS = {
-    "sum": "add",
-    "prod": "multiply",
-    "max": "maximum",
-    "min": "minimum",
-    "any": "logical_or",
-    "all": "logical_and",
-}
 
 
 def generate_combine(step: Combine) -> Launch:
@@ -89,7 +81,7 @@ class _Writer:
 
     def combined(self, a: Value, b: Value) -> Value:
         """Two values as one, rounded to the dtype as memory would round it."""
-        found: Value = getattr(self.s, WORDS[self.step.op])(a, b)
+        found: Value = getattr(self.s, MERGES[self.step.op])(a, b)
         dtype = self.step.dtype
         if dtype in ("float16", "bfloat16"):
             found = Value(found.text, "float32")  # in which halves are computed with
