@@ -32,7 +32,10 @@ LEVELS = (
     ("models",),
     ("mixed_precision", "saving"),
     ("config",),
-    ("backend", "callbacks", "datasets", "utils", "bench", "cli", "launch"),
+    (
+        *("backend", "callbacks", "datasets", "utils", "bench", "cli", "launch"),
+        "serving",
+    ),
     ("wrappers", "visualization", "distillation", "distribution"),
     ("legacy", "preprocessing", "applications"),
     ("__init__", "__main__"),

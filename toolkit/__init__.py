@@ -38,6 +38,7 @@ _MODULES = (
     "regularizers",
     "saving",
     "serialization",
+    "serving",
     "tree",
     "utils",
     "visualization",

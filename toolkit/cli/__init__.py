@@ -35,6 +35,7 @@ COMMANDS = {
         "toolkit.cli.simulate",
         "predict the training step of a file's model on many ranks",
     ),
+    "serve": ("toolkit.cli.serve", "let models answer over HTTP"),
     "bench": ("toolkit.bench.command", "time training, prediction, start and memory"),
 }
 

@@ -32,6 +32,7 @@ EXTRAS = {
     "plot": ("matplotlib", "pictures as PNG, PDF and JPEG; SVG needs nothing"),
     "workers": ("cloudpickle", "worker processes that run any function"),
     "mpi": ("mpi4py", "jobs of several processes: toolkit run --processes"),
+    "serve": ("uvicorn", "toolkit.serving.App behind an ASGI server"),
     "sklearn": ("sklearn", "toolkit.wrappers, the estimators of scikit-learn"),
 }
 REQUIRED = ("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite")

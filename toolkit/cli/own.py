@@ -34,11 +34,16 @@ def add_import(parser: argparse.ArgumentParser) -> None:
 
 def own_objects(options: argparse.Namespace) -> AbstractContextManager[Any]:
     """A scope in which models may name what the modules of `--import` define."""
+    return custom_object_scope(imported_objects(options))
+
+
+def imported_objects(options: argparse.Namespace) -> dict[str, Any]:
+    """The classes and functions that the modules of `--import` define, by name."""
     objects: dict[str, Any] = {}
     for name in options.modules:
         found = _run_file(Path(name)) if name.endswith(".py") else _import(name)
         objects |= {key: x for key, x in found.items() if callable(x)}
-    return custom_object_scope(objects)
+    return objects
 
 
 def _run_file(path: Path) -> dict[str, Any]:

@@ -144,6 +144,22 @@ class ConcreteFunction:
             results = [Tensor(array) for array in found]
         return self._pack(results)
 
+    def on_arrays(self, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+        """Run a trace that writes no Variable on NumPy arrays that are known to fit.
+
+        For callers that want neither tensors nor tapes: it costs a tenth of a small
+        program less.
+
+        Returns:
+            New NumPy arrays, one for each tensor that the function returns.
+        """
+        if accelerators or self.is_placed or self._is_stale:
+            results = tree.flatten(self.call([convert(x) for x in arrays]))
+            return [np.asarray(y) for y in results]
+        self.last_call = next(_calls)
+        found: list[Any] = self.executable([*arrays, *self._values()])
+        return found
+
     def _is_settled(self) -> bool:
         """Whether all Variables are known to be where they are computed on."""
         if len(accelerators) > 1:

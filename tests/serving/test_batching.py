@@ -1,0 +1,399 @@
+"""Requests that are computed together: which, how many, and for how long they wait."""
+
+import asyncio
+import threading
+import time
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.serving.serve import (
+    Client,
+    ask,
+    binary_output,
+    binary_request,
+    mlp,
+    request,
+    rows,
+    serving,
+    tensor,
+)
+from toolkit import layers
+from toolkit.errors import ArgumentError, OutOfRangeError, UnsupportedError
+from toolkit.serving import Batching, ModelServable, Servable, TensorSpec
+from toolkit.serving.batching import Batcher, Item
+from toolkit.serving.messages import RequestError
+from toolkit.serving.metrics import ModelMetrics
+from toolkit.serving.servable import batch_sizes
+
+
+class Gated(Servable):
+    """Doubles what it is given, when it is let; tells which batches it saw."""
+
+    inputs = (TensorSpec("x", "float32", (None, None)),)
+    outputs = (TensorSpec("y", "float32", (None, None)),)
+
+    def __init__(self, sizes=(1, 2, 4), is_open=False):
+        super().__init__(sizes)
+        self.seen = []
+        self.begun, self.gate = threading.Semaphore(0), threading.Event()
+        if is_open:
+            self.gate.set()
+
+    def warm(self):
+        pass
+
+    def run(self, arrays):
+        (x,) = arrays
+        self.seen.append(x.copy())
+        self.begun.release()
+        assert self.gate.wait(30)
+        if (x < 0).any():
+            raise OutOfRangeError("x is below 0")
+        if np.isnan(x).any():
+            raise ZeroDivisionError("/secret/path")
+        return [x * 2]
+
+
+class Asked:
+    """Requests of one row to a Batcher."""
+
+    def __init__(self, servable, **options):
+        self.servable = servable
+        metrics = ModelMetrics("m")
+        loop = asyncio.get_running_loop()
+        self.batcher = Batcher(servable, Batching(**options), metrics, loop)
+
+    def ask(self, *values, width=1, seconds=None):
+        found = asyncio.get_running_loop().create_future()
+        x = np.repeat(np.array(values, "float32")[:, None], width, axis=1)
+        item = Item([x], len(x), seconds, found.set_result)
+        self.batcher.add(item)
+        found.item = item
+        return found
+
+    async def begun(self):
+        await asyncio.to_thread(self.servable.begun.acquire)
+
+
+def values(result):
+    return result[0][:, 0].tolist()
+
+
+@pytest.mark.parametrize(
+    "largest, one_size, expected",
+    [
+        (1, False, (1,)),
+        (8, False, (1, 2, 4, 8)),
+        (12, False, (1, 2, 4, 8, 12)),
+        (12, True, (12,)),
+    ],
+)
+def test_sizes(largest, one_size, expected):
+    assert batch_sizes(largest, one_size) == expected
+
+
+def test_what_has_come_is_computed_together():
+    async def run():
+        asked = Asked(Gated())
+        first = asked.ask(1)
+        await asked.begun()
+        others = [asked.ask(x) for x in (2, 3, 4, 5, 6)]
+        asked.servable.gate.set()
+        assert values(await first) == [2]
+        assert [values(await x) for x in others] == [[4], [6], [8], [10], [12]]
+        sizes = [len(x) for x in asked.servable.seen]
+        assert sizes == [1, 4, 1]
+        await asked.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_batches_are_padded_with_zeros_to_the_next_size():
+    async def run():
+        asked = Asked(Gated(sizes=(4,), is_open=True))
+        assert values(await asked.ask(7, 8, 9)) == [14, 16, 18]
+        assert values(await asked.ask(1)) == [2]
+        assert asked.servable.seen[0][:, 0].tolist() == [7, 8, 9, 0]
+        assert asked.servable.seen[1][:, 0].tolist() == [1, 0, 0, 0]
+        await asked.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_a_request_larger_than_a_batch_is_cut():
+    async def run():
+        asked = Asked(Gated(is_open=True))
+        assert values(await asked.ask(*range(10))) == list(range(0, 20, 2))
+        assert [len(x) for x in asked.servable.seen] == [4, 4, 2]
+        await asked.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_other_extents_are_not_put_together_and_go_first_come_first_served():
+    async def run():
+        asked = Asked(Gated())
+        first = asked.ask(1)
+        await asked.begun()
+        later = [asked.ask(x, width=w) for x, w in ((2, 1), (3, 2), (4, 1), (5, 3))]
+        asked.servable.gate.set()
+        await asyncio.gather(first, *later)
+        shapes = [x.shape for x in asked.servable.seen]
+        assert shapes == [(1, 1), (2, 1), (1, 2), (1, 3)]
+        await asked.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_a_full_queue_refuses():
+    async def run():
+        asked = Asked(Gated(), queue=2)
+        first = asked.ask(1)
+        await asked.begun()
+        waiting = [asked.ask(2), asked.ask(3)]
+        with pytest.raises(RequestError, match="too many") as refused:
+            asked.ask(4)
+        assert refused.value.status == 429
+        waiting[0].item.cancel()
+        more = asked.ask(5)
+        asked.servable.gate.set()
+        assert values(await more) == [10]
+        assert values(await waiting[1]) == [6]
+        await first
+        assert 2 not in np.concatenate(asked.servable.seen)
+        await asked.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_deadlines_are_kept_in_the_queue_and_in_a_batch():
+    async def run():
+        asked = Asked(Gated(), timeout=60)
+        first = asked.ask(1, seconds=0.05)
+        await asked.begun()
+        short, long = asked.ask(2, seconds=0.05), asked.ask(3)
+        for late in (short, first):
+            result = await late
+            assert isinstance(result, RequestError) and result.status == 504
+        assert asked.batcher.waiting == 1
+        asked.servable.gate.set()
+        assert values(await long) == [6]
+        await asked.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_an_error_is_that_of_the_request_alone(caplog):
+    async def run():
+        asked = Asked(Gated())
+        first = asked.ask(1)
+        await asked.begun()
+        found = [asked.ask(2), asked.ask(-1), asked.ask(float("nan")), asked.ask(3)]
+        asked.servable.gate.set()
+        good, below, broken, last = await asyncio.gather(*found)
+        assert values(good) == [4] and values(last) == [6] and await first
+        assert below.status == 400 and "below 0" in str(below)
+        assert broken.status == 500 and "secret" not in str(broken)
+        await asked.batcher.close()
+
+    asyncio.run(run())
+    assert "a batch failed" in caplog.text
+
+
+def test_waiting_makes_larger_batches():
+    async def run():
+        asked = Asked(Gated(is_open=True), wait=0.2)
+        first = asked.ask(1)
+        await asyncio.sleep(0.02)
+        second = asked.ask(2)
+        await asyncio.gather(first, second)
+        assert [len(x) for x in asked.servable.seen] == [2]
+        start = time.perf_counter()
+        await asyncio.gather(*[asked.ask(x) for x in range(4)])
+        assert time.perf_counter() - start < 0.15  # the batch is full
+        await asked.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_workers_compute_side_by_side():
+    async def run():
+        asked = Asked(Gated(sizes=(1,)), workers=2)
+        both = [asked.ask(1), asked.ask(2)]
+        await asked.begun()
+        await asked.begun()  # while the first one still runs
+        asked.servable.gate.set()
+        assert [values(await x) for x in both] == [[2], [4]]
+        await asked.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_closing_computes_what_was_accepted():
+    async def run():
+        asked = Asked(Gated(), wait=60)
+        found = [asked.ask(x) for x in range(6)]
+        closing = asyncio.ensure_future(asked.batcher.close())
+        asked.servable.gate.set()
+        await closing
+        assert [values(x.result()) for x in found] == [[2 * x] for x in range(6)]
+
+    asyncio.run(run())
+
+
+# --- over HTTP ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_answers_are_those_of_predict(workers):
+    """Clients at the same time, with requests of different extents."""
+    model = mlp()
+    wrong = []
+
+    def client(server, seed):
+        generator = np.random.default_rng(seed)
+        with closing(Client(server)) as connection:
+            for _ in range(40):
+                count = int(generator.integers(1, 12))
+                x = generator.standard_normal((count, 5), dtype="float32")
+                connection.send(binary_request(x))
+                found = binary_output(connection.read())
+                if not np.allclose(found, model(x).numpy(), 1e-5, 1e-6):
+                    wrong.append((seed, count))
+
+    with serving({"mlp": model}, Batching(size=8, workers=workers)) as server:
+        threads = [threading.Thread(target=client, args=(server, i)) for i in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+def test_with_one_size_an_answer_does_not_depend_on_others():
+    model = mlp(64, 10)
+    x = rows(1, 64)
+    with serving({"mlp": model}, Batching(size=16, one_size=True)) as server:
+        with closing(Client(server)) as client:
+            found = set()
+            for others in (0, 1, 6, 15, 40):
+                more = [Client(server) for _ in range(others)]
+                for i, other in enumerate(more):
+                    other.send(binary_request(rows(1, 64, seed=i + 1)))
+                client.send(binary_request(x))
+                found.add(binary_output(client.read()).tobytes())
+                for other in more:
+                    other.close()
+        assert len(found) == 1
+
+
+def test_a_request_of_a_client_that_left_leaves_the_queue():
+    servable = Gated()
+    with serving({"m": servable}) as server:
+        body = {"inputs": [tensor("x", np.float32([[1]]))]}
+        first, second = Client(server), Client(server)
+        first.send(request("POST", "/v2/models/m/infer", body))
+        assert servable.begun.acquire(timeout=30)
+        second.send(request("POST", "/v2/models/m/infer", body))
+        batcher = server.service.models["m"].batcher
+        wait_for(lambda: batcher.waiting == 1)
+        second.close()
+        wait_for(lambda: batcher.waiting == 0)
+        servable.gate.set()
+        assert first.read().status == 200
+        first.close()
+    assert len(servable.seen) == 1
+
+
+def wait_for(condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("where", ["header", "parameter"])
+def test_deadlines_of_clients(where):
+    servable = Gated()
+    words = {"inputs": [tensor("x", np.float32([[1]]))]}
+    headers = {"Request_Timeout": "0.05"} if where == "header" else {}
+    if where == "parameter":
+        words["parameters"] = {"timeout": 50_000}
+    with serving({"m": servable}) as server:
+        answer = ask(server, "POST", "/v2/models/m/infer", words, **headers)
+        servable.gate.set()
+        assert answer.status == 504 and "in time" in answer.json["error"]
+
+
+# --- models ---------------------------------------------------------------------------
+
+
+def test_any_extent_where_the_model_takes_any():
+    inputs = toolkit.Input((None, 2), name="x")
+    outputs = layers.GlobalAveragePooling1D(name="y")(inputs)
+    model = toolkit.Model(inputs, outputs)
+    with serving({"m": model}) as server:
+        for length in (3, 5, 3):
+            x = rows(2, length, 2)
+            answer = ask(
+                server, "POST", "/v2/models/m/infer", {"inputs": [tensor("x", x)]}
+            )
+            found = np.reshape(answer.json["outputs"][0]["data"], (2, 2))
+            np.testing.assert_allclose(found, x.mean(axis=1), rtol=1e-5, atol=1e-6)
+
+
+def test_an_index_out_of_range_is_the_clients_mistake():
+    inputs = toolkit.Input((2,), dtype="int32", name="x")
+    model = toolkit.Model(inputs, layers.Embedding(4, 2)(inputs))
+    with serving({"m": model}) as server:
+        given = {"inputs": [tensor("x", np.int32([[0, 4]]))]}
+        answer = ask(server, "POST", "/v2/models/m/infer", given)
+        assert answer.status == 400 and "out of range" in answer.json["error"]
+        given = {"inputs": [tensor("x", np.int32([[0, 3]]))]}
+        assert ask(server, "POST", "/v2/models/m/infer", given).status == 200
+
+
+def test_outputs_of_the_same_name_are_told_apart():
+    inputs = toolkit.Input((3, 2), name="x")
+    outputs = layers.LSTM(4, return_state=True, name="lstm")(inputs)
+    servable = ModelServable(toolkit.Model(inputs, outputs))
+    assert [y.name for y in servable.outputs] == ["lstm", "lstm_1", "lstm_2"]
+
+
+def stateful():
+    inputs = toolkit.Input(batch_shape=(2, 3, 2))
+    return toolkit.Model(inputs, layers.LSTM(4, stateful=True)(inputs))
+
+
+def without_rows():
+    inputs = toolkit.Input((3,))
+    total = layers.Lambda(lambda x: toolkit.ops.sum(x))(inputs)
+    return toolkit.Model(inputs, total)
+
+
+@pytest.mark.parametrize(
+    "make, error, words",
+    [
+        (lambda: toolkit.Sequential([layers.Dense(2)]), ArgumentError, "its inputs"),
+        (stateful, UnsupportedError, "changes .* when it predicts"),
+        (without_rows, ArgumentError, "one row for each"),
+    ],
+)
+def test_models_that_are_not_served(make, error, words):
+    with pytest.raises(error, match=words):
+        ModelServable(make()).warm()
+
+
+def test_a_model_of_one_batch_size_is_padded_to_it():
+    inputs = toolkit.Input(batch_shape=(4, 3), name="x")
+    model = toolkit.Model(inputs, layers.Dense(2, name="y")(inputs))
+    x = rows(6, 3)
+    with serving({"m": model}) as server:
+        given = {"inputs": [tensor("x", x)]}
+        answer = ask(server, "POST", "/v2/models/m/infer", given)
+        found = np.reshape(answer.json["outputs"][0]["data"], (6, 2))
+    wanted = [model(x[:4]).numpy(), model(np.resize(x[4:], (4, 3))).numpy()[:2]]
+    np.testing.assert_allclose(found, np.concatenate(wanted), rtol=1e-5)

@@ -1,0 +1,295 @@
+"""The Open Inference Protocol, by requests that are written by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.serving.serve import (
+    Client,
+    ask,
+    binary,
+    binary_output,
+    binary_request,
+    mlp,
+    rows,
+    serving,
+    tensor,
+    two_of_each,
+)
+
+INFER = "/v2/models/mlp/infer"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return mlp()
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return two_of_each()
+
+
+@pytest.fixture(scope="module")
+def server(model, pair):
+    with serving({"mlp": model, "two words": pair}) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "path, expected",
+    [
+        ("/v2/health/live", {"live": True}),
+        ("/v2/health/ready", {"ready": True}),
+        ("/v2/models/mlp/ready", {"name": "mlp", "ready": True}),
+        ("/v2/models/mlp/versions/1/ready", {"name": "mlp", "ready": True}),
+    ],
+)
+def test_health(server, path, expected):
+    answer = ask(server, "GET", path)
+    assert (answer.status, answer.json) == (200, expected)
+    head = ask(server, "HEAD", path)
+    assert head.status == 200 and head.body == b""
+    assert head.headers["content-length"] == str(len(answer.body))
+
+
+def test_metadata_of_the_server(server):
+    found = ask(server, "GET", "/v2").json
+    assert found["name"] == "toolkit" and found["version"]
+    assert found["extensions"] == ["binary_tensor_data"]
+    assert ask(server, "GET", "/v2/").json == found
+
+
+@pytest.mark.parametrize("end", ["", "/", "/versions/1", "?x=1"])
+def test_metadata_of_a_model(server, end):
+    assert ask(server, "GET", f"/v2/models/mlp{end}").json == {
+        "name": "mlp",
+        "versions": ["1"],
+        "platform": "toolkit_model",
+        "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 5]}],
+        "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 3]}],
+    }
+
+
+def test_a_name_with_escapes(server):
+    found = ask(server, "GET", "/v2/models/two%20words").json
+    assert [(x["name"], x["datatype"]) for x in found["inputs"]] == [
+        ("a", "FP32"),
+        ("b", "INT32"),
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 3, 32, 100])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_json(server, model, count, is_nested):
+    x = rows(count, 5)
+    given = tensor("x", x)
+    if is_nested:
+        given["data"] = x.tolist()
+    answer = ask(server, "POST", INFER, {"id": "a7", "inputs": [given]})
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/json"
+    (output,) = answer.json["outputs"]
+    assert answer.json["id"] == "a7"
+    assert answer.json["model_name"] == "mlp" and answer.json["model_version"] == "1"
+    assert (output["name"], output["datatype"]) == ("y", "FP32")
+    found = np.array(output["data"], "float32").reshape(output["shape"])
+    np.testing.assert_allclose(found, model.predict(x, verbose=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 3, 32, 100])
+def test_binary(server, model, count):
+    x = rows(count, 5)
+    client = Client(server)
+    for _ in range(2):  # the second one finds the words known
+        client.send(binary_request(x))
+        answer = client.read()
+        assert answer.headers["content-type"] == "application/octet-stream"
+        found = binary_output(answer)
+        np.testing.assert_allclose(found, model.predict(x, verbose=0), rtol=1e-6)
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "parameters, outputs, in_binary",
+    [
+        ({}, None, []),
+        ({"binary_data_output": True}, None, ["total", "codes"]),
+        ({}, [{"name": "codes", "parameters": {"binary_data": True}}], ["codes"]),
+        ({"binary_data_output": True}, [{"name": "total"}], ["total"]),
+        (
+            {"binary_data_output": True},
+            [
+                {"name": "codes"},
+                {"name": "total", "parameters": {"binary_data": False}},
+            ],
+            ["codes"],
+        ),
+    ],
+)
+def test_several_tensors_in_either_form(server, pair, parameters, outputs, in_binary):
+    a, b = rows(2, 2), np.arange(6, dtype="int32").reshape(2, 3)
+    spec = tensor("a", a, parameters={"binary_data_size": a.nbytes})
+    del spec["data"]
+    words = {"inputs": [tensor("b", b), spec], "parameters": parameters}
+    if outputs:
+        words["outputs"] = outputs
+    body, length = binary(words, a)
+    path = "/v2/models/two%20words/infer"
+    answer = ask(server, "POST", path, body, Inference_Header_Content_Length=length)
+    assert answer.status == 200, answer.body
+    length = int(answer.headers.get("inference-header-content-length", -1))
+    assert (length >= 0) == bool(in_binary)
+    head = json.loads(answer.body[:length] if in_binary else answer.body)
+    names = [x["name"] for x in outputs] if outputs else ["total", "codes"]
+    assert {x["name"] for x in head["outputs"]} == set(names)
+    wanted = pair.predict({"a": a, "b": b}, verbose=0)
+    at, dtypes = length, {"total": "float32", "codes": "int32"}
+    for told in head["outputs"]:
+        name = told["name"]
+        if name in in_binary:
+            size = told["parameters"]["binary_data_size"]
+            found = np.frombuffer(answer.body[at : at + size], dtypes[name])
+            at += size
+        else:
+            found = np.array(told["data"], dtypes[name])
+        found = found.reshape(told["shape"])
+        np.testing.assert_allclose(found, wanted[name], rtol=1e-5)
+    assert not in_binary or at == len(answer.body)
+
+
+X = tensor("x", rows(2, 5))
+
+
+def changed(**changes):
+    return {"inputs": [{**X, **changes}]}
+
+
+BAD = {
+    "no JSON": (b"{", "not valid JSON"),
+    "no object": ([1], "expected a JSON object"),
+    "no inputs": ({}, "inputs: expected a list"),
+    "inputs of another type": ({"inputs": 3}, "inputs: expected a list"),
+    "an input of another type": ({"inputs": [3]}, "expected each of ['x'] once"),
+    "none of the inputs": ({"inputs": []}, "input 'x' is missing"),
+    "an unknown input": (changed(name="z"), "expected each of ['x'] once"),
+    "an input twice": ({"inputs": [X, X]}, "expected each of ['x'] once"),
+    "another datatype": (changed(datatype="FP64"), "expected datatype 'FP32'"),
+    "no datatype": (changed(datatype=None), "expected datatype 'FP32'"),
+    "too few axes": (changed(shape=[10]), "expected shape [-1, 5]"),
+    "too many axes": (changed(shape=[2, 5, 1]), "expected shape [-1, 5]"),
+    "another extent": (changed(shape=[1, 10]), "expected shape [-1, 5]"),
+    "no rows": (changed(shape=[0, 5], data=[]), "expected shape [-1, 5]"),
+    "negative rows": (changed(shape=[-2, 5]), "expected shape [-1, 5]"),
+    "an extent that is true": (changed(shape=[True, 5]), "shape of integers"),
+    "an extent of 1.0": (changed(shape=[1.0, 5]), "shape of integers"),
+    "huge rows": (changed(shape=[10**18, 5]), "expected values for shape"),
+    "a shape of text": (changed(shape="25"), "shape of integers"),
+    "too few values": (changed(data=[1.0]), "expected values for shape [2, 5]"),
+    "other lists": (
+        changed(data=[[1.0] * 2] * 5),
+        "expected values for shape [2, 5]",
+    ),
+    "ragged lists": (changed(data=[[1.0], [1.0, 2.0]]), "in regular lists"),
+    "texts": (changed(data=["1"] * 10), "expected FP32 values"),
+    "nothing": (changed(data=[None] * 10), "expected FP32 values"),
+    "objects": (changed(data=[{}] * 10), "expected FP32 values"),
+    "truths": (changed(data=[True] * 10), "expected FP32 values"),
+    "no data": (changed(data=None), "expected a list as data"),
+    "binary without a length": (
+        changed(parameters={"binary_data_size": 40}),
+        "needs the header Inference-Header-Content-Length",
+    ),
+    "an unknown output": (
+        {"inputs": [X], "outputs": [{"name": "z"}]},
+        "outputs: expected names among ['y']",
+    ),
+    "an output twice": (
+        {"inputs": [X], "outputs": [{"name": "y"}] * 2},
+        "expected each name once",
+    ),
+    "classes": (
+        {
+            "inputs": [X],
+            "outputs": [{"name": "y", "parameters": {"classification": 2}}],
+        },
+        "no classes are told",
+    ),
+    "a sequence": (
+        {"inputs": [X], "parameters": {"sequence_id": 3}},
+        "models keep no sequences",
+    ),
+    "shared memory": (
+        changed(parameters={"shared_memory_region": "/etc/passwd"}),
+        "no memory is shared",
+    ),
+    "parameters of another type": (changed(parameters=3), "expected an object"),
+    "a timeout of text": (
+        {"inputs": [X], "parameters": {"timeout": "1"}},
+        "expected microseconds",
+    ),
+    "an id of another type": ({"id": 3, "inputs": [X]}, "id: expected a string"),
+    "deep lists": (b'{"inputs":' + b"[" * 9 + b"]" * 9 + b"}", "more than 8 levels"),
+    "very deep lists": (b"[" * 10**6, "more than 8 levels"),
+    "a long number": (b'{"inputs":[' + b"1" * 10**5 + b"]}", "not valid JSON"),
+    "no UTF-8": (b'{"\xff":1}', "not valid JSON"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_refused(server, name):
+    body, words = BAD[name]
+    answer = ask(server, "POST", INFER, body)
+    assert answer.status == 400
+    assert list(answer.json) == ["error"] and words in answer.json["error"]
+    assert ask(server, "POST", INFER, {"inputs": [X]}).status == 200
+
+
+@pytest.mark.parametrize(
+    "size, extra, length, words",
+    [
+        (36, b"", None, "expected 36 bytes after the JSON; received 40"),
+        (44, b"", None, "expected 44 bytes after the JSON; received 40"),
+        (44, b"1234", None, "expected 40 bytes for FP32 [2, 5]; received 44"),
+        (-1, b"", None, "a size >= 0"),
+        ("40", b"", None, "a size >= 0"),
+        (40, b"", 10**6, "longer than the body"),
+        (40, b"", 3, "not valid JSON"),
+    ],
+)
+def test_binary_tensors_have_the_size_of_their_shape(
+    server, size, extra, length, words
+):
+    x = np.zeros((2, 5), "float32")
+    spec = tensor("x", x, parameters={"binary_data_size": size})
+    body, own = binary({"inputs": [spec]}, x)
+    headers = {"Inference_Header_Content_Length": own if length is None else length}
+    answer = ask(server, "POST", INFER, body + extra, **headers)
+    assert answer.status == 400 and words in answer.json["error"]
+
+
+def test_brackets_in_texts_are_not_levels(server):
+    words = {"id": '[[[[[[[[[["[[[[{{{{', "inputs": [X]}
+    answer = ask(server, "POST", INFER, words)
+    assert answer.status == 200 and answer.json["id"] == words["id"]
+
+
+@pytest.mark.parametrize(
+    "method, path, status",
+    [
+        ("GET", "/", 404),
+        ("GET", "/v2/models/other", 404),
+        ("GET", "/v2/models/mlp/versions/2", 404),
+        ("POST", "/v2/models/mlp/versions/2/infer", 404),
+        ("POST", "/v2/repository/models/mlp/load", 404),
+        ("GET", "/v2/models/../mlp", 404),
+        ("GET", INFER, 405),
+        ("POST", "/v2", 405),
+        ("DELETE", "/v2/models/mlp", 405),
+    ],
+)
+def test_paths_that_lead_nowhere(server, method, path, status):
+    answer = ask(server, method, path, b"")
+    assert answer.status == status and list(answer.json) == ["error"]
+    assert (status == 405) == ("allow" in answer.headers)

@@ -1,0 +1,516 @@
+"""What the server does with clients of all kinds, with signals and with new files."""
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.serving.malformed import malformed
+from tests.serving.serve import (
+    Client,
+    ask,
+    binary_output,
+    binary_request,
+    mlp,
+    request,
+    rows,
+    serving,
+    tensor,
+)
+from tests.serving.test_batching import Gated, wait_for
+from toolkit import cli
+from toolkit.serving import Batching, Limits
+from toolkit.serving.http import MAX_HEAD, parse_head
+
+INFER = "/v2/models/mlp/infer"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return mlp()
+
+
+@pytest.fixture(scope="module")
+def server(model):
+    with serving({"mlp": model}, limits=Limits(body=2**20)) as server:
+        yield server
+
+
+# --- connections ----------------------------------------------------------------------
+
+
+def test_a_connection_is_kept(server):
+    with closing(Client(server)) as client:
+        for _ in range(3):
+            assert client.ask("GET", "/v2/health/live").status == 200
+
+
+@pytest.mark.parametrize(
+    "head, keeps",
+    [
+        (b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n", True),
+        (b"GET /v2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", False),
+        (b"GET /v2 HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n", False),
+        (b"GET /v2 HTTP/1.0\r\n\r\n", False),
+        (b"GET /v2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", True),
+    ],
+)
+def test_who_wants_to_keep_a_connection(server, head, keeps):
+    with closing(Client(server)) as client:
+        client.send(head)
+        answer = client.read()
+        assert answer.status == 200
+        assert ("connection" in answer.headers) == (not keeps)
+        client.send(head)
+        assert (client.read() is not None) == keeps
+
+
+def test_requests_that_are_sent_ahead_are_answered_in_order(server, model):
+    xs = [rows(1, 5, seed=i) for i in range(50)]
+    with closing(Client(server)) as client:
+        sent = [binary_request(x) for x in xs]
+        client.send(b"".join(sent) + request("GET", "/v2") * 50)
+        for x in xs:
+            found = binary_output(client.read())
+            np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5)
+        for _ in range(50):
+            assert client.read().json["name"] == "toolkit"
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100])
+def test_a_request_may_come_in_pieces(server, model, piece):
+    x = rows(3, 5)
+    data = binary_request(x) * 2
+    with closing(Client(server)) as client:
+        for at in range(0, len(data), piece):
+            client.send(data[at : at + piece])
+        for _ in range(2):
+            found = binary_output(client.read())
+            np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5)
+
+
+def test_a_client_that_waits_to_send_is_told_to(server):
+    body = json.dumps({"inputs": [tensor("x", rows(1, 5))]}).encode()
+    head, _, _ = request("POST", INFER, body, Expect="100-continue").partition(b"{")
+    with closing(Client(server)) as client:
+        client.send(head)
+        assert client.read().status == 100
+        client.send(body)
+        assert client.read().status == 200
+
+
+HOST = b"Host: a\r\n"
+REFUSED = {
+    "no HTTP": (b"hello\r\n\r\n", 400),
+    "a line of two words": (b"GET /v2\r\n\r\n", 400),
+    "an empty line first": (b"\r\n\r\n", 400),
+    "bytes": (b"\x16\x03\x01\x02\x00\x01\xfc\r\n\r\n", 400),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\n", 505),
+    "an unknown method": (b"BREW /v2 HTTP/1.1\r\n" + HOST + b"\r\n", 501),
+    "another target": (b"GET http://a/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    "no host": (b"GET /v2 HTTP/1.1\r\n\r\n", 400),
+    "two hosts": (b"GET /v2 HTTP/1.1\r\n" + HOST * 2 + b"\r\n", 400),
+    "a space before a colon": (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400),
+    "a folded line": (b"GET / HTTP/1.1\r\nHost: a\r\n b: c\r\n\r\n", 400),
+    "a zero byte": (b"GET / HTTP/1.1\r\nHost: a\x00b\r\n\r\n", 400),
+    "chunks": (
+        b"POST /v2 HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n",
+        411,
+    ),
+    "chunks and a length": (
+        b"POST /v2 HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n",
+        411,
+    ),
+    "no length": (b"POST /v2 HTTP/1.1\r\n" + HOST + b"\r\n", 411),
+    "two lengths": (
+        b"POST /v2 HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\n" * 2 + b"\r\n",
+        400,
+    ),
+    "a negative length": (
+        b"POST /v2 HTTP/1.1\r\n" + HOST + b"Content-Length: -3\r\n\r\n",
+        400,
+    ),
+    "a length of text": (
+        b"POST /v2 HTTP/1.1\r\n" + HOST + b"Content-Length: 0x3\r\n\r\n",
+        400,
+    ),
+    "a large body": (
+        b"POST /v2 HTTP/1.1\r\n" + HOST + b"Content-Length: 1048577\r\n\r\n",
+        413,
+    ),
+    "a huge body": (
+        b"POST /v2 HTTP/1.1\r\n" + HOST + b"Content-Length: 999999999999999\r\n\r\n",
+        413,
+    ),
+    "a packed body": (
+        b"POST /v2 HTTP/1.1\r\n"
+        + HOST
+        + b"Content-Length: 0\r\nContent-Encoding: gzip\r\n\r\n",
+        415,
+    ),
+    "an expectation": (b"GET /v2 HTTP/1.1\r\n" + HOST + b"Expect: x\r\n\r\n", 417),
+    "a large head": (b"GET /v2 HTTP/1.1\r\n" + b"A: b\r\n" * 3000 + b"\r\n", 431),
+    "a large head without an end": (b"G" * (MAX_HEAD + 1), 431),
+    "a timeout of text": (
+        b"GET /v2 HTTP/1.1\r\n" + HOST + b"Request-Timeout: soon\r\n\r\n",
+        400,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_request_is_refused_and_the_connection_closed(server, name):
+    data, status = REFUSED[name]
+    with closing(Client(server)) as client:
+        client.send(data)
+        answer = client.read()
+        assert answer.status == status and list(answer.json) == ["error"]
+        assert answer.headers["connection"] == "close"
+        assert client.read() is None
+
+
+def test_heads_are_read():
+    head = parse_head(
+        b"POST /a HTTP/1.1\r\nHost: a\r\nCONTENT-LENGTH: 12 \r\nrequest-timeout:0.5\r\n"
+        b"Inference-Header-Content-Length: 7"
+    )
+    assert head == ("POST", "/a", 12, 7, 0.5, True, False)
+
+
+# --- limits ---------------------------------------------------------------------------
+
+
+def test_slow_clients_are_told_and_closed():
+    limits = Limits(read_timeout=0.2, idle_timeout=0.4)
+    with serving({"mlp": mlp()}, limits=limits) as server:
+        slow, idle, body = Client(server), Client(server), Client(server)
+        slow.send(b"GET /v2 HT")
+        body.send(b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n1")
+        assert slow.read().status == body.read().status == 408
+        assert idle.read() is None
+        for client in (slow, idle, body):
+            client.close()
+
+
+def test_too_many_connections_are_refused():
+    with serving({"mlp": mlp()}, limits=Limits(connections=2)) as server:
+        clients = [Client(server) for _ in range(2)]
+        for client in clients:
+            assert client.ask("GET", "/v2").status == 200
+        third = Client(server)
+        assert third.read().status == 503
+        clients[0].close()
+        wait_for(lambda: len(server.connections) < 2)
+        assert ask(server, "GET", "/v2").status == 200
+        clients[1].close()
+        third.close()
+
+
+def test_all_bodies_together_are_bounded():
+    with serving({"mlp": mlp()}, limits=Limits(held=1000)) as server:
+        first, second = Client(server), Client(server)
+        first.send(b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: 800\r\n\r\n1")
+        wait_for(lambda: server._held == 800)
+        second.send(b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: 300\r\n\r\n1")
+        assert second.read().status == 503
+        first.close()
+        wait_for(lambda: server._held == 0)
+        second.close()
+
+
+def test_a_full_queue_is_told_to_clients():
+    servable = Gated()
+    with serving({"m": servable}, Batching(queue=1)) as server:
+        words = {"inputs": [tensor("x", np.float32([[1]]))]}
+        clients = [Client(server) for _ in range(3)]
+        data = request("POST", "/v2/models/m/infer", words)
+        clients[0].send(data)
+        assert servable.begun.acquire(timeout=30)
+        clients[1].send(data)
+        wait_for(lambda: server.service.models["m"].batcher.waiting == 1)
+        answer = clients[2].ask("POST", "/v2/models/m/infer", words)
+        assert answer.status == 429 and answer.headers["retry-after"] == "1"
+        servable.gate.set()
+        assert [x.read().status for x in clients[:2]] == [200, 200]
+        for client in clients:
+            client.close()
+
+
+def test_errors_show_nothing_of_the_inside(caplog):
+    with serving({"m": Gated(is_open=True)}) as server:
+        words = {"inputs": [tensor("x", np.float32([[np.nan]]))]}
+        answer = ask(server, "POST", "/v2/models/m/infer", words)
+        assert answer.json == {"error": "the model failed"} and answer.status == 500
+    assert "/secret/path" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_malformed_requests(server, model, seed):
+    """They get a 4xx, or an answer if they are not malformed after all."""
+    generator = random.Random(seed)
+    statuses = set()
+    for _ in range(100):
+        with closing(Client(server, timeout=10)) as client:
+            client.send(malformed(generator))
+            client.socket.shutdown(1)
+            answer = client.read()
+        if answer is not None:
+            assert answer.status == 200 or 400 <= answer.status < 600, answer.status
+            assert answer.status != 500, answer.body
+            statuses.add(answer.status)
+    assert {400} < statuses
+    x = rows(2, 5)
+    with closing(Client(server)) as client:
+        client.send(binary_request(x))
+        found = binary_output(client.read())
+    np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5)
+
+
+# --- metrics --------------------------------------------------------------------------
+
+
+def test_metrics():
+    with serving({'m"x': Gated(is_open=True)}) as server:
+        words = {"inputs": [tensor("x", np.float32([[1], [2], [3]]))]}
+        path = "/v2/models/m%22x/infer"
+        assert ask(server, "POST", path, words).status == 200
+        assert ask(server, "POST", path, {}).status == 400
+        assert ask(server, "GET", "/nowhere").status == 404
+        answer = ask(server, "GET", "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    found = answer.body.decode()
+    samples = dict(
+        line.rsplit(" ", 1) for line in found.splitlines() if not line.startswith("#")
+    )
+    label = 'model="m\\"x"'
+    assert samples[f'toolkit_requests_total{{{label},code="200"}}'] == "1"
+    assert samples[f'toolkit_requests_total{{{label},code="400"}}'] == "1"
+    assert samples['toolkit_requests_total{model="",code="404"}'] == "1"
+    assert samples[f'toolkit_batch_rows_bucket{{{label},le="2"}}'] == "0"
+    assert samples[f'toolkit_batch_rows_bucket{{{label},le="4"}}'] == "1"
+    assert samples[f"toolkit_batch_rows_sum{{{label}}}"] == "3"
+    name = "toolkit_request_duration_seconds"
+    assert samples[f"{name}_count{{{label}}}"] == "2"
+    assert samples[f'{name}_bucket{{{label},le="+Inf"}}'] == "2"
+    assert samples[f"toolkit_queue_length{{{label}}}"] == "0"
+    assert samples[f"toolkit_model_version{{{label}}}"] == "1"
+    described = set(re.findall(r"# TYPE (\w+)", found))
+    names = {re.sub(r"(_bucket|_sum|_count)?(\{.*)?$", "", key) for key in samples}
+    assert names == described
+
+
+# --- new versions ---------------------------------------------------------------------
+
+
+def answer_of(server, x):
+    """The model's version, and what it answers."""
+    words = {"inputs": [tensor("x", x)]}
+    found = ask(server, "POST", INFER, words).json
+    return found["model_version"], np.reshape(found["outputs"][0]["data"], (len(x), -1))
+
+
+def reload(server):
+    found = asyncio.run_coroutine_threadsafe(server.service.reload("mlp"), server.loop)
+    return found.result(60)
+
+
+def test_a_new_version_answers_and_a_broken_one_does_not(tmp_path, caplog):
+    path, x = tmp_path / "mlp.keras", rows(2, 5)
+    first, second = mlp(seed=1), mlp(seed=2)
+    first.save(path)
+    with serving({"mlp": path}) as server:
+        number, found = answer_of(server, x)
+        assert number == "1"
+        np.testing.assert_allclose(found, first(x).numpy(), rtol=1e-5)
+        second.save(path)
+        assert reload(server)
+        number, found = answer_of(server, x)
+        assert number == "2"
+        np.testing.assert_allclose(found, second(x).numpy(), rtol=1e-5)
+        assert ask(server, "GET", "/v2/models/mlp/versions/1").status == 404
+        path.write_bytes(b"broken")
+        assert not reload(server)
+        assert answer_of(server, x)[0] == "2"
+        metrics = ask(server, "GET", "/metrics").body.decode()
+        assert 'toolkit_reloads_total{model="mlp",result="failure"} 1' in metrics
+    assert "kept, for its new file cannot be used" in caplog.text
+
+
+def test_a_file_that_changes_is_loaded_again(tmp_path):
+    path, x = tmp_path / "mlp.keras", rows(2, 5)
+    mlp(seed=1).save(path)
+    with serving({"mlp": path}, watch=0.05) as server:
+        assert answer_of(server, x)[0] == "1"
+        mlp(seed=2).save(path)
+        wait_for(lambda: answer_of(server, x)[0] == "2")
+
+
+def test_no_request_is_lost_while_versions_change(tmp_path):
+    path, x = tmp_path / "mlp.keras", rows(2, 5)
+    models = [mlp(seed=i) for i in range(3)]
+    wanted = [model(x).numpy() for model in models]
+    models[0].save(path)
+    lost, count, over = [], [0], threading.Event()
+
+    def client(server):
+        with closing(Client(server)) as connection:
+            while not over.is_set():
+                connection.send(binary_request(x))
+                answer = connection.read()
+                count[0] += 1
+                if answer is None or answer.status != 200:
+                    lost.append(answer)
+                    return
+                found = binary_output(answer)
+                if not any(np.allclose(found, y, 1e-4) for y in wanted):
+                    lost.append(found)
+
+    with serving({"mlp": path}) as server:
+        threads = [threading.Thread(target=client, args=[server]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for model in (*models[1:], *models):
+            model.save(path)
+            assert reload(server)
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert lost == [] and count[0] > 10
+
+
+# --- the command ----------------------------------------------------------------------
+
+
+class Process:
+    """`toolkit serve` as a process of its own."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "toolkit", "serve", "--port", "0", *arguments],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        line = self.process.stdout.readline()
+        found = re.search(r"http://(.*):(\d+)", line)
+        assert found, line + self.process.stderr.read()
+        self.host, self.port = found[1], int(found[2])
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, errors
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_the_command_serves_reloads_and_stops(tmp_path):
+    path, x = tmp_path / "mlp.keras", rows(2, 5)
+    first, second = mlp(seed=1), mlp(seed=2)
+    first.save(path)
+    process = Process(str(path), f"again={path}", "--wait", "0.5ms")
+    assert process.host == "127.0.0.1"
+    np.testing.assert_allclose(answer_of(process, x)[1], first(x).numpy(), rtol=1e-5)
+    assert ask(process, "GET", "/v2/models/again").status == 200
+    second.save(path)
+    process.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: answer_of(process, x)[0] == "2")
+    np.testing.assert_allclose(answer_of(process, x)[1], second(x).numpy(), rtol=1e-5)
+    code, errors = process.end()
+    assert code == 0 and "version 2 answers" in errors
+
+
+SLOW = """
+import time
+import toolkit
+from toolkit.layers import Layer
+
+@toolkit.saving.register_keras_serializable()
+class Slow(Layer):
+    supports_jit = False
+    def call(self, x):
+        time.sleep(0.3)
+        return x + 1
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_stop_answers_what_was_accepted(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    names = {}
+    exec(SLOW, names)
+    inputs = toolkit.Input((2,), name="x")
+    toolkit.Model(inputs, names["Slow"]()(inputs)).save(tmp_path / "m.keras")
+    imported = ["--import", str(tmp_path / "slow.py")]
+    process = Process(str(tmp_path / "m.keras"), *imported, "--batch", "1")
+    words = {"inputs": [tensor("x", rows(1, 2))]}
+    clients = [Client(process) for _ in range(3)]
+    for client in clients:
+        client.send(request("POST", "/v2/models/m/infer", words))
+    ready = Client(process)
+    assert ready.ask("GET", "/v2/health/ready").status == 200
+    process.process.send_signal(signal.SIGTERM)
+    answers = [client.read() for client in clients]
+    assert [x.status for x in answers] == [200] * 3
+    assert {x.headers["connection"] for x in answers} == {"close"}
+    with pytest.raises(ConnectionError):
+        ask(process, "GET", "/v2")
+    code, errors = process.end()
+    assert code == 0, errors
+    for client in (*clients, ready):
+        client.close()
+
+
+@pytest.mark.parametrize(
+    "arguments, code, words",
+    [
+        (["none.keras"], 1, "there is no file 'none.keras'"),
+        (["m.so"], 1, "there is no file 'm.so'"),
+        (["a.keras", "b/a.keras"], 1, "expected each name once; received 'a'"),
+        (["a", "--port", "70000"], 2, "expected 0 to 65535"),
+        (["a", "--batch", "0"], 2, "expected a number >= 1"),
+        (["a", "--wait", "soon"], 2, "expected a time such as 0.5ms"),
+        (["a", "--timeout", "0"], 2, "expected a time > 0"),
+        (["a", "--max-body", "1TB"], 2, "expected a size such as 16MB"),
+    ],
+)
+def test_arguments_are_checked(arguments, code, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        found = cli.main(["serve", *arguments])
+    except SystemExit as left:
+        found = left.code
+    assert found == code and words in capsys.readouterr().err
+
+
+def test_a_native_library_is_refused_until_it_can_be_loaded(tmp_path, capsys):
+    (tmp_path / "m.so").write_bytes(b"\x7fELF")
+    assert cli.main(["serve", str(tmp_path / "m.so")]) == 1
+    assert "native libraries are not served" in capsys.readouterr().err
+
+
+def test_nothing_of_it_is_imported_with_the_package():
+    code = "import sys, toolkit; from toolkit import layers, models, optimizers; "
+    code += "print([x for x in sys.modules if 'serving' in x or x == 'asyncio'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_small_models_are_computed_without_a_thread(model):
+    with serving({"mlp": model}) as server:
+        before = threading.active_count()
+        for _ in range(3):
+            answer = ask(server, "POST", INFER, {"inputs": [tensor("x", rows(1, 5))]})
+            assert answer.status == 200
+        assert threading.active_count() == before

@@ -1,0 +1,150 @@
+"""Let models answer over HTTP, until the process gets SIGTERM or Ctrl-C.
+
+Clients speak the Open Inference Protocol, POST /v2/models/NAME/infer, with JSON or
+binary tensors, or that of TensorFlow Serving, POST /v1/models/NAME:predict. Requests
+that come at the same time are computed together. /metrics is for Prometheus.
+
+SIGHUP reads the files again, --watch does so when they change; a file that cannot be
+used leaves the version before in place. It listens to this machine alone unless --host
+says more: encryption and public networks are for a proxy in front of it.
+
+Examples:
+  $ toolkit serve model.keras
+  $ toolkit serve mnist=model.keras other=other.keras --port 8080
+  $ toolkit serve model.keras --batch 64 --wait 0.5ms --watch 5s
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import sys
+from pathlib import Path
+
+from toolkit.cli.own import add_import, imported_objects
+from toolkit.console.messages import print_message
+from toolkit.errors import ArgumentError
+from toolkit.serving import Batching, Limits, Server, Service
+
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
+_SIZES = {"": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The models, where to listen, how batches are made, and limits."""
+    add = parser.add_argument
+    add(
+        "models",
+        nargs="+",
+        metavar="[NAME=]FILE",
+        help="a .keras, .h5 or .onnx file, or the folder of a model; named as the file "
+        "unless it says more",
+    )
+    add("--host", default="127.0.0.1", help="the address to listen at; 127.0.0.1")
+    add("--port", type=_port, default=8000, metavar="N", help="8000; 0 is a free one")
+    own = Batching()
+    text = f"the most rows that are computed together; {own.size}"
+    add("--batch", type=_count, default=own.size, metavar="N", help=text)
+    text = "how long a batch waits for more requests, such as 2ms; 0"
+    add("--wait", type=_seconds, default=own.wait, metavar="TIME", help=text)
+    text = f"batches that are computed at a time, each in a thread; {own.workers}"
+    add("--workers", type=_count, default=own.workers, metavar="N", help=text)
+    text = "pad all batches to one size: an answer does not depend on who else asks"
+    add("--deterministic", action="store_true", help=text)
+    text = f"requests that may wait; more get 429; {own.queue}"
+    add("--queue", type=_count, default=own.queue, metavar="N", help=text)
+    text = f"after which a request gets 504; {own.timeout:g}s"
+    add("--timeout", type=_positive, default=own.timeout, metavar="TIME", help=text)
+    text = "how often to look whether files have changed, such as 5s; never"
+    add("--watch", type=_positive, default=0.0, metavar="TIME", help=text)
+    limits = Limits()
+    text = f"of the body of a request; {limits.body >> 20}MB"
+    add("--max-body", type=_nbytes, default=limits.body, metavar="SIZE", help=text)
+    text = f"connections at a time; {limits.connections}"
+    kept = limits.connections
+    add("--max-connections", type=_count, default=kept, metavar="N", help=text)
+    text = f"for a request to come whole; {limits.read_timeout:g}s"
+    patience = limits.read_timeout
+    add("--read-timeout", type=_positive, default=patience, metavar="TIME", help=text)
+    add_import(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Load, compile and warm the models, then serve."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s"
+    )
+    batching = Batching(
+        size=options.batch,
+        wait=options.wait,
+        workers=options.workers,
+        queue=options.queue,
+        timeout=options.timeout,
+        one_size=options.deterministic,
+    )
+    limits = Limits(
+        body=options.max_body,
+        held=max(Limits.held, 2 * options.max_body),
+        connections=options.max_connections,
+        read_timeout=options.read_timeout,
+    )
+    service = Service(_named(options.models), batching, imported_objects(options))
+    server = Server(service, options.host, options.port, limits, options.watch)
+    server.run(_tell)
+    return 0
+
+
+def _tell(server: Server) -> None:
+    names = ", ".join(server.service.models)
+    print_message(f"serving {names} at http://{server.host}:{server.port}")
+
+
+def _named(models: list[str]) -> dict[str, Path]:
+    """Name -> path; a file without a name has that of its stem."""
+    found: dict[str, Path] = {}
+    for text in models:
+        name, equals, path = text.partition("=")
+        if not equals or not re.fullmatch(r"[\w.-]+", name):
+            name, path = Path(text).name.split(".")[0], text
+        if name in found:
+            raise ArgumentError(f"serve: expected each name once; received {name!r}")
+        found[name] = Path(path)
+    return found
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number >= 1; received {text!r}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected 0 to 65535; received {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+|\d*\.\d+)(us|ms|s|)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"expected a time such as 0.5ms or 2s; received {text!r}"
+        )
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _positive(text: str) -> float:
+    seconds = _seconds(text)
+    if not seconds:
+        raise argparse.ArgumentTypeError(f"expected a time > 0; received {text!r}")
+    return seconds
+
+
+def _nbytes(text: str) -> int:
+    found = re.fullmatch(r"(\d+)(KB|MB|GB|)", text)
+    if found is None or not int(found[1]):
+        raise argparse.ArgumentTypeError(
+            f"expected a size such as 16MB; received {text!r}"
+        )
+    return int(found[1]) * _SIZES[found[2]]

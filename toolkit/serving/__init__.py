@@ -1,0 +1,19 @@
+"""Models that answer over HTTP: `toolkit serve`, or an application for ASGI servers."""
+
+from toolkit.serving.app import App
+from toolkit.serving.batching import Batching
+from toolkit.serving.servable import ModelServable, Servable
+from toolkit.serving.server import Limits, Server
+from toolkit.serving.service import Service
+from toolkit.serving.tensors import TensorSpec
+
+__all__ = [
+    "App",
+    "Batching",
+    "Limits",
+    "ModelServable",
+    "Servable",
+    "Server",
+    "Service",
+    "TensorSpec",
+]

@@ -1,0 +1,180 @@
+"""An application for ASGI servers, such as uvicorn, granian and hypercorn."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from toolkit.errors import ArgumentError
+from toolkit.serving.batching import Batching
+from toolkit.serving.http import timeout_of
+from toolkit.serving.messages import Request, RequestError, Response
+from toolkit.serving.server import Limits
+from toolkit.serving.service import Service
+
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+# Seconds after which it is looked whether the client still waits.
+PATIENCE = 0.05
+
+
+class App:
+    """Models that answer over HTTP, as an application of ASGI 3.
+
+    Batches are made in each process by itself. What the server in front of it bounds -
+    heads, connections, slow clients - is not looked at again.
+
+    Args:
+        models: name -> a model, a `Servable`, or the path of a file.
+        batching: how requests are put together.
+        max_body: bytes of the body of a request.
+        watch: seconds between two looks at the models' files; 0 never looks.
+        custom_objects: name -> class or function that files may name.
+
+    Example:
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])
+        >>> app = toolkit.serving.App({"mnist": model})
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Any],
+        batching: Batching | None = None,
+        max_body: int = Limits.body,
+        watch: float = 0.0,
+        custom_objects: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.service = Service(models, batching or Batching(), custom_objects)
+        self.max_body = max_body
+        self.watch = watch
+        self._started: asyncio.Future[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request, or follow the life of the server."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._start()
+            await self._answer(scope, receive, send)
+        else:
+            raise ArgumentError(
+                f"App: expected HTTP; received a scope of type {scope['type']!r}"
+            )
+
+    async def _start(self) -> None:
+        """Load the models, once: servers may leave the life span out."""
+        if self._started is None:
+            self._started = asyncio.ensure_future(self.service.start())
+            await self._started
+            if self.watch:
+                self._watching = asyncio.ensure_future(self.service.watch(self.watch))
+        elif not self._started.done():
+            await asyncio.shield(self._started)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self._start()
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        if self._watching is not None:
+            self._watching.cancel()
+        await self.service.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            request = await self._request(scope, receive)
+        except RequestError as error:
+            self.service.metrics.answered(error.status)
+            await _send(send, error.response(), scope["method"])
+            return
+        if request is None:
+            return
+        found: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        item = self.service.handle(request, found.set_result)
+        if item is not None:
+            await asyncio.wait((found,), timeout=PATIENCE)
+            if not found.done() and await _has_left(found, receive):
+                item.cancel()
+                return
+        await _send(send, found.result(), request.method)
+
+    async def _request(self, scope: Message, receive: Receive) -> Request | None:
+        """The request, or None if the client leaves before it is whole."""
+        json_length = timeout = None
+        for name, value in scope["headers"]:
+            if name == b"inference-header-content-length":
+                if not value.isdigit() or len(value) > 15:
+                    raise RequestError(400, f"{name.decode()}: expected a number")
+                json_length = int(value)
+            elif name == b"request-timeout":
+                timeout = timeout_of(value)
+            elif name == b"content-encoding" and value.lower() != b"identity":
+                raise RequestError(415, "expected a body without Content-Encoding")
+        pieces, size, is_whole = [], 0, False
+        while not is_whole:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > self.max_body:
+                raise RequestError(413, f"expected a body of <= {self.max_body} bytes")
+            is_whole = not message.get("more_body", False)
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return Request(scope["method"], scope["path"], body, json_length, timeout)
+
+
+async def _has_left(found: asyncio.Future[Response], receive: Receive) -> bool:
+    """Wait for the response, or for the client to leave before."""
+    leaving = asyncio.ensure_future(receive())
+    await asyncio.wait((found, leaving), return_when=asyncio.FIRST_COMPLETED)
+    if found.done():
+        leaving.cancel()
+        return False
+    return True
+
+
+async def _send(send: Send, response: Response, method: str) -> None:
+    headers = [
+        (b"content-type", response.content_type.encode()),
+        (b"content-length", str(len(response.body)).encode()),
+    ]
+    if response.json_length is not None:
+        length = str(response.json_length).encode()
+        headers.append((b"inference-header-content-length", length))
+    headers += [(x.lower().encode(), y.encode()) for x, y in response.headers]
+    await send(
+        {"type": "http.response.start", "status": response.status, "headers": headers}
+    )
+    body = b"" if method == "HEAD" else response.body
+    await send({"type": "http.response.body", "body": body})
+
+
+def from_environment() -> App:
+    """The application of the models that TOOLKIT_MODELS names, for `--factory`.
+
+    It holds `name=path` for each model, between the signs that PATH has between
+    folders.
+
+    Raises:
+        ArgumentError: the variable is not there, or says something else.
+    """
+    text = os.environ.get("TOOLKIT_MODELS", "")
+    pairs = [pair.partition("=") for pair in text.split(os.pathsep) if pair]
+    if not pairs or not all(name and path for name, _, path in pairs):
+        raise ArgumentError(
+            "serve: expected TOOLKIT_MODELS to be name=path for each model, joined by "
+            f"{os.pathsep!r}; received {text!r}"
+        )
+    return App({name: path for name, _, path in pairs})

@@ -1,0 +1,295 @@
+"""Requests that are computed together: what has come, up to the largest batch.
+
+All of it runs in the thread of the server's loop, except for what computes batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from toolkit.errors import OutOfRangeError
+from toolkit.serving.messages import RequestError
+from toolkit.serving.metrics import ModelMetrics
+from toolkit.serving.servable import Buffers, Servable
+
+_log = logging.getLogger("toolkit.serving")
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How requests are put into batches.
+
+    Args:
+        size: the most rows in one batch.
+        wait: how many seconds a batch waits for more requests, if a worker is free.
+        workers: how many batches are computed at a time, each in a thread.
+        queue: the most requests that wait; more get the status 429.
+        timeout: after how many seconds a request gets the status 504.
+        one_size: whether all batches are padded to `size`.
+    """
+
+    size: int = 32
+    wait: float = 0.0
+    workers: int = 1
+    queue: int = 1024
+    timeout: float = 30.0
+    one_size: bool = False
+
+
+class Item:
+    """The tensors of one request, and whom to give the outputs.
+
+    Args:
+        arrays: one for each input.
+        rows: the extent of their first axis.
+        seconds: after which nobody waits any more.
+        done: called once with the outputs, or the error.
+    """
+
+    __slots__ = (
+        *("arrays", "batcher", "deadline", "done", "key", "rows", "seconds", "since"),
+    )
+
+    def __init__(
+        self,
+        arrays: Sequence[Any],
+        rows: int,
+        seconds: float | None,
+        done: Callable[[list[Any] | RequestError], None],
+    ) -> None:
+        self.arrays = arrays
+        self.rows = rows
+        self.seconds = seconds
+        self.done: Callable[[list[Any] | RequestError], None] | None = done
+        self.key: Any = None
+        self.batcher: Batcher | None = None
+        self.since = self.deadline = 0.0
+
+    def cancel(self) -> None:
+        """Leave the queue, for nobody waits for the outputs any more."""
+        self.done = None
+        if self.batcher is not None:
+            self.batcher.remove(self)
+
+    def finish(self, result: list[Any] | RequestError) -> None:
+        """Give the result to who asked, unless they have left."""
+        done, self.done = self.done, None
+        if done is not None:
+            done(result)
+
+
+class Batcher:
+    """The queue of one version of a model, and the threads that compute it.
+
+    Args:
+        servable: computes batches.
+        options: how they are made.
+        metrics: are told of them.
+        loop: in whose thread all methods are called.
+    """
+
+    def __init__(
+        self,
+        servable: Servable,
+        options: Batching,
+        metrics: ModelMetrics,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.servable, self.options, self.metrics = servable, options, metrics
+        self.loop = loop
+        # Requests with the same extents beside the first, in the order in which they
+        # came; no queue is empty.
+        self._waiting: dict[Any, deque[Item]] = {}
+        self._count = 0  # of items that wait
+        self._running: list[list[Item]] = []
+        self._free = options.workers
+        self._inline = options.workers == 1 and servable.is_quick
+        self._is_due = False  # whether `_pump` is going to be called
+        self._expiry: asyncio.TimerHandle | None = None
+        self._wait: asyncio.TimerHandle | None = None
+        self._idle: asyncio.Future[None] | None = None
+        self._buffers: Buffers = {}
+        self._jobs: SimpleQueue[list[Item] | None] = SimpleQueue()
+        self._threads: list[Thread] = []
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests in the queue."""
+        return self._count
+
+    def add(self, item: Item) -> None:
+        """Put a request into the queue.
+
+        Raises:
+            RequestError: the queue is full.
+        """
+        if self._count >= self.options.queue:
+            raise RequestError(
+                429, "too many requests wait for this model", ("Retry-After", "1")
+            )
+        arrays = item.arrays
+        if len(arrays) == 1:
+            item.key = arrays[0].shape[1:]
+        else:
+            item.key = tuple([x.shape[1:] for x in arrays])
+        item.batcher = self
+        item.since = now = self.loop.time()
+        seconds, most = item.seconds, self.options.timeout
+        item.deadline = now + (most if seconds is None or seconds > most else seconds)
+        queue = self._waiting.get(item.key)
+        if queue is None:
+            queue = self._waiting[item.key] = deque()
+        queue.append(item)
+        self._count += 1
+        if self._expiry is None or item.deadline < self._expiry.when():
+            self._expire_at(item.deadline)
+        if self._free and not self._is_due:
+            self._is_due = True
+            self.loop.call_soon(self._pump)
+
+    def remove(self, item: Item) -> None:
+        """Take a request out of the queue, if it is still there."""
+        queue = self._waiting.get(item.key)
+        if queue is None or item not in queue:
+            return
+        queue.remove(item)
+        self._count -= 1
+        if not queue:
+            del self._waiting[item.key]
+
+    async def close(self) -> None:
+        """Compute all that was accepted, then stop the threads."""
+        if self._count or self._running:
+            self._idle = self.loop.create_future()
+            await self._idle
+        for timer in (self._expiry, self._wait):
+            if timer is not None:
+                timer.cancel()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+
+    # --- making batches ---------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Start batches while there are requests and free workers."""
+        self._is_due = False
+        while self._count and self._free:
+            batch = self._take()
+            if batch is None:  # which is to wait for more
+                return
+            self._running.append(batch)
+            if self._inline:
+                self._finish(batch, self._compute(batch, self._buffers))
+                break  # what has come meanwhile is read first
+            self._free -= 1
+            if len(self._threads) < self.options.workers:
+                self._start_thread()
+            self._jobs.put(batch)
+        if self._count and self._free and not self._is_due:
+            self._is_due = True
+            self.loop.call_soon(self._pump)
+
+    def _take(self) -> list[Item] | None:
+        """The requests of the next batch: those that fit to the one that came first."""
+        waiting = self._waiting
+        if len(waiting) == 1:
+            ((key, queue),) = waiting.items()
+        else:
+            key = min(waiting, key=lambda key: waiting[key][0].since)
+            queue = waiting[key]
+        if self.options.wait and self._idle is None:
+            ready_at = queue[0].since + self.options.wait
+            rows = sum(item.rows for item in queue)
+            if rows < self.servable.sizes[-1] and self.loop.time() < ready_at:
+                if self._wait is not None:
+                    self._wait.cancel()
+                self._wait = self.loop.call_at(ready_at, self._pump)
+                return None
+        first = queue.popleft()
+        batch, rows, most = [first], first.rows, self.servable.sizes[-1]
+        while queue and rows + queue[0].rows <= most:
+            item = queue.popleft()
+            rows += item.rows
+            batch.append(item)
+        if not queue:
+            del waiting[key]
+        self._count -= len(batch)
+        self.metrics.batch_rows.observe(rows)
+        return batch
+
+    def _start_thread(self) -> None:
+        thread = Thread(
+            target=self._work, name=f"toolkit serve {len(self._threads)}", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        """What a worker's thread does: compute batches until it is told to stop."""
+        buffers: Buffers = {}
+        while (batch := self._jobs.get()) is not None:
+            found = self._compute(batch, buffers)
+            self.loop.call_soon_threadsafe(self._finish_threaded, batch, found)
+
+    def _finish_threaded(self, batch: list[Item], found: list[Any]) -> None:
+        self._free += 1
+        self._finish(batch, found)
+        self._pump()
+
+    def _finish(self, batch: list[Item], found: list[Any]) -> None:
+        self._running.remove(batch)
+        for item, result in zip(batch, found, strict=True):
+            item.finish(result)
+        if self._idle is not None and not self._count and not self._running:
+            if not self._idle.done():
+                self._idle.set_result(None)
+
+    def _compute(self, batch: list[Item], buffers: Buffers) -> list[Any]:
+        """The result for each request; an error is of those alone that have it."""
+        try:
+            arrays = [item.arrays for item in batch]
+            return self.servable.compute(arrays, [x.rows for x in batch], buffers)
+        except Exception as error:
+            if len(batch) > 1:
+                return [self._compute([item], buffers)[0] for item in batch]
+            return [self._refusal(error)]
+
+    def _refusal(self, error: Exception) -> RequestError:
+        if isinstance(error, OutOfRangeError):
+            return RequestError(400, f"an input is out of range: {error}")
+        if isinstance(error, MemoryError):
+            _log.error("%s: out of memory", self.metrics.name)
+            return RequestError(503, "there is too little memory for this request")
+        _log.error("%s: a batch failed", self.metrics.name, exc_info=error)
+        return RequestError(500, "the model failed")
+
+    # --- deadlines --------------------------------------------------------------------
+
+    def _expire_at(self, deadline: float) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = self.loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        """Answer those whose time is over, in the queue or in a batch."""
+        self._expiry = None
+        now = self.loop.time()
+        waiting = [item for queue in self._waiting.values() for item in queue]
+        items = [*waiting, *(item for batch in self._running for item in batch)]
+        left = [item for item in items if item.done is not None]
+        for item in left:
+            if item.deadline <= now:
+                self.remove(item)
+                item.finish(RequestError(504, "the answer was not there in time"))
+        later = [item.deadline for item in left if item.done is not None]
+        if later:
+            self._expire_at(min(later))

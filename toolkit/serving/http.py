@@ -1,0 +1,152 @@
+"""HTTP/1.1 as the server speaks it: heads of requests and of responses."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from http import HTTPStatus
+from typing import NamedTuple
+
+from toolkit.serving.messages import RequestError, Response
+
+MAX_HEAD = 16 * 1024
+_TARGET = re.compile(rb"[!-~]+")
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+_DIGITS = re.compile(rb"[0-9]{1,15}")
+_METHODS = {b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"}
+_ONCE = {b"content-length", b"host", b"inference-header-content-length"}
+
+
+class Head(NamedTuple):
+    """What the head of a request says.
+
+    length: of the body in bytes.
+    json_length, timeout: as in a `messages.Request`.
+    keeps: whether the client wants the connection to stay open.
+    expects: whether it waits to be told to send the body.
+    """
+
+    method: str
+    path: str
+    length: int
+    json_length: int | None
+    timeout: float | None
+    keeps: bool
+    expects: bool
+
+
+# Most clients send the same head again and again.
+@lru_cache(512)
+def parse_head(head: bytes) -> Head:
+    """The head of a request, without the empty line that ends it.
+
+    Raises:
+        RequestError: it is not one, or asks for what is not supported.
+    """
+    line, *lines = head.split(b"\r\n")
+    method, path, is_old = _request_line(line)
+    fields = _fields(lines)
+    if b"host" not in fields and not is_old:
+        raise RequestError(400, "expected a Host header")
+    if b"transfer-encoding" in fields:
+        raise RequestError(411, "expected a Content-Length, no Transfer-Encoding")
+    if fields.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise RequestError(415, "expected a body without Content-Encoding")
+    expected = fields.get(b"expect")
+    if expected is not None and expected.lower() != b"100-continue":
+        raise RequestError(417, "expected no other Expect than 100-continue")
+    options = {x.strip().lower() for x in fields.get(b"connection", b"").split(b",")}
+    length = _number(fields, b"content-length")
+    if length is None and method == "POST":
+        raise RequestError(411, "expected a Content-Length")
+    return Head(
+        method,
+        path,
+        length or 0,
+        _number(fields, b"inference-header-content-length"),
+        timeout_of(fields.get(b"request-timeout")),
+        b"keep-alive" in options if is_old else b"close" not in options,
+        expected is not None,
+    )
+
+
+def _request_line(line: bytes) -> tuple[str, str, bool]:
+    """Method, path, and whether it is HTTP/1.0."""
+    parts = line.split(b" ")
+    if len(parts) != 3 or not _TARGET.fullmatch(parts[1]):
+        raise RequestError(400, "expected a request line of HTTP")
+    method, target, version = parts
+    if version not in (b"HTTP/1.1", b"HTTP/1.0"):
+        is_http = re.fullmatch(rb"HTTP/[0-9](\.[0-9])?", version)
+        raise RequestError(505 if is_http else 400, "expected HTTP/1.1")
+    if method not in _METHODS:
+        raise RequestError(501 if _TOKEN.fullmatch(method) else 400, "unknown method")
+    if not target.startswith(b"/") and target != b"*":
+        raise RequestError(400, "expected a path as the target")
+    return method.decode(), target.decode(), version == b"HTTP/1.0"
+
+
+def _fields(lines: list[bytes]) -> dict[bytes, bytes]:
+    fields: dict[bytes, bytes] = {}
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        # A space before the colon, or a folded line, is read in more than one way.
+        if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise RequestError(400, "expected lines of 'Name: value' as headers")
+        name, value = name.lower(), value.strip(b" \t")
+        if name in fields and name in _ONCE:
+            raise RequestError(400, f"expected {name.decode()} once")
+        fields[name] = fields[name] + b"," + value if name in fields else value
+    return fields
+
+
+def _number(fields: dict[bytes, bytes], name: bytes) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not _DIGITS.fullmatch(value):
+        raise RequestError(400, f"{name.decode()}: expected a number")
+    return int(value)
+
+
+def timeout_of(value: bytes | None) -> float | None:
+    """The seconds of a Request-Timeout header.
+
+    Raises:
+        RequestError: it is no number of seconds.
+    """
+    if value is None:
+        return None
+    if not re.fullmatch(rb"[0-9]{1,9}(\.[0-9]{1,9})?", value) or not float(value):
+        raise RequestError(400, "Request-Timeout: expected seconds > 0")
+    return float(value)
+
+
+@lru_cache(512)
+def _start(
+    status: int, content_type: str, json_length: int | None, keeps: bool, *headers: str
+) -> bytes:
+    """All of a response's head but its length."""
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+    lines.append(f"Content-Type: {content_type}")
+    if json_length is not None:
+        lines.append(f"Inference-Header-Content-Length: {json_length}")
+    lines += headers
+    if not keeps:
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "Content-Length: "]).encode()
+
+
+def written(response: Response, keeps: bool, with_body: bool = True) -> bytes:
+    """A response as bytes.
+
+    Args:
+        response: what to send.
+        keeps: whether the connection stays open.
+        with_body: False for the answer to HEAD.
+    """
+    status, body, content_type, json_length, headers = response
+    extra = [f"{name}: {value}" for name, value in headers] if headers else ()
+    start = _start(status, content_type, json_length, keeps, *extra)
+    return b"%b%d\r\n\r\n%b" % (start, len(body), body if with_body else b"")

@@ -1,0 +1,57 @@
+"""From what is to be served to a Servable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from toolkit import saving
+from toolkit.errors import ArgumentError, MissingFileError, UnsupportedError
+from toolkit.models import Model
+from toolkit.serving.batching import Batching
+from toolkit.serving.servable import ModelServable, Servable
+
+
+def open_servable(
+    source: Any, batching: Batching, custom_objects: Mapping[str, Any] | None = None
+) -> Servable:
+    """What computes a model.
+
+    Args:
+        source: a model or a Servable, or the path of a file: `.keras`, a folder of a
+            saved model, `.h5`, `.onnx` or a native library.
+        batching: the sizes of batches.
+        custom_objects: name -> class or function that files may name.
+
+    Raises:
+        ArgumentError: it is none of these, or cannot be served.
+        MissingFileError: there is no such file.
+    """
+    if isinstance(source, Servable):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        source = _load(Path(source), custom_objects)
+    if not isinstance(source, Model):
+        raise ArgumentError(
+            "serve: expected a path, a model or a Servable; received "
+            f"{type(source).__name__}"
+        )
+    return ModelServable(source, batching.size, batching.one_size)
+
+
+def _load(path: Path, custom_objects: Mapping[str, Any] | None) -> Any:
+    if not path.exists():
+        raise MissingFileError(f"serve: there is no file {str(path)!r}")
+    if path.suffix == ".onnx":
+        load = getattr(saving, "load_onnx", None)
+        if load is None:
+            raise UnsupportedError("serve: .onnx files are not loaded by this version")
+        return load(path)
+    if path.suffix in (".so", ".dylib", ".dll"):
+        raise UnsupportedError(
+            "serve: native libraries are not served by this version; serve the .keras "
+            "file that it was made from"
+        )
+    return saving.load_model(path, custom_objects, compile=False)

@@ -1,0 +1,139 @@
+"""What is counted, in the text format of Prometheus."""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+
+# Seconds, from what a small model takes to a request's usual timeout.
+LATENCY = (
+    *(1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Histogram:
+    """How many values are up to each of some bounds."""
+
+    def __init__(self, bounds: Iterable[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def lines(self, name: str, labels: str) -> Iterator[str]:
+        """Its samples."""
+        totals = list(accumulate(self.counts))
+        for bound, total in zip((*self.bounds, "+Inf"), totals, strict=True):
+            text = bound if isinstance(bound, str) else f"{bound:g}"
+            yield f'{name}_bucket{{{labels},le="{text}"}} {total}'
+        yield f"{name}_sum{{{labels}}} {self.sum:.9g}"
+        yield f"{name}_count{{{labels}}} {totals[-1]}"
+
+
+class ModelMetrics:
+    """What is counted of one model, over all of its versions.
+
+    Args:
+        name: of the model.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.requests: dict[int, int] = {}  # how many by status
+        self.seconds = Histogram(LATENCY)
+        self.batch_rows = Histogram(ROWS)
+        self.reloads = {"success": 0, "failure": 0}
+        # Asked when somebody looks.
+        self.queue_length: Callable[[], int] = lambda: 0
+        self.version: Callable[[], int] = lambda: 0
+
+    def answered(self, status: int, seconds: float) -> None:
+        """Count an answer to a request for inference."""
+        self.requests[status] = self.requests.get(status, 0) + 1
+        self.seconds.observe(seconds)
+
+
+class Metrics:
+    """What is counted of a server.
+
+    Attributes:
+        models: by name.
+        others: the statuses of answers that are of no model.
+        connections: asked when somebody looks.
+    """
+
+    def __init__(self) -> None:
+        self.models: dict[str, ModelMetrics] = {}
+        self.others: dict[int, int] = {}
+        self.connections: Callable[[], int] = lambda: 0
+        self._started = time.time()
+
+    def answered(self, status: int) -> None:
+        """Count an answer that is of no model, or a request that is none."""
+        self.others[status] = self.others.get(status, 0) + 1
+
+    def text(self) -> bytes:
+        """All of it, in the text format of Prometheus, version 0.0.4."""
+        return ("\n".join(self._lines()) + "\n").encode()
+
+    def _lines(self) -> Iterator[str]:
+        models = [
+            (f'model="{_escaped(m.name)}"', m) for _, m in sorted(self.models.items())
+        ]
+        name = "toolkit_requests_total"
+        yield from _about(name, "counter", "Answered requests by model and status.")
+        for labels, model in models:
+            for status, count in sorted(model.requests.items()):
+                yield f'{name}{{{labels},code="{status}"}} {count}'
+        for status, count in sorted(self.others.items()):
+            yield f'{name}{{model="",code="{status}"}} {count}'
+        name = "toolkit_request_duration_seconds"
+        yield from _about(name, "histogram", "Seconds from a request to its answer.")
+        for labels, model in models:
+            yield from model.seconds.lines(name, labels)
+        name = "toolkit_batch_rows"
+        yield from _about(name, "histogram", "Rows that were computed together.")
+        for labels, model in models:
+            yield from model.batch_rows.lines(name, labels)
+        name = "toolkit_queue_length"
+        yield from _about(name, "gauge", "Requests that wait for a batch.")
+        for labels, model in models:
+            yield f"{name}{{{labels}}} {model.queue_length()}"
+        name = "toolkit_model_version"
+        yield from _about(name, "gauge", "The version that answers.")
+        for labels, model in models:
+            yield f"{name}{{{labels}}} {model.version()}"
+        name = "toolkit_reloads_total"
+        yield from _about(name, "counter", "New versions of files, by how it went.")
+        for labels, model in models:
+            for result, count in model.reloads.items():
+                yield f'{name}{{{labels},result="{result}"}} {count}'
+        yield from self._of_process()
+
+    def _of_process(self) -> Iterator[str]:
+        yield from _about("toolkit_connections", "gauge", "Open connections.")
+        yield f"toolkit_connections {self.connections()}"
+        times = os.times()
+        name = "process_cpu_seconds_total"
+        yield from _about(name, "counter", "User and system time of the process.")
+        yield f"{name} {times.user + times.system:.2f}"
+        name = "process_start_time_seconds"
+        yield from _about(name, "gauge", "When it started, in seconds since 1970.")
+        yield f"{name} {self._started:.2f}"
+
+
+def _about(name: str, kind: str, text: str) -> tuple[str, str]:
+    return f"# HELP {name} {text}", f"# TYPE {name} {kind}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

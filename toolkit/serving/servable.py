@@ -1,0 +1,288 @@
+"""What is served: a model of any kind, as a function of arrays in few batch sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, tree
+from toolkit.core.convert import convert
+from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.functions.concrete_function import ConcreteFunction
+from toolkit.functions.function import Function
+from toolkit.serving.tensors import DATATYPES, TensorSpec
+from toolkit.thread_state import restored
+
+# Programs that are kept for inputs with other extents than declared ones; the first of
+# them goes first.
+PROGRAMS = 256
+# Buffers that a worker keeps; all go when there are more.
+BUFFERS = 64
+# A batch that takes longer is not computed in the thread that reads requests.
+QUICK = 1e-3  # seconds
+
+Arrays = Sequence[Any]
+Buffers = dict[tuple[int, ...], Any]
+
+
+def batch_sizes(largest: int, one_size: bool = False) -> tuple[int, ...]:
+    """The sizes that batches are padded to: powers of two, and the largest."""
+    if largest < 1:
+        raise ArgumentError(f"serve: expected a batch size >= 1; received {largest}")
+    powers = [1 << i for i in range(largest.bit_length()) if 1 << i < largest]
+    return (largest,) if one_size else (*powers, largest)
+
+
+class Servable:
+    """Something that computes outputs for the rows of a batch.
+
+    A subclass sets `inputs`, `outputs`, `sizes` and `platform`, and defines `run`.
+    `run` is called by one thread for each worker, several at a time.
+
+    Args:
+        sizes: of the batches that are computed, in rising order.
+
+    Attributes:
+        inputs, outputs: their TensorSpecs, in the order of arrays.
+        platform: what computes it, for clients that ask.
+        seconds: for the largest batch, once it is warm.
+    """
+
+    platform = "toolkit"
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.sizes = tuple(sizes)
+        self.seconds = 0.0
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a batch takes less time than it does to hand it to a thread."""
+        return 0 < self.seconds < QUICK
+
+    def run(self, arrays: Arrays) -> list[Any]:
+        """The outputs for arrays whose first axis is one of `sizes`.
+
+        The caller writes into these arrays again: what is returned must be others,
+        which do not change in later calls.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define `run`")
+
+    def warm(self) -> None:
+        """Compute a batch of zeros of each size, so that no request waits for code."""
+        if any(None in spec.shape[1:] for spec in self.inputs):
+            return
+        for size in self.sizes:
+            arrays = [zeros(spec, size) for spec in self.inputs]
+            self.run(arrays)
+        start = perf_counter()
+        self.run(arrays)
+        self.seconds = perf_counter() - start
+
+    def compute(
+        self, parts: Sequence[Arrays], rows: Sequence[int], buffers: Buffers
+    ) -> list[list[Any]]:
+        """The outputs of each of several requests that are computed together.
+
+        Args:
+            parts: the arrays of each request, which differ in their first axis alone.
+            rows: the extent of that axis for each.
+            buffers: of the worker, which are filled as they are needed.
+        """
+        total, largest = sum(rows), self.sizes[-1]
+        if total <= largest:
+            outputs = self._batch(parts, total, buffers)
+        else:
+            joined = parts[0]
+            if len(parts) > 1:
+                joined = [np.concatenate(xs) for xs in zip(*parts, strict=True)]
+            pieces = [
+                self._batch(
+                    [[x[at : at + largest] for x in joined]],
+                    min(largest, total - at),
+                    buffers,
+                )
+                for at in range(0, total, largest)
+            ]
+            outputs = [np.concatenate(ys) for ys in zip(*pieces, strict=True)]
+        if len(parts) == 1:
+            return [outputs]
+        found, at = [], 0
+        for count in rows:
+            found.append([y[at : at + count] for y in outputs])
+            at += count
+        return found
+
+    def _batch(self, parts: Sequence[Arrays], rows: int, buffers: Buffers) -> list[Any]:
+        """The outputs for up to the largest number of rows, padded with zeros."""
+        size = next(n for n in self.sizes if n >= rows)
+        if len(parts) == 1 and size == rows:
+            return self.run(parts[0])
+        batch = []
+        for i, x in enumerate(parts[0]):
+            key = (i, size, *x.shape[1:])
+            whole = buffers.get(key)
+            if whole is None:
+                if len(buffers) >= BUFFERS:
+                    buffers.clear()
+                whole = buffers[key] = np.empty((size, *x.shape[1:]), x.dtype)
+            at = 0
+            for arrays in parts:
+                own = arrays[i]
+                end = at + len(own)
+                whole[at:end] = own
+                at = end
+            if at < size:
+                whole[at:] = "" if whole.dtype == object else 0
+            batch.append(whole)
+        outputs = self.run(batch)
+        return outputs if size == rows else [y[:rows] for y in outputs]
+
+
+class ModelServable(Servable):
+    """A model as it predicts: compiled for each size, or as Python code if it must be.
+
+    Args:
+        model: a built model that knows its inputs.
+        batch_size: the most rows that are computed together.
+        one_size: whether every batch is padded to that size, so that an answer has the
+            same bits whoever else asks.
+
+    Raises:
+        ArgumentError: the inputs are not known, or outputs are not one row for each of
+            the input's.
+        UnsupportedError: an input or output cannot be sent, or a prediction changes
+            the model, so that an answer would depend on those before.
+
+    Example:
+        >>> import numpy as np
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])
+        >>> servable = toolkit.serving.ModelServable(model, batch_size=4)
+        >>> [y.shape for y in servable.run([np.ones((4, 3), "float32")])]
+        [(4, 2)]
+    """
+
+    platform = "toolkit_model"
+
+    def __init__(
+        self, model: Any, batch_size: int = 32, one_size: bool = False
+    ) -> None:
+        symbols = getattr(model, "inputs", None) if model.built else None
+        if not symbols:
+            raise ArgumentError(
+                f"serve: expected a model that knows its inputs, made from Input(); "
+                f"received {model.name!r} of {type(model).__name__}"
+            )
+        fixed = {x.shape[0] for x in symbols} - {None}
+        if len(fixed) > 1:
+            raise ArgumentError(
+                "serve: expected one batch size in all inputs; received "
+                f"{sorted(fixed)}"
+            )
+        super().__init__(tuple(fixed) or batch_sizes(batch_size, one_size))
+        self.model = model
+        self._structure = model.input
+        self._compiles = model._can_compile() and not model.run_eagerly
+        self._programs: dict[Any, ConcreteFunction] = {}
+        names = _names(model.input, [x.name for x in symbols])
+        self.inputs = tuple(
+            TensorSpec(name, _sent("input", x.name, x.dtype), (None, *x.shape[1:]))
+            for name, x in zip(names, symbols, strict=True)
+        )
+        graph_names = getattr(model, "output_names", None)
+        outputs = model.outputs
+        if graph_names is None:
+            graph_names = [x._keras_history.operation.name for x in outputs]
+        self.outputs = tuple(
+            TensorSpec(name, _sent("output", name, y.dtype), (None, *y.shape[1:]))
+            for name, y in zip(_names(model.output, graph_names), outputs, strict=True)
+        )
+
+    def run(self, arrays: Arrays) -> list[Any]:
+        """The outputs of the model; see `Servable.run`."""
+        key = tuple([x.shape for x in arrays])
+        program = self._programs.get(key)
+        if program is None:
+            if not self._compiles:
+                return self._run_eagerly(arrays)
+            program = self._compiled(key, arrays)
+        return program.on_arrays(arrays)
+
+    def _compiled(self, key: Any, arrays: Arrays) -> ConcreteFunction:
+        """The program for arrays like these; made by one thread or by several."""
+        function = Function(self._predict, jit_compile=self.model.jit_compile)
+        tensors = [convert(np.array(x)) for x in arrays]
+        program = function.get_concrete_function(*tensors)
+        if program.written:
+            changed = ", ".join(sorted(v.path for v in program.written))
+            raise UnsupportedError(
+                f"serve: {self.model.name!r} changes {changed} when it predicts; an "
+                "answer would depend on those before"
+            )
+        self._check_rows([spec.shape for spec in program.specs], len(arrays[0]))
+        if len(self._programs) >= PROGRAMS:
+            del self._programs[next(iter(self._programs))]
+        self._programs[key] = program
+        return program
+
+    def _predict(self, *leaves: Any) -> Any:
+        x = tree.pack_sequence_as(self._structure, leaves)
+        return tree.flatten(self.model.predict_step((x,)))
+
+    def _run_eagerly(self, arrays: Arrays) -> list[Any]:
+        """For layers that are Python code, such as those that split texts."""
+        leaves = [
+            np.array(x, str) if x.dtype == object else convert(np.array(x))
+            for x in arrays
+        ]
+        with restored():
+            outputs = self.model.make_predict_function()(
+                (tree.pack_sequence_as(self._structure, leaves),)
+            )
+        found = [np.asarray(y) for y in tree.flatten(outputs)]
+        self._check_rows([y.shape for y in found], len(arrays[0]))
+        return found
+
+    def _check_rows(self, shapes: Sequence[Any], rows: int) -> None:
+        for spec, shape in zip(self.outputs, shapes, strict=True):
+            if not shape or shape[0] != rows:
+                raise ArgumentError(
+                    f"serve: expected one row for each of the input's {rows} in output "
+                    f"{spec.name!r}; received shape {tuple(shape)}"
+                )
+
+
+def zeros(spec: TensorSpec, rows: int) -> Any:
+    """An array of a tensor's dtype and shape, which knows all but the first axis."""
+    shape = rows, *spec.shape[1:]
+    if spec.dtype == dtypes.STRING:
+        return np.full(shape, "", object)
+    return np.zeros(shape, dtypes.numpy_dtype(spec.dtype))
+
+
+def _names(structure: Any, names: Sequence[str]) -> list[str]:
+    """The keys of a dict of symbols, or else their names, each once."""
+    if isinstance(structure, dict) and not any(map(tree.is_nested, structure.values())):
+        return [str(key) for key in tree.keys_of(structure)]
+    found: list[str] = []
+    for name in names:
+        new, number = name, 0
+        while new in found:
+            number += 1
+            new = f"{name}_{number}"
+        found.append(new)
+    return found
+
+
+def _sent(what: str, name: str, dtype: str) -> str:
+    if dtype not in DATATYPES:
+        raise UnsupportedError(
+            f"serve: {what} {name!r} is of dtype {dtype!r}, which no request can hold; "
+            f"expected one of {', '.join(DATATYPES)}"
+        )
+    return dtype

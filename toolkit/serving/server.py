@@ -1,0 +1,379 @@
+"""The server of `toolkit serve`: plain HTTP/1.1 on asyncio, without other packages.
+
+One request of a connection is worked on at a time; what a client sends ahead waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from toolkit.serving.batching import Item
+from toolkit.serving.http import MAX_HEAD, Head, parse_head, written
+from toolkit.serving.messages import Request, RequestError, Response
+from toolkit.serving.service import Service
+
+_log = logging.getLogger("toolkit.serving")
+
+_END = b"\r\n\r\n"
+# What is read ahead of a request that is worked on, before reading pauses.
+_AHEAD = 64 * 1024
+# Seconds for a client to read the answer to what was no request.
+LINGER = 2.0
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one client, and all of them, may take.
+
+    Args:
+        body: bytes of the body of a request.
+        held: bytes of all bodies that are read or worked on at a time.
+        connections: that are open at a time.
+        read_timeout: seconds for a head to come whole, and for a body.
+        idle_timeout: seconds that a connection without a request stays open.
+    """
+
+    body: int = 64 * 2**20
+    held: int = 512 * 2**20
+    connections: int = 1024
+    read_timeout: float = 30.0
+    idle_timeout: float = 75.0
+
+
+class Connection(asyncio.Protocol):
+    """One client.
+
+    Args:
+        server: whose connections it is one of.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.transport: Any = None
+        self._pieces: list[bytes] = []  # what has come and is not read yet
+        self._size = 0  # their bytes
+        self._head: Head | None = None  # of the request whose body is awaited
+        self._held = 0  # bytes of a body that are accounted for
+        self._item: Item | None = None  # of the request that is computed
+        self._is_busy = False  # whether a request is worked on
+        self._closes = False  # after the answer
+        self._is_full = False  # whether the client does not read what it is sent
+        self._is_paused = False
+        self.since = 0.0  # when it began to do what it does
+
+    # --- called by the loop -----------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        """A client is there; one too many is told so."""
+        self.transport = transport
+        self.since = self.server.loop.time()
+        self.server.connections.add(self)
+        if len(self.server.connections) > self.server.limits.connections:
+            self._closes = True
+            error = RequestError(503, "too many connections", ("Retry-After", "1"))
+            transport.write(written(error.response(), keeps=False))
+            transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The client has left: nobody waits any more; `error` changes nothing."""
+        self.server.forget(self)
+        self._release()
+        if self._item is not None:
+            self._item.cancel()
+        self._pieces = []
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come: perhaps a request is whole."""
+        if self._closes and not self._is_busy:
+            return
+        if not self._size:
+            self.since = self.server.loop.time()
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._is_busy:
+            if self._size > _AHEAD and not self._is_paused:
+                self._is_paused = True
+                self.transport.pause_reading()
+        elif self._head is None or self._size >= self._head.length:
+            self._read()
+
+    def eof_received(self) -> bool:
+        """The client has left, or sends no more, which looks the same from here."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The client does not read; nothing more is computed for it."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._is_full = False
+        if not self._is_busy:
+            self.since = self.server.loop.time()
+            self._read()
+
+    # --- requests ---------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """Work on what has come, request by request."""
+        while self._size and not (self._is_busy or self._is_full):
+            if not self._read_one():
+                return
+
+    def _read_one(self) -> bool:
+        """Begin to answer one request, if all of it is there."""
+        pieces = self._pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        head, at = self._head, 0
+        if head is None:
+            end = data.find(_END)
+            try:
+                if end > MAX_HEAD or (end < 0 and len(data) > MAX_HEAD):
+                    raise RequestError(431, f"expected a head of <= {MAX_HEAD} bytes")
+                if end < 0:
+                    self._keep(data)
+                    return False
+                head = parse_head(data[:end])
+                at = end + 4
+                if len(data) - at < head.length:
+                    self._begin_body(head)
+                    self._keep(data[at:])
+                    return False
+                self._check_body(head)
+            except RequestError as error:
+                self._refuse(error)
+                return False
+        end = at + head.length
+        self._head = None
+        self._keep(data[end:])
+        self._start(head, data[at:end])
+        return True
+
+    def _keep(self, data: bytes) -> None:
+        self._pieces = [data] if data else []
+        self._size = len(data)
+
+    def _check_body(self, head: Head) -> None:
+        if head.length > self.server.limits.body:
+            raise RequestError(
+                413, f"expected a body of <= {self.server.limits.body} bytes"
+            )
+
+    def _begin_body(self, head: Head) -> None:
+        """Wait for the rest of a body, for which there has to be room."""
+        self._check_body(head)
+        self.server.hold(head.length)
+        self._held, self._head = head.length, head
+        if head.expects:
+            self.transport.write(_CONTINUE)
+
+    def _release(self) -> None:
+        if self._held:
+            self.server.hold(-self._held)
+            self._held = 0
+
+    def _start(self, head: Head, body: bytes) -> None:
+        self._is_busy = True
+        self._closes = self._closes or not head.keeps
+        request = Request(head.method, head.path, body, head.json_length, head.timeout)
+        self._item = self.server.service.handle(
+            request, self._answer if head.method != "HEAD" else self._answer_head
+        )
+
+    def _answer_head(self, response: Response) -> None:
+        self._answer(response, with_body=False)
+
+    def _answer(self, response: Response, with_body: bool = True) -> None:
+        """Send the response, then go on with what has come meanwhile."""
+        self._item = None
+        self._is_busy = False
+        self._release()
+        if self.transport.is_closing():
+            return
+        closes = self._closes or self.server.service.stopping
+        self.transport.write(written(response, not closes, with_body))
+        self.since = self.server.loop.time()
+        if closes:
+            self.transport.close()
+            return
+        if self._is_paused:
+            self._is_paused = False
+            self.transport.resume_reading()
+        if self._size:  # not at once: a thousand requests would be as many calls deep
+            self.server.loop.call_soon(self._read)
+
+    def _refuse(self, error: RequestError) -> None:
+        """Answer what is no request, and close: where the next begins is not known.
+
+        What is sent meanwhile is read: closing before would have the client's system
+        throw the answer away.
+        """
+        self.server.service.metrics.answered(error.status)
+        self._release()
+        self._closes, self._head = True, None
+        self._keep(b"")
+        self.since = self.server.loop.time()
+        self.transport.write(written(error.response(), keeps=False))
+        self.transport.write_eof()
+
+    # --- called by the server ---------------------------------------------------------
+
+    def check_time(self, now: float) -> None:
+        """Close a connection whose client does nothing, or too slowly."""
+        limits = self.server.limits
+        if self._is_busy:
+            return
+        if self._closes:
+            if now - self.since > LINGER:
+                self.transport.abort()
+        elif self.transport.get_write_buffer_size():
+            if now - self.since > limits.read_timeout:
+                self.transport.abort()
+        elif self._size or self._head is not None:
+            if now - self.since > limits.read_timeout:
+                self._refuse(RequestError(408, "the request did not come in time"))
+        elif now - self.since > limits.idle_timeout:
+            self.transport.close()
+
+    def close_soon(self) -> None:
+        """Close when what it has asked is answered."""
+        self._closes = True
+        if not self._is_busy:
+            self.transport.close()
+
+
+class Server:
+    """A service behind a socket.
+
+    Args:
+        service: answers requests.
+        host, port: to listen at; port 0 is any free one.
+        limits: of clients.
+        watch: seconds between two looks at the models' files; 0 never looks.
+
+    Example:
+        >>> import toolkit
+        >>> from toolkit.serving.batching import Batching
+        >>> from toolkit.serving.service import Service
+        >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])
+        >>> server = toolkit.serving.Server(Service({"m": model}, Batching()))
+        >>> server.run()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        limits: Limits | None = None,
+        watch: float = 0.0,
+    ) -> None:
+        self.service = service
+        self.host, self.port = host, port
+        self.limits = limits or Limits()
+        self.watch = watch
+        self.connections: set[Connection] = set()
+        self._held = 0
+        self.loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+        service.metrics.connections = lambda: len(self.connections)
+
+    def run(self, started: Callable[[Server], None] | None = None) -> None:
+        """Serve until SIGTERM or SIGINT, then answer what was accepted.
+
+        Args:
+            started: is called when requests are answered; `port` is that in use.
+        """
+        asyncio.run(self.serve(started))
+
+    async def serve(self, started: Callable[[Server], None] | None = None) -> None:
+        """`run`, in a loop that runs already; `stop` ends it."""
+        self.loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        await self.service.start()
+        listening = await self.loop.create_server(
+            partial(Connection, self), self.host, self.port, backlog=1024
+        )
+        self.port = listening.sockets[0].getsockname()[1]
+        signals = self._handle_signals()
+        tasks = [asyncio.ensure_future(self._look_at_connections())]
+        if self.watch:
+            tasks.append(asyncio.ensure_future(self.service.watch(self.watch)))
+        try:
+            if started is not None:
+                started(self)
+            await self._stop.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            listening.close()
+            await self._finish()
+            for number in signals:
+                self.loop.remove_signal_handler(number)
+
+    def stop(self) -> None:
+        """Take no more requests, and leave `serve` when all are answered."""
+        self._stop.set()
+
+    def hold(self, nbytes: int) -> None:
+        """Account for a body that is to come, or one that is done with.
+
+        Raises:
+            RequestError: there are too many.
+        """
+        if nbytes > 0 and self._held + nbytes > self.limits.held:
+            raise RequestError(503, "too much is sent at a time", ("Retry-After", "1"))
+        self._held += nbytes
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self.connections.discard(connection)
+
+    def _handle_signals(self) -> list[int]:
+        """SIGTERM and SIGINT stop, SIGHUP reloads; in the main thread alone."""
+        wanted: dict[str, Callable[[], Any]] = {
+            "SIGTERM": self.stop,
+            "SIGINT": self.stop,
+            "SIGHUP": self._reload_all,
+        }
+        found = []
+        for name, handler in wanted.items():
+            number = getattr(signal, name, None)  # not all are on Windows
+            try:
+                if number is not None:
+                    self.loop.add_signal_handler(number, handler)
+                    found.append(number)
+            except (NotImplementedError, RuntimeError, ValueError):
+                pass
+        return found
+
+    def _reload_all(self) -> None:
+        for name in self.service.models:
+            self.service.begin_reload(name)
+
+    async def _look_at_connections(self) -> None:
+        """Close those that are too slow; one look for all costs a request nothing."""
+        period = min(1.0, self.limits.read_timeout / 4, self.limits.idle_timeout / 4)
+        while True:
+            await asyncio.sleep(period)
+            now = self.loop.time()
+            for connection in list(self.connections):
+                connection.check_time(now)
+
+    async def _finish(self) -> None:
+        """Answer what was accepted, and wait until it is sent."""
+        for connection in list(self.connections):
+            connection.close_soon()
+        await self.service.close()
+        end = self.loop.time() + self.limits.read_timeout
+        while self.connections and self.loop.time() < end:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.transport.abort()

@@ -1,0 +1,377 @@
+"""From a request to its answer, for any server: routes, models and their versions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+from urllib.parse import unquote
+
+import toolkit
+from toolkit.errors import ArgumentError, ToolkitError
+from toolkit.serving import predict, protocol
+from toolkit.serving.batching import Batcher, Batching, Item
+from toolkit.serving.loading import open_servable
+from toolkit.serving.messages import (
+    TEXT,
+    Request,
+    RequestError,
+    Respond,
+    Response,
+    json_response,
+)
+from toolkit.serving.metrics import Metrics, ModelMetrics
+from toolkit.serving.protocol import Version
+from toolkit.serving.servable import Servable
+
+_log = logging.getLogger("toolkit.serving")
+
+# What a route calls: with the request, and whom to give the response.
+Handler = Callable[[Request, Respond], Item | None]
+
+
+class ServedModel:
+    """A model under its name: the version that answers, and where new ones come from.
+
+    Args:
+        name: as clients call it.
+        source: a path, a model or a Servable.
+        batching: how requests are put together.
+        metrics: of this model.
+        custom_objects: that its file may name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Any,
+        batching: Batching,
+        metrics: ModelMetrics,
+        custom_objects: Mapping[str, Any],
+    ) -> None:
+        self.name, self.source = name, source
+        self.batching, self.metrics = batching, metrics
+        self.custom_objects = custom_objects
+        self.version: Version | None = None
+        self.batcher: Batcher | None = None
+        metrics.queue_length = lambda: self.batcher.waiting if self.batcher else 0
+        metrics.version = lambda: self.version.number if self.version else 0
+
+    def open(self) -> Servable:
+        """A servable that is warm; it takes a while, and is for another thread."""
+        servable = open_servable(self.source, self.batching, self.custom_objects)
+        servable.warm()
+        return servable
+
+    def use(
+        self, servable: Servable, loop: asyncio.AbstractEventLoop
+    ) -> Batcher | None:
+        """Let a new version answer from now on; the one before, if any, is returned."""
+        number = self.version.number + 1 if self.version else 1
+        before = self.batcher
+        self.version = Version(self.name, number, servable)
+        self.batcher = Batcher(servable, self.batching, self.metrics, loop)
+        return before
+
+
+class Service:
+    """Models that answer requests, of whichever server.
+
+    Args:
+        models: name -> the path of a file, a model or a Servable.
+        batching: how requests are put together.
+        custom_objects: name -> class or function that files may name.
+
+    Attributes:
+        metrics: what is counted.
+        stopping: whether no more requests are taken.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Any],
+        batching: Batching,
+        custom_objects: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not models:
+            raise ArgumentError("serve: expected at least one model")
+        self.metrics = Metrics()
+        self.stopping = False
+        self.models: dict[str, ServedModel] = {}
+        for name, source in models.items():
+            if not name or not isinstance(name, str):
+                raise ArgumentError(
+                    f"serve: expected names of models; received {name!r}"
+                )
+            counted = self.metrics.models[name] = ModelMetrics(name)
+            self.models[name] = ServedModel(
+                name, source, batching, counted, custom_objects or {}
+            )
+        self._routes: dict[str, dict[str, Handler]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reloading: dict[str, asyncio.Lock] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all models answer."""
+        return not self.stopping and all(m.version for m in self.models.values())
+
+    # --- starting, reloading, stopping ------------------------------------------------
+
+    async def start(self) -> None:
+        """Load and warm all models.
+
+        Raises:
+            ToolkitError: one cannot be served.
+        """
+        self._loop = asyncio.get_running_loop()
+        for model in self.models.values():
+            model.use(await asyncio.to_thread(model.open), self._loop)
+        self._make_routes()
+
+    async def reload(self, name: str) -> bool:
+        """Load a model's file again; a file that cannot be used changes nothing.
+
+        The new version is loaded and warm before it answers, and the one before
+        computes what it has accepted.
+
+        Returns:
+            Whether there is a new version.
+        """
+        model = self.models[name]
+        if not isinstance(model.source, (str, os.PathLike)):
+            return False
+        lock = self._reloading.setdefault(name, asyncio.Lock())
+        async with lock:
+            try:
+                servable = await asyncio.to_thread(model.open)
+                self._check_same(model, servable)
+            except (ToolkitError, OSError, MemoryError) as error:
+                model.metrics.reloads["failure"] += 1
+                _log.error("%s: kept, for its new file cannot be used: %s", name, error)
+                return False
+            except Exception as error:  # a file may be broken in any way
+                model.metrics.reloads["failure"] += 1
+                _log.error("%s: kept, for its new file fails", name, exc_info=error)
+                return False
+            if self.stopping or self._loop is None:
+                return False
+            before = model.use(servable, self._loop)
+            self._make_routes()
+            model.metrics.reloads["success"] += 1
+            _log.info("%s: version %d answers", name, model.metrics.version())
+        if before is not None:
+            task = asyncio.ensure_future(before.close())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return True
+
+    def begin_reload(self, name: str) -> None:
+        """`reload` beside what else happens in the loop."""
+        task = asyncio.ensure_future(self.reload(name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def watch(self, seconds: float) -> None:
+        """Reload models whose files change, when a change is over.
+
+        Args:
+            seconds: between two looks.
+        """
+        seen = {name: _state_of(m.source) for name, m in self.models.items()}
+        used = dict(seen)
+        while True:
+            await asyncio.sleep(seconds)
+            for name, model in self.models.items():
+                now = _state_of(model.source)
+                if now is not None and now == seen[name] != used[name]:
+                    used[name] = now
+                    await self.reload(name)
+                seen[name] = now
+
+    def _check_same(self, model: ServedModel, servable: Servable) -> None:
+        """Tell in the log if a new version takes or gives other tensors."""
+        old = model.version.servable if model.version else servable
+        if (old.inputs, old.outputs) != (servable.inputs, servable.outputs):
+            _log.warning("%s: the new file has other inputs or outputs", model.name)
+
+    async def close(self) -> None:
+        """Take no more requests, and compute those that were accepted."""
+        self.stopping = True
+        for model in self.models.values():
+            if model.batcher is not None:
+                await model.batcher.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # --- routes -----------------------------------------------------------------------
+
+    def _make_routes(self) -> None:
+        """Path -> method -> what answers; few enough to list all of them."""
+        routes: dict[str, dict[str, Handler]] = {
+            "/v2": {"GET": self._told(_server_metadata)},
+            "/v2/health/live": {"GET": self._told(lambda: _health("live", True))},
+            "/v2/health/ready": {
+                "GET": self._told(lambda: _health("ready", self.is_ready))
+            },
+            "/metrics": {
+                "GET": self._told(lambda: Response(200, self.metrics.text(), TEXT))
+            },
+        }
+        for model in self.models.values():
+            version = model.version
+            if version is None:
+                continue
+            for end in ("", f"/versions/{version.number}"):
+                routes |= self._routes_of(model, version, end)
+        self._routes = routes
+
+    def _routes_of(
+        self, model: ServedModel, version: Version, end: str
+    ) -> dict[str, dict[str, Handler]]:
+        name, number, servable = version.name, version.number, version.servable
+        v1, v2 = f"/v1/models/{name}{end}", f"/v2/models/{name}{end}"
+        described = json_response(protocol.model_metadata(name, number, servable))
+        signature = json_response(predict.metadata(name, number, servable))
+        return {
+            v2: {"GET": self._told(lambda: described)},
+            f"{v2}/ready": {
+                "GET": self._told(lambda: _health("ready", not self.stopping, name))
+            },
+            f"{v2}/infer": {"POST": self._inference(model, version.read)},
+            v1: {
+                "GET": self._told(
+                    lambda: json_response(predict.status(number, not self.stopping))
+                )
+            },
+            f"{v1}/metadata": {"GET": self._told(lambda: signature)},
+            f"{v1}:predict": {
+                "POST": self._inference(model, lambda x: _predict(servable, x))
+            },
+        }
+
+    def _told(self, make: Callable[[], Response]) -> Handler:
+        """A route that answers at once."""
+
+        def handle(request: Request, respond: Respond) -> None:
+            response = make()
+            self.metrics.answered(response.status)
+            respond(response)
+
+        return handle
+
+    def _inference(
+        self, model: ServedModel, read: Callable[[Request], tuple[Any, list[Any]]]
+    ) -> Handler:
+        """A route that has a model compute."""
+        answered = model.metrics.answered
+        # The version that the path means: another one may answer later.
+        batcher = model.batcher
+        assert batcher is not None
+
+        def handle(request: Request, respond: Respond) -> Item | None:
+            start = perf_counter()
+
+            def finish(result: Any) -> None:
+                if type(result) is list:
+                    response = _encoded(plan, result)
+                else:
+                    response = result.response()
+                answered(response.status, perf_counter() - start)
+                respond(response)
+
+            try:
+                if self.stopping:
+                    raise RequestError(503, "the server stops", ("Retry-After", "1"))
+                plan, arrays = read(request)
+                seconds = _least(plan.seconds, request.timeout)
+                item = Item(arrays, plan.rows, seconds, finish)
+                batcher.add(item)
+            except RequestError as error:
+                finish(error)
+                return None
+            return item
+
+        return handle
+
+    def handle(self, request: Request, respond: Respond) -> Item | None:
+        """Answer a request, now or later.
+
+        Args:
+            request: what a server has read.
+            respond: is called once with the response, perhaps before this returns.
+
+        Returns:
+            What to `cancel` if the client leaves before its answer; None after it.
+        """
+        try:
+            return self._routes[request.path][request.method](request, respond)
+        except KeyError:
+            return self._handle_seldom(request, respond)
+
+    def _handle_seldom(self, request: Request, respond: Respond) -> Item | None:
+        """Paths with escapes or a query, other methods, and paths that lead nowhere."""
+        path = unquote(request.path.partition("?")[0])
+        if len(path) > 1:
+            path = path.removesuffix("/")
+        methods = self._routes.get(path)
+        if methods is None:
+            error = RequestError(404, "there is no such path, model or version")
+        elif request.method in methods:
+            return methods[request.method](request, respond)
+        elif request.method == "HEAD" and "GET" in methods:
+            return methods["GET"](request, respond)
+        else:
+            allowed = ", ".join(methods)
+            error = RequestError(
+                405, f"expected the method {allowed}", ("Allow", allowed)
+            )
+        self.metrics.answered(error.status)
+        respond(error.response())
+        return None
+
+
+def _state_of(source: Any) -> tuple[int, ...] | None:
+    """What changes with a file; None where there is none."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    try:
+        found = os.stat(source)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _encoded(plan: Any, outputs: list[Any]) -> Response:
+    """The answer; a mistake in it is nobody else's who was in the batch."""
+    try:
+        response: Response = plan.response(outputs)
+    except Exception as error:
+        _log.error("an answer could not be written", exc_info=error)
+        response = RequestError(500, "the answer could not be written").response()
+    return response
+
+
+def _predict(servable: Servable, request: Request) -> tuple[Any, list[Any]]:
+    found = predict.Prediction(servable, request)
+    return found, found.arrays
+
+
+def _least(own: float | None, given: float | None) -> float | None:
+    if own is None or given is None:
+        return given if own is None else own
+    return min(own, given)
+
+
+def _server_metadata() -> Response:
+    told = {"name": "toolkit", "version": toolkit.version()}
+    return json_response({**told, "extensions": ["binary_tensor_data"]})
+
+
+def _health(what: str, is_well: bool, name: str | None = None) -> Response:
+    named = {} if name is None else {"name": name}
+    return json_response({**named, what: is_well}, 200 if is_well else 503)
