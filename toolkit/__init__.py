@@ -70,6 +70,7 @@ _NAMES = {
     "Tensor": "toolkit.core.tensor",
     "Variable": "toolkit.core.variable",
     "device": "toolkit.core.tensor",
+    "load_native": "toolkit.export.native.loading",
     "name_scope": "toolkit.core.naming",
     "register_backend": "toolkit.backends.registry",
     "remat": "toolkit.layers.remat",

@@ -45,6 +45,7 @@ from toolkit.dtype_policies.policy import (
     DTypePolicy as DTypePolicy,
     FloatDTypePolicy as FloatDTypePolicy,
 )
+from toolkit.export.native.loading import load_native as load_native
 from toolkit.functions.function import function as function
 from toolkit.initializers.base import Initializer as Initializer
 from toolkit.ir.graph import Graph as Graph
@@ -110,6 +111,7 @@ __all__ = [
     "initializers",
     "layers",
     "legacy",
+    "load_native",
     "losses",
     "metrics",
     "mixed_precision",

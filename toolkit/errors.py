@@ -8,7 +8,8 @@
     │   ├── MissingKeyError (KeyError)  a name that is not there
     │   └── OutOfRangeError (IndexError)  a position that is not there
     ├── UnsupportedError (NotImplementedError)  what Keras has and toolkit has not
-    │   └── UnsupportedOnBackend        what one backend cannot compute
+    │   ├── UnsupportedOnBackend        what one backend cannot compute
+    │   └── MissingLinkerError          no program that links a native library
     ├── DeviceError (RuntimeError)      a device that is not there
     │   ├── BackendUnavailable          no library, driver or device for a backend
     │   └── OutOfDeviceMemory (MemoryError)  a device has too little memory
@@ -97,6 +98,10 @@ class UnsupportedOnBackend(UnsupportedError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.op, self.dtype, self.layout, self.reason)
+
+
+class MissingLinkerError(UnsupportedError):
+    """No program is installed that links a native library for a processor."""
 
 
 class DeviceError(ToolkitError, RuntimeError):

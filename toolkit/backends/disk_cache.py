@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolkit import settings
+from toolkit.files.private import is_private
 
 # Files beyond this many bytes are dropped, those not used for longest first.
 CACHE_BYTES = 256 * 2**20
@@ -45,25 +46,18 @@ def folder(name: str) -> Path | None:
     try:
         found.mkdir(parents=True, exist_ok=True, mode=0o700)
         places = (parent, found) if chosen else (found,)
-        return found if all(_is_private(place.stat()) for place in places) else None
+        return found if all(is_private(place.stat()) for place in places) else None
     except OSError:
         return None
-
-
-def _is_private(status: os.stat_result) -> bool:
-    """Whether nobody else could have written it: machine code is trusted blindly."""
-    if not hasattr(os, "getuid"):
-        return True
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def load(path: Path) -> bytes | None:
     """The content of a file, None if it is missing, damaged or not ours."""
     with suppress(OSError), open(path, "rb", opener=_open) as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or not _is_private(status):
+        if not stat.S_ISREG(status.st_mode) or not is_private(status):
             return None
-        if not _is_private(path.parent.stat()):  # a folder in the one of the cache
+        if not is_private(path.parent.stat()):  # a folder in the one of the cache
             return None
         content = file.read()
         if os.utime in os.supports_fd:

@@ -9,10 +9,11 @@ from typing import Any
 
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError, UnsupportedError, nearest
+from toolkit.export.native.names import KINDS
 
 # Name -> the module whose `export(model, path, input_signature, **options)` writes it;
 # imported when it is asked for.
-EXPORTERS: dict[str, str] = {}
+EXPORTERS: dict[str, str] = {"native": "toolkit.export.native.library"}
 
 # Name -> why it is not written, and what to do instead.
 REFUSED = {
@@ -27,6 +28,7 @@ ENDINGS = {
     ".xml": "openvino",
     ".tflite": "litert",
     ".pt2": "torch",
+    **dict.fromkeys(KINDS, "native"),
     "": "tf_saved_model",
 }
 

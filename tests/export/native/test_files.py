@@ -1,0 +1,203 @@
+"""The files of a library: linked, all or none, and never those of somebody else."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.export.native import stub
+from toolkit.errors import (
+    ArgumentError,
+    MissingLinkerError,
+    UnsupportedError,
+    UnwritableFileError,
+)
+from toolkit.export.native import link
+from toolkit.export.native.files import LibraryFiles
+from toolkit.export.native.static_archive import static_archive
+
+INPUTS = [np.ones((2, 3), "float32"), np.zeros(2, "int32")]
+EXPECTED = np.stack([stub.WEIGHTS, stub.WEIGHTS])
+
+
+@pytest.fixture
+def library(tmp_path):
+    return stub.library(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    own = tmp_path / "own"
+    own.mkdir(mode=0o700)
+    return own
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write(library, path, linker=None):
+    LibraryFiles("m.export", path, None).write(library, linker)
+
+
+@pytest.mark.parametrize("ending", [".so", ".o", ".a"])
+def test_what_is_written(library, folder, ending):
+    for _ in range(2):  # an older one is replaced
+        write(library, folder / f"digits{ending}")
+    assert names(folder) == sorted(["digits.h", f"digits{ending}"])
+
+
+def test_shared_library_runs(library, folder):
+    write(library, folder / "digits.so")
+    model = toolkit.load_native(folder / "digits.so")
+    np.testing.assert_array_equal(model.predict(INPUTS), EXPECTED)
+
+
+def test_header_has_the_name_that_linkers_use(library, folder):
+    write(library, folder / "libdigits.a")
+    assert names(folder) == ["digits.h", "libdigits.a"]
+
+
+@pytest.mark.parametrize("ending", [".so", ".o", ".a"])
+def test_same_bytes(library, folder, ending):
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+        write(library, folder / name / f"digits{ending}")
+    for name in (f"digits{ending}", "digits.h"):
+        assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
+
+
+def test_no_paths_inside(library, folder):
+    write(library, folder / "digits.so")
+    for path in folder.iterdir():
+        assert os.fsencode(folder) not in path.read_bytes()
+
+
+def test_weights_in_a_file(tmp_path, folder):
+    write(stub.library(tmp_path, embeds=0), folder / "digits.so")
+    assert names(folder) == ["digits.h", "digits.safetensors", "digits.so"]
+    model = toolkit.load_native(folder / "digits.so")
+    np.testing.assert_array_equal(model.predict(INPUTS), EXPECTED)
+
+
+@pytest.mark.parametrize("name", ["digits.h", "digits.safetensors"])
+def test_files_of_others_stay(tmp_path, folder, name):
+    (folder / name).write_text("mine")
+    with pytest.raises(UnwritableFileError, match=f"{name}.*not written by an export"):
+        write(stub.library(tmp_path, embeds=0), folder / "digits.so")
+    assert names(folder) == [name]
+    assert (folder / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["digits.dylib", "digits.wasm"])
+def test_files_that_the_target_has_not(library, folder, name):
+    with pytest.raises(ArgumentError, match="x86_64-unknown-linux-gnu has no"):
+        write(library, folder / name)
+    assert names(folder) == []
+
+
+# --- static libraries -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stem", ["digits", "a_name_of_many_letters"])
+def test_archive_is_what_ar_reads(library, folder, stem):
+    if shutil.which("ar") is None:
+        pytest.skip("there is no ar")
+    symbols = ["digits_abi", "digits_run"]
+    archive = static_archive(f"{stem}.o", library.code, symbols)
+    (folder / "libdigits.a").write_bytes(archive)
+    done = subprocess.run(
+        ["ar", "tv", "libdigits.a"], cwd=folder, capture_output=True, text=True
+    )
+    assert done.stdout.split()[-1] == f"{stem}.o"
+    (folder / "main.c").write_text(
+        "unsigned digits_abi(void);\nint main(void) { return digits_abi() != 1; }\n"
+    )
+    command = [stub.compiler(), "main.c", "-L.", "-ldigits", "-o", "main"]
+    subprocess.run(command, cwd=folder, check=True)
+    subprocess.run(["./main"], cwd=folder, check=True)
+
+
+# --- linkers --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bare(monkeypatch, tmp_path):
+    """A machine with no programs."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(link, "find_spec", lambda name: None)
+
+
+def test_without_a_linker(library, folder, bare):
+    with pytest.raises(MissingLinkerError) as caught:
+        write(library, folder / "digits.so")
+    command = "python -m ziglang cc -target x86_64-linux-gnu -shared .*-o digits.so"
+    assert caught.match(f"pip install ziglang.*{command} digits.o")
+    assert caught.match("digits.o' is written|digits.o', which is written")
+    assert names(folder) == ["digits.h", "digits.o"]
+    with pytest.raises(MissingLinkerError, match="is there already"):
+        write(library, folder / "digits.so")
+
+
+@pytest.mark.parametrize("command", ["cc", "clang", "ld.lld", "cc -fuse-ld=lld"])
+def test_linker_that_is_named(library, folder, command):
+    if not all(map(shutil.which, [command.split()[0], "ld.lld", "cc"])):
+        pytest.skip("it is not installed")
+    write(library, folder / "digits.so", command)
+    model = toolkit.load_native(folder / "digits.so")
+    np.testing.assert_array_equal(model.predict(INPUTS), EXPECTED)
+
+
+def test_linker_that_is_not_there(library, folder):
+    with pytest.raises(ArgumentError, match="linker: expected a command.*'no-such-ld'"):
+        write(library, folder / "digits.so", "no-such-ld")
+
+
+def test_linker_that_fails(library, folder):
+    failing = f"{sys.executable} -c exit(3)"
+    with pytest.raises(UnsupportedError, match="linker failed with 3"):
+        write(library, folder / "digits.so", failing)
+    assert names(folder) == []
+
+
+def test_no_shell_is_called(library, folder):
+    with pytest.raises((ArgumentError, UnsupportedError)):
+        write(library, folder / "digits.so", f"cc; touch {folder}/made")
+    assert names(folder) == []
+
+
+def test_environment_chooses(library, folder, monkeypatch, tmp_path):
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec cc "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("CC", str(wrapper))
+    stub.compiler()
+    write(library, folder / "digits.so")
+    assert "-shared" in (tmp_path / "calls").read_text()
+
+
+@pytest.mark.parametrize(
+    "triple, named",
+    [
+        ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu"),
+        ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu"),
+        ("armv7-unknown-linux-gnueabihf", "arm-linux-gnueabihf"),
+        ("riscv64-unknown-linux-gnu", "riscv64-linux-gnu"),
+        ("arm64-apple-darwin24", "aarch64-macos"),
+        ("wasm32-unknown-unknown", "wasm-ld"),
+    ],
+)
+def test_command_by_hand(triple, named):
+    linking = link.Linking(triple, ["a.o"], "a.so", ["a_run"])
+    assert named in link.by_hand(linking)
+
+
+def test_other_machines_are_not_linked_for_by_this_ones_compiler():
+    found = link.find_linker("aarch64-unknown-linux-gnu")
+    assert found is None or found.command[0] != "cc"

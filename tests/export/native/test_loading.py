@@ -1,0 +1,277 @@
+"""Native libraries in Python: what is loaded, what is refused, what is computed."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.export.native import stub
+from toolkit.errors import (
+    ArgumentError,
+    MissingFileError,
+    ModelFileError,
+    OutOfRangeError,
+    ShapeError,
+    UnsupportedError,
+)
+from toolkit.export.native.weights import write_weights
+
+X = np.arange(15, dtype="float32").reshape(5, 3)
+NUMBERS = np.arange(5, dtype="int32")
+EXPECTED = X * stub.WEIGHTS + NUMBERS[:, None]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder that nobody else may write."""
+    own = tmp_path / "own"
+    own.mkdir(mode=0o700)
+    return own
+
+
+@pytest.fixture
+def path(folder):
+    return stub.shared(folder / "digits.so")
+
+
+def test_what_it_says_of_itself(path):
+    model = toolkit.load_native(path)
+    described = [(x.name, x.shape, x.dtype) for x in model.inputs]
+    assert described == [("x", (None, 3), "float32"), ("number", (None,), "int32")]
+    assert [y.name for y in model.outputs] == ["scores/a"]
+    assert model.batches == (1, 8)
+    assert not model.is_stateful
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [X, NUMBERS],
+        (X.tolist(), NUMBERS.tolist()),
+        {"number": NUMBERS, "x": X},
+        [X.astype("float64"), NUMBERS.astype("int64")],
+        [np.asfortranarray(X), NUMBERS],
+        [np.repeat(X, 2, 0)[::2], NUMBERS],
+    ],
+    ids=["list", "Python", "dict", "cast", "columns", "strided"],
+)
+def test_predict(path, given):
+    model = toolkit.load_native(path)
+    np.testing.assert_array_equal(model.predict(given), EXPECTED)
+    np.testing.assert_array_equal(model(given), EXPECTED)
+
+
+def test_no_rows(path):
+    model = toolkit.load_native(path)
+    assert model.predict([X[:0], NUMBERS[:0]]).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "given, error, expected",
+    [
+        (X, ArgumentError, "expected 2 inputs"),
+        ([X], ArgumentError, "received list of 1"),
+        ({"x": X}, ArgumentError, r"\['x', 'number'\]"),
+        ([X[:, :2], NUMBERS], ShapeError, r"'x'.*\(None, 3\).*\(5, 2\)"),
+        ([X[0], NUMBERS], ShapeError, r"received \(3,\)"),
+        ([X, NUMBERS[:4]], ShapeError, "equally many rows.*5.*4"),
+        ([X, NUMBERS + 6], OutOfRangeError, "digits.so: number: 10 is out of range"),
+    ],
+)
+def test_inputs_that_do_not_fit(path, given, error, expected):
+    model = toolkit.load_native(path)
+    with pytest.raises(error, match=expected):
+        model.predict(given)
+    np.testing.assert_array_equal(model.predict([X, NUMBERS]), EXPECTED)
+
+
+def test_states_go_on_and_are_reset(folder):
+    model = toolkit.load_native(stub.shared(folder / "digits.so", states=1))
+    assert model.is_stateful
+    for runs in range(3):
+        np.testing.assert_array_equal(model.predict([X, NUMBERS]), EXPECTED + runs)
+    model.reset()
+    np.testing.assert_array_equal(model.predict([X, NUMBERS]), EXPECTED)
+
+
+@pytest.mark.parametrize("states", [0, 1])
+def test_several_threads(folder, states):
+    model = toolkit.load_native(stub.shared(folder / "digits.so", states=states))
+    found = []
+
+    def run():
+        for _ in range(200):
+            found.append(model.predict([X, NUMBERS])[0, 0])
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == (list(range(800)) if states else [0] * 800)
+
+
+# --- files that are refused -----------------------------------------------------------
+
+
+def test_path_has_a_folder(path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(ArgumentError, match=r"expected the folder.*\./digits.so"):
+        toolkit.load_native("digits.so")
+    assert toolkit.load_native("./digits.so").batches == (1, 8)
+
+
+@pytest.mark.parametrize("ending", [".o", ".a", ".wasm"])
+def test_what_is_to_be_linked(folder, ending):
+    with pytest.raises(ArgumentError, match="expected a shared library"):
+        toolkit.load_native(folder / f"digits{ending}")
+
+
+def test_missing(folder):
+    with pytest.raises(MissingFileError, match="no file"):
+        toolkit.load_native(folder / "digits.so")
+
+
+def test_no_library(folder):
+    (folder / "digits.so").write_bytes(b"text")
+    with pytest.raises(ModelFileError, match="expected a shared library for this"):
+        toolkit.load_native(folder / "digits.so")
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
+@pytest.mark.parametrize("of", ["file", "folder", "folder above"])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_what_others_may_write(path, of, mode):
+    place = {"file": path, "folder": path.parent, "folder above": path.parent.parent}
+    place[of].chmod(0o700 | mode)
+    with pytest.raises(ModelFileError, match="may be written by other users"):
+        toolkit.load_native(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
+def test_links_are_followed_before_rights_are_asked_for(path, tmp_path):
+    link = tmp_path / "digits.so"
+    link.symlink_to(path)
+    assert toolkit.load_native(link).batches == (1, 8)
+    path.chmod(0o702)
+    with pytest.raises(ModelFileError, match=r"own/digits.so"):
+        toolkit.load_native(link)
+
+
+def test_another_interface(folder):
+    path = stub.shared(folder / "digits.so", abi=7)
+    with pytest.raises(ModelFileError, match="version 7 of the interface.*export"):
+        toolkit.load_native(path)
+
+
+def test_another_prefix(folder):
+    path = stub.shared(folder / "digits.so", prefix="other")
+    with pytest.raises(ModelFileError, match="no function digits_abi"):
+        toolkit.load_native(path)
+    assert toolkit.load_native(path, prefix="other").batches == (1, 8)
+
+
+def test_prefix_of_a_library_for_linkers(folder):
+    assert toolkit.load_native(stub.shared(folder / "libdigits.so")).batches == (1, 8)
+
+
+@pytest.mark.parametrize("threads", [0, True, 1.5])
+def test_threads_are_counted(path, threads):
+    with pytest.raises(ArgumentError, match="threads: expected an integer > 0"):
+        toolkit.load_native(path, threads=threads)
+
+
+def test_threads_that_there_are_none_of(path):
+    with pytest.raises(UnsupportedError, match="digits.so: no luck"):
+        toolkit.load_native(path, threads=2)
+
+
+def test_a_library_that_was_replaced(folder):
+    path = stub.shared(folder / "digits.so")
+    older = toolkit.load_native(path)
+    stub.shared(folder / "next.so", states=1).replace(path)
+    newer = toolkit.load_native(path)
+    assert (older.is_stateful, newer.is_stateful) == (False, True)
+    assert toolkit.load_native(path).is_stateful
+    np.testing.assert_array_equal(older.predict([X, NUMBERS]), EXPECTED)
+
+
+# --- weights in a file ----------------------------------------------------------------
+
+
+@pytest.fixture
+def with_file(folder):
+    path = stub.shared(folder / "digits.so", embeds=0)
+    write_weights(folder / "digits.safetensors", stub.library(folder, embeds=0))
+    return path
+
+
+def test_weights_beside(with_file):
+    model = toolkit.load_native(with_file)
+    np.testing.assert_array_equal(model.predict([X, NUMBERS]), EXPECTED)
+
+
+def test_weights_elsewhere(with_file):
+    moved = with_file.with_name("moved.safetensors")
+    with_file.with_name("digits.safetensors").rename(moved)
+    with pytest.raises(MissingFileError, match=r"weights: no file.*digits.safetensors"):
+        toolkit.load_native(with_file)
+    model = toolkit.load_native(with_file, weights=moved)
+    np.testing.assert_array_equal(model.predict([X, NUMBERS]), EXPECTED)
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        (lambda data: data[:-1] + b"\1", "SHA-256 is another"),
+        (lambda data: data[:-4], "expected 12 bytes.*found 8"),
+        (lambda data: data + bytes(4), "found 16"),
+        (lambda data: b"\xff" * 8 + data[8:], "found 0"),
+        (lambda data: b"", "found 0"),
+    ],
+    ids=["value", "shorter", "longer", "header", "empty"],
+)
+def test_other_weights(with_file, change, expected):
+    file = with_file.with_name("digits.safetensors")
+    file.write_bytes(change(file.read_bytes()))
+    with pytest.raises(ModelFileError, match=f"other weights.*{expected}"):
+        toolkit.load_native(with_file)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
+def test_weights_that_others_may_write(with_file):
+    with_file.with_name("digits.safetensors").chmod(0o622)
+    with pytest.raises(ModelFileError, match="weights.*may be written by other"):
+        toolkit.load_native(with_file)
+
+
+# --- apart from the rest --------------------------------------------------------------
+
+
+def test_needs_no_compiler(path):
+    program = (
+        "import sys, toolkit\n"
+        f"model = toolkit.load_native({str(path)!r})\n"
+        "model.predict([[[1., 2., 3.]], [0]])\n"
+        "names = ('llvmlite', 'toolkit.compiler', 'toolkit.core', 'toolkit.ops')\n"
+        "assert not [name for name in names if name in sys.modules]\n"
+    )
+    root = Path(toolkit.__file__).parents[1]
+    subprocess.run([sys.executable, "-c", program], cwd=root, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["digits.so", "digits.keras", "digits.weights.h5"])
+def test_no_other_loader_takes_one(path, name):
+    named = path.rename(path.with_name(name))
+    model = toolkit.Sequential([toolkit.Input((2,)), toolkit.layers.Dense(1)])
+    with pytest.raises((ModelFileError, ArgumentError)):
+        toolkit.saving.load_model(named)
+    with pytest.raises((ModelFileError, ArgumentError)):
+        model.load_weights(named)
+    maps = Path("/proc/self/maps")
+    assert not maps.exists() or str(named) not in maps.read_text()

@@ -1,0 +1,230 @@
+"""The functions of a native library, through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import mmap
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from toolkit.backends.library import ABI, Status
+from toolkit.errors import (
+    ArgumentError,
+    MissingFileError,
+    ModelFileError,
+    OutOfRangeError,
+    ToolkitError,
+    UnsupportedError,
+)
+from toolkit.export.native.names import KINDS, SHARED
+from toolkit.files.private import writable_by_others
+
+Array = np.ndarray[Any, Any]
+
+_ERRORS: dict[int, type[ToolkitError]] = {
+    Status.BAD_BATCH: ArgumentError,
+    Status.OUT_OF_RANGE: OutOfRangeError,
+    Status.NO_THREADS: UnsupportedError,
+    Status.UNSUPPORTED_PROCESSOR: UnsupportedError,
+}
+
+
+class NoWeights(ModelFileError):
+    """The library has no weights in it, and was given none."""
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("dtype", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+    )
+
+
+_Count, _Tensors = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(_Tensor)
+_Arrays = ctypes.POINTER(ctypes.c_void_p)
+# Name -> what it returns, what it takes.
+_SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "abi": (ctypes.c_uint32, ()),
+    "inputs": (_Tensors, (_Count,)),
+    "outputs": (_Tensors, (_Count,)),
+    "batches": (ctypes.POINTER(ctypes.c_int64), (_Count,)),
+    "state_count": (ctypes.c_int32, ()),
+    "workspace_size": (ctypes.c_size_t, (ctypes.c_int64,)),
+    "weights_size": (ctypes.c_size_t, ()),
+    "weights_sha256": (ctypes.POINTER(ctypes.c_uint8), ()),
+    "init": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)),
+    "run": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_int64, _Arrays, _Arrays)),
+    "reset": (ctypes.c_int32, (ctypes.c_void_p,)),
+    "threads": (ctypes.c_int32, (ctypes.c_int32, ctypes.c_int32)),
+    "stop": (None, ()),
+    "message": (ctypes.c_char_p, (ctypes.c_void_p, ctypes.c_int32)),
+}
+FUNCTIONS = tuple(_SIGNATURES)
+
+# Path -> which files it has been, for those that were replaced.
+_opened: dict[str, list[tuple[int, ...]]] = {}
+_opening = threading.Lock()
+
+
+@dataclass(frozen=True)
+class MappedWeights:
+    """A file of weights in memory.
+
+    Attributes:
+        memory: the whole file.
+        address: of the values.
+    """
+
+    memory: Array
+    address: int
+
+
+class Binding:
+    """A library that is loaded, and its functions.
+
+    Args:
+        file: as `checked` returns it.
+        prefix: of the functions.
+
+    Raises:
+        ModelFileError: it is no native library, or one of another version.
+    """
+
+    def __init__(self, file: Path, prefix: str) -> None:
+        self._file = file
+        try:
+            library = ctypes.CDLL(_fresh_name(file))
+        except OSError as error:
+            raise ModelFileError(
+                f"load_native: {str(file)!r}: expected a shared library for this "
+                f"system; {error}"
+            ) from error
+        self._functions: dict[str, Callable[..., Any]] = {}
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(library, f"{prefix}_{name}", None)
+            if function is None:
+                raise ModelFileError(
+                    f"load_native: {str(file)!r} has no function {prefix}_{name}: it "
+                    "is no native library, or its functions have another prefix than "
+                    "the name of the file; give that as `prefix`"
+                )
+            function.restype, function.argtypes = result, arguments
+            self._functions[name] = function
+        if self.call("abi") != ABI:
+            raise ModelFileError(
+                f"load_native: {str(file)!r} has version {self.call('abi')} of the "
+                f"interface, this package {ABI}; export the model again"
+            )
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call a function by its name without the prefix."""
+        return self._functions[name](*arguments)
+
+    def check(self, status: int, workspace: Array | None = None) -> None:
+        """Raise what a status stands for."""
+        if status == Status.OK:
+            return
+        address = None if workspace is None else workspace.ctypes.data
+        told = self.call("message", address, status)
+        text = f"{self._file.name}: {told.decode('utf-8', 'replace') if told else ''}"
+        if status == Status.NO_WEIGHTS:
+            raise NoWeights(text)
+        raise _ERRORS.get(status, ModelFileError)(text)
+
+    def tensors(self, name: str) -> list[tuple[str, int, list[int]]]:
+        """Name, dtype and shape of the inputs or outputs."""
+        count = ctypes.c_int32()
+        found = self.call(name, count)
+        tensors = [found[i] for i in range(count.value)]
+        return [
+            (t.name.decode("utf-8", "replace"), t.dtype, t.shape[: t.rank])
+            for t in tensors
+        ]
+
+    def batches(self) -> tuple[int, ...]:
+        """The numbers of rows that are computed at once."""
+        count = ctypes.c_int32()
+        found = self.call("batches", count)
+        return tuple(found[: count.value])
+
+    def map_weights(self, path: Path) -> MappedWeights:
+        """A file of weights, which are those that the library was made with.
+
+        Raises:
+            MissingFileError, ModelFileError: it is not there, or holds others.
+        """
+        file = checked(path, "weights")
+        with open(file, "rb") as opened:
+            size = os.fstat(opened.fileno()).st_size
+            start = 8 + int.from_bytes(opened.read(8), "little")
+            wanted = self.call("weights_size")
+            if size < 8 or size - start != wanted:
+                raise ModelFileError(
+                    f"load_native: {str(file)!r} holds other weights than the library "
+                    f"was made with: expected {wanted} bytes of values; found "
+                    f"{max(0, size - start)}"
+                )
+            memory = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        values = np.frombuffer(memory, np.uint8)
+        digest = bytes(self.call("weights_sha256")[:32])
+        if hashlib.sha256(values[start:].data).digest() != digest:
+            raise ModelFileError(
+                f"load_native: {str(file)!r} holds other weights than the library was "
+                "made with: their SHA-256 is another"
+            )
+        return MappedWeights(values, values.ctypes.data + start)
+
+
+def checked(path: Path, what: str = "path") -> Path:
+    """The file itself, that nobody else may replace."""
+    file = Path(os.path.realpath(path))
+    if not file.is_file():
+        raise MissingFileError(f"load_native: {what}: no file {str(path)!r}")
+    place = writable_by_others(file)
+    if place is not None:
+        raise ModelFileError(
+            f"load_native: {what}: {str(place)!r} may be written by other users, and "
+            "what is in there runs as you; take that right from them, or copy the "
+            "file into a folder of your own"
+        )
+    return file
+
+
+def checked_library(path: str | os.PathLike[str]) -> Path:
+    """The file of a library that is given with its folder."""
+    text = os.fspath(path)
+    if os.path.dirname(text) == "":
+        raise ArgumentError(
+            "load_native: path: expected the folder too, lest another library of that "
+            f"name is loaded, such as {os.path.join('.', text)!r}; received {text!r}"
+        )
+    kind = KINDS.get(Path(text).suffix.lower(), SHARED)
+    if kind != SHARED:
+        raise ArgumentError(
+            f"load_native: path: expected a shared library; received {text!r}, which "
+            "is to be linked by a program; export the model to a .so file"
+        )
+    return checked(Path(text))
+
+
+def _fresh_name(file: Path) -> str:
+    """A name that the system has not seen for another file.
+
+    By a name that it knows it returns what it has loaded, even if that was replaced.
+    """
+    status = file.stat()
+    identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    with _opening:
+        seen = _opened.setdefault(str(file), [])
+        if identity not in seen:
+            seen.append(identity)
+        return os.path.join(file.parent, *(["."] * seen.index(identity)), file.name)

@@ -1,0 +1,150 @@
+"""The files of a native library: written all at once."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import toolkit
+from toolkit.backends.library import Library
+from toolkit.errors import ArgumentError, MissingLinkerError, UnwritableFileError
+from toolkit.export.native.binding import FUNCTIONS
+from toolkit.export.native.header import MARK, Naming, header_text
+from toolkit.export.native.link import Linking, by_hand, link
+from toolkit.export.native.names import KINDS, MODULE, OBJECT, SHARED, STATIC, stem_of
+from toolkit.export.native.static_archive import static_archive
+from toolkit.export.native.weights import is_ours, write_weights
+from toolkit.files.sets import FileSet
+
+
+@dataclass(frozen=True)
+class LibraryFiles:
+    """The files of a library, and what is written to them.
+
+    Args:
+        label: for messages.
+        path: that the user asked for.
+        target: the name of the processor, or None.
+    """
+
+    label: str
+    path: Path
+    given: str | None
+
+    def __post_init__(self) -> None:
+        if self.path.suffix.lower() not in KINDS:
+            raise ArgumentError(
+                f"{self.label}: expected a path that ends in one of {sorted(KINDS)}; "
+                f"received {str(self.path)!r}"
+            )
+
+    @property
+    def kind(self) -> str:
+        """What kind of file the path is for."""
+        return KINDS[self.path.suffix.lower()]
+
+    @property
+    def target(self) -> str | None:
+        """A module of WebAssembly needs no other target than that."""
+        return "wasm32" if self.kind == MODULE and self.given is None else self.given
+
+    @property
+    def stem(self) -> str:
+        """The name that all of them share."""
+        return stem_of(self.path)
+
+    def beside(self, ending: str) -> Path:
+        """Another file of the library."""
+        return self.path.with_name(self.stem + ending)
+
+    def write(self, library: Library, linker: str | None) -> None:
+        """Write all of them, or none; or the object file, where nothing links."""
+        self._check_kind(library)
+        try:
+            code = self._linked(library, linker)
+        except MissingLinkerError as error:
+            place = self.beside(".o")
+            if place.exists():
+                raise MissingLinkerError(
+                    f"{error}; {str(place)!r} is there already: nothing was written"
+                ) from None
+            self._replace(library, place, library.code)
+            raise MissingLinkerError(
+                f"{error}; it takes {str(place)!r}, which is written"
+            ) from None
+        self._replace(library, self.path, code)
+
+    def _check_kind(self, library: Library) -> None:
+        triple, is_module = library.triple, self.kind == MODULE
+        is_apple = self.path.suffix.lower() == ".dylib"
+        wrong = (
+            (self.kind == SHARED and triple.startswith("wasm"))
+            or (is_module and not triple.startswith("wasm"))
+            or (self.kind == SHARED and is_apple != ("apple" in triple))
+            or (self.kind == STATIC and "apple" in triple)
+        )
+        if wrong:
+            raise ArgumentError(
+                f"{self.label}: {triple} has no {self.path.suffix} files; an object "
+                "file, .o, is for every target"
+            )
+
+    def _linked(self, library: Library, linker: str | None) -> bytes:
+        """What the file holds."""
+        if self.kind == OBJECT:
+            return library.code
+        exports = [f"{library.prefix}_{name}" for name in FUNCTIONS]
+        if self.kind == STATIC:
+            return static_archive(f"{self.stem}.o", library.code, exports)
+        with tempfile.TemporaryDirectory() as folder:
+            object_file = Path(folder, f"{self.stem}.o")
+            object_file.write_bytes(library.code)
+            output = Path(folder, self.path.name)
+            objects = [str(object_file)]
+            try:
+                link(Linking(library.triple, objects, str(output), exports), linker)
+            except MissingLinkerError:
+                objects = [self.beside(".o").name]
+                wanted = Linking(library.triple, objects, self.path.name, exports)
+                raise MissingLinkerError(
+                    f"{self.label}: no linker for {library.triple} is installed: "
+                    "`pip install ziglang` brings one, and this links it by hand: "
+                    f"{by_hand(wanted)}"
+                ) from None
+            return output.read_bytes()
+
+    def _replace(self, library: Library, main: Path, code: bytes) -> None:
+        """Write the library with what belongs to it, all at once."""
+        beside = [self.beside(".h")]
+        if not library.embeds:
+            beside.append(self.beside(".safetensors"))
+        for place in beside:
+            self._check_ours(place)
+        owned = {main.name, *(place.name for place in beside)}
+        files = FileSet(main.parent, main.name, owned.__contains__, main.name)
+        weights_file = None if library.embeds else beside[-1].name
+        naming = Naming(
+            toolkit.__version__, self.target or "this machine", weights_file
+        )
+        with files.replace() as folder:
+            (folder / main.name).write_bytes(code)
+            text = header_text(library, naming)
+            (folder / beside[0].name).write_text(text, "utf-8", newline="\n")
+            if weights_file is not None:
+                write_weights(folder / weights_file, library)
+
+    def _check_ours(self, place: Path) -> None:
+        """Raise where a file that somebody else has made is in the way."""
+        if not place.exists():
+            return
+        if place.suffix == ".h":
+            with open(place, "rb") as file:
+                ours = file.read(len(MARK)) == MARK.encode()
+        else:
+            ours = is_ours(place)
+        if not ours:
+            raise UnwritableFileError(
+                f"{self.label}: {str(place)!r} is there, and was not written by an "
+                "export; move it, or give the library another name"
+            )

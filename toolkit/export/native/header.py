@@ -1,0 +1,309 @@
+"""The C header of a native library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import indent
+
+from toolkit.backends.library import ABI, DTYPES, Library, LibraryTensor, Status
+
+# By which an older header is known for one of ours.
+MARK = "/* A model as a native library: written by toolkit "
+
+# What C calls the elements of a tensor. Halves are passed as their bits.
+_C_TYPES = {
+    "bool": "uint8_t",
+    "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+    "float32": "float",
+    "float64": "double",
+}
+
+_STATUS_TEXTS = {
+    Status.OK: "",
+    Status.BAD_ARGUMENT: "a null pointer, or a negative number",
+    Status.NOT_INITIALIZED: "not a workspace that init has made",
+    Status.BAD_BATCH: "a number of rows that the workspace cannot compute",
+    Status.OUT_OF_RANGE: "an index among the inputs; message says which",
+    Status.NO_WEIGHTS: "none were given, and the library embeds none",
+    Status.NO_THREADS: "built without threads, or the system gives no more",
+    Status.UNSUPPORTED_PROCESSOR: "the processor lacks what the code is written for",
+}
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What a header tells that is not in the library itself.
+
+    Attributes:
+        version: of this package.
+        target: the name of the processor.
+        weights_file: the name of the file of weights, if they are not embedded.
+    """
+
+    version: str
+    target: str
+    weights_file: str | None = None
+
+
+def header_text(library: Library, naming: Naming) -> str:
+    """The header: the same text for the same library and names."""
+    prefix, macro = library.prefix, library.prefix.upper()
+    parts = [
+        f"{MARK}{naming.version}. Do not edit. */",
+        f"#ifndef {macro}_H\n#define {macro}_H",
+        _guide(library, naming),
+        "#include <stddef.h>\n#include <stdint.h>",
+        '#ifdef __cplusplus\nextern "C" {\n#endif',
+        _macros(library, naming),
+        _types(prefix),
+        _functions(prefix),
+        "#ifdef __cplusplus\n}\n#endif",
+        f"#endif /* {macro}_H */",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+# --- what stands above the declarations -----------------------------------------------
+
+
+def _guide(library: Library, naming: Naming) -> str:
+    """How to call it, in a comment whose code compiles."""
+    lines = [
+        *_tensor_lines("Inputs", library.inputs),
+        *_tensor_lines("Outputs", library.outputs),
+        "",
+        f"Computes {_rows(library)} at once.",
+        f"For {naming.target}, {library.triple}.",
+        "Functions may be called on different workspaces at the same time, on any",
+        f"threads. Only {library.prefix}_threads and {library.prefix}_stop may not run "
+        "beside others.",
+        "",
+        "Use:",
+        "",
+        *indent(_example(library, naming), "    ").splitlines(),
+    ]
+    return "/*\n" + "\n".join(f" * {line}".rstrip() for line in lines) + "\n */"
+
+
+def _rows(library: Library) -> str:
+    sizes = ", ".join(map(str, library.batches))
+    if library.has_states or not _has_batch(library):
+        return f"n of {sizes} rows"
+    return f"any number of rows, {sizes} of them"
+
+
+def _has_batch(library: Library) -> bool:
+    return all(-1 in t.shape for t in (*library.inputs, *library.outputs))
+
+
+def _tensor_lines(title: str, tensors: Sequence[LibraryTensor]) -> Iterator[str]:
+    yield f"{title}, in row-major order:"
+    for tensor in tensors:
+        yield f"    {_plain(tensor.name)}: {tensor.dtype} {_shape(tensor)}"
+
+
+def _shape(tensor: LibraryTensor) -> str:
+    extents = ["n" if size < 0 else str(size) for size in tensor.shape]
+    return f"({', '.join(extents)})"
+
+
+def _plain(text: str) -> str:
+    """A name as it may stand in a comment."""
+    kept = "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
+    return kept.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
+
+
+_MAP = """\
+/* {file} is mapped; its data follow a header of JSON, and its length. */
+int file = open("{file}", O_RDONLY);
+size_t size = (size_t)lseek(file, 0, SEEK_END);
+const char *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
+if (map == MAP_FAILED) return 1;
+uint64_t header;
+memcpy(&header, map, 8);
+const void *weights = map + 8 + header;
+"""
+
+
+def _example(library: Library, naming: Naming) -> str:
+    """A whole program that computes the smallest batch."""
+    p, file, rows = library.prefix, naming.weights_file, library.batches[0]
+    body = [
+        *_arrays("input", library.inputs, rows),
+        *_arrays("output", library.outputs, rows),
+        f"const void *inputs[] = {{{_list('input', library.inputs)}}};",
+        f"void *outputs[] = {{{_list('output', library.outputs)}}};",
+        f"void *workspace = malloc({p}_workspace_size({rows}));",
+        f"{p}_status status = {p}_init(workspace, {'weights' if file else 'NULL'}, "
+        f"{rows});",
+        f"if (status == {p.upper()}_OK)",
+        f"    status = {p}_run(workspace, {rows}, inputs, outputs);",
+        "free(workspace);",
+        "return (int)status;",
+    ]
+    extra = ["<fcntl.h>", "<string.h>", "<sys/mman.h>", "<unistd.h>"] if file else []
+    includes = [f'"{p}.h"', "<stdlib.h>", *extra]
+    mapped = _MAP.format(file=file).replace("/* ", "// ").replace(" */", "")
+    lines = (mapped if file else "") + "\n".join(body)
+    head = "\n".join(f"#include {name}" for name in includes)
+    return f"{head}\n\nint main(void) {{\n{indent(lines, '    ')}\n}}"
+
+
+def _arrays(kind: str, tensors: Sequence[LibraryTensor], rows: int) -> Iterator[str]:
+    for i, tensor in enumerate(tensors):
+        size = math.prod(rows if n < 0 else n for n in tensor.shape)
+        yield f"static {_c_type(tensor)} {kind}_{i}[{max(1, size)}];"
+
+
+def _list(kind: str, tensors: Sequence[LibraryTensor]) -> str:
+    return ", ".join(f"{kind}_{i}" for i in range(len(tensors)))
+
+
+def _c_type(tensor: LibraryTensor) -> str:
+    return _C_TYPES.get(tensor.dtype, f"{tensor.dtype}_t")
+
+
+# --- macros ---------------------------------------------------------------------------
+
+
+def _macros(library: Library, naming: Naming) -> str:
+    facts: list[tuple[str, object]] = [
+        ("ABI", ABI),
+        ("TOOLKIT_VERSION", _string(naming.version)),
+        ("TARGET", _string(naming.target)),
+        ("TRIPLE", _string(library.triple)),
+        ("BATCHES", _braces(library.batches)),
+        ("BATCH_COUNT", len(library.batches)),
+        ("MAX_BATCH", library.batches[-1]),
+        *(
+            (f"WORKSPACE_SIZE_{size}", nbytes)
+            for size, nbytes in library.workspace_bytes.items()
+        ),
+        ("WORKSPACE_SIZE", max(library.workspace_bytes.values())),
+        ("WEIGHTS_SIZE", library.weights_bytes),
+        ("WEIGHTS_SHA256", _string(library.weights_sha256.hex())),
+        ("EMBEDS_WEIGHTS", int(library.embeds)),
+        ("HAS_THREADS", int(library.has_threads)),
+        ("HAS_STATES", int(library.has_states)),
+        *_tensor_facts("INPUT", library.inputs),
+        *_tensor_facts("OUTPUT", library.outputs),
+    ]
+    return "\n".join(f"#define {library.prefix.upper()}_{k} {v}" for k, v in facts)
+
+
+def _tensor_facts(
+    kind: str, tensors: Sequence[LibraryTensor]
+) -> Iterator[tuple[str, object]]:
+    """`SIZE` is the number of elements, of one row where there is a batch."""
+    yield f"{kind}_COUNT", len(tensors)
+    for i, tensor in enumerate(tensors):
+        yield f"{kind}_{i}_NAME", _string(tensor.name)
+        yield f"{kind}_{i}_DTYPE", DTYPES.index(tensor.dtype)
+        yield f"{kind}_{i}_RANK", len(tensor.shape)
+        yield f"{kind}_{i}_SHAPE", _braces(tensor.shape or (1,))
+        yield f"{kind}_{i}_SIZE", math.prod(n for n in tensor.shape if n >= 0)
+
+
+def _braces(numbers: Sequence[int]) -> str:
+    return f"{{{', '.join(map(str, numbers))}}}"
+
+
+def _string(text: str) -> str:
+    """A string of C; what is not ASCII is in octal, which ends after three digits."""
+    plain = set(map(ord, " !#$%&'()*+,-./:;<=>@[]^_`{|}~")) | set(range(48, 58))
+    plain |= set(range(65, 91)) | set(range(97, 123))
+    return (
+        '"'
+        + "".join(chr(b) if b in plain else f"\\{b:03o}" for b in text.encode())
+        + '"'
+    )
+
+
+# --- declarations ---------------------------------------------------------------------
+
+
+def _types(prefix: str) -> str:
+    statuses = "\n".join(
+        f"    {prefix.upper()}_{s.name} = {int(s)},"
+        + (f" /* {_STATUS_TEXTS[s]} */" if _STATUS_TEXTS[s] else "")
+        for s in Status
+    )
+    dtypes = ",\n".join(
+        f"    {prefix.upper()}_{name.upper()} = {i}" for i, name in enumerate(DTYPES)
+    )
+    return _TYPES.format(
+        p=prefix, statuses=_without_last_comma(statuses), dtypes=dtypes
+    )
+
+
+def _without_last_comma(lines: str) -> str:
+    head, _, tail = lines.rpartition(",")
+    return head + tail
+
+
+def _functions(prefix: str) -> str:
+    return _FUNCTIONS.format(p=prefix, P=prefix.upper())
+
+
+_TYPES = """\
+typedef int32_t {p}_status;
+enum {{
+{statuses}
+}};
+
+enum {{
+{dtypes}
+}};
+
+/* An input or output. Of the shape, -1 is the batch. */
+typedef struct {{
+    const char *name;
+    int32_t dtype;
+    int32_t rank;
+    const int64_t *shape;
+}} {p}_tensor;"""
+
+_FUNCTIONS = """\
+/* The number of this interface: {P}_ABI, if header and library belong together. */
+uint32_t {p}_abi(void);
+
+/* What run takes and gives. */
+const {p}_tensor *{p}_inputs(int32_t *count);
+const {p}_tensor *{p}_outputs(int32_t *count);
+
+/* The numbers of rows that are computed at once, ascending. */
+const int64_t *{p}_batches(int32_t *count);
+
+/* How many states runs change; 0: a run depends on its inputs alone. */
+int32_t {p}_state_count(void);
+
+/* Bytes of a workspace for batches up to this one; 0: for all. */
+size_t {p}_workspace_size(int64_t max_batch);
+
+/* Bytes of the weights, and their digest, of 32 bytes. */
+size_t {p}_weights_size(void);
+const uint8_t *{p}_weights_sha256(void);
+
+/* Make a workspace of any memory of at least that size, which must stay where it is.
+   Weights are read until the last run; NULL: those in the library, if it has them. */
+{p}_status {p}_init(void *workspace, const void *weights, int64_t max_batch);
+
+/* Compute n rows. Arrays are in row-major order, without gaps. */
+{p}_status {p}_run(void *workspace, int64_t n, const void *const *inputs,
+    void *const *outputs);
+
+/* Set states to what they were after init. */
+{p}_status {p}_reset(void *workspace);
+
+/* Share the work of runs among so many threads, this one included. Threads that wait
+   look for work so many times before they sleep; spins < 0: the default. */
+{p}_status {p}_threads(int32_t count, int32_t spins);
+
+/* End the threads. A workspace holds nothing else: to end its use, free its memory. */
+void {p}_stop(void);
+
+/* What a status means; the workspace may be NULL. */
+const char *{p}_message(const void *workspace, {p}_status status);"""

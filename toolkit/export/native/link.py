@@ -1,0 +1,222 @@
+"""Linkers: from an object file to a shared library or a WebAssembly module.
+
+A linker is looked for in the environment, on the path, and in the `ziglang` wheel; it
+is called with a list of arguments, through no shell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from toolkit.errors import ArgumentError, MissingLinkerError, UnsupportedError
+
+_LINKER = re.compile(r"(.*-)?(ld|ld\.\w+|lld)(\.exe)?")  # no compiler
+_TIMEOUT = 600  # seconds; zig builds its C library on first use
+# What a driver says of the machine that it makes code for, by the triple's first part.
+_SAME = {"amd64": "x86_64", "arm64": "aarch64", "armv7": "arm", "armv7a": "arm"}
+# Of cross compilers, as Linux distributions call them.
+_GNU = {
+    "x86_64": "x86_64-linux-gnu",
+    "aarch64": "aarch64-linux-gnu",
+    "arm": "arm-linux-gnueabihf",
+    "riscv64": "riscv64-linux-gnu",
+}
+# No program headers of a compiler's own, no more of the table of symbols than is used.
+_DRIVER_FLAGS = ("-shared", "-nostartfiles", "-Wl,-s", "-Wl,--as-needed")
+_ELF_FLAGS = ("-z", "noexecstack", "-z", "relro", "-z", "now", "-z", "noseparate-code")
+_LIBRARIES = ("-lpthread", "-lm")  # left out where nothing is used of them
+_WASM_FLAGS = ("--no-entry", "--strip-all", "--export=__heap_base")
+
+
+@dataclass(frozen=True)
+class Linker:
+    """A command that links, for one machine.
+
+    Attributes:
+        command: its first arguments.
+        is_driver: whether it is a C compiler, that is to call the linker.
+    """
+
+    command: tuple[str, ...]
+    is_driver: bool
+
+
+@dataclass(frozen=True)
+class Linking:
+    """What is to be linked.
+
+    Attributes:
+        triple: of the machine that it is for.
+        objects: paths of the object files.
+        output: the path of what is made.
+        exports: the functions that others call.
+    """
+
+    triple: str
+    objects: Sequence[str]
+    output: str
+    exports: Sequence[str]
+
+    def arguments(self, linker: Linker) -> list[str]:
+        """The whole command."""
+        if _is_wasm(self.triple):
+            return [*linker.command, *self._wasm()]
+        if "apple" in self.triple:
+            name = f"-Wl,-install_name,@rpath/{Path(self.output).name}"
+            return [*linker.command, "-dynamiclib", name, *self._files()]
+        soname = ("-soname", Path(self.output).name, "--build-id=none")
+        if linker.is_driver:
+            flags = [f"-Wl,{flag}" for flag in _joined(*_ELF_FLAGS, *soname)]
+            flags = [*_DRIVER_FLAGS, *flags, *self._files(), *_LIBRARIES]
+            return [*linker.command, *flags]
+        return [*linker.command, "-shared", "-s", *_ELF_FLAGS, *soname, *self._files()]
+
+    def _files(self) -> list[str]:
+        return ["-o", self.output, *self.objects]
+
+    def _wasm(self) -> list[str]:
+        exports = [f"--export={name}" for name in self.exports]
+        return [*_WASM_FLAGS, *exports, *self._files()]
+
+
+def _joined(*flags: str) -> Iterator[str]:
+    """Flags with their values, as a driver hands them on: "-z,now"."""
+    waiting = ""
+    for flag in flags:
+        if waiting:
+            yield f"{waiting},{flag}"
+            waiting = ""
+        elif flag in ("-z", "-soname"):
+            waiting = flag
+        else:
+            yield flag
+
+
+def link(linking: Linking, given: str | None = None) -> None:
+    """Make a shared library or a module.
+
+    Args:
+        linking: what from what.
+        given: the command of a linker; None: one that is found.
+
+    Raises:
+        MissingLinkerError: none is found.
+        UnsupportedError: it fails.
+    """
+    linker = _parsed(given) if given else find_linker(linking.triple)
+    if linker is None:
+        raise MissingLinkerError(f"no linker for {linking.triple} is installed")
+    command = linking.arguments(linker)
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnsupportedError(f"{shlex.join(command)}: {error}") from error
+    if done.returncode or not Path(linking.output).is_file():
+        told = (done.stderr or done.stdout).strip()[-2000:]
+        raise UnsupportedError(
+            f"the linker failed with {done.returncode}: {shlex.join(command)}\n{told}"
+        )
+
+
+def by_hand(linking: Linking) -> str:
+    """A command that links it on any machine with the `ziglang` wheel."""
+    return shlex.join(linking.arguments(_zig(linking.triple, "python")))
+
+
+def _parsed(text: str) -> Linker:
+    """A command that the user names: a compiler, or a linker by its name."""
+    command = tuple(shlex.split(text, posix=os.name == "posix"))
+    if not command or shutil.which(command[0]) is None:
+        raise ArgumentError(
+            f"linker: expected a command that can be run, such as 'cc'; received "
+            f"{text!r}"
+        )
+    words = (Path(word).name for word in command if not word.startswith("-"))
+    return Linker(command, is_driver=not any(map(_LINKER.fullmatch, words)))
+
+
+def find_linker(triple: str) -> Linker | None:
+    """The first of those that are installed and link for this machine."""
+    return next(_candidates(triple), None)
+
+
+def _candidates(triple: str) -> Iterator[Linker]:
+    if _is_wasm(triple):
+        yield from _plain("wasm-ld")
+    else:
+        yield from _drivers(triple)
+        if "linux" in triple:
+            yield from _plain("ld.lld")
+    if find_spec("ziglang") is not None:
+        yield _zig(triple, sys.executable)
+
+
+def _plain(name: str) -> Iterator[Linker]:
+    found = shutil.which(name)
+    if found:
+        yield Linker((found,), is_driver=False)
+
+
+def _drivers(triple: str) -> Iterator[Linker]:
+    """C compilers that say that they are for this machine; clang can be told."""
+    chosen = tuple(shlex.split(os.environ.get("CC", ""), posix=os.name == "posix"))
+    gnu = _GNU.get(_architecture(triple), "")
+    for command in (chosen, ("cc",), (f"{gnu}-gcc",)):
+        if command and shutil.which(command[0]) and _is_for(command, triple):
+            yield Linker(command, is_driver=True)
+    if shutil.which("clang") and _is_for(("clang",), triple):
+        yield Linker(("clang",), is_driver=True)
+
+
+def _is_for(command: tuple[str, ...], triple: str) -> bool:
+    try:
+        done = subprocess.run(
+            [*command, "-dumpmachine"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    found = done.stdout.strip()
+    return _architecture(found) == _architecture(triple) and any(
+        name in found and name in triple for name in ("linux", "apple", "windows")
+    )
+
+
+def _architecture(triple: str) -> str:
+    first = triple.partition("-")[0]
+    return _SAME.get(first, first)
+
+
+def _is_wasm(triple: str) -> bool:
+    return triple.startswith("wasm")
+
+
+def _zig(triple: str, python: str) -> Linker:
+    """The linkers of the `ziglang` wheel, which know every machine."""
+    if _is_wasm(triple):
+        return Linker((python, "-m", "ziglang", "wasm-ld"), is_driver=False)
+    system = "macos" if "apple" in triple else "linux-gnu"
+    if _architecture(triple) == "arm":
+        system += "eabihf"
+    target = f"{_architecture(triple)}-{system}"
+    command = (python, "-m", "ziglang", "cc", "-target", target)
+    return Linker(command, is_driver=True)

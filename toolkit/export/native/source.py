@@ -1,0 +1,267 @@
+"""What a native library is made from: a model's programs, and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit.backends.library import (
+    DTYPES,
+    LibraryProgram,
+    LibrarySource,
+    LibraryTensor,
+    LibraryWeight,
+)
+from toolkit.backends.target import Target
+from toolkit.compiler.pipeline import compile_program
+from toolkit.compiler.program import Program
+from toolkit.core.tensor import backend
+from toolkit.core.variable import Variable
+from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.export.inference import (
+    BATCH,
+    InferenceGraph,
+    ModelTensor,
+    Signature,
+    trace_inference,
+)
+
+# As many of these as the workspace allows, if no sizes are given.
+BATCHES = (1, 4, 16, 64, 256)
+WORKSPACE_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a library computes at once.
+
+    Attributes:
+        batches: numbers of rows, ascending; None: `BATCHES`, or what the model says.
+        extents: a number for each other extent that the model leaves free.
+        workspace: bytes that the programs of `BATCHES` may take.
+    """
+
+    batches: Sequence[int] | None = None
+    extents: Mapping[str, int] | None = None
+    workspace: int = WORKSPACE_BYTES
+
+
+def make_source(
+    model: Any,
+    signature: Signature,
+    sizes: Sizes,
+    processor: Any,
+    prefix: str,
+    embeds: Callable[[int], bool],
+) -> LibrarySource:
+    """The programs of a model for each batch size.
+
+    Args:
+        model: built.
+        signature: what it is called with.
+        sizes: of its inputs.
+        processor: that it is compiled for.
+        prefix: of the library's functions.
+        embeds: whether so many bytes of weights are to be in the object.
+
+    Raises:
+        UnsupportedError: if a part of it is not generated code; it names the layers.
+    """
+    label = f"{model.name}.export"
+    _check_dtypes(label, "input", signature.inputs)
+    extents = _extents(label, signature, sizes.extents or {})
+    batches, may_stop = _batches(label, signature, sizes.batches)
+    weights = _Weights()
+    traces: dict[int, InferenceGraph] = {}
+    programs: list[LibraryProgram] = []
+    for size in batches:
+        traced = trace_inference(model, signature, {**extents, BATCH: size})
+        program = _compile(label, traced, processor)
+        if may_stop and programs and program.arena_bytes > sizes.workspace:
+            break
+        traces[size] = traced
+        programs.append(weights.program(size, traced, program))
+    if BATCH in signature.free and len(traces) == 1:
+        other = 2 * batches[0] + 1  # to see which extents of outputs follow the batch
+        traces[other] = trace_inference(model, signature, {**extents, BATCH: other})
+    nbytes = sum(w.array.nbytes for w in weights.found)
+    return LibrarySource(
+        prefix=prefix,
+        programs=programs,
+        inputs=[_library_tensor(x, extents) for x in signature.inputs],
+        outputs=_outputs(label, traces, BATCH in signature.free),
+        weights=weights.found,
+        processor=processor,
+        embed=embeds(nbytes),
+    )
+
+
+# --- sizes ----------------------------------------------------------------------------
+
+
+def _extents(
+    label: str, signature: Signature, given: Mapping[str, int]
+) -> dict[str, int]:
+    """A number for each free extent but the batch."""
+    wanted = [name for name in signature.free if name != BATCH]
+    for name in given:
+        if name not in wanted:
+            raise ArgumentError(
+                f"{label}: sizes: expected some of {wanted}, the extents that the "
+                f"model leaves free; received {name!r}"
+            )
+    for name in wanted:
+        size = given.get(name)
+        if size is None:
+            tensor = next(x for x in signature.inputs if name in x.shape)
+            raise UnsupportedError(
+                f"{label}: axis {tensor.shape.index(name)} of input {tensor.name!r} "
+                "has no fixed size; a native library computes one: choose it by "
+                f"sizes={{{name!r}: 64}}, say, or by an input_signature"
+            )
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ArgumentError(
+                f"{label}: sizes: expected one integer > 0 for {name!r}, as a library "
+                f"computes one size; received {size!r}"
+            )
+    return {name: given[name] for name in wanted}
+
+
+def _batches(
+    label: str, signature: Signature, given: Sequence[int] | None
+) -> tuple[list[int], bool]:
+    """The batch sizes, ascending, and whether the larger ones may be left out."""
+    if BATCH in signature.free:
+        if given is None:
+            return list(BATCHES), True
+        return sorted(set(given)), False
+    firsts = {x.shape[0] for x in signature.inputs if x.shape}
+    fixed = int(firsts.pop()) if len(firsts) == 1 else 1
+    if given is not None and list(given) != [fixed]:
+        raise ArgumentError(
+            f"{label}: batch: the model's inputs fix it to {fixed}; received "
+            f"{list(given)}"
+        )
+    return [fixed], False
+
+
+# --- tensors --------------------------------------------------------------------------
+
+
+def _check_dtypes(label: str, kind: str, tensors: Sequence[Any]) -> None:
+    for tensor in tensors:
+        if tensor.dtype not in DTYPES:
+            raise UnsupportedError(
+                f"{label}: {kind} {tensor.name!r} has dtype {tensor.dtype!r}, which "
+                f"native libraries do not take; those are {', '.join(DTYPES)}. Export "
+                "a model of the layers behind it"
+            )
+
+
+def _library_tensor(x: ModelTensor, extents: Mapping[str, int]) -> LibraryTensor:
+    sizes = {**extents, BATCH: -1}
+    shape = tuple(n if isinstance(n, int) else sizes[n] for n in x.shape)
+    return LibraryTensor(x.name, x.dtype, shape)
+
+
+def _outputs(
+    label: str, traces: Mapping[int, InferenceGraph], has_batch: bool
+) -> list[LibraryTensor]:
+    """The outputs, with -1 where the first extent is the batch at each size."""
+    first = next(iter(traces.values()))
+    outputs = []
+    for i, name in enumerate(first.names):
+        specs = {size: t.graph.outputs[i].spec for size, t in traces.items()}
+        shapes = {spec.shape for spec in specs.values()}
+        shape = tuple(specs[next(iter(specs))].shape)
+        follows = bool(shape) and all(s.shape[:1] == (n,) for n, s in specs.items())
+        if has_batch and follows:
+            shapes = {s[1:] for s in shapes}
+            shape = (-1, *shape[1:])
+        if len(shapes) > 1:
+            raise UnsupportedError(
+                f"{label}: output {name!r} has the shapes "
+                f"{', '.join(f'{tuple(s.shape)} for {n}' for n, s in specs.items())} "
+                "rows; native libraries want a batch as the first axis alone: fix the "
+                "batch by an input_signature"
+            )
+        outputs.append(LibraryTensor(name, first.graph.outputs[i].spec.dtype, shape))
+    _check_dtypes(label, "output", outputs)
+    return outputs
+
+
+# --- programs -------------------------------------------------------------------------
+
+
+def _compile(label: str, traced: InferenceGraph, processor: Any) -> Program:
+    read = {v: i for i, v in enumerate(traced.variables)}
+    first = len(traced.graph.inputs) - len(traced.variables)
+    updates = [
+        (len(traced.names) + i, first + read[v] if v in read else None)
+        for i, v in enumerate(traced.written)
+    ]
+    target = Target(backend(), processor=processor, updates=updates)
+    program = compile_program(traced.graph, target, label)
+    if program.code is None:
+        raise UnsupportedError(
+            f"{label}: no machine code is generated for {', '.join(_others(program))}, "
+            "which a native library would need; leave it to the caller, or export the "
+            "model as ONNX"
+        )
+    return program
+
+
+def _others(program: Program) -> list[str]:
+    """What is not generated code: primitives, and the layers that they come from."""
+    nodes = [
+        program.graph.nodes[i]
+        for segment in program.segments
+        for i in segment.members
+        if segment.code is None and not program.is_view(i)
+    ]
+    found = dict.fromkeys(
+        f"{node.op.name} in {node.origin or 'the model itself'}" for node in nodes
+    )
+    return list(found) or ["a model that computes nothing"]
+
+
+class _Weights:
+    """The Variables of all programs, each once."""
+
+    def __init__(self) -> None:
+        self.found: list[LibraryWeight] = []
+        self._numbers: dict[Variable, int] = {}
+        self._names: set[str] = set()
+
+    def program(
+        self, size: int, traced: InferenceGraph, program: Program
+    ) -> LibraryProgram:
+        """A program with the numbers of its weights and states."""
+        states = set(traced.written)
+        updates = [self._number(v, True) for v in traced.written]
+        weights = [self._number(v, v in states) for v in traced.variables]
+        return LibraryProgram(size, program, weights, updates)
+
+    def _number(self, variable: Variable, is_state: bool) -> int:
+        if variable not in self._numbers:
+            self._numbers[variable] = len(self.found)
+            array = np.asarray(variable.value)
+            weight = LibraryWeight(self._name(variable.path), array, is_state)
+            self.found.append(weight)
+        return self._numbers[variable]
+
+    def _name(self, path: str) -> str:
+        name = next(n for n in _numbered(path) if n not in self._names)
+        self._names.add(name)
+        return name
+
+
+def _numbered(path: str) -> Iterator[str]:
+    yield path
+    number = 1
+    while True:
+        yield f"{path}_{number}"
+        number += 1

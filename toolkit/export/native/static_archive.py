@@ -1,0 +1,44 @@
+"""Static libraries: an object file in an archive, with the index that linkers want."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_MAGIC = b"!<arch>\n"
+_SHORT = 15  # bytes of a name that fit in a member's head, before a slash
+
+
+def static_archive(name: str, code: bytes, symbols: Sequence[str]) -> bytes:
+    """An archive of one object file, with no dates or owners in it.
+
+    Args:
+        name: of the object file.
+        code: its bytes.
+        symbols: the functions that it defines, for the index.
+
+    It is what `ar rcsD` writes: GNU's format, which linkers of ELF and of WebAssembly
+    read.
+    """
+    encoded = name.encode()
+    names = b"" if len(encoded) <= _SHORT else encoded + b"/\n"
+    strings = b"".join(symbol.encode() + b"\0" for symbol in symbols)
+    index_size = 4 + 4 * len(symbols) + len(strings)
+    start = len(_MAGIC) + _whole(index_size) + (_whole(len(names)) if names else 0)
+    offsets = start.to_bytes(4, "big") * len(symbols)
+    index = len(symbols).to_bytes(4, "big") + offsets + strings
+    members = [_member(b"/", index)]
+    if names:
+        members.append(_member(b"//", names))
+    members.append(_member(b"/0" if names else encoded + b"/", code))
+    return _MAGIC + b"".join(members)
+
+
+def _whole(size: int) -> int:
+    """Bytes of a member with its head, which end at an even place."""
+    return 60 + size + size % 2
+
+
+def _member(name: bytes, content: bytes) -> bytes:
+    """Date, owner, group are 0; the mode is that of a file that all may read."""
+    head = b"%-16s%-12d%-6d%-6d%-8s%-10d`\n" % (name, 0, 0, 0, b"644", len(content))
+    return head + content + b"\n" * (len(content) % 2)

@@ -1,0 +1,57 @@
+"""The weights of a native library: in its object, or in a file beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from toolkit.backends.library import Library
+from toolkit.console.messages import size_text
+from toolkit.errors import ArgumentError, ModelFileError, UnsupportedError
+from toolkit.reading.safetensors import open_safetensors, write_safetensors
+
+EMBEDDED_BY_DEFAULT = 64 * 2**20
+# Beyond this, code and what it refers to come too far apart for linkers.
+MOST_EMBEDDED = 2**30
+
+_MARK = "toolkit.native.sha256"  # in the file: of its values
+
+WeightsPlace = Literal["embed", "file"]
+
+
+def embedding(label: str, place: WeightsPlace | None) -> Callable[[int], bool]:
+    """Whether so many bytes of weights go into the object."""
+    if place not in (None, "embed", "file"):
+        raise ArgumentError(
+            f"{label}: weights: expected 'embed', 'file' or None; received {place!r}"
+        )
+
+    def embeds(nbytes: int) -> bool:
+        if place == "embed" and nbytes > MOST_EMBEDDED:
+            raise UnsupportedError(
+                f"{label}: {size_text(nbytes)} of weights are too much for an object "
+                f"file, which may hold {size_text(MOST_EMBEDDED)}; weights='file' "
+                "writes them beside it"
+            )
+        if not nbytes:
+            return True
+        return nbytes <= EMBEDDED_BY_DEFAULT if place is None else place == "embed"
+
+    return embeds
+
+
+def write_weights(path: Path, library: Library) -> None:
+    """Write the weights as a new file; the values are what `init` is given."""
+    arrays = {stored.weight.name: stored.weight.array for stored in library.weights}
+    metadata = {_MARK: library.weights_sha256.hex()}
+    write_safetensors(path, arrays, metadata, sort=False)
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file was written by `write_weights`."""
+    try:
+        with open_safetensors(path) as content:
+            return _MARK in content.metadata
+    except ModelFileError:
+        return False
