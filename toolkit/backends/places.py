@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -58,12 +58,13 @@ class Shares:
 
 @dataclass(frozen=True)
 class Places:
-    """The place of every operand while the arena is at an address."""
+    """The place of every operand while the arena is at an address: a number, or else
+    what becomes an address when numbers are added to it."""
 
     nodes: Sequence[NodeOperands[Location]]
-    arena: int = 0
+    arena: Any = 0
 
-    def at(self, arena: int) -> Places:
+    def at(self, arena: Any) -> Places:
         """The places while the arena is at another address."""
         return Places(self.nodes, arena)
 
@@ -81,6 +82,7 @@ class LoopBody(Protocol):
         code: what `Backend.assemble` made.
         places: of the operands of its nodes.
         arena_bytes: of its intermediate values.
+        located: the places where constants are where a function says.
     """
 
     @property
@@ -89,3 +91,4 @@ class LoopBody(Protocol):
     def places(self) -> Places: ...
     @property
     def arena_bytes(self) -> int: ...
+    def located(self, constant: Callable[[Any], Any]) -> Places: ...

@@ -5,7 +5,7 @@ A program is data. `BoundProgram` puts one on memory, `Executable` runs it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -106,26 +106,41 @@ class Program:
         assert self.whole is not None
         return self.places_of(self.whole)
 
-    def places_of(self, segment: Segment) -> Places:
-        """Where the operands of a segment's nodes are."""
-        return Places([self._operands(index) for index in segment.members])
+    def located(self, constant: Callable[[Array], Any]) -> Places:
+        """The same places where constants are elsewhere, at what a function returns."""
+        assert self.whole is not None
+        return self.places_of(self.whole, constant)
 
-    def _operands(self, index: int) -> NodeOperands[Location]:
+    def places_of(
+        self, segment: Segment, constant: Callable[[Array], Any] | None = None
+    ) -> Places:
+        """Where the operands of a segment's nodes are.
+
+        Args:
+            segment: one of the program's.
+            constant: where the array of a constant is; None: in the backend's memory.
+        """
+        address = constant or self.backend.address
+        return Places([self._operands(index, address) for index in segment.members])
+
+    def _operands(
+        self, index: int, address: Callable[[Array], Any]
+    ) -> NodeOperands[Location]:
         node = self.graph.nodes[index]
         work = self.plan.work.get(index)  # none for a product of no extent
         return NodeOperands(
-            [self._location(x) for x in node.inputs],
-            [self._location(y) for y in node.outputs],
+            [self._location(x, address) for x in node.inputs],
+            [self._location(y, address) for y in node.outputs],
             Location(None, work.offset if work else 0, in_arena=True),
         )
 
-    def _location(self, value: Value) -> Location:
+    def _location(self, value: Value, address: Callable[[Array], Any]) -> Location:
         layout = self.layouts[value]
         root = layout.root
         if root in self.numbers:
             return Location(self.numbers[root], layout.offset)
         if root in self.constants:
-            start = self.backend.address(self.constants[root])
+            start = address(self.constants[root])
             return Location(None, start + layout.offset)
         start = self.plan.buffers[root].offset
         return Location(None, start + layout.offset, in_arena=True)

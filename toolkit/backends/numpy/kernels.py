@@ -83,8 +83,8 @@ class NumPyBackend(Backend):
         self, body: Any, arena: tuple[str, int], moves: Sequence[Move], turns: int
     ) -> Any:
         """One call that runs a program turn after turn."""
-        program = import_module("toolkit.backends.numpy.jit.program")
-        return program.lower_loop(body, arena, moves, turns)
+        loop = import_module("toolkit.backends.numpy.jit.loop")
+        return loop.lower_loop(body, arena, moves, turns)
 
     def processor(self, name: str | None = None, threads: bool = True) -> Any:
         """What machine code is written for; see `Backend.processor`."""

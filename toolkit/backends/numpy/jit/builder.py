@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from toolkit.backends.numpy.jit.processor import current
+
 # LLVM's names of our dtypes. A bool is one byte in memory and one bit in a register.
 TYPES = {
     "bool": "i1",
@@ -272,7 +274,12 @@ class Builder:
         return self.let(f"{instruction} {x.type} {x.text} to {target}", dtype, x.lanes)
 
     def intrinsic(self, name: str, *values: Value, dtype: str = "") -> Value:
-        """Call `llvm.name` on values of one type."""
+        """Call `llvm.name` on values of one type.
+
+        `fma` rounds once, or twice where the processor has no such instruction.
+        """
+        if name == "fma" and not current().has_fma:
+            name = "fmuladd"
         x = values[0]
         suffix = f"{'v' + str(x.lanes) if x.lanes else ''}{_mangled(x.dtype)}"
         result = vector_type(TYPES[dtype or x.dtype], x.lanes)

@@ -9,33 +9,26 @@
 
 ; patches, addresses: before a run, each word that a patch names is filled in
 ; events: null, or where each task notes when it ran, and on which thread
-%Program = type { i64, ptr, i64, ptr, ptr, i64, ptr, ptr }
+; Addresses are words, whatever the size of a pointer.
+%Program = type { i64, i64, i64, i64, i64, i64, i64, i64 }
 ;                 patches,  sections, objects, address offset, error, events
-%Patch = type { ptr, i64, i64 }                             ; word, object, offset
-%Section = type { i64, i64, i64, i64, i64, ptr, i64, i64 }
+%Patch = type { i64, i64, i64 }                             ; word, object, offset
+%Section = type { i64, i64, i64, i64, i64, i64, i64, i64 }
 ;                 tasks, rows of a task, rows, rows of a group, calls, parallel, event
 ; calls: how many and where; 0: the address of a loop; -1: of as many sections as tasks
-%Call = type { ptr, ptr, i64 }                              ; code, table, row factor
+%Call = type { i64, i64, i64 }                              ; code, table, row factor
 ; program, turns, moves, and the words that they fill in
-%Loop = type { ptr, i64, i64, ptr, ptr }
+%Loop = type { i64, i64, i64, i64, i64 }
 ; address in the first and last turn or 0, base, bytes per turn, phase, bytes every other
 %Move = type { i64, i64, i64, i64, i64, i64 }
 %Event = type { i64, i64, i64 }                             ; start, end, thread
 
-; What the threads share; each word that changes often has a cache line of its own.
-; ticket: number of tasks << 32 | next task to take
-%Pool = type {
-  i64, [7 x i64], ; 0  ticket
-  i64, [7 x i64], ; 2  tasks done
-  i32, [15 x i32], ; 4  wakes
-  i32, [15 x i32], ; 6  sleepers
-  i32, [15 x i32], ; 8  in use
-  ptr, ptr, i32 } ; 10 section, 11 events, 12 quit
-%Worker = type { ptr, i64 }                                 ; pool, number
-
-declare i64 @syscall(i64, ...)
 declare i64 @llvm.smin.i64(i64, i64)
-declare i64 @llvm.readcyclecounter()
+declare i64 @clock()
+; Of threads.ll, or of alone.ll
+declare i1 @borrow(ptr)
+declare void @give_back(ptr)
+declare void @share(ptr, ptr, i64, ptr)
 
 ; --- one task --------------------------------------------------------------------------
 
@@ -46,7 +39,8 @@ entry:
   %rows = extractvalue %Section %section.v, 2
   %group = extractvalue %Section %section.v, 3
   %calls = extractvalue %Section %section.v, 4
-  %first.call = extractvalue %Section %section.v, 5
+  %first.call.v = extractvalue %Section %section.v, 5
+  %first.call = inttoptr i64 %first.call.v to ptr
   %last.call = getelementptr %Call, ptr %first.call, i64 %calls
   %low = mul i64 %task, %grain
   %after = add i64 %low, %grain
@@ -80,8 +74,10 @@ call:
   %code.at = getelementptr %Call, ptr %c, i32 0, i32 0
   %table.at = getelementptr %Call, ptr %c, i32 0, i32 1
   %factor.at = getelementptr %Call, ptr %c, i32 0, i32 2
-  %code = load ptr, ptr %code.at
-  %table = load ptr, ptr %table.at
+  %code.v = load i64, ptr %code.at
+  %code = inttoptr i64 %code.v to ptr
+  %table.v = load i64, ptr %table.at
+  %table = inttoptr i64 %table.v to ptr
   %factor = load i64, ptr %factor.at
   %from = mul i64 %g, %factor
   %to = mul i64 %g.next, %factor
@@ -116,143 +112,6 @@ end:
   ret void
 }
 
-; --- tasks of a section, shared --------------------------------------------------------
-
-; Take and run tasks until none is left; how many this thread ran.
-define i64 @take(ptr %pool, i64 %thread) #0 {
-entry:
-  br label %look
-look:
-  %taken = phi i64 [ 0, %entry ], [ %taken.next, %run ]
-  %seen = load atomic i64, ptr %pool acquire, align 8
-  %seen.next = and i64 %seen, 4294967295
-  %seen.tasks = lshr i64 %seen, 32
-  %open = icmp ult i64 %seen.next, %seen.tasks
-  br i1 %open, label %claim, label %none
-claim:
-  ; The section may have changed since the look: only what this returns counts.
-  %ticket = atomicrmw add ptr %pool, i64 1 acq_rel
-  %task = and i64 %ticket, 4294967295
-  %tasks = lshr i64 %ticket, 32
-  %mine = icmp ult i64 %task, %tasks
-  br i1 %mine, label %run, label %none
-run:
-  %section.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
-  %events.at = getelementptr %Pool, ptr %pool, i32 0, i32 11
-  %section = load ptr, ptr %section.at
-  %events = load ptr, ptr %events.at
-  call void @task(ptr %section, i64 %task, ptr %events, i64 %thread)
-  %done.at = getelementptr %Pool, ptr %pool, i32 0, i32 2
-  %done = atomicrmw add ptr %done.at, i64 1 release
-  %taken.next = add i64 %taken, 1
-  br label %look
-none:
-  ret i64 %taken
-}
-
-define void @share(ptr %pool, ptr %section, i64 %tasks, ptr %events) #0 {
-entry:
-  %section.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
-  %events.at = getelementptr %Pool, ptr %pool, i32 0, i32 11
-  %done.at = getelementptr %Pool, ptr %pool, i32 0, i32 2
-  store ptr %section, ptr %section.at
-  store ptr %events, ptr %events.at
-  store atomic i64 0, ptr %done.at release, align 8
-  %ticket = shl i64 %tasks, 32
-  store atomic i64 %ticket, ptr %pool seq_cst, align 8
-  %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 6
-  %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
-  %asleep = icmp ne i32 %sleepers, 0
-  br i1 %asleep, label %wake, label %work
-wake:
-  call void @wake(ptr %pool)
-  br label %work
-work:
-  %own = call i64 @take(ptr %pool, i64 0)
-  br label %wait
-wait:
-  ; Only tasks that a worker has begun are waited for.
-  %turn = phi i64 [ 0, %work ], [ %turn.next, %patience ], [ 0, %impatience ]
-  %done = load atomic i64, ptr %done.at acquire, align 8
-  %all = icmp eq i64 %done, %tasks
-  br i1 %all, label %end, label %again
-again:
-  call void @pause()
-  %turn.next = add i64 %turn, 1
-  %long = icmp ugt i64 %turn.next, SPINS
-  br i1 %long, label %impatience, label %patience
-patience:
-  br label %wait
-impatience:
-  %yielded = call i64 (i64, ...) @syscall(i64 SCHED_YIELD)
-  br label %wait
-end:
-  ret void
-}
-
-define void @wake(ptr %pool) #0 {
-  %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
-  %before = atomicrmw add ptr %wakes.at, i32 1 seq_cst
-  ; 129: FUTEX_WAKE_PRIVATE
-  %woken = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %wakes.at, i64 129, i64 2147483647, ptr null, ptr null, i64 0)
-  ret void
-}
-
-; What a worker thread runs: spin for a while, then sleep until there is work.
-define ptr @worker(ptr %worker) #0 {
-entry:
-  %pool = load ptr, ptr %worker
-  %number.at = getelementptr %Worker, ptr %worker, i32 0, i32 1
-  %number = load i64, ptr %number.at
-  %quit.at = getelementptr %Pool, ptr %pool, i32 0, i32 12
-  %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
-  %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 6
-  br label %top
-top:
-  br label %spin
-spin:
-  %turn = phi i64 [ 0, %top ], [ %turn.next, %idle ]
-  %taken = call i64 @take(ptr %pool, i64 %number)
-  %worked = icmp ne i64 %taken, 0
-  br i1 %worked, label %top, label %idle
-idle:
-  call void @pause()
-  %turn.next = add i64 %turn, 1
-  %tired = icmp ugt i64 %turn.next, SPINS
-  br i1 %tired, label %bed, label %spin
-bed:
-  %wakes = load atomic i32, ptr %wakes.at seq_cst, align 4
-  %in = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
-  ; Work published before this thread counted as asleep did not wake it.
-  %late = load atomic i64, ptr %pool seq_cst, align 8
-  %late.next = and i64 %late, 4294967295
-  %late.tasks = lshr i64 %late, 32
-  %open = icmp ult i64 %late.next, %late.tasks
-  %quit.early = load atomic i32, ptr %quit.at seq_cst, align 4
-  %quits.early = icmp ne i32 %quit.early, 0
-  %stay = or i1 %open, %quits.early
-  br i1 %stay, label %up, label %sleep
-sleep:
-  %wakes.long = zext i32 %wakes to i64
-  ; 128: FUTEX_WAIT_PRIVATE
-  %slept = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %wakes.at, i64 128, i64 %wakes.long, ptr null, ptr null, i64 0)
-  br label %up
-up:
-  %out = atomicrmw sub ptr %sleepers.at, i32 1 seq_cst
-  %quit = load atomic i32, ptr %quit.at seq_cst, align 4
-  %quits = icmp ne i32 %quit, 0
-  br i1 %quits, label %end, label %top
-end:
-  ret ptr null
-}
-
-define void @stop(ptr %pool) #0 {
-  %quit.at = getelementptr %Pool, ptr %pool, i32 0, i32 12
-  store atomic i32 1, ptr %quit.at seq_cst, align 4
-  call void @wake(ptr %pool)
-  ret void
-}
-
 ; --- a program -------------------------------------------------------------------------
 
 ; Fill in the addresses of what comes with a call.
@@ -260,8 +119,10 @@ define void @patch(ptr %program) #0 {
 entry:
   %program.v = load %Program, ptr %program
   %patches = extractvalue %Program %program.v, 0
-  %first = extractvalue %Program %program.v, 1
-  %objects = extractvalue %Program %program.v, 4
+  %first.v = extractvalue %Program %program.v, 1
+  %first = inttoptr i64 %first.v to ptr
+  %objects.v = extractvalue %Program %program.v, 4
+  %objects = inttoptr i64 %objects.v to ptr
   %shift = extractvalue %Program %program.v, 5
   br label %next
 next:
@@ -271,11 +132,13 @@ next:
 fill:
   %patch.at = getelementptr %Patch, ptr %first, i64 %p
   %patch = load %Patch, ptr %patch.at
-  %word = extractvalue %Patch %patch, 0
+  %word.v = extractvalue %Patch %patch, 0
+  %word = inttoptr i64 %word.v to ptr
   %number = extractvalue %Patch %patch, 1
   %offset = extractvalue %Patch %patch, 2
-  %object.at = getelementptr ptr, ptr %objects, i64 %number
-  %object = load ptr, ptr %object.at
+  %object.at = getelementptr i64, ptr %objects, i64 %number
+  %object.v = load i64, ptr %object.at
+  %object = inttoptr i64 %object.v to ptr
   %address.at = getelementptr i8, ptr %object, i64 %shift
   %address = load i64, ptr %address.at
   %filled = add i64 %address, %offset
@@ -291,9 +154,12 @@ define void @sections(ptr %program, ptr %pool) #0 {
 entry:
   %program.v = load %Program, ptr %program
   %sections = extractvalue %Program %program.v, 2
-  %first = extractvalue %Program %program.v, 3
-  %error = extractvalue %Program %program.v, 6
-  %events = extractvalue %Program %program.v, 7
+  %first.v = extractvalue %Program %program.v, 3
+  %first = inttoptr i64 %first.v to ptr
+  %error.v = extractvalue %Program %program.v, 6
+  %error = inttoptr i64 %error.v to ptr
+  %events.v = extractvalue %Program %program.v, 7
+  %events = inttoptr i64 %events.v to ptr
   %last = getelementptr %Section, ptr %first, i64 %sections
   %error.section = getelementptr i64, ptr %error, i64 3
   %together = icmp ne ptr %pool, null
@@ -319,9 +185,10 @@ choose:
   br i1 %shared, label %share, label %alone
 loop:
   %loop.at = getelementptr %Section, ptr %s, i32 0, i32 5
-  %loop.v = load ptr, ptr %loop.at
+  %loop.v = load i64, ptr %loop.at
+  %loop.p = inttoptr i64 %loop.v to ptr
   %start = call i64 @clock()
-  call void @loop(ptr %loop.v, ptr %pool, ptr %error)
+  call void @loop(ptr %loop.p, ptr %pool, ptr %error)
   call void @note(ptr %s, i64 0, ptr %events, i64 %start, i64 0)
   br label %done
 share:
@@ -348,11 +215,14 @@ end:
 define void @loop(ptr %loop, ptr %pool, ptr %error) #0 {
 entry:
   %loop.v = load %Loop, ptr %loop
-  %program = extractvalue %Loop %loop.v, 0
+  %program.v = extractvalue %Loop %loop.v, 0
+  %program = inttoptr i64 %program.v to ptr
   %length = extractvalue %Loop %loop.v, 1
   %count = extractvalue %Loop %loop.v, 2
-  %moves = extractvalue %Loop %loop.v, 3
-  %words = extractvalue %Loop %loop.v, 4
+  %moves.v = extractvalue %Loop %loop.v, 3
+  %moves = inttoptr i64 %moves.v to ptr
+  %words.v = extractvalue %Loop %loop.v, 4
+  %words = inttoptr i64 %words.v to ptr
   %length.last = sub i64 %length, 1
   br label %turn
 turn:
@@ -407,20 +277,19 @@ end:
 define i64 @run(ptr %program, ptr %pool) #0 {
 entry:
   %error.at = getelementptr %Program, ptr %program, i32 0, i32 6
-  %error = load ptr, ptr %error.at
+  %error.v = load i64, ptr %error.at
+  %error = inttoptr i64 %error.v to ptr
   store i64 0, ptr %error
   call void @patch(ptr %program)
   ; The workers serve one caller at a time; another one goes on alone.
   %some = icmp ne ptr %pool, null
   br i1 %some, label %try, label %alone
 try:
-  %used.at = getelementptr %Pool, ptr %pool, i32 0, i32 8
-  %swap = cmpxchg ptr %used.at, i32 0, i32 1 acq_rel monotonic
-  %got = extractvalue { i32, i1 } %swap, 1
+  %got = call i1 @borrow(ptr %pool)
   br i1 %got, label %together, label %alone
 together:
   call void @sections(ptr %program, ptr %pool)
-  store atomic i32 0, ptr %used.at release, align 4
+  call void @give_back(ptr %pool)
   br label %end
 alone:
   call void @sections(ptr %program, ptr null)

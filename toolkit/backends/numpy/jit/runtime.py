@@ -1,9 +1,10 @@
 """The threads that run generated programs, and how a program is entered.
 
-`runtime.ll` is the machine code's side: sections, tasks, and workers that spin for some
-100 microseconds before they sleep. Here are its functions' addresses, the pool of
-workers - started by the first program that needs them, forgotten after a fork, joined
-when the interpreter ends - and the clock of its events.
+`runtime.ll` is the machine code's side: sections and tasks. `threads.ll` shares them
+with workers that spin for some 100 microseconds before they sleep. Here are the
+functions' addresses, the pool of workers - started by the first program that needs
+them, forgotten after a fork, joined when the interpreter ends - and the clock of its
+events.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import platform
+import re
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -30,63 +33,106 @@ _POOL_BYTES = 1024
 _FUNCTIONS = ("run", "worker", "stop", "clock")
 
 
+@dataclass(frozen=True)
 class _Machine:
     """What differs between processors: system calls, the pause, the clock."""
 
-    def __init__(
-        self, futex: int, sched_yield: int, pause: str, clock: str, spins: int
-    ) -> None:
-        self.futex = futex
-        self.sched_yield = sched_yield
-        self.pause = pause
-        self.clock = clock
-        self.spins = spins
+    futex: int
+    sched_yield: int
+    pause: str
+    clock: str
+    spins: int
 
 
-# A pause takes about 35 to 140 cycles on x86, next to nothing on ARM.
+_STEADY = "call i64 @llvm.readsteadycounter()"
+# By architecture. A pause takes about 35 to 140 cycles on x86, next to nothing on ARM.
 _MACHINES = {
     "x86_64": _Machine(
         futex=202,
         sched_yield=24,
-        pause='call void asm sideeffect "pause", "~{memory}"()',
-        clock="%t = call i64 @llvm.readcyclecounter()",
+        pause="call void @llvm.x86.sse2.pause()",
+        clock="call i64 @llvm.readcyclecounter()",
         spins=6000,
     ),
     "aarch64": _Machine(
         futex=98,
         sched_yield=124,
-        pause='call void asm sideeffect "yield", "~{memory}"()',
-        clock='%t = call i64 asm sideeffect "mrs $0, cntvct_el0", "=r"()',
+        pause="call void @llvm.aarch64.hint(i32 1)",
+        clock=_STEADY,
         spins=50_000,
     ),
+    "armv7": _Machine(
+        futex=240,
+        sched_yield=158,
+        pause="call void @llvm.arm.hint(i32 1)",
+        clock=_STEADY,
+        spins=50_000,
+    ),
+    "riscv64": _Machine(
+        futex=98, sched_yield=124, pause="", clock=_STEADY, spins=50_000
+    ),
 }
-# Elsewhere programs run on the calling thread only, and no times are taken.
-_ELSEWHERE = _Machine(0, 0, "", "%t = add i64 0, 0", 1)
+_ATTRIBUTES = "attributes #0 = { nounwind }"
+_DECLARED = re.compile(r"^declare .*@([\w.]+)\(.*$\n?", re.MULTILINE)
+_DEFINED = re.compile(r"^define .*@([\w.]+)\(", re.MULTILINE)
 
 
-def can_share() -> bool:
-    """Whether programs can run on several threads on this system."""
-    return sys.platform == "linux" and platform.machine() in _MACHINES
+def can_share(processor: Processor | None = None) -> bool:
+    """Whether programs can run on several threads: of this machine, or of another."""
+    if processor is None:
+        processor = Processor.host()
+        if sys.platform != "linux":
+            return False
+    is_linux = "linux" in processor.triple
+    return processor.threads and is_linux and processor.architecture in _MACHINES
 
 
-def runtime_text() -> str:
-    """The LLVM IR of the runtime for this processor."""
-    machine = _MACHINES[platform.machine()] if can_share() else _ELSEWHERE
-    text = Path(__file__).with_name("runtime.ll").read_text(encoding="utf-8")
-    if not can_share():
-        text = text.replace("declare i64 @syscall(i64, ...)", _NO_SYSTEM_CALL)
-    for name in ("futex", "sched_yield", "spins"):
-        text = text.replace(name.upper(), str(getattr(machine, name)))
-    return "\n".join(
-        [
-            text,
-            f"define i64 @clock() #0 {{\n  {machine.clock}\n  ret i64 %t\n}}",
-            f"define void @pause() #0 {{\n  {machine.pause}\n  ret void\n}}",
-        ]
-    )
+def runtime_text(processor: Processor | None = None, is_timed: bool = True) -> str:
+    """The LLVM IR of the runtime.
+
+    Args:
+        processor: that it is for; None: this one.
+        is_timed: whether it may be asked when tasks ran.
+    """
+    shares = can_share(processor)
+    processor = processor or Processor.host()
+    texts = [_text("runtime.ll")]
+    clock = "add i64 0, 0"
+    if shares:
+        machine = _MACHINES[processor.architecture]
+        threads = _text("threads.ll").replace("LONG", f"i{processor.pointer_bits}")
+        for name in ("futex", "sched_yield", "spins"):
+            threads = threads.replace(name.upper(), str(getattr(machine, name)))
+        texts += [threads, _function("void @pause", machine.pause, "ret void")]
+        clock = machine.clock if is_timed else clock
+    else:
+        texts.append(_text("alone.ll"))
+    texts.append(_function("i64 @clock", f"%t = {clock}", "ret i64 %t"))
+    return join(texts)
 
 
-_NO_SYSTEM_CALL = "define i64 @syscall(i64 %number, ...) {\n  ret i64 0\n}"
+def _text(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _function(head: str, body: str, end: str) -> str:
+    """A function of one instruction, and what that calls."""
+    called = re.search(r"call (\w+) (@llvm[\w.]+)\((\w*)", body)
+    declared = "declare {} {}({})\n".format(*called.groups()) if called else ""
+    return f"{declared}define {head}() #0 {{\n  {body}\n  {end}\n}}\n"
+
+
+def join(texts: Sequence[str]) -> str:
+    """Modules as one: what one of them defines, the others do not declare."""
+    text = "\n".join(texts).replace(_ATTRIBUTES, "")
+    known = set(_DEFINED.findall(text))
+
+    def once(found: re.Match[str]) -> str:
+        is_new = found[1] not in known
+        known.add(found[1])
+        return found[0] if is_new else ""
+
+    return _DECLARED.sub(once, text) + "\n" + _ATTRIBUTES + "\n"
 
 
 class Runtime:

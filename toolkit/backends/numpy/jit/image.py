@@ -1,0 +1,271 @@
+"""The image of a program: the words that the runtime reads, wherever they are put.
+
+Its words are the runtime's structures and the table of every call. Some are addresses:
+of other words of the image, of kernels, of memory that whoever uses the image has. Such
+a word holds the distance from a `Base`, and becomes an address when that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.loop import Loop
+from toolkit.backends.numpy.jit.lowering import ERROR, Reference
+from toolkit.backends.numpy.jit.sections import Branches, Section
+
+if TYPE_CHECKING:
+    from toolkit.backends.numpy.jit.program import NativeProgram
+
+# Words of the runtime's structures.
+_PROGRAM, _SECTION, _MOVE, _ERROR = 8, 8, 6, 4
+_EVENTS = 7  # which word of a program is the address of its events
+
+
+class Base(IntEnum):
+    """What a word of an image is counted from."""
+
+    NOTHING = 0
+    IMAGE = 1  # the first word of the image
+    KERNEL = 2  # no distance: the number of a function
+    ARENA = 3
+    WEIGHTS = 4
+    CONSTANTS = 5
+    WORKSPACE = 6
+
+
+@dataclass(frozen=True)
+class Address:
+    """So many bytes from a base; `address + n` is n bytes further."""
+
+    base: Base
+    offset: int = 0
+
+    def __add__(self, distance: int) -> Address:
+        return Address(self.base, self.offset + distance)
+
+    __radd__ = __add__
+
+
+Word = int | Address
+# The number of an array of the call or None, and where its operand is from there.
+Place = tuple[int | None, Any]
+Resolve = Callable[[int, Reference], Place]
+
+
+class Image:
+    """The words of a program.
+
+    Args:
+        program: what the runtime shall run.
+        resolve: the place of an operand, by the index of its node.
+        objects: of a table with a word for each numbered array of a call: the address
+            of what holds the array's address.
+        shift: how far in there, in bytes.
+        error: of the words that take what is wrong with an index; None: of its own.
+        constant: where a constant array is, for the bodies of loops; None: where it
+            is in memory.
+
+    Attributes:
+        words: numbers, or distances from what `bases` says.
+        bases: by the number of a word that is an address.
+        codes: the functions, by number.
+        problems: what to say of a bad index, by the number of a section's first word.
+        error_word: of its own words that tell of an error.
+        parts: the number of the part that each event tells of.
+        is_shared: whether several threads are worth it somewhere.
+    """
+
+    def __init__(
+        self,
+        program: NativeProgram,
+        resolve: Resolve,
+        objects: Word,
+        shift: int = 0,
+        error: Word | None = None,
+        constant: Callable[[Any], Word] | None = None,
+    ) -> None:
+        self.words: list[int] = []
+        self.bases: dict[int, Base] = {}
+        self.codes: dict[Code, int] = {}
+        self.problems: dict[int, str] = {}
+        self.parts: list[int] = []
+        self.is_shared = False
+        self.shift = shift
+        self.constant = constant
+        self.header = self.take(_PROGRAM)
+        self.error_word = self.take(_ERROR)
+        own = self.address(self.error_word)
+        self.error: Word = own if error is None else error
+        self.parts = _Program(self, program, resolve).put(self.header, objects)
+
+    @property
+    def events(self) -> int:
+        """The word that is the address of the events, 0 if none are wanted."""
+        return self.header + _EVENTS
+
+    def take(self, count: int) -> int:
+        """Reserve consecutive words; the number of the first."""
+        start = len(self.words)
+        self.words += [0] * count
+        return start
+
+    def put(self, words: Sequence[Word]) -> int:
+        """Put words down; the number of the first."""
+        start = self.take(len(words))
+        self.write(start, words)
+        return start
+
+    def write(self, start: int, words: Iterable[Word]) -> None:
+        """Set consecutive words."""
+        for number, word in enumerate(words, start):
+            if isinstance(word, Address):
+                self.bases[number] = word.base
+                self.words[number] = word.offset
+            else:
+                self.words[number] = word
+
+    def address(self, number: int) -> Address:
+        """Of a word."""
+        return Address(Base.IMAGE, 8 * number)
+
+    def kernel(self, code: Code) -> Address:
+        """Of a function."""
+        return Address(Base.KERNEL, self.codes.setdefault(code, len(self.codes)))
+
+    def at(self, bases: dict[Base, int], kernels: Sequence[int]) -> list[int]:
+        """The words, once it is known where all is.
+
+        Args:
+            bases: the addresses of the bases that are not kernels.
+            kernels: the addresses of the functions.
+        """
+        found = list(self.words)
+        for number, base in self.bases.items():
+            if base is Base.KERNEL:
+                found[number] = kernels[found[number]]
+            else:
+                found[number] += bases[base]
+        return found
+
+
+class _Program:
+    """Writes a program, or the body of a loop in it, to an image."""
+
+    def __init__(self, image: Image, program: NativeProgram, resolve: Resolve) -> None:
+        self.image = image
+        self.program = program
+        self.resolve = resolve
+        self.parts: list[int] = []
+        self.patches: list[Word] = []
+
+    def put(self, header: int, objects: Word) -> list[int]:
+        """Write it; the number of the part that each event tells of.
+
+        Args:
+            header: the words of the program itself.
+            objects: see `Image`.
+        """
+        image, program = self.image, self.program
+        first, part = image.take(_SECTION * len(program.sections)), 0
+        for number, section in enumerate(program.sections):
+            at = first + _SECTION * number
+            image.write(at, self._section(section, part))
+            image.is_shared |= section.is_shared
+            calls = (call for _, call in section.calls if ERROR in call.operands)
+            if problem := next((call.problem for call in calls), ""):
+                image.problems[at] = problem
+            part += len(section.sections)
+        words: list[Word] = [
+            len(self.patches) // 3,
+            image.address(image.put(self.patches)),
+            len(program.sections),
+            image.address(first),
+            objects,
+            image.shift,
+            image.error,
+            0,
+        ]
+        image.write(header, words)
+        return self.parts
+
+    def _section(self, section: Section | Branches, part: int) -> list[Word]:
+        """The words of a section, after those of its calls."""
+        image, first_event = self.image, len(self.parts)
+        if isinstance(section, Branches):
+            count = section.tasks
+            self.parts += range(part, part + count)
+            branches = image.take(_SECTION * count)
+            for k, branch in enumerate(section.sections):
+                image.write(branches + _SECTION * k, self._section(branch, part + k))
+            address = image.address(branches)
+            return [count, 1, count, 1, -1, address, True, first_event]
+        self.parts += [part] * section.tasks
+        calls: list[Word] = []
+        for (i, call), factor in zip(section.calls, section.factors, strict=True):
+            places = {o: self.resolve(i, o) for o in call.operands if o != ERROR}
+            if isinstance(call, Loop):
+                loop = self._loop(call, places)
+                return [1, 1, 1, 1, 0, image.address(loop), 0, first_event]
+            operands = [places.get(o, (None, image.error)) for o in call.operands]
+            table = self._table(operands, call.numbers)
+            calls += [image.kernel(call.code), image.address(table), factor]
+        return [
+            section.tasks,
+            section.grain,
+            section.rows,
+            section.group,
+            len(section.calls),
+            image.address(image.put(calls)),
+            section.is_shared,
+            first_event,
+        ]
+
+    def _table(self, places: Sequence[Place], numbers: Sequence[int]) -> int:
+        """Put down addresses and numbers; the number of the first word."""
+        table = self.image.take(len(places) + len(numbers))
+        self._fill(table, places, numbers)
+        return table
+
+    def _fill(
+        self, table: int, places: Sequence[Place], numbers: Sequence[int]
+    ) -> None:
+        """Write addresses and numbers; each run fills in those that move."""
+        self.image.write(table, [*(offset for _, offset in places), *numbers])
+        for k, (number, offset) in enumerate(places):
+            if number is not None:
+                self.patches += [self.image.address(table + k), number, offset]
+
+    def _loop(self, loop: Loop, places: dict[Reference, Place]) -> int:
+        """Put down a loop and its body, whose arrays are words that move."""
+        image = self.image
+        _, arena = places[loop.arena]
+        moved = image.take(len(loop.moves))
+        objects = image.put(
+            [image.address(moved + k) + -image.shift for k in range(len(loop.moves))]
+        )
+        body = loop.body
+        inside = body.places if image.constant is None else body.located(image.constant)
+        header = image.take(_PROGRAM)
+        inner = _Program(image, body.code, inside.at(arena))
+        inner.put(header, image.address(objects))
+        moves = image.take(_MOVE * len(loop.moves))
+        for k, move in enumerate(loop.moves):
+            first = places[move.first] if move.first else (None, 0)
+            last = places[move.last] if move.last else (None, 0)
+            number, offset = places[move.base]
+            row = [first, last, (number, offset + move.offset)]
+            numbers = [move.stride, move.phase, move.delta]
+            self._fill(moves + _MOVE * k, row, numbers)
+        return image.put(
+            [
+                image.address(header),
+                loop.turns,
+                len(loop.moves),
+                image.address(moves),
+                image.address(moved),
+            ]
+        )

@@ -1,0 +1,65 @@
+"""Programs in memory, entered with a single foreign call."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from toolkit.backends.numpy.jit.code import load
+from toolkit.backends.numpy.jit.image import Base, Image, Resolve
+from toolkit.backends.numpy.jit.runtime import runtime, workers
+from toolkit.errors import OutOfRangeError
+
+if TYPE_CHECKING:
+    from toolkit.backends.numpy.jit.program import NativeProgram
+
+_EVENT = 3  # words
+
+
+class Runner:
+    """A program bound to memory; one caller at a time may run it.
+
+    Args:
+        program: what to run.
+        resolve: the place of an operand, by the index of its node.
+        objects: a ctypes array of the `id` of each array of a call.
+    """
+
+    def __init__(self, program: NativeProgram, resolve: Resolve, objects: Any) -> None:
+        self.program = program
+        self.objects = objects
+        self._runtime = runtime()
+        table, shift = ctypes.addressof(objects), self._runtime.address_offset
+        self.image = Image(program, resolve, table, shift)
+        kernels = load(self.image.codes)
+        self._words: Any = (ctypes.c_int64 * len(self.image.words))()
+        start = ctypes.addressof(self._words)
+        words: Any = self.image.at({Base.IMAGE: start}, kernels)
+        self._words[:] = words
+        self.address: int = start + 8 * self.image.header
+
+    def run(self) -> None:
+        """Compute.
+
+        Raises:
+            OutOfRangeError: if an index that a call was given is out of range.
+        """
+        pool = workers().pool if self.image.is_shared else 0
+        if self._runtime.run(self.address, pool):
+            first = self.image.error_word
+            _, index, limit, section = self._words[first : first + 4]
+            number = (section - ctypes.addressof(self._words)) // 8
+            problem = self.image.problems.get(number, "")
+            raise OutOfRangeError(problem.format(index=index, limit=limit))
+
+    def timed(self) -> list[tuple[int, int, int, int]]:
+        """Run; (part, start, end, thread) of each task, in ticks of the clock."""
+        events = (ctypes.c_int64 * (_EVENT * len(self.image.parts)))()
+        self._words[self.image.events] = ctypes.addressof(events)
+        try:
+            self.run()
+        finally:
+            self._words[self.image.events] = 0
+        columns = events[0::3], events[1::3], events[2::3]
+        rows = zip(self.image.parts, *columns, strict=True)
+        return [row for row in rows if row[2]]  # sections of branches note nothing

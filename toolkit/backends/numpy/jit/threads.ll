@@ -1,0 +1,176 @@
+; Threads that share the tasks of a section: the caller's, and workers that wait.
+
+; What the threads share; each word that changes often has a cache line of its own.
+; ticket: number of tasks << 32 | next task to take
+%Pool = type {
+  i64, [7 x i64], ; 0  ticket
+  i64, [7 x i64], ; 2  tasks done
+  i32, [15 x i32], ; 4  wakes
+  i32, [15 x i32], ; 6  sleepers
+  i32, [15 x i32], ; 8  in use
+  i64, i64, i32 } ; 10 section, 11 events, 12 quit
+%Worker = type { i64, i64 }                                 ; pool, number
+
+declare LONG @syscall(LONG, ...)
+declare void @pause()
+declare void @task(ptr, i64, ptr, i64)
+
+; How often to look for work, or for its end, before giving the processor away.
+@spins = internal global i64 SPINS
+
+; Take the workers, if no other caller has them.
+define i1 @borrow(ptr %pool) #0 {
+  %used.at = getelementptr %Pool, ptr %pool, i32 0, i32 8
+  %swap = cmpxchg ptr %used.at, i32 0, i32 1 acq_rel monotonic
+  %got = extractvalue { i32, i1 } %swap, 1
+  ret i1 %got
+}
+
+define void @give_back(ptr %pool) #0 {
+  %used.at = getelementptr %Pool, ptr %pool, i32 0, i32 8
+  store atomic i32 0, ptr %used.at release, align 4
+  ret void
+}
+
+; Take and run tasks until none is left; how many this thread ran.
+define i64 @take(ptr %pool, i64 %thread) #0 {
+entry:
+  br label %look
+look:
+  %taken = phi i64 [ 0, %entry ], [ %taken.next, %run ]
+  %seen = load atomic i64, ptr %pool acquire, align 8
+  %seen.next = and i64 %seen, 4294967295
+  %seen.tasks = lshr i64 %seen, 32
+  %open = icmp ult i64 %seen.next, %seen.tasks
+  br i1 %open, label %claim, label %none
+claim:
+  ; The section may have changed since the look: only what this returns counts.
+  %ticket = atomicrmw add ptr %pool, i64 1 acq_rel
+  %task = and i64 %ticket, 4294967295
+  %tasks = lshr i64 %ticket, 32
+  %mine = icmp ult i64 %task, %tasks
+  br i1 %mine, label %run, label %none
+run:
+  %section.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
+  %events.at = getelementptr %Pool, ptr %pool, i32 0, i32 11
+  %section.v = load i64, ptr %section.at
+  %section = inttoptr i64 %section.v to ptr
+  %events.v = load i64, ptr %events.at
+  %events = inttoptr i64 %events.v to ptr
+  call void @task(ptr %section, i64 %task, ptr %events, i64 %thread)
+  %done.at = getelementptr %Pool, ptr %pool, i32 0, i32 2
+  %done = atomicrmw add ptr %done.at, i64 1 release
+  %taken.next = add i64 %taken, 1
+  br label %look
+none:
+  ret i64 %taken
+}
+
+define void @share(ptr %pool, ptr %section, i64 %tasks, ptr %events) #0 {
+entry:
+  %section.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
+  %events.at = getelementptr %Pool, ptr %pool, i32 0, i32 11
+  %done.at = getelementptr %Pool, ptr %pool, i32 0, i32 2
+  %section.v = ptrtoint ptr %section to i64
+  store i64 %section.v, ptr %section.at
+  %events.v = ptrtoint ptr %events to i64
+  store i64 %events.v, ptr %events.at
+  store atomic i64 0, ptr %done.at release, align 8
+  %ticket = shl i64 %tasks, 32
+  store atomic i64 %ticket, ptr %pool seq_cst, align 8
+  %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 6
+  %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
+  %asleep = icmp ne i32 %sleepers, 0
+  br i1 %asleep, label %wake, label %work
+wake:
+  call void @wake(ptr %pool)
+  br label %work
+work:
+  %own = call i64 @take(ptr %pool, i64 0)
+  %spins = load i64, ptr @spins
+  br label %wait
+wait:
+  ; Only tasks that a worker has begun are waited for.
+  %turn = phi i64 [ 0, %work ], [ %turn.next, %patience ], [ 0, %impatience ]
+  %done = load atomic i64, ptr %done.at acquire, align 8
+  %all = icmp eq i64 %done, %tasks
+  br i1 %all, label %end, label %again
+again:
+  call void @pause()
+  %turn.next = add i64 %turn, 1
+  %long = icmp ugt i64 %turn.next, %spins
+  br i1 %long, label %impatience, label %patience
+patience:
+  br label %wait
+impatience:
+  %yielded = call LONG (LONG, ...) @syscall(LONG SCHED_YIELD)
+  br label %wait
+end:
+  ret void
+}
+
+define void @wake(ptr %pool) #0 {
+  %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
+  %before = atomicrmw add ptr %wakes.at, i32 1 seq_cst
+  ; 129: FUTEX_WAKE_PRIVATE
+  %woken = call LONG (LONG, ...) @syscall(LONG FUTEX, ptr %wakes.at, LONG 129, LONG 2147483647, ptr null, ptr null, LONG 0)
+  ret void
+}
+
+; What a worker thread runs: spin for a while, then sleep until there is work.
+define ptr @worker(ptr %worker) #0 {
+entry:
+  %pool.v = load i64, ptr %worker
+  %pool = inttoptr i64 %pool.v to ptr
+  %spins = load i64, ptr @spins
+  %number.at = getelementptr %Worker, ptr %worker, i32 0, i32 1
+  %number = load i64, ptr %number.at
+  %quit.at = getelementptr %Pool, ptr %pool, i32 0, i32 12
+  %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
+  %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 6
+  br label %top
+top:
+  br label %spin
+spin:
+  %turn = phi i64 [ 0, %top ], [ %turn.next, %idle ]
+  %taken = call i64 @take(ptr %pool, i64 %number)
+  %worked = icmp ne i64 %taken, 0
+  br i1 %worked, label %top, label %idle
+idle:
+  call void @pause()
+  %turn.next = add i64 %turn, 1
+  %tired = icmp ugt i64 %turn.next, %spins
+  br i1 %tired, label %bed, label %spin
+bed:
+  %wakes = load atomic i32, ptr %wakes.at seq_cst, align 4
+  %in = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
+  ; Work published before this thread counted as asleep did not wake it.
+  %late = load atomic i64, ptr %pool seq_cst, align 8
+  %late.next = and i64 %late, 4294967295
+  %late.tasks = lshr i64 %late, 32
+  %open = icmp ult i64 %late.next, %late.tasks
+  %quit.early = load atomic i32, ptr %quit.at seq_cst, align 4
+  %quits.early = icmp ne i32 %quit.early, 0
+  %stay = or i1 %open, %quits.early
+  br i1 %stay, label %up, label %sleep
+sleep:
+  ; 128: FUTEX_WAIT_PRIVATE
+  %slept = call LONG (LONG, ...) @syscall(LONG FUTEX, ptr %wakes.at, LONG 128, i32 %wakes, ptr null, ptr null, LONG 0)
+  br label %up
+up:
+  %out = atomicrmw sub ptr %sleepers.at, i32 1 seq_cst
+  %quit = load atomic i32, ptr %quit.at seq_cst, align 4
+  %quits = icmp ne i32 %quit, 0
+  br i1 %quits, label %end, label %top
+end:
+  ret ptr null
+}
+
+define void @stop(ptr %pool) #0 {
+  %quit.at = getelementptr %Pool, ptr %pool, i32 0, i32 12
+  store atomic i32 1, ptr %quit.at seq_cst, align 4
+  call void @wake(ptr %pool)
+  ret void
+}
+
+attributes #0 = { nounwind }
