@@ -165,6 +165,17 @@ def test_simplify(function, left):
         assert op_names(graph) == left
 
 
+def test_pools_of_one_pixel_are_slices():
+    def function(x):
+        return ops.average_pool(x, 1, 2), ops.average_pool(x, 2, 2)
+
+    graph = after(optimize, function, (2, 5, 6, 3))
+    assert op_names(graph)[:2] == ["slice", "sum_pool"]
+    x = np.random.default_rng(0).normal(size=(2, 5, 6, 3)).astype("float32")
+    found, _ = compiled(graph)([x])
+    np.testing.assert_array_equal(found, x[:, ::2, ::2])
+
+
 def test_reshapes_in_a_row_are_one():
     graph = after(optimize, lambda x: ops.reshape(ops.reshape(x, (6,)), (3, 2)), (2, 3))
     assert op_names(graph) == ["reshape"]

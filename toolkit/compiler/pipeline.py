@@ -26,7 +26,6 @@ from toolkit.compiler.passes.schedule import (
     updates_last,
 )
 from toolkit.compiler.passes.simplify import fold, share, simplify, take_parts_apart
-from toolkit.compiler.passes.sums import separate_sums
 from toolkit.compiler.program import Program
 from toolkit.console.progress import stage
 from toolkit.ir import Graph, Node
@@ -60,9 +59,7 @@ def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
         ("simplifying", (place, optimize, own_outputs)),
         (
             "fusing",
-            (*own.simplified, take_parts_apart, separate_sums, fuse)
-            if generated
-            else (),
+            (*own.simplified, take_parts_apart, fuse) if generated else (),
         ),
         ("ordering", (schedule, needed_first, *(own.scheduled if generated else ()))),
         ("updating", (settle, updates_last)),

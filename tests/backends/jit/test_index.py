@@ -13,7 +13,7 @@ pytest.importorskip("llvmlite")
 import toolkit
 from tests.backends.jit.running import operand_of, run_lowered
 from toolkit import ops
-from toolkit.backends.numpy.jit.kernels import index
+from toolkit.backends.numpy.jit.lowering import lower
 from toolkit.backends.registry import get_backend
 
 REFERENCE = get_backend("reference").kernels
@@ -34,10 +34,9 @@ def cases(draw):
 
 
 def run(name, inputs, expected, attrs):
-    lower = getattr(index, f"lower_{name}")
     found = np.empty_like(expected)
     lowered = lower(
-        SimpleNamespace(attrs=attrs),
+        SimpleNamespace(attrs=attrs, op=SimpleNamespace(name=name)),
         [operand_of(a) for a in inputs],
         [operand_of(found)],
     )

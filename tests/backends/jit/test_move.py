@@ -13,6 +13,7 @@ pytest.importorskip("llvmlite")
 import toolkit.ops  # noqa: F401 - it declares the primitives
 from tests.backends.jit.running import operand_of, run_lowered
 from toolkit.backends.numpy.jit.kernels import move
+from toolkit.backends.numpy.jit.lowering import lower
 from toolkit.backends.registry import get_backend
 
 REFERENCE = get_backend("reference").kernels
@@ -64,6 +65,33 @@ def test_copies_of_views(extents, columns, dtype, data):
     order = data.draw(st.permutations(range(x.ndim)))
     view = x.transpose(order)
     run("copy", [view], view.reshape(-1), {})
+
+
+# Primitives whose code wants whole arrays: attributes for arrays of shape (4, 5, 6).
+WHOLE = {
+    "concatenate": {"axis": 1},
+    "pad": {"widths": ((1, 0), (0, 2), (0, 0)), "value": 3},
+    "cumsum": {"axis": 1, "reverse": True},
+    "sum_pool": {"window": (2,), "strides": (1,), "padding": ((0, 0),)},
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("chunk", [0, 1])
+def test_views_are_copied_where_code_wants_whole_arrays(name, chunk):
+    first, second = numbers((2, 4, 5, 6), "float32")
+    views = [first[:, ::-1], second.transpose(1, 0, 2).copy().transpose(1, 0, 2)]
+    inputs = views if name == "concatenate" else views[:1]
+    attrs = WHOLE[name]
+    expected = np.asarray(REFERENCE[name](*inputs, **attrs))
+    found = np.empty(expected.shape, expected.dtype)
+    lowered = lower(
+        SimpleNamespace(attrs=attrs, op=SimpleNamespace(name=name)),
+        [operand_of(x) for x in inputs],
+        [operand_of(found)],
+    )
+    run_lowered(lowered, inputs, [found], chunk)
+    np.testing.assert_array_equal(found, expected)
 
 
 @given(EXTENTS, COLUMNS, DTYPES, st.data())

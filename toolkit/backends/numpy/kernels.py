@@ -58,11 +58,14 @@ class NumPyBackend(Backend):
 
     @property
     def passes(self) -> BackendPasses:  # type: ignore[override]
-        """Generated code computes in float32 what is bfloat16."""
+        """What generated code computes otherwise: bfloat16, reductions of many axes."""
         if not self.generates:
             return BackendPasses()
         precision = import_module("toolkit.backends.numpy.precision")
-        return BackendPasses(expanded=(precision.widen,))
+        reductions = import_module("toolkit.backends.numpy.reductions")
+        return BackendPasses(
+            expanded=(precision.widen,), simplified=(reductions.separate_reductions,)
+        )
 
     def lower(
         self,

@@ -213,6 +213,16 @@ def _slice_rule(node: Node, producers: dict[Value, Node]) -> Any:
     return node.inputs[0] if same and forward else None
 
 
+def _sum_pool_rule(node: Node, producers: dict[Value, Node]) -> Any:
+    """Windows of one pixel: every so many pixels, as they are."""
+    x, attrs = node.inputs[0].spec, node.attrs
+    if {*attrs["window"]} != {1} or any(map(any, attrs["padding"])):
+        return None
+    step = (1, *attrs["strides"], 1)
+    whole = {"start": (0,) * x.ndim, "stop": x.shape, "step": step}
+    return Node(PRIMITIVES["slice"], node.inputs, whole, node.outputs, node.device)
+
+
 def _where_rule(node: Node, producers: dict[Value, Node]) -> Any:
     condition, a, b = node.inputs
     for number, x in ((1, a), (0, b)):
@@ -232,5 +242,6 @@ _RULES: dict[str, Callable[..., Any]] = {
     "stop_gradient": _same_spec,
     "slice": _slice_rule,
     "negative": _negative_rule,
+    "sum_pool": _sum_pool_rule,
     "where": _where_rule,
 }

@@ -7,13 +7,13 @@ whose first node is theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
 
-from toolkit.backends.base import Operand, contiguous
+from toolkit.backends.base import Operand, aligned, contiguous
 from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.plan import TASKS
 from toolkit.backends.numpy.jit.code import Code
@@ -86,6 +86,7 @@ Lowering = Callable[[Any, Sequence[Operand], Sequence[Operand]], Lowered | None]
 
 # The lowering of each primitive, or where it is, by module of this package. Those in
 # ANCHORS take a Graph: their node, followed by elementwise nodes on its result.
+_COPY = "kernels.move:lower_copy"
 LOWERINGS: dict[str, str | Lowering] = {
     "fused": "fused.elementwise:lower_fused",
     "conv": "kernels.conv:lower_conv",
@@ -104,13 +105,14 @@ LOWERINGS: dict[str, str | Lowering] = {
     "dynamic_slice": "kernels.move:lower_dynamic_slice",
     "dynamic_update_slice": "kernels.move:lower_dynamic_update_slice",
     "cast": "kernels.bfloat16:lower_cast",
-    "reshape": "kernels.move:lower_copy",
-    "stop_gradient": "kernels.move:lower_copy",
-    "transfer": "kernels.move:lower_copy",
+    "reshape": _COPY,
+    "stop_gradient": _COPY,
+    "transfer": _COPY,
     "concatenate": "kernels.move:lower_concatenate",
     "pad": "kernels.move:lower_pad",
     **dict.fromkeys(
-        ("sum", "prod", "max", "min", "any", "all"), "kernels.middle_axis:lower_middle"
+        ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin"),
+        "kernels.middle_axis:lower_middle",
     ),
     "cumsum": "kernels.scan:lower_cumulative",
     "cumprod": "kernels.scan:lower_cumulative",
@@ -164,4 +166,47 @@ def lower(
     elif name in ANCHORS:
         argument = Graph(node.inputs, (node,), node.outputs)
     lower_node = lowering(name)
-    return lower_node and lower_node(argument, inputs, outputs)
+    if lower_node is None:
+        return None
+    lowered = lower_node(argument, inputs, outputs)
+    if lowered is None and argument is node:
+        return _of_copies(lower_node, node, inputs, outputs)
+    return lowered
+
+
+def _of_copies(
+    lower_node: Lowering,
+    node: Any,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+) -> Lowered | None:
+    """What is lowered for contiguous inputs only, behind copies of those that are not.
+
+    None if strides are not why nothing fits.
+    """
+    views = [i for i, x in enumerate(inputs) if not x.is_contiguous]
+    straight = [contiguous(x.spec) for x in inputs]
+    lowered = lower_node(node, straight, outputs) if views else None
+    if lowered is None:
+        return None
+    calls: list[Any] = []
+    places: dict[Reference, Reference] = {}
+    work = lowered.work
+    for i in views:
+        place = places["in", i] = "work", aligned(work)
+        copy = _imported(_COPY)(None, [inputs[i]], [straight[i]])
+        assert copy is not None and not copy.work
+        instead = {("in", 0): ("in", i), ("out", 0): place}
+        calls += [redirected(call, instead) for call in copy.calls]
+        work = place[1] + aligned(inputs[i].spec.nbytes)
+    calls += [redirected(call, places) for call in lowered.calls]
+    return Lowered(calls, work)
+
+
+def redirected(call: Call, places: Mapping[Reference, Reference]) -> Call:
+    """The call with some of its operands in other places."""
+    return replace(
+        call,
+        operands=tuple(places.get(o, o) for o in call.operands),
+        row_operands=frozenset(places.get(o, o) for o in call.row_operands),
+    )

@@ -16,14 +16,12 @@ from toolkit.backends.loops.plan import UPDATES
 from toolkit.backends.numpy.jit.builder import MOVED, Index, Number, Pointer, Value
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.move import with_copy
 from toolkit.backends.numpy.jit.lowering import (
     ERROR,
     Call,
     Lowered,
     Operand,
     Reference,
-    contiguous,
     index_problem,
     partition,
 )
@@ -178,14 +176,11 @@ def lower_scatter(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """x with runs of updates combined at indices along an axis."""
-    x, indices, updates = inputs
+    x, indices, _ = inputs
     axis, mode = node.attrs["axis"], node.attrs["mode"]
     dtype = _moved(x.spec.dtype) if mode == "set" else x.spec.dtype
     if mode != "set" and dtype not in _COMBINED:
         return None
-    if not updates.is_contiguous:
-        straight = [x, indices, contiguous(updates.spec)]
-        return with_copy(2, updates, lower_scatter(node, straight, outputs))
     if not _all_contiguous(inputs):
         return None
     shape = x.spec.shape

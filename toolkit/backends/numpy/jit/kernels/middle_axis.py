@@ -1,4 +1,8 @@
-"""Reductions over axes in the middle, such as the pixels of images channels last."""
+"""Reductions over axes in the middle, such as the pixels of images channels last.
+
+What is reduced may be a view: its rows, the elements that are combined, and the columns
+beside them lie at any distance from each other.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from toolkit import dtypes
+from toolkit.backends.loops.nest import collapse, stride_class
+from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
 from toolkit.backends.numpy.jit.fused.reducers import reducer
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
@@ -18,24 +26,104 @@ from toolkit.backends.numpy.jit.lowering import (
 )
 from toolkit.backends.numpy.jit.processor import current
 
-DTYPES = ("float32", "float64", "int32", "int64", "bool")
+# Vectors of columns that are combined side by side: one addition waits for the other.
+_VECTORS = 4
 
 
-def emit_middle(op: str, dtype: str) -> Kernel:
-    """out[row, c] = the reduction of x[row, m, c] over m, vectors along c."""
+class _Middle(Kernel):
+    """Writes out[row, c] = the reduction of x[row, m, c] over m, vectors along c.
+
+    The table: x, the result, the extents of the middle and the columns, and the bytes
+    of x from one row, element and column to the next.
+
+    Args:
+        inner: the class of the stride of the columns.
+    """
+
+    def __init__(self, op: str, dtype: str, inner: int) -> None:
+        super().__init__(current().lanes)
+        self.dtype = dtype
+        self.inner = inner
+        self.combine = reducer(op, dtype, self)
+        self.is_place = op.startswith("arg")
+        self.x, self.out = self.address(0), self.address(1)
+        self.middle, self.columns = self.entry(2), self.entry(3)
+        self.row_step, self.step, self.column_step = map(self.entry, (4, 5, 6))
+
+    def write(self) -> None:
+        """The loops over rows and columns."""
+        lanes = self.lanes
+        with self.loop(self.low, self.high) as row:
+            x = self.x + row * self.row_step
+            first = row * self.columns
+            end = self.whole_vectors(0, self.columns, _VECTORS * lanes)
+            with self.loop(0, end, _VECTORS * lanes) as column:
+                parts = [(column + k * lanes, None) for k in range(_VECTORS)]
+                self.reduce(x, first, parts)
+            for column, mask in self.run(end, self.columns):
+                self.reduce(x, first, [(column, mask)])
+
+    def reduce(
+        self, x: Pointer, first: Number, parts: Sequence[tuple[Index, Mask]]
+    ) -> None:
+        """Reduce some vectors of the columns of a row.
+
+        Args:
+            x: the address of the row.
+            first: the number of its first result.
+            parts: the first column and the lanes of each vector.
+        """
+        empty = self.combine.initial()
+        size = len(empty)
+        with self.accumulate(0, self.middle, 1, empty * len(parts)) as iteration:
+            at = x + iteration.index * self.step
+            states: list[Value] = []
+            for k, (column, mask) in enumerate(parts):
+                seen = [self._load(at, column, mask)]
+                if self.is_place:
+                    seen.append(self.int32(self.int64(iteration.index)))
+                state = iteration.values[k * size : (k + 1) * size]
+                states += self.combine.merge(state, seen)
+            iteration.next(states)
+        for k, (column, mask) in enumerate(parts):
+            state = iteration.values[k * size : (k + 1) * size]
+            self.store(self.combine.result(state), self.out, first + column, mask)
+
+    def _load(self, at: Pointer, column: Index, mask: Mask) -> Value:
+        if self.inner < 0:
+            return self.gather(at, self.column_step, column, self.dtype, mask)
+        return self.load(at, column, self.dtype, mask)
+
+
+def emit_middle(op: str, dtype: str, inner: int) -> Kernel:
+    """The function that reduces the middle."""
+    b = _Middle(op, dtype, inner)
+    b.write()
+    return b
+
+
+def emit_line(op: str, dtype: str, inner: int) -> Kernel:
+    """The same for a single column, vectors along what is reduced."""
     b = Kernel(current().lanes)
-    x, out = b.address(0), b.address(1)
-    middle, columns = b.entry(2), b.entry(3)
+    x, out, count = b.address(0), b.address(1), b.entry(2)
+    row_step, step = b.entry(4), b.entry(5)
     combine = reducer(op, dtype, b)
+    whole = b.whole_vectors(0, count, b.lanes)
     with b.loop(b.low, b.high) as row:
-        for column, mask in b.run(0, columns):
-            with b.accumulate(0, middle, 1, combine.initial()) as iteration:
-                element = (row * middle + iteration.index) * columns + column
-                value = b.load(x, element, dtype, mask)
-                iteration.next(
-                    combine.add(iteration.values, value, None, iteration.index)
+        at, state = x + row * row_step, combine.initial()
+        for low, high in ((0, whole), (whole, count)):
+            with b.accumulate(low, high, b.lanes, state) as iteration:
+                index = iteration.index
+                mask = b.first_lanes(count - index) if low is whole else None
+                value = (
+                    b.gather(at, step, index, dtype, mask)
+                    if inner < 0
+                    else b.load(at, index, dtype, mask)
                 )
-            b.store(iteration.values[0], out, row * columns + column, mask)
+                iteration.next(combine.add(iteration.values, value, mask, index))
+            state = iteration.values
+        place = b.at(out, row, "int32" if op.startswith("arg") else dtype)
+        b.put_first(combine.finish(state), place)
     return b
 
 
@@ -43,24 +131,45 @@ def lower_middle(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """One reduction over adjacent axes, other axes before and behind them."""
-    spec, axes = inputs[0].spec, node.attrs["axis"]
-    adjacent = axes and list(axes) == list(range(axes[0], axes[-1] + 1))
-    if not adjacent or not inputs[0].is_contiguous or spec.dtype not in DTYPES:
+    x, result, op = inputs[0], outputs[0].spec, node.op.name
+    axes = node.attrs["axis"]
+    axes = axes if isinstance(axes, tuple) else (axes,)
+    if not axes or list(axes) != list(range(axes[0], axes[-1] + 1)):
         return None
-    rows = prod(spec.shape[: axes[0]])
-    columns = prod(spec.shape[axes[-1] + 1 :])
-    middle = prod(spec.shape[axes[0] : axes[-1] + 1])
-    if not outputs[0].spec.size:
+    dtype = x.spec.dtype
+    if dtype not in DTYPES or (dtype != result.dtype and not op.startswith("arg")):
+        return None
+    if not result.size:
         return Lowered()
+    groups = (
+        slice(0, axes[0]),
+        slice(axes[0], axes[-1] + 1),
+        slice(axes[-1] + 1, None),
+    )
+    extents = [prod(x.spec.shape[group]) for group in groups]
+    steps = [_step(x, group) for group in groups]
+    if None in steps:
+        return None
+    (rows, middle, columns), itemsize = extents, dtypes.itemsize(dtype)
+    is_line = columns == 1 and op.startswith("arg")
+    inner = stride_class(steps[1 if is_line else 2] or 0, itemsize)
     operands: tuple[Reference, ...] = (("in", 0), ("out", 0))
     call = Call(
-        Code(emit_middle, node.op.name, spec.dtype),
+        Code(emit_line if is_line else emit_middle, op, dtype, 1 if inner == 1 else -1),
         operands,
-        (middle, columns),
+        (middle, columns, *(step or 0 for step in steps)),
         rows,
         partition(rows),
         frozenset(operands),
-        flops=spec.size,
-        nbytes=spec.nbytes + outputs[0].spec.nbytes,
+        flops=x.spec.size,
+        nbytes=x.spec.nbytes + result.nbytes,
     )
     return Lowered((call,))
+
+
+def _step(x: Operand, axes: slice) -> int | None:
+    """The bytes from one element along some axes to the next; None if they differ."""
+    loops, (strides,) = collapse(x.spec.shape[axes], [x.strides[axes]], 0)
+    if not loops.extents:
+        return dtypes.itemsize(x.spec.dtype)
+    return strides[0] if len(strides) == 1 else None

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import aligned
 from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, MOVED, Number, Pointer
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
@@ -39,35 +37,6 @@ def lower_copy(
     x, y = GraphValue(spec), GraphValue(spec)
     copy = Node(PRIMITIVES["stop_gradient"], (x,), {}, (y,))
     return lower_fused(Graph((x,), (copy,), (y,)), [source], [contiguous(spec)])
-
-
-def with_copy(number: int, source: Operand, lowered: Lowered | None) -> Lowered | None:
-    """What was lowered for a contiguous input, with a copy of it made before.
-
-    Args:
-        number: of the input.
-        source: the input as it is.
-        lowered: what reads it.
-    """
-    copy = lower_copy(None, [source], [])
-    if lowered is None or copy is None or copy.work:
-        return None
-    place: Reference = ("work", aligned(lowered.work))
-    calls = [
-        redirected(call, {("in", 0): ("in", number), ("out", 0): place})
-        for call in copy.calls
-    ]
-    calls += [redirected(call, {("in", number): place}) for call in lowered.calls]
-    return Lowered(calls, place[1] + aligned(source.spec.nbytes))
-
-
-def redirected(call: Call, places: dict[Reference, Reference]) -> Call:
-    """The call with some of its operands in other places."""
-    return replace(
-        call,
-        operands=tuple(places.get(o, o) for o in call.operands),
-        row_operands=frozenset(places.get(o, o) for o in call.row_operands),
-    )
 
 
 def emit_run(dtype: str) -> Kernel:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from toolkit.backends.base import Operand, aligned, contiguous
-from toolkit.backends.numpy.jit.kernels.move import lower_copy, redirected
-from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference
+from toolkit.backends.numpy.jit.kernels.move import lower_copy
+from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference, redirected
 
 
 class Steps:

@@ -1,0 +1,24 @@
+"""Each architecture, compiled for inference, is generated code alone."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.applications.expected import EXPECTED
+from tests.applications.test_applications import build, marked
+from tests.layers.test_generated import not_generated
+from toolkit.backends import get_backend
+
+pytestmark = pytest.mark.skipif(
+    not get_backend("numpy").generates, reason="needs generated code (llvmlite)"
+)
+# One of each kind that is not long to compile; the others are slow tests.
+SHORT = {"MobileNetV2", "NASNetMobile", "ResNet50"}
+
+
+@pytest.mark.parametrize("name", marked(EXPECTED, SHORT))
+def test_an_architecture_is_generated_code_alone(name):
+    model = build(name)
+    images = np.zeros((2, *model.input_shape[1:]), "float32")
+    function = toolkit.function(lambda x: model(x, training=False))
+    assert not_generated(function.inspect(images).program) == []

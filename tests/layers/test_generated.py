@@ -1,0 +1,141 @@
+"""Each layer, compiled for inference, is generated code alone; or a table says why not.
+
+A program that is generated code alone calls no kernel of NumPy, needs no Python while
+it runs, and is the only kind that can be written to a file of machine code.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.layers.check import _map, _sample
+from tests.layers.test_all_layers import CASES, SEQUENCE
+from toolkit import layers
+from toolkit.backends import get_backend
+from toolkit.errors import DTypeError, TraceError
+
+pytestmark = pytest.mark.skipif(
+    not get_backend("numpy").generates, reason="needs generated code (llvmlite)"
+)
+
+
+def quantized():
+    layer = layers.Dense(4)
+    layer.build((4, 3))
+    layer.quantize("int8")
+    return layer
+
+
+def cells():
+    kinds = (layers.LSTMCell(4), layers.GRUCell(3), layers.SimpleRNNCell(2))
+    return layers.RNN(list(kinds), return_sequences=True)
+
+
+def bidirectional(merge_mode):
+    layer = layers.GRU(4, return_sequences=True)
+    return layers.Bidirectional(layer, merge_mode=merge_mode)
+
+
+TOKENS = np.arange(24, dtype="int32").reshape(4, 6) % 5
+WORDS = np.array([["a", "b"], ["b", "c"]])
+# What the table of all layers leaves out: what makes it, and the shape of its input.
+ELSEWHERE = {
+    "Embedding": (lambda: layers.Embedding(5, 3, mask_zero=True), TOKENS),
+    "ReversibleEmbedding": (lambda: layers.ReversibleEmbedding(5, 3), TOKENS),
+    "Bidirectional": (lambda: bidirectional("concat"), SEQUENCE),
+    "Bidirectional sum": (lambda: bidirectional("sum"), SEQUENCE),
+    "Bidirectional last": (lambda: layers.Bidirectional(layers.LSTM(4)), SEQUENCE),
+    "TimeDistributed": (lambda: layers.TimeDistributed(layers.Dense(4)), SEQUENCE),
+    "RNN of cells": (cells, SEQUENCE),
+    "SpectralNormalization": (
+        lambda: layers.SpectralNormalization(layers.Dense(4)),
+        SEQUENCE,
+    ),
+    "Dense of 8 bits": (quantized, (4, 3)),
+    "Lambda": (lambda: layers.Lambda(lambda x: 2 * x), SEQUENCE),
+    "AugMix": (layers.AugMix, (2, 4, 4, 3)),
+    "RandAugment": (layers.RandAugment, (2, 4, 4, 3)),
+    "CategoryEncoding": (lambda: layers.CategoryEncoding(5), TOKENS),
+    "Discretization": (lambda: layers.Discretization([-1.0, 0.0, 1.0]), SEQUENCE),
+    "IntegerLookup": (lambda: layers.IntegerLookup(vocabulary=[3, 1, 4]), TOKENS),
+    "Hashing": (lambda: layers.Hashing(10), TOKENS),
+    "HashedCrossing": (
+        lambda: layers.HashedCrossing(10),
+        [TOKENS[:, 0], TOKENS[:, 1]],
+    ),
+    "StringLookup": (lambda: layers.StringLookup(vocabulary=["a", "b"]), WORDS),
+    "TextVectorization": (
+        lambda: layers.TextVectorization(vocabulary=["a", "b"]),
+        WORDS[:, 0],
+    ),
+}
+ROWS = {
+    **{
+        f"{i}-{name}": (lambda n=name, a=arguments: getattr(layers, n)(**a), *shapes)
+        for i, (name, arguments, shapes) in enumerate(CASES)
+    },
+    **ELSEWHERE,
+}
+# What will never be: strings are Python's, and so is what is hashed as one.
+IN_PYTHON = {
+    "Hashing": TraceError,
+    "HashedCrossing": TraceError,
+    "StringLookup": DTypeError,
+    "TextVectorization": DTypeError,
+}
+
+# What has no lowering: `searchsorted`, `dft`.
+NOT_YET = {"Discretization", "IntegerLookup", "43-MelSpectrogram"}
+
+
+def sample(shape):
+    """Random numbers, or what is given as it is."""
+    if isinstance(shape, np.ndarray):
+        return shape
+    return _sample(np.random.default_rng(0), shape, "float32")
+
+
+def compiled(make, *shapes):
+    """The program of a layer's inference."""
+    inputs = [_map(sample, shape) for shape in shapes]
+    layer = make()
+    layer(*inputs)
+    known = inspect.signature(layer.call).parameters
+    options = {"training": False} if "training" in known else {}
+    function = toolkit.function(lambda *xs: layer(*xs, **options))
+    return function.inspect(*inputs).program
+
+
+def not_generated(program):
+    """The nodes that kernels of NumPy compute, as text."""
+    found = [
+        f"{node.op.name}: {[str(x.spec) for x in node.inputs]}"
+        for i, node in enumerate(program.graph.nodes)
+        if program.lowered[i] is None and not program.is_view(i)
+    ]
+    assert found or program.code is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=pytest.mark.xfail(strict=True))
+        if row in NOT_YET
+        else row
+        for row in ROWS
+        if row not in IN_PYTHON
+    ],
+)
+def test_a_layer_is_generated_code_alone(row):
+    assert not_generated(compiled(*ROWS[row])) == []
+
+
+@pytest.mark.parametrize("row", IN_PYTHON)
+def test_a_layer_of_strings_says_that_it_cannot_be_compiled(row):
+    with pytest.raises(IN_PYTHON[row]):
+        compiled(*ROWS[row])

@@ -1,0 +1,68 @@
+"""Reductions over axes that are apart, one after the other.
+
+There is generated code for axes side by side only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import prod
+
+from toolkit.backends.layout import Layouts
+from toolkit.backends.loops.iteration_space import reduced_part
+from toolkit.backends.loops.plan import MERGES
+from toolkit.backends.target import Target
+from toolkit.ir import PRIMITIVES, Graph, Node, Value
+
+# From so many elements on, axes that are last are reduced first, in one loop with what
+# makes the elements. Of fewer, a vector would hold many rows: there the axes in front
+# are first, vectors along those that are last.
+_LONG = 32
+
+
+def separate_reductions(graph: Graph, target: Target) -> Graph:
+    """Reduce axes that are apart one after the other."""
+    layouts = Layouts(graph, target.inputs)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        is_apart = node.op.name in MERGES and reduced_part(node) == "other"
+        nodes += _separated(node, layouts, target) if is_apart else [node]
+    return graph.replace(nodes)
+
+
+def _separated(node: Node, layouts: Layouts, target: Target) -> Iterator[Node]:
+    value, keepdims = node.inputs[0], node.attrs["keepdims"]
+    if target.rows_independent and not layouts.operand(value).is_contiguous:
+        # The order in which elements are added is that of a whole array.
+        value, source = Value(value.spec), value
+        yield Node(PRIMITIVES["stop_gradient"], [source], {}, [value])
+    runs = _runs(node.attrs["axis"])
+    last = prod(value.spec.shape[a] for a in runs[-1])
+    if runs[-1][-1] != value.spec.ndim - 1 or last >= _LONG:
+        runs.reverse()
+    done: list[int] = []
+    for axes in runs[:-1]:
+        attrs = {"axis": _left(axes, done, keepdims), "keepdims": keepdims}
+        done += axes
+        value, source = Value(node.op.spec(value.spec, **attrs)), value
+        yield Node(node.op, [source], attrs, [value])
+    attrs = {"axis": _left(runs[-1], done, keepdims), "keepdims": keepdims}
+    yield Node(node.op, [value], attrs, node.outputs, node.device)
+
+
+def _left(axes: tuple[int, ...], done: list[int], keepdims: bool) -> tuple[int, ...]:
+    """The numbers of axes when others are done."""
+    if keepdims:
+        return axes
+    return tuple(a - sum(b < a for b in done) for a in axes)
+
+
+def _runs(axes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Axes that are neighbours, together."""
+    runs = [[axes[0]]]
+    for before, axis in pairwise(axes):
+        if axis > before + 1:
+            runs.append([])
+        runs[-1].append(axis)
+    return [tuple(run) for run in runs]
