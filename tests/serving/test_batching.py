@@ -232,14 +232,32 @@ def test_workers_compute_side_by_side():
     asyncio.run(run())
 
 
-def test_closing_computes_what_was_accepted():
+@pytest.mark.parametrize("count", [0, 1, 6])
+def test_closing_computes_what_was_accepted(count):
     async def run():
         asked = Asked(Gated(), wait=60)
-        found = [asked.ask(x) for x in range(6)]
+        found = [asked.ask(x) for x in range(count)]
+        await asyncio.sleep(0.01)
         closing = asyncio.ensure_future(asked.batcher.close())
         asked.servable.gate.set()
-        await closing
-        assert [values(x.result()) for x in found] == [[2 * x] for x in range(6)]
+        await asyncio.wait_for(closing, 10)
+        assert [values(x.result()) for x in found] == [[2 * x] for x in range(count)]
+
+    asyncio.run(run())
+
+
+def test_closing_ends_when_clients_leave():
+    async def run():
+        asked = Asked(Gated(sizes=(1,)))
+        first = asked.ask(1)
+        await asked.begun()
+        second = asked.ask(2)
+        closing = asyncio.ensure_future(asked.batcher.close())
+        await asyncio.sleep(0.01)
+        second.item.cancel()
+        asked.servable.gate.set()
+        await asyncio.wait_for(closing, 10)
+        assert values(await first) == [2]
 
     asyncio.run(run())
 

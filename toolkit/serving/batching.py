@@ -163,11 +163,13 @@ class Batcher:
         self._count -= 1
         if not queue:
             del self._waiting[item.key]
+        self._check_idle()
 
     async def close(self) -> None:
         """Compute all that was accepted, then stop the threads."""
         if self._count or self._running:
             self._idle = self.loop.create_future()
+            self._pump()  # nothing waits for more any longer
             await self._idle
         for timer in (self._expiry, self._wait):
             if timer is not None:
@@ -186,6 +188,8 @@ class Batcher:
             batch = self._take()
             if batch is None:  # which is to wait for more
                 return
+            if not batch:
+                continue
             self._running.append(batch)
             if self._inline:
                 self._finish(batch, self._compute(batch, self._buffers))
@@ -197,6 +201,7 @@ class Batcher:
         if self._count and self._free and not self._is_due:
             self._is_due = True
             self.loop.call_soon(self._pump)
+        self._check_idle()
 
     def _take(self) -> list[Item] | None:
         """The requests of the next batch: those that fit to the one that came first."""
@@ -214,16 +219,20 @@ class Batcher:
                     self._wait.cancel()
                 self._wait = self.loop.call_at(ready_at, self._pump)
                 return None
-        first = queue.popleft()
-        batch, rows, most = [first], first.rows, self.servable.sizes[-1]
-        while queue and rows + queue[0].rows <= most:
+        batch: list[Item] = []
+        rows, most, now = 0, self.servable.sizes[-1], self.loop.time()
+        while queue and (not batch or rows + queue[0].rows <= most):
             item = queue.popleft()
+            self._count -= 1
+            if item.deadline <= now:
+                item.finish(_late())
+                continue
             rows += item.rows
             batch.append(item)
         if not queue:
             del waiting[key]
-        self._count -= len(batch)
-        self.metrics.batch_rows.observe(rows)
+        if batch:
+            self.metrics.batch_rows.observe(rows)
         return batch
 
     def _start_thread(self) -> None:
@@ -249,9 +258,14 @@ class Batcher:
         self._running.remove(batch)
         for item, result in zip(batch, found, strict=True):
             item.finish(result)
-        if self._idle is not None and not self._count and not self._running:
-            if not self._idle.done():
-                self._idle.set_result(None)
+        self._check_idle()
+
+    def _check_idle(self) -> None:
+        """Tell who closes that nothing is left to do."""
+        if self._idle is None or self._count or self._running:
+            return
+        if not self._idle.done():
+            self._idle.set_result(None)
 
     def _compute(self, batch: list[Item], buffers: Buffers) -> list[Any]:
         """The result for each request; an error is of those alone that have it."""
@@ -289,7 +303,11 @@ class Batcher:
         for item in left:
             if item.deadline <= now:
                 self.remove(item)
-                item.finish(RequestError(504, "the answer was not there in time"))
+                item.finish(_late())
         later = [item.deadline for item in left if item.done is not None]
         if later:
             self._expire_at(min(later))
+
+
+def _late() -> RequestError:
+    return RequestError(504, "the answer was not there in time")

@@ -1,0 +1,231 @@
+"""The application for ASGI servers, called as such a server does."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.serving.serve import (
+    Answer,
+    ask,
+    binary_output,
+    binary_request,
+    mlp,
+    rows,
+    tensor,
+)
+from tests.serving.test_batching import Gated
+from toolkit.errors import ArgumentError
+from toolkit.serving import App, Batching
+from toolkit.serving.app import from_environment
+
+INFER = "/v2/models/mlp/infer"
+
+
+class Caller:
+    """A request to an App as its server makes it; `leave` is the client's."""
+
+    def __init__(self, app, data):
+        head, _, body = data.partition(b"\r\n\r\n")
+        line, *lines = head.split(b"\r\n")
+        method, path, _ = line.decode().split(" ")
+        headers = [x.split(b": ", 1) for x in lines]
+        self.scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "headers": [(name.lower(), value) for name, value in headers],
+        }
+        half = len(body) // 2
+        self.pieces = [(body[:half], True), (body[half:], False)]
+        self.sent = []
+        self.left = asyncio.Event()
+        self.done = asyncio.ensure_future(app(self.scope, self.receive, self.send))
+
+    async def receive(self):
+        if self.pieces:
+            body, more = self.pieces.pop(0)
+            return {"type": "http.request", "body": body, "more_body": more}
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message):
+        self.sent.append(message)
+
+    async def answer(self):
+        await self.done
+        start, body = self.sent
+        lines = [f"HTTP/1.1 {start['status']} "]
+        lines += [f"{x.decode()}: {y.decode()}" for x, y in start["headers"]]
+        return Answer("\r\n".join(lines).encode(), body["body"])
+
+
+async def started(app):
+    """Begin the life span of an app; returns what ends it."""
+    messages, told = asyncio.Queue(), asyncio.Queue()
+    life = asyncio.ensure_future(app({"type": "lifespan"}, messages.get, told.put))
+    await messages.put({"type": "lifespan.startup"})
+    first = await told.get()
+
+    async def end():
+        await messages.put({"type": "lifespan.shutdown"})
+        assert (await told.get())["type"] == "lifespan.shutdown.complete"
+        await life
+
+    return SimpleNamespace(first=first, end=end)
+
+
+@pytest.mark.parametrize("has_life_span", [True, False])
+def test_answers_are_those_of_predict(has_life_span):
+    model = mlp()
+    xs = [rows(i + 1, 5, seed=i) for i in range(8)]
+
+    async def run():
+        app = App({"mlp": model})
+        life = await started(app) if has_life_span else None
+        callers = [Caller(app, binary_request(x)) for x in xs]
+        for x, caller in zip(xs, callers, strict=True):
+            found = binary_output(await caller.answer())
+            np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5)
+        if life:
+            assert life.first == {"type": "lifespan.startup.complete"}
+            await life.end()
+            late = await Caller(app, binary_request(xs[0])).answer()
+            assert late.status == 503
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "data, status",
+    [
+        (b"GET /v2 HTTP/1.1\r\n\r\n", 200),
+        (b"HEAD /v2 HTTP/1.1\r\n\r\n", 200),
+        (b"GET /nowhere HTTP/1.1\r\n\r\n", 404),
+        (b"POST /v2/models/mlp/infer HTTP/1.1\r\n\r\n{}", 400),
+        (b"POST /v2/models/mlp/infer HTTP/1.1\r\n\r\n" + b"1" * 2000, 413),
+        (b"GET /v2 HTTP/1.1\r\nRequest-Timeout: x\r\n\r\n", 400),
+        (b"GET /v2 HTTP/1.1\r\nInference-Header-Content-Length: -1\r\n\r\n", 400),
+        (b"GET /v2 HTTP/1.1\r\nContent-Encoding: gzip\r\n\r\n", 415),
+    ],
+)
+def test_statuses(data, status):
+    async def run():
+        app = App({"mlp": Gated()}, max_body=1000)
+        answer = await Caller(app, data).answer()
+        assert answer.status == status
+        assert (answer.body == b"") == data.startswith(b"HEAD")
+
+    asyncio.run(run())
+
+
+def test_a_request_of_a_client_that_left_leaves_the_queue():
+    async def run():
+        servable = Gated()
+        app = App({"mlp": servable}, Batching(size=1))
+        x = np.float32([[1]])
+        first = Caller(app, binary_request(x))
+        assert await asyncio.to_thread(servable.begun.acquire)
+        second = Caller(app, binary_request(x))
+        while not app.service.models["mlp"].batcher.waiting:
+            await asyncio.sleep(0.001)
+        second.left.set()
+        await second.done
+        assert second.sent == [] and not app.service.models["mlp"].batcher.waiting
+        servable.gate.set()
+        assert (await first.answer()).status == 200
+
+    asyncio.run(run())
+
+
+def test_a_model_that_cannot_be_served_fails_the_start():
+    async def run():
+        life = await started(App({"m": "nowhere.keras"}))
+        assert life.first["type"] == "lifespan.startup.failed"
+        assert "there is no file" in life.first["message"]
+
+    asyncio.run(run())
+
+
+def test_other_protocols_are_refused():
+    app = App({"m": Gated()})
+    with pytest.raises(ArgumentError, match="expected HTTP"):
+        asyncio.run(app({"type": "websocket"}, None, None))
+
+
+@pytest.mark.parametrize("value", [None, "", "m", "=path", "m="])
+def test_the_environment_names_models(value, monkeypatch):
+    monkeypatch.delenv("TOOLKIT_MODELS", raising=False)
+    if value is not None:
+        monkeypatch.setenv("TOOLKIT_MODELS", value)
+    with pytest.raises(ArgumentError, match="expected TOOLKIT_MODELS"):
+        from_environment()
+
+
+def test_models_of_the_environment(monkeypatch):
+    monkeypatch.setenv("TOOLKIT_MODELS", os.pathsep.join(["a=x.keras", "b=/y.keras"]))
+    models = from_environment().service.models
+    assert {name: m.source for name, m in models.items()} == {
+        "a": "x.keras",
+        "b": "/y.keras",
+    }
+
+
+# --- real servers ---------------------------------------------------------------------
+
+FACTORY = "toolkit.serving.app:from_environment"
+COMMANDS = {
+    "uvicorn": ["--factory", FACTORY, "--port", "{port}", "--log-level", "error"],
+    "granian": ["--interface", "asgi", "--factory", FACTORY, "--port", "{port}"],
+    "hypercorn": [f"{FACTORY}()", "--bind", "127.0.0.1:{port}"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_behind_a_server(name, tmp_path):
+    pytest.importorskip(name)
+    path, model = tmp_path / "mlp.keras", mlp()
+    model.save(path)
+    port = free_port()
+    command = [x.format(port=port) for x in COMMANDS[name]]
+    process = subprocess.Popen(
+        [sys.executable, "-m", name, *command],
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(sys.path), "TOOLKIT_MODELS": f"mlp={path}"},
+    )
+    server = SimpleNamespace(host="127.0.0.1", port=port)
+    try:
+        wait_until_ready(server)
+        x = rows(3, 5)
+        words = {"inputs": [tensor("x", x)]}
+        found = ask(server, "POST", INFER, words).json["outputs"][0]["data"]
+        np.testing.assert_allclose(
+            np.reshape(found, (3, 3)), model(x).numpy(), rtol=1e-5
+        )
+        assert ask(server, "POST", INFER, b"{").status == 400
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+def wait_until_ready(server):
+    end = time.monotonic() + 60
+    while True:
+        try:
+            if ask(server, "GET", "/v2/health/ready").status == 200:
+                return
+        except ConnectionError:
+            pass
+        assert time.monotonic() < end
+        time.sleep(0.1)

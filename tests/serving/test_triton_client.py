@@ -1,0 +1,73 @@
+"""A client that others wrote for other servers: NVIDIA's tritonclient."""
+
+import numpy as np
+import pytest
+
+from tests.serving.serve import mlp, rows, serving, two_of_each
+
+http = pytest.importorskip("tritonclient.http")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return mlp()
+
+
+@pytest.fixture(scope="module")
+def client(model):
+    with serving({"mlp": model, "pair": two_of_each()}) as server:
+        client = http.InferenceServerClient(f"{server.host}:{server.port}")
+        yield client
+        client.close()
+
+
+def input_of(name, array, is_binary):
+    given = http.InferInput(
+        name, array.shape, {"f": "FP32", "i": "INT32"}[array.dtype.kind]
+    )
+    given.set_data_from_numpy(array, binary_data=is_binary)
+    return given
+
+
+def test_health_and_metadata(client):
+    assert client.is_server_live() and client.is_server_ready()
+    assert client.is_model_ready("mlp") and client.is_model_ready("mlp", "1")
+    assert not client.is_model_ready("other")
+    assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
+    (given,) = client.get_model_metadata("mlp")["inputs"]
+    assert given == {"name": "x", "datatype": "FP32", "shape": [-1, 5]}
+
+
+@pytest.mark.parametrize("sent", [True, False])
+@pytest.mark.parametrize("received", [True, False, None])
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_inference(client, model, sent, received, count):
+    x = rows(count, 5)
+    outputs = None
+    if received is not None:
+        outputs = [http.InferRequestedOutput("y", binary_data=received)]
+    result = client.infer(
+        "mlp", [input_of("x", x, sent)], outputs=outputs, request_id="7"
+    )
+    wanted = model.predict(x, verbose=0)
+    np.testing.assert_allclose(result.as_numpy("y"), wanted, rtol=1e-5)
+    assert result.get_response()["id"] == "7"
+
+
+def test_several_tensors_at_the_same_time(client):
+    a, b = rows(2, 2), np.arange(6, dtype="int32").reshape(2, 3)
+    waiting = [
+        client.async_infer("pair", [input_of("b", b, True), input_of("a", a, False)])
+        for _ in range(8)
+    ]
+    for one in waiting:
+        np.testing.assert_array_equal(one.get_result().as_numpy("codes"), b * 2)
+
+
+def test_errors(client):
+    with pytest.raises(Exception, match="expected shape"):
+        client.infer("mlp", [input_of("x", rows(1, 4), True)])
+    with pytest.raises(Exception, match="there is no such"):
+        client.infer("other", [input_of("x", rows(1, 5), True)])
+    with pytest.raises(Exception, match="in time"):
+        client.infer("mlp", [input_of("x", rows(1, 5), True)], timeout=1)
