@@ -203,15 +203,19 @@ class Model(QuantizableModel, Trainer, Layer):
         filepath: str | os.PathLike[str],
         overwrite: bool = True,
         max_shard_size: float | None = None,
+        **kwargs: Any,
     ) -> None:
         """Write all weights, and the optimizer's state; see `saving.save_weights`.
 
         Args:
-            filepath: must end in ".weights.h5", or ".weights.json" for several files.
+            filepath: must end in ".weights.h5", or ".weights.json" for several files;
+                or in ".safetensors", which has no optimizer's state.
             overwrite: whether an existing file may be replaced.
             max_shard_size: the most gigabytes of one file.
+            **kwargs: `mapping`: for ".safetensors", the names there;
+                `objects_to_skip`: layers to leave out.
         """
-        save_weights(self, filepath, overwrite, max_shard_size)
+        save_weights(self, filepath, overwrite, max_shard_size, **kwargs)
 
     def load_weights(
         self,
@@ -223,10 +227,10 @@ class Model(QuantizableModel, Trainer, Layer):
 
         Args:
             filepath: a file that `save_weights` or `save`, here or in Keras, has
-                written.
+                written, or a ".safetensors" file of anybody.
             skip_mismatch: whether to load what fits and warn about the rest.
             **kwargs: `objects_to_skip`: layers to leave as they are; `by_name`: for
-                older files.
+                older files; `mapping`, `ignore`: for ".safetensors".
         """
         load_weights(self, filepath, skip_mismatch, **kwargs)
 

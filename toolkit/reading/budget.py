@@ -123,12 +123,16 @@ def _memory() -> int:
         return found
 
 
-def limited_load(path: Path | str) -> AbstractContextManager[None]:
+def limited_load(path: Path | str, *others: Path) -> AbstractContextManager[None]:
     """A load of a file, or of all files in a folder, within its budget.
 
     Inside of another load it is a part of that.
+
+    Args:
+        path: of the file or folder.
+        *others: files that belong to it.
     """
-    size = size_of(Path(path))
+    size = size_of(Path(path)) + sum(map(size_of, others))
     return _load_within(repr(str(path)), size, load_budget(size))
 
 

@@ -1,8 +1,9 @@
-"""Weights in files: `.weights.h5`, split ones, and those inside whole-model files."""
+"""Weights in files: `.weights.h5`, safetensors, and those of whole-model files."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ from toolkit.files.staging import replace_file
 from toolkit.models.saving.archives import weights_in_archive
 from toolkit.models.saving.h5_files import write_groups
 from toolkit.models.saving.legacy_h5 import load_legacy_weights
+from toolkit.models.saving.safetensors_lists import LIST, list_path
+from toolkit.models.saving.safetensors_saving import safetensors_of, save_safetensors
+from toolkit.models.saving.safetensors_weights import load_safetensors
 from toolkit.models.saving.shards import load_shards, save_shards
 from toolkit.models.saving.state import all_variables, groups_of, load_state
 from toolkit.reading.hdf5 import open_datasets
 
 H5 = (".h5", ".hdf5")
+SAFETENSORS = (".safetensors", LIST)
 
 
 def save_weights(
@@ -25,37 +30,54 @@ def save_weights(
     overwrite: bool = True,
     max_shard_size: float | None = None,
     objects_to_skip: Any = None,
+    mapping: Any = None,
 ) -> None:
-    """Write all weights, and the optimizer's state, to a file in one step.
+    """Write all weights to a file in one step; to HDF5, the optimizer's state too.
 
     A failure, a kill too, leaves all of the older file or files, or all of the new
-    ones; what has been saved is on disk. Each array has a checksum, which
+    ones; what has been saved is on disk. In HDF5 each array has a checksum, which
     `load_weights` compares. In a job all processes call this, and one writes.
 
     Args:
         model: a built model.
-        filepath: must end in ".weights.h5"; or, with `max_shard_size`, in
-            ".weights.json".
+        filepath: must end in ".weights.h5" or ".safetensors"; or, with
+            `max_shard_size`, in ".weights.json" or ".safetensors.index.json".
         overwrite: whether an existing file may be replaced.
         max_shard_size: the most gigabytes of one file; more go to further files, which
-            the ".weights.json" file lists.
+            the ".json" file lists.
         objects_to_skip: layers to leave out.
+        mapping: for safetensors: what a weight is called in the file, and how its axes
+            lie there, as for `load_weights`; no functions.
 
     Raises:
-        ArgumentError: for another ending, or if the file exists and may not be
-            replaced.
+        ArgumentError: for another ending, if the file exists and may not be replaced,
+            or for a mapping that does not tell all of the file.
     """
     spreading.on_chief(
         lambda: _save(
-            model, Path(filepath), overwrite, max_shard_size, objects_to_skip or ()
+            model, Path(filepath), overwrite, max_shard_size, objects_to_skip, mapping
         ),
         all_variables(model),
     )
 
 
 def _save(
-    model: Any, path: Path, overwrite: bool, max_shard_size: float | None, skip: Any
+    model: Any,
+    path: Path,
+    overwrite: bool,
+    max_shard_size: float | None,
+    skip: Any,
+    mapping: Any,
 ) -> None:
+    if path.name.endswith(SAFETENSORS):
+        path = list_path(path) if max_shard_size is not None else path
+        check_free(path, overwrite, "save_weights")
+        check_built(model, "save_weights")
+        arrays = safetensors_of(model, mapping, skip or ())
+        save_safetensors(path, arrays, max_shard_size)
+        return
+    if mapping is not None:
+        raise _only_for_safetensors("save_weights", "mapping", path)
     endings = (
         (".weights.h5",) if max_shard_size is None else ("weights.h5", "weights.json")
     )
@@ -63,11 +85,11 @@ def _save(
         ending = ".weights.h5" if max_shard_size is None else ".weights.json"
         raise ArgumentError(
             f"save_weights: The filename must end in `{ending}`; expected a file name "
-            f"that ends in {ending!r}; received {str(path)!r}"
+            f"that ends in {ending!r}, or in '.safetensors'; received {str(path)!r}"
         )
     check_free(path, overwrite, "save_weights")
     check_built(model, "save_weights")
-    groups = groups_of(model, skip)
+    groups = groups_of(model, skip or ())
     if max_shard_size is not None:
         save_shards(path, groups, max_shard_size)
     else:
@@ -80,24 +102,57 @@ def load_weights(
     skip_mismatch: bool = False,
     objects_to_skip: Any = None,
     by_name: bool | None = None,
+    mapping: Any = None,
+    ignore: Iterable[str] | None = None,
 ) -> None:
     """Read all weights of a model from a file, or change nothing.
 
-    Layers that only the file has are left out, with a warning.
+    Layers that only an HDF5 file has are left out, with a warning.
 
     Args:
         model: a built model.
         filepath: what `save_weights` or `save_model`, here or in Keras, has written:
-            ".weights.h5", ".weights.json", ".keras", or the older ".h5".
+            ".weights.h5", ".weights.json", ".keras", or the older ".h5"; or
+            ".safetensors" and ".safetensors.index.json" of anybody.
         skip_mismatch: whether to load what fits and warn about the rest.
         objects_to_skip: layers to leave as they are; not for ".keras" and ".h5".
         by_name: for ".h5": whether layers go by their names, not by their order.
+        mapping: for safetensors: what a weight is in the file. A dict or a function
+            from a weight's path, without the name of the model, to a name, to
+            `(name, layout)`, to `(name, layout, part)`, to `(names, function)`, or to
+            None for a weight that is not in the file. A layout has the axes in the
+            file and those here, such as "o i h w -> h w i o". A `*` in the key of a
+            dict is any text without "/"; in the name it is the same text.
+        ignore: for safetensors: patterns, such as "*.num_batches_tracked", of names in
+            the file that the model has no weights for.
 
     Raises:
         ModelFileError: listing every mismatch, or if the file is damaged.
+        ArgumentError: for another ending, or an argument that it has not.
+
+    Example:
+        >>> import toolkit, os, tempfile
+        >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])
+        >>> path = os.path.join(tempfile.mkdtemp(), "as_in_torch.safetensors")
+        >>> as_in_torch = {"*/kernel": ("fc.weight", "o i -> i o"), "*/bias": "fc.bias"}
+        >>> model.save_weights(path, mapping=as_in_torch)
+        >>> model.load_weights(path, mapping=as_in_torch)
     """
     path = Path(filepath)
     check_built(model, "load_weights")
+    if path.name.endswith(SAFETENSORS):
+        if by_name is not None:
+            raise ArgumentError(
+                "load_weights: weights in safetensors go by their names in any case; "
+                f"received by_name={by_name!r}"
+            )
+        load_safetensors(
+            *(model, path, mapping, skip_mismatch, objects_to_skip or (), ignore or ())
+        )
+        return
+    for name, value in (("mapping", mapping), ("ignore", ignore)):
+        if value is not None:
+            raise _only_for_safetensors("load_weights", name, path)
     legacy = path.name.endswith(H5) and not path.name.endswith(".weights.h5")
     whole = path.name.endswith(".keras")
     if by_name is not None and not legacy:
@@ -124,8 +179,14 @@ def load_weights(
     else:
         raise ArgumentError(
             "load_weights: expected a file that ends in .weights.h5, .weights.json, "
-            f".keras or .h5; received {str(path)!r}"
+            f".keras, .h5, .safetensors or {LIST}; received {str(path)!r}"
         )
+
+
+def _only_for_safetensors(method: str, name: str, path: Path) -> ArgumentError:
+    return ArgumentError(
+        f"{method}: `{name}` only supports '.safetensors' files; received {str(path)!r}"
+    )
 
 
 def check_free(path: Path, overwrite: bool, method: str) -> None:

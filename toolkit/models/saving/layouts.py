@@ -1,0 +1,148 @@
+"""How the values of a weight lie in a file of another library.
+
+    "o i h w -> h w i o"              a kernel of a convolution of torch
+    "i (3 h d) -> i h d", part 0      queries, keys and values in one array
+    "o (c h=7 w=7) -> (h w c) o"      a product with what was flattened
+
+On the left are the axes in the file, on the right those here; axes in brackets are one,
+whose first changes slowest. A number is an axis of that length, which the other side
+has not; of one that is longer than 1 a weight has one part.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from toolkit.errors import ArgumentError
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+_Groups = list[list[str]]  # the axes of a side; those in brackets are in one list
+_TOKENS = re.compile(r"[()]|\d+|[A-Za-z_]\w*(?:=\d+)?|\S")
+
+
+class Layout:
+    """A layout that was read.
+
+    Args:
+        text: as above.
+        part: which part of the file's array is meant, where it has several.
+
+    Attributes:
+        parts: how many it has.
+    """
+
+    def __init__(self, text: str, part: int | None = None) -> None:
+        self.text, self.part = text, part
+        sides = text.split("->")
+        if len(sides) != 2:
+            raise self._error('expected "axes in the file -> axes here"')
+        # Axes that are numbers have names of their own, which begin with "#".
+        self._sizes: dict[str, int] = {}
+        self._file, self._own = (self._groups(side) for side in sides)
+        file, own = _named(self._file), _named(self._own)
+        if sorted(file) != sorted(own) or len(set(file)) != len(file):
+            raise self._error("expected each axis once on either side")
+        if any(self._sizes[axis] != 1 for axis in _numbers(self._own)):
+            raise self._error("expected no number but 1 on the right")
+        above = [n for n in (self._sizes[a] for a in _numbers(self._file)) if n != 1]
+        if len(above) > 1:
+            raise self._error("expected at most one number that is not 1")
+        self.parts = above[0] if above else 1
+        if above and (type(part) is not int or not 0 <= part < self.parts):
+            raise self._error(f"expected a part from 0 to {self.parts - 1}")
+        if part is not None and not above:
+            raise self._error("expected no part, for there is no number above 1")
+
+    def _error(self, what: str) -> ArgumentError:
+        part = "" if self.part is None else f", part {self.part!r}"
+        return ArgumentError(
+            f"mapping: {what}; received the layout {self.text!r}{part}"
+        )
+
+    def _groups(self, side: str) -> _Groups:
+        groups: _Groups = []
+        is_open = False
+        for token in _TOKENS.findall(side):
+            if token in "()":
+                if is_open == (token == "("):
+                    raise self._error("expected brackets that are closed")
+                is_open = not is_open
+                if is_open:
+                    groups.append([])
+                continue
+            name, _, size = token.partition("=")
+            if name.isdigit():
+                name, size = f"#{len(self._sizes)}", name
+            elif not name.isidentifier():
+                raise self._error("expected names, numbers and brackets")
+            if size and self._sizes.setdefault(name, int(size)) != int(size):
+                raise self._error(f"expected one length of {name!r}")
+            if is_open:
+                groups[-1].append(name)
+            else:
+                groups.append([name])
+        if is_open:
+            raise self._error("expected brackets that are closed")
+        return groups
+
+    def file_shape(self, shape: Shape) -> Shape:
+        """The shape in the file of a weight of this shape.
+
+        Raises:
+            ArgumentError: a weight of this shape has not the axes on the right.
+        """
+        lengths = self._lengths(shape)
+        return tuple(math.prod(lengths[a] for a in group) for group in self._file)
+
+    def _lengths(self, shape: Shape) -> dict[str, int]:
+        """The length of each axis, for a weight of this shape."""
+        wrong = self._error(f"the weight has the shape {shape}")
+        if len(shape) != len(self._own):
+            raise wrong
+        lengths = dict(self._sizes)
+        for size, group in zip(shape, self._own, strict=True):
+            unknown = [axis for axis in group if axis not in lengths]
+            known = math.prod(lengths[axis] for axis in group if axis in lengths)
+            if len(unknown) > 1:
+                raise self._error(f"expected lengths, as in {unknown[0]}=7")
+            if unknown:
+                lengths[unknown[0]] = size // known if known else 0
+            if math.prod(lengths[axis] for axis in group) != size:
+                raise wrong
+        return lengths
+
+    def from_file(self, array: Array, shape: Shape) -> Array:
+        """The weight of this shape that a file's array holds."""
+        return self._seen_in(array, shape).reshape(shape)
+
+    def put(self, array: Array, weight: Array) -> None:
+        """Write a weight to its places in an array for a file, row by row."""
+        seen = self._seen_in(array, weight.shape)
+        seen[...] = weight.reshape(seen.shape)
+
+    def _seen_in(self, array: Array, shape: Shape) -> Array:
+        """The weight as a view of the file's array, with an axis for each name."""
+        lengths = self._lengths(shape)
+        axes = [axis for group in self._file for axis in group]
+        whole = array.reshape([lengths[axis] for axis in axes])
+        # Of numbers, all but one are 1.
+        places = [self._place(axis) if axis[0] == "#" else slice(None) for axis in axes]
+        seen = whole[(*places, ...)]  # a view of a scalar, too
+        names = _named(self._file)
+        return seen.transpose([names.index(axis) for axis in _named(self._own)])
+
+    def _place(self, axis: str) -> int:
+        return 0 if self._sizes[axis] == 1 or self.part is None else self.part
+
+
+def _named(groups: _Groups) -> list[str]:
+    return [axis for group in groups for axis in group if axis[0] != "#"]
+
+
+def _numbers(groups: _Groups) -> list[str]:
+    return [axis for group in groups for axis in group if axis[0] == "#"]

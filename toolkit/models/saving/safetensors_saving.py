@@ -1,0 +1,91 @@
+"""A model's weights as the arrays of a safetensors file, under any names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from toolkit.errors import ArgumentError
+from toolkit.models.saving.layouts import Layout
+from toolkit.models.saving.name_maps import source_of
+from toolkit.models.saving.safetensors_lists import LIST, save_listed
+from toolkit.models.saving.weight_names import named_weights
+from toolkit.reading.safetensors import write_safetensors
+
+Array = np.ndarray[Any, Any]
+
+
+def save_safetensors(
+    path: Path, arrays: dict[str, Array], max_shard_size: float | None
+) -> None:
+    """Write arrays to a file, or to several and the list of them."""
+    if path.name.endswith(LIST):
+        save_listed(path, arrays, max_shard_size or 5)
+    else:
+        write_safetensors(path, arrays)
+
+
+def safetensors_of(
+    model: Any, mapping: Any = None, skip: Iterable[Any] = ()
+) -> dict[str, Array]:
+    """The arrays of a file with a model's weights.
+
+    Raises:
+        ArgumentError: the mapping has a function, no row for a weight, or does not give
+            all of an array.
+    """
+    skipped = {weight for layer in skip for weight in layer.weights}
+    filled = _Filled()
+    for name, weight in named_weights(model, "save_weights").items():
+        source = source_of(name, mapping)
+        if source is None or weight in skipped:
+            continue
+        if not source.names:
+            raise ArgumentError(f"save_weights: the mapping has no row for {name!r}")
+        if source.function is not None:
+            raise ArgumentError(
+                f"save_weights: {name}: expected a layout, which works in both "
+                "directions; the mapping has a function"
+            )
+        filled.put(name, np.asarray(weight), source.names[0], source.layout)
+    filled.check()
+    return filled.arrays
+
+
+class _Filled:
+    """The arrays of a file, and which weights have filled which parts of them."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Array] = {}
+        self._givers: dict[str, dict[int, str]] = {}
+        self._counts: dict[str, int] = {}
+
+    def put(self, name: str, value: Array, key: str, layout: Layout | None) -> None:
+        """Write a weight to its place in an array."""
+        part: int = (layout.part if layout else None) or 0
+        shape = layout.file_shape(value.shape) if layout else value.shape
+        array = self.arrays.setdefault(key, np.empty(shape, value.dtype))
+        givers = self._givers.setdefault(key, {})
+        if part in givers or (array.shape, array.dtype) != (shape, value.dtype):
+            raise ArgumentError(
+                f"save_weights: {name} and {next(iter(givers.values()))} do not go "
+                f"together into {key!r}"
+            )
+        givers[part] = name
+        self._counts[key] = layout.parts if layout else 1
+        if layout is None:
+            array[...] = value
+        else:
+            layout.put(array, value)
+
+    def check(self) -> None:
+        """Raise unless each array has all of its parts."""
+        for key, count in self._counts.items():
+            if len(self._givers[key]) != count:
+                raise ArgumentError(
+                    f"save_weights: {key!r} has {count} parts; the mapping has weights "
+                    f"for {sorted(self._givers[key])} only"
+                )

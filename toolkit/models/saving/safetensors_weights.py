@@ -1,0 +1,248 @@
+"""Weights from safetensors files, under a model's own names or those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.console.frames import warn
+from toolkit.errors import ArgumentError, ModelFileError, ShapeError
+from toolkit.models.saving.name_maps import Source, source_of
+from toolkit.models.saving.safetensors_lists import LIST, files_of, open_listed
+from toolkit.models.saving.weight_names import named_weights, renumbered
+from toolkit.reading.safetensors import StoredArray, open_safetensors
+
+_MAX_LINES = 1_000  # of an error
+Array = np.ndarray[Any, Any]
+
+
+class Problem(NamedTuple):
+    """Something in which file and model differ."""
+
+    name: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what}"
+
+
+class Load(NamedTuple):
+    """A weight, and what it is in the file."""
+
+    name: str
+    weight: Any
+    source: Source
+
+    @property
+    def label(self) -> str:
+        """Its names here and there."""
+        names = ", ".join(self.source.names)
+        return self.name if names in (self.name, "") else f"{self.name} ({names})"
+
+
+@contextmanager
+def open_arrays(path: Path) -> Iterator[dict[str, StoredArray]]:
+    """The arrays of a file, or of all that a list names."""
+    if path.name.endswith(LIST):
+        with open_listed(path) as arrays:
+            yield arrays
+    else:
+        with open_safetensors(path) as content:
+            yield content.arrays
+
+
+def load_safetensors(
+    model: Any,
+    path: Path,
+    mapping: Any = None,
+    skip_mismatch: bool = False,
+    skip: Iterable[Any] = (),
+    ignore: Iterable[str] = (),
+) -> None:
+    """Give a model the weights of a file, or change nothing.
+
+    Args:
+        model: a built model.
+        path: of a file, or of the list of several.
+        mapping: what a weight is in the file; see `name_maps`.
+        skip_mismatch: whether to load what fits and warn about the rest.
+        skip: layers to leave as they are.
+        ignore: patterns of names in the file that the model has nothing for.
+
+    Raises:
+        ModelFileError: listing every mismatch.
+    """
+    patterns = _patterns(ignore)
+
+    def read(_: Path) -> tuple[list[tuple[Any, Array]], list[Problem]]:
+        with open_arrays(path) as stored:
+            known = {
+                name: array
+                for name, array in stored.items()
+                if not any(fnmatchcase(name, pattern) for pattern in patterns)
+            }
+            loads, problems = _matched(model, known, mapping, skip)
+            if problems and not skip_mismatch:
+                return [], problems
+            return _read(loads, known, problems)
+
+    is_list = path.name.endswith(LIST)
+    fit, problems = files_of(path).read(read) if is_list else read(path)
+    if problems and not skip_mismatch:
+        raise ModelFileError(
+            f"load_weights: {str(path)!r} does not fit the model, and nothing was "
+            f"changed:\n  {_lines(problems)}"
+        )
+    if problems:
+        warn(f"load_weights: left as it was:\n  {_lines(problems)}")
+    for weight, value in fit:
+        weight.assign(value)
+
+
+def _patterns(ignore: Iterable[str]) -> list[str]:
+    patterns = [ignore] if isinstance(ignore, str) else list(ignore)
+    if not all(isinstance(pattern, str) for pattern in patterns):
+        raise ArgumentError(
+            f"load_weights: ignore: expected patterns of names; received {ignore!r}"
+        )
+    return patterns
+
+
+def _lines(problems: list[Problem]) -> str:
+    lines = [str(problem) for problem in problems[:_MAX_LINES]]
+    if len(problems) > _MAX_LINES:
+        lines.append(f"and {len(problems) - _MAX_LINES:,} more")
+    return "\n  ".join(lines)
+
+
+# --- names, shapes and dtypes ---------------------------------------------------------
+
+
+def _matched(
+    model: Any, stored: Mapping[str, StoredArray], mapping: Any, skip: Iterable[Any]
+) -> tuple[list[Load], list[Problem]]:
+    """What can be loaded, and in what else file and model differ; nothing is read."""
+    skipped = {weight for layer in skip for weight in layer.weights}
+    weights = named_weights(model, "load_weights")
+    if mapping is None and weights.keys() != stored.keys():
+        mapping = renumbered(model, weights, stored)
+    loads: list[Load] = []
+    problems: list[Problem] = []
+    used: set[str] = set()
+    for name, weight in weights.items():
+        source = source_of(name, mapping)
+        used.update(source.names if source else ())
+        if source is None or weight in skipped:
+            continue
+        load = Load(name, weight, source)
+        what = _difference(load, stored)
+        if what is None:
+            loads.append(load)
+        else:
+            problems.append(Problem(load.label, what))
+    for name in sorted(stored.keys() - used):
+        what = f"unexpected, {stored[name].dtype} of shape {stored[name].shape}"
+        problems.append(Problem(name, what))
+    return loads, problems
+
+
+def _difference(load: Load, stored: Mapping[str, StoredArray]) -> str | None:
+    """Why a file has not what a weight needs, if its header tells that."""
+    shape, source = tuple(load.weight.shape), load.source
+    if not source.names:
+        return f"the mapping has no row for it, of shape {shape}"
+    lacking = [name for name in source.names if name not in stored]
+    if lacking:
+        names = "" if lacking == [load.name] else ", ".join(lacking) + " "
+        return (
+            f"{names}missing in the file; expected {load.weight.dtype} of shape {shape}"
+        )
+    if source.function is not None:
+        return None
+    found = stored[source.names[0]]
+    if _kind(found.dtype) != _kind(load.weight.dtype):
+        return f"expected {load.weight.dtype}; the file has {found.dtype}"
+    expected = shape if source.layout is None else source.layout.file_shape(shape)
+    if found.shape != expected:
+        return f"expected the shape {expected}; the file has {found.shape}"
+    return None
+
+
+def _kind(dtype: str) -> str:
+    """What values of a dtype are; they are converted to any other of the same kind."""
+    if dtype in dtypes.COMPLEX or dtype == "bool":
+        return dtype
+    return "integer" if dtype in dtypes.INTEGERS else "float"
+
+
+# --- values ---------------------------------------------------------------------------
+
+
+def _read(
+    loads: list[Load], stored: Mapping[str, StoredArray], problems: list[Problem]
+) -> tuple[list[tuple[Any, Array]], list[Problem]]:
+    """Weights and the values that they get, and what does not fit, with `problems`."""
+
+    @lru_cache(maxsize=1)  # parts of one array follow each other
+    def read(name: str) -> Array:
+        return stored[name].read()
+
+    fit, failed = [], []
+    for load in sorted(loads, key=lambda load: load.source.names):
+        try:
+            value = _value(load, [read(name) for name in load.source.names])
+            fit.append((load.weight, _converted(value, load.weight.dtype)))
+        except (ShapeError, ArgumentError) as error:
+            failed.append(Problem(load.label, str(error)))
+    return fit, problems + failed
+
+
+def _value(load: Load, arrays: list[Array]) -> Array:
+    """What a weight's values are in arrays of the file."""
+    shape, source = tuple(load.weight.shape), load.source
+    if source.layout is not None:
+        return source.layout.from_file(arrays[0], shape)
+    if source.function is None:
+        return arrays[0]
+    value = np.asarray(source.function(*arrays))
+    if value.shape != shape:
+        raise ShapeError(
+            f"expected the shape {shape}; the mapping's function returned {value.shape}"
+        )
+    return value
+
+
+def _converted(value: Array, dtype: str) -> Array:
+    """Values in a weight's dtype, rounded to the nearest.
+
+    Raises:
+        ArgumentError: they are of another kind, or one is out of the dtype's range.
+    """
+    found = dtypes.standardize(value.dtype)
+    if _kind(found) != _kind(dtype):
+        raise ArgumentError(
+            f"expected {dtype}; the mapping's function returned {found}"
+        )
+    with np.errstate(over="ignore"):
+        converted = value.astype(dtypes.numpy_dtype(dtype))
+    if np.any(_are_out_of_range(value, converted)):
+        raise ArgumentError(f"some values are {found} and too large for {dtype}")
+    return converted
+
+
+def _are_out_of_range(value: Array, converted: Array) -> Any:
+    """Where integers are others than they were, and numbers infinite or none."""
+    if value.dtype.kind in "iu":
+        # Beside each other NumPy makes floats of int64 and uint64.
+        wrapped = (value < 0) != (converted < 0)
+        return wrapped | (converted.astype(value.dtype) != value)
+    if value.dtype == converted.dtype:
+        return False
+    return np.isfinite(value) & ~np.isfinite(converted)

@@ -1,0 +1,87 @@
+"""The names of weights in safetensors files: paths, without the name of the model."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from toolkit.core.naming import to_snake_case
+from toolkit.errors import ArgumentError
+
+# An automatic number is short, and has no 0 in front.
+_NUMBERED = re.compile(r"(.*?)(?:_([1-9]\d{0,8}))?", re.DOTALL)
+
+
+def named_weights(model: Any, method: str) -> dict[str, Any]:
+    """Name -> Variable, of all weights of a model, in their order.
+
+    Raises:
+        ArgumentError: two weights have the same path.
+    """
+    prefix = f"{model.name}/"
+    weights = model.weights
+    # Layers of a functional model do not have its name in their paths, others do.
+    inside = all(weight.path.startswith(prefix) for weight in weights)
+    found: dict[str, Any] = {}
+    for weight in weights:
+        name = weight.path.removeprefix(prefix) if inside else weight.path
+        if found.setdefault(name, weight) is not weight:
+            raise ArgumentError(
+                f"{method}: two weights have the path {name!r}; give layers names of "
+                "their own"
+            )
+    return found
+
+
+def renumbered(
+    model: Any, names: Iterable[str], stored: Iterable[str]
+) -> dict[str, str] | None:
+    """The names in a file of weights whose layers were numbered by another process.
+
+    A layer without a name of its own is `dense_7` if it is the eighth of its process,
+    and may have been `dense` where the file was written.
+
+    Args:
+        model: that has the weights.
+        names: of the weights.
+        stored: the names in the file.
+
+    Returns:
+        Name -> name in the file; None if more than such numbers differs.
+    """
+    layers = model._flatten_layers()
+    automatic = {to_snake_case(type(layer).__name__) for layer in layers}
+    here, there = _counted_anew(names, automatic), _counted_anew(stored, automatic)
+    if here.keys() != there.keys():
+        return None
+    return {name: there[anew] for anew, name in here.items()}
+
+
+def _counted_anew(names: Iterable[str], automatic: set[str]) -> dict[str, str]:
+    """Names by what they are if automatic numbers begin at 0 in each layer."""
+    numbers: dict[tuple[str, str], set[int]] = defaultdict(set)
+    paths = {name: list(_parts(name)) for name in names}
+    for path in paths.values():
+        for place, kind, number in path:
+            numbers[place, kind].add(number)
+    ranks = {
+        key: {number: rank for rank, number in enumerate(sorted(found))}
+        for key, found in numbers.items()
+    }
+
+    def anew(place: str, kind: str, number: int) -> str:
+        rank = ranks[place, kind][number] if kind in automatic else number
+        return f"{kind}_{rank}"
+
+    return {"/".join(anew(*part) for part in path): n for n, path in paths.items()}
+
+
+def _parts(name: str) -> Iterator[tuple[str, str, int]]:
+    """What is in front of each part of a path, and its name and number."""
+    parts = name.split("/")
+    for i, part in enumerate(parts):
+        match = _NUMBERED.fullmatch(part)
+        assert match is not None
+        yield "/".join(parts[:i]), match[1], int(match[2] or 0)
