@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.reading.hostile_safetensors import HOSTILE
 from toolkit import cli, layers
 from toolkit.cli.npy_files import save_npz
 from toolkit.data import Dataset, TFRecordWriter, make_example
 from toolkit.data.records import masked_crc32c
+from toolkit.reading.safetensors import write_safetensors
 from toolkit.saving import load_model, save_model
 
 
@@ -40,6 +42,9 @@ def made(tmp_path_factory):
     save_model(model, folder / "saved", zipped=False)
     model.save_weights(folder / "m.weights.h5")
     model.save_weights(folder / "s.weights.json", max_shard_size=2e-7)
+    model.save_weights(folder / "m.safetensors")
+    model.save_weights(folder / "s.safetensors.index.json", max_shard_size=2e-7)
+    write_safetensors(folder / "a.safetensors", {"other": np.ones(2)})
     np.savez_compressed(folder / "a.npz", zeros=np.zeros(10**6), y=np.arange(3))
     np.save(folder / "b.npy", np.ones((2, 5), "float32"))
     for name, options in (("r.tfrecord", None), ("r.gz", "GZIP")):
@@ -77,6 +82,14 @@ ARRAYS = ["layers/dense/vars/0    (6, 4)  float32     96\n", "14 arrays"]
         ("m.h5", ["older .h5", *SUMMARY, "model_weights/dense/net/dense/kernel "]),
         ("m.weights.h5", ["m.weights.h5: weights, ", *ARRAYS]),
         ("s.weights.json", ["several files", "files: s_00000.weights.h5, ", *ARRAYS]),
+        (
+            "m.safetensors",
+            ["safetensors, ", "dense/kernel  ", "(6, 4)  float32", "4 arrays"],
+        ),
+        (
+            "s.safetensors.index.json",
+            ["safetensors in several files", "files: s-00001-of-0000", "dense/kernel"],
+        ),
         ("a.npz", ["zeros  (1000000,)  float64  8,000,000\n", "2 arrays, 7.63 MB"]),
         ("b.npy", ["b      (2, 5)  float32     40\n"]),
         ("r.tfrecord", ["records: 3", "x: int64[2], name: object[1]"]),
@@ -214,6 +227,8 @@ def damaged_zip():
         (b"toolkit elements 1\n\xff", "cut off"),
         (b"\x93NUMPY\x01\x00\x02\x00{(", "expected an array as NumPy saves them"),
         (b"", "the file is empty"),
+        (HOSTILE["a terabyte in 8 bytes"][0], "takes 1099511627776 bytes"),
+        (HOSTILE["lists in lists"][0], "the header: expected JSON"),
         (b"hello", "expected one of .keras, .weights.h5,"),
     ],
 )
@@ -233,6 +248,7 @@ def test_a_missing_file_gets_a_suggestion(folder, capsys):
 
 # --- convert --------------------------------------------------------------------------
 
+LIST = "s.safetensors.index.json"
 X = np.linspace(-1, 1, 30, dtype="float32").reshape(5, 6)
 
 
@@ -268,6 +284,32 @@ def test_weights_go_through_every_format(source, target, made, folder):
             np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("target", ["new.safetensors", "new.safetensors.index.json"])
+@pytest.mark.parametrize(
+    "source", ["m.keras", "m.h5", "m.weights.h5", "m.safetensors", LIST]
+)
+def test_weights_go_to_safetensors_and_back(source, target, made, folder):
+    needed = ["--model", "m.keras"] if source == "m.weights.h5" else []
+    size = ["--shard-size", "2e-7"]
+    assert cli.main(["convert", source, target, *size, *needed]) == 0
+    assert cli.main(["convert", target, "back.keras", "--model", "m.keras"]) == 0
+    assert cli.main(["convert", target, "back.weights.h5", "--model", "m.keras"]) == 0
+    for path in ("back.weights.h5", "back.keras"):
+        model = load_model("m.keras")
+        model.set_weights([0 * w for w in model.get_weights()])
+        model.load_weights(path)
+        for ours, theirs in zip(model.weights, made[0].weights, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_inspect_shows_metadata_of_safetensors(folder, capsys):
+    metadata = {"format": "pt", "long": "x" * 1000} | {f"k{i}": "" for i in range(30)}
+    write_safetensors("x.bin", {"a": np.ones(2)}, metadata)
+    code, printed, _ = call(capsys, "inspect", "x.bin", "--values")
+    assert code == 0 and "format: pt" in printed and "more of these: 12" in printed
+    assert "x" * 100 + "\n" in printed
+
+
 def test_bfloat16_becomes_float32_in_npz(folder, tmp_path):
     values = toolkit.ops.convert_to_numpy(toolkit.ops.ones((2,), "bfloat16"))
     save_npz(tmp_path / "x.npz", {"layers/dense/vars/0": values})
@@ -284,6 +326,9 @@ def test_bfloat16_becomes_float32_in_npz(folder, tmp_path):
         (["r.tfrecord", "x.npz"], "holds TFRecord, and no weights"),
         (["b.npy", "x.keras", "--model", "m.keras"], "does not fit the model"),
         (["m.h5", "x.keras", "--model", "b.npy"], "expected the file of a whole model"),
+        (["m.safetensors", "x.npz"], "holds safetensors; pass --model FILE"),
+        (["m.weights.h5", "x.safetensors"], "holds weights; pass --model FILE"),
+        (["a.safetensors", "x.keras", "--model", "m.keras"], "other: unexpected"),
         (["m.keras", "no/x.npz"], "cannot write 'no/x.npz'"),
     ],
 )

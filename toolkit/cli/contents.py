@@ -33,13 +33,18 @@ from toolkit.models.saving.archives import (
 )
 from toolkit.models.saving.folders import is_model_folder, load_folder, model_folder
 from toolkit.models.saving.json_config import parsed
-from toolkit.models.saving.legacy_h5 import load_legacy
+from toolkit.models.saving.legacy_h5 import load_legacy, load_legacy_weights
+from toolkit.models.saving.safetensors_lists import LIST, listed_names, open_listed
+from toolkit.models.saving.safetensors_weights import load_safetensors
 from toolkit.models.saving.shards import listed_files, open_shards
 from toolkit.reading.hdf5 import open_datasets, open_file
 from toolkit.reading.npy import MAGIC, MAX_RATIO, open_npy, open_npz
+from toolkit.reading.safetensors import open_safetensors
 from toolkit.reading.zips import open_members
 
-KINDS = ".keras, .weights.h5, .weights.json, .h5, .npz, .npy, TFRecord"
+KINDS = ".keras, .weights.h5, .weights.json, .h5, .safetensors, .npz, .npy, TFRecord"
+SAFETENSORS = "safetensors"  # a kind
+_MAX_FACTS = 20  # of a file's metadata
 _MAX_EXAMPLE = 1 << 26  # bytes of a record whose features are shown
 _ZIP, _HDF5, _GZIP = b"PK\x03\x04", b"\x89HDF\r\n\x1a\n", b"\x1f\x8b"
 
@@ -62,15 +67,15 @@ class Content:
     """What is in a file.
 
     kind: in words. facts: what else is known, by its name. load: makes the model that
-    a file of a whole model holds, given whether to compile it; else None. in_order:
-    whether arrays belong to layers by their order, not by their paths.
+    a file of a whole model holds, given whether to compile it; else None. fill: gives
+    a model the arrays, where paths do not tell which layers they belong to; else None.
     """
 
     kind: str
     arrays: Mapping[str, Stored] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     load: Callable[[bool], Any] | None = None
-    in_order: bool = False
+    fill: Callable[[Any], None] | None = None
 
 
 def open_content(path: Path) -> AbstractContextManager[Content]:
@@ -105,10 +110,14 @@ def _reader(path: Path) -> Reader:
     for magic, reader in _READERS.items():
         if head.startswith(magic):
             return reader
+    if path.name.endswith(LIST):
+        return _safetensors_list
     if path.name.endswith(".json"):
         return _shards
     if _begins_records(head):
         return _records
+    if head[8:9] == b"{" or path.suffix == ".safetensors":
+        return _safetensors
     what = "is empty" if not head else f"begins with {head[:8]!r}"
     if head[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".pt", ".pth"):
         what += "; a pickle can run code when it is read, and never is here"
@@ -160,6 +169,9 @@ def _model_facts(config: Any, metadata: Any) -> dict[str, str]:
 
 @contextmanager
 def _hdf5(path: Path) -> Iterator[Content]:
+    def fill(model: Any) -> None:
+        load_legacy_weights(model, path, False, False)
+
     with open_file(path) as (file, datasets):
         if "model_config" in file.attrs:
             yield Content(
@@ -167,10 +179,10 @@ def _hdf5(path: Path) -> Iterator[Content]:
                 datasets,
                 {"saved with Keras": str(file.attrs.get("keras_version"))},
                 lambda compile: load_legacy(path, None, compile),
-                in_order=True,
+                fill=fill,
             )
         elif "layer_names" in file.attrs:
-            yield Content("weights in the older .h5 format", datasets, in_order=True)
+            yield Content("weights in the older .h5 format", datasets, fill=fill)
         else:
             yield Content("weights", datasets)
 
@@ -183,6 +195,29 @@ def _shards(path: Path) -> Iterator[Content]:
             datasets,
             {"files": ", ".join(listed_files(path))},
         )
+
+
+@contextmanager
+def _safetensors(path: Path) -> Iterator[Content]:
+    with open_safetensors(path) as found:
+        pairs = list(found.metadata.items())
+        facts = {name[:100]: value[:100] for name, value in pairs[:_MAX_FACTS]}
+        if len(pairs) > _MAX_FACTS:
+            facts["more of these"] = f"{len(pairs) - _MAX_FACTS:,}"
+        yield Content(SAFETENSORS, found.arrays, facts, fill=_by_name(path))
+
+
+@contextmanager
+def _safetensors_list(path: Path) -> Iterator[Content]:
+    with open_listed(path) as arrays:
+        facts = {"files": ", ".join(listed_names(path))}
+        yield Content(
+            f"{SAFETENSORS} in several files", arrays, facts, None, _by_name(path)
+        )
+
+
+def _by_name(path: Path) -> Callable[[Any], None]:
+    return lambda model: load_safetensors(model, path)
 
 
 @contextmanager

@@ -4,13 +4,17 @@
   .weights.h5      weights as load_weights reads them
   .weights.json    the same in several files, each of at most --shard-size gigabytes
   .npz             weights as arrays of NumPy, under their paths
+  .safetensors     weights under the names of layers, without an optimizer's state
+  .safetensors.index.json    the same in several files
 
-Weights in the older .h5 format need --model too, for they go by the order of layers.
+Weights in the older .h5 format and in .safetensors need --model too, for they go by the
+order of layers, and by their names; from one .safetensors to another they go without.
 
 Examples:
   $ toolkit convert model.h5 model.keras
   $ toolkit convert model.keras model.npz
   $ toolkit convert model.npz model.weights.h5
+  $ toolkit convert model.keras model.safetensors
   $ toolkit convert other.weights.h5 new.keras --model model.keras
 """
 
@@ -24,20 +28,21 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.cli.contents import Content, Stored, loaded, open_content
+from toolkit.cli.contents import SAFETENSORS, Content, Stored, loaded, open_content
 from toolkit.cli.npy_files import save_npz
 from toolkit.cli.own import add_import, make, own_objects
 from toolkit.console.messages import size_text
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.files.staging import replace_file
 from toolkit.models.saving.h5_files import write_groups
-from toolkit.models.saving.legacy_h5 import load_legacy_weights
+from toolkit.models.saving.safetensors_lists import LIST
+from toolkit.models.saving.safetensors_saving import safetensors_of, save_safetensors
 from toolkit.models.saving.shards import save_shards
 from toolkit.models.saving.state import Groups, groups_of, load_state
 from toolkit.models.saving.whole_models import save_model
 
 WHOLE = (".keras", ".h5")
-WEIGHTS = (".weights.h5", ".weights.json", ".npz")
+WEIGHTS = (".weights.h5", ".weights.json", ".npz", ".safetensors", LIST)
 _PATH = re.compile(r"(?:(.*)/)?vars/[^/]+")  # of an array, as Keras names them
 
 
@@ -83,7 +88,12 @@ def run(options: argparse.Namespace) -> int:
     weights = target.name.endswith(WEIGHTS)
     with own_objects(options), open_content(source) as content:
         kind = content.kind
-        made = _groups(content, options) if weights else _model(content, options)
+        if target.name.endswith((".safetensors", LIST)):
+            made = _arrays(content, options)
+        elif weights:
+            made = _groups(content, options)
+        else:
+            made = _model(content, options)
     if made is None:
         raise ArgumentError(
             f"{str(source)!r} holds {kind}; pass --model FILE, the model that they are "
@@ -106,8 +116,8 @@ def _model(content: Content, options: argparse.Namespace) -> Any:
     if options.model is None:
         return make(content.load, True) if content.load else None
     model = loaded(options.model)
-    if content.in_order:
-        load_legacy_weights(model, options.source, False, False)
+    if content.fill is not None:
+        content.fill(model)
     else:
         arrays: Any = content.arrays  # they have what load_state asks for
         load_state(model, arrays, str(options.source), may_hold_more=True)
@@ -116,10 +126,18 @@ def _model(content: Content, options: argparse.Namespace) -> Any:
 
 def _groups(content: Content, options: argparse.Namespace) -> Groups | None:
     """What a file of weights is to hold; None where only a model can tell."""
-    if not content.in_order and options.model is None:
+    if content.fill is None and options.model is None:
         return _grouped(content.arrays)
     model = _model(content, options)
     return model and groups_of(model)
+
+
+def _arrays(content: Content, options: argparse.Namespace) -> Any:
+    """What a file of safetensors is to hold; None where only a model can tell."""
+    if content.kind.startswith(SAFETENSORS) and options.model is None:
+        return {name: array.read() for name, array in content.arrays.items()}
+    model = _model(content, options)
+    return model and safetensors_of(model)
 
 
 def _grouped(stored: Mapping[str, Stored]) -> Groups:
@@ -138,8 +156,10 @@ def _grouped(stored: Mapping[str, Stored]) -> Groups:
     return groups
 
 
-def _write_weights(target: Path, groups: Groups, shard_size: float) -> None:
-    if target.suffix == ".json":
+def _write_weights(target: Path, groups: Any, shard_size: float) -> None:
+    if target.name.endswith((".safetensors", LIST)):
+        save_safetensors(target, groups, shard_size)
+    elif target.suffix == ".json":
         save_shards(target, groups, shard_size)
     elif target.suffix == ".npz":
         arrays = {

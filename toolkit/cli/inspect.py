@@ -1,8 +1,9 @@
 """Show what a file holds: the summary of a model, and its arrays with shapes and sizes.
 
-Known are .keras, .weights.h5, .weights.json, .h5 and .hdf5, .npz, .npy and TFRecord
-files, the folder of a saved model, and files of Dataset.save and cache, whatever
-their names. Nothing in a file can run, and sizes are checked before anything is read.
+Known are .keras, .weights.h5, .weights.json, .h5 and .hdf5, .safetensors and
+.safetensors.index.json, .npz, .npy and TFRecord files, the folder of a saved model, and
+files of Dataset.save and cache, whatever their names. Nothing in a file can run, and
+sizes are checked before anything is read.
 
 Examples:
   $ toolkit inspect model.keras

@@ -94,6 +94,12 @@ def _open(listing: Path, path: Path) -> Iterator[dict[str, StoredArray]]:
         yield arrays
 
 
+def listed_names(path: Path) -> list[str]:
+    """The files that are listed, which must lie beside the list."""
+    listing = files_of(path).folder() / path.name
+    return list(dict.fromkeys(_listed(listing, repr(str(path))).values()))
+
+
 def _listed(listing: Path, label: str) -> dict[str, str]:
     """Name of an array -> name of a file, once all names are plain ones."""
     if not listing.is_file():
