@@ -30,6 +30,10 @@ COMMANDS = {
         "toolkit.cli.convert",
         "write a model or its weights in another format",
     ),
+    "export": (
+        "toolkit.cli.export",
+        "write what a model computes, for programs without Python",
+    ),
     "plot": ("toolkit.cli.plot", "draw the model of a file"),
     "simulate": (
         "toolkit.cli.simulate",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from importlib import import_module
 from pathlib import PurePath
 from typing import Any
 
 from toolkit.console.messages import print_message
-from toolkit.errors import ArgumentError, UnsupportedError, nearest
+from toolkit.errors import ArgumentError, UnsupportedError, nearest, unknown_arguments
 from toolkit.export.native.names import KINDS
 
 # Name -> the module whose `export(model, path, input_signature, **options)` writes it;
@@ -43,7 +44,7 @@ def export_model(
 ) -> None:
     """Write a model for other programs; see `Model.export`."""
     label = f"{model.name}.export"
-    name = format or _format_of(label, filepath)
+    name = format or format_of(label, filepath)
     if name in REFUSED:
         raise UnsupportedError(
             f"{label}: expected a format of {sorted(EXPORTERS)}; received {name!r}: "
@@ -56,12 +57,18 @@ def export_model(
             + nearest(name, EXPORTERS)
         )
     export = import_module(EXPORTERS[name]).export
+    known = list(inspect.signature(export).parameters)[3:]
+    if not options.keys() <= set(known):
+        raise unknown_arguments(
+            f"{label} as {name}", options.keys() - set(known), known
+        )
     export(model, os.fspath(filepath), input_signature, **options)
     if verbose is not False:
         print_message(f"Saved artifact at '{os.fspath(filepath)}'.")
 
 
-def _format_of(label: str, filepath: Any) -> str:
+def format_of(label: str, filepath: str | os.PathLike[str]) -> str:
+    """The format that a path's ending stands for; an error for others."""
     ending = PurePath(filepath).suffix.lower()
     if ending not in ENDINGS:
         raise ArgumentError(

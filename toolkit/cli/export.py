@@ -1,0 +1,161 @@
+"""Write what a model computes for programs without Python; the ending says how.
+
+  .o .a .so .dylib    a native library, with a C header beside it
+  .wasm               a module of WebAssembly
+  .onnx               a graph for ONNX Runtime and others
+
+Without -o it is written beside FROM. A native library is for this machine's processor,
+unless --target names one: x86-64-v2, x86-64-v3, x86-64-v4, aarch64, armv7, riscv64 or
+wasm32.
+
+Examples:
+  $ toolkit export model.keras
+  $ toolkit export model.keras -o digits.so --target x86-64-v3 --batch 1,32 --check
+  $ toolkit export model.keras --target wasm32
+  $ toolkit export model.keras --target aarch64 --format object --weights file
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from toolkit.cli import one_of
+from toolkit.cli.contents import loaded
+from toolkit.cli.own import add_import, own_objects
+from toolkit.console.messages import size_text
+from toolkit.errors import ArgumentError
+from toolkit.export.formats import export_model, format_of
+from toolkit.export.native.checking import check_native
+from toolkit.export.native.names import KINDS, SHARED
+
+_WASM = ".wasm"
+# Format -> the endings of what it writes; the first one unless the target has another.
+FORMATS = {
+    "object": (".o",),
+    "static": (".a",),
+    "shared": (".so", ".dylib", _WASM),
+    "onnx": (".onnx",),
+}
+# Options of the command that are those of the exporter, by its names.
+_OPTIONS = ("target", "batch", "sizes", "weights", "threads", "linker", "prefix")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The two files, and the options of the formats."""
+    parser.add_argument("source", type=Path, metavar="FROM", help="a file of a model")
+    parser.add_argument(
+        "-o", dest="output", type=Path, metavar="TO", help="the file to write"
+    )
+    parser.add_argument(
+        "--format",
+        type=one_of(*FORMATS),
+        metavar="FORMAT",
+        help=f"{', '.join(FORMATS)}; that of TO's ending, or shared",
+    )
+    parser.add_argument("--target", metavar="NAME", help="the processor it is for")
+    parser.add_argument(
+        "--batch",
+        type=_numbers,
+        metavar="N,...",
+        help="numbers of rows that are computed at once; 1,4,16,64,256",
+    )
+    parser.add_argument(
+        "--size",
+        dest="sizes",
+        type=_size,
+        action="append",
+        metavar="NAME=N",
+        help="of another extent that the model leaves free, such as dim_0_1=64; "
+        "several times for several",
+    )
+    parser.add_argument(
+        "--weights",
+        type=one_of("embed", "file"),
+        metavar="WHERE",
+        help="embed: in the library; file: beside it; embed up to 64 MB",
+    )
+    parser.add_argument(
+        "--no-threads",
+        dest="threads",
+        action="store_const",
+        const=False,
+        help="a library that starts no threads",
+    )
+    parser.add_argument("--linker", metavar="COMMAND", help="such as 'clang'")
+    parser.add_argument("--prefix", metavar="NAME", help="of the functions in C")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="run the library on random inputs and compare it with the model",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace TO if it is there already"
+    )
+    add_import(parser)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        found = [int(part) for part in text.split(",")]
+        if min(found) > 0:
+            return found
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(
+        f"expected integers > 0 with commas between; received {text!r}"
+    )
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition("=")
+    if not name or not number.isdigit() or int(number) < 1:
+        raise argparse.ArgumentTypeError(
+            f"expected a name, = and an integer > 0; received {text!r}"
+        )
+    return name, int(number)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Export the model and print the files' paths and sizes; 1 if that cannot be."""
+    path = _output(options)
+    if options.check and KINDS.get(path.suffix) != SHARED:
+        raise ArgumentError(
+            f"--check runs shared libraries, .so or .dylib; received {str(path)!r}"
+        )
+    if path.exists() and not options.force:
+        raise ArgumentError(f"{str(path)!r} exists already; --force replaces it")
+    given = {name: getattr(options, name) for name in _OPTIONS}
+    if given["sizes"] is not None:
+        given["sizes"] = dict(given["sizes"])
+    given = {name: value for name, value in given.items() if value is not None}
+    with own_objects(options):
+        model = loaded(options.source)
+        export_model(model, path, verbose=False, **given)
+        print(f"{path}: {size_text(path.stat().st_size)}")
+        if options.check:
+            _check(model, path, options)
+    return 0
+
+
+def _output(options: argparse.Namespace) -> Path:
+    """The file to write, whose ending fits the format."""
+    endings = FORMATS[options.format or "shared"]
+    if options.output is None:
+        is_module = (options.target or "").startswith("wasm") and _WASM in endings
+        ending = _WASM if is_module else endings[0]
+        return options.source.with_name(options.source.name.partition(".")[0] + ending)
+    if options.format is not None and options.output.suffix not in endings:
+        raise ArgumentError(
+            f"--format {options.format}: expected a path that ends in "
+            f"{' or '.join(endings)}; received {str(options.output)!r}"
+        )
+    format_of("-o", options.output)
+    return options.output
+
+
+def _check(model: Any, path: Path, options: argparse.Namespace) -> None:
+    found = check_native(model, path, dict(options.sizes or ()), options.prefix)
+    rows = ", ".join(map(str, found.rows))
+    print(f"compared with the model for {rows} rows: error at most {found.error:.1e}")

@@ -1,0 +1,103 @@
+"""Whether a native library computes what its model does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, tree
+from toolkit.errors import ModelFileError
+from toolkit.export.inference import signature_of
+from toolkit.export.native.binding import checked_library
+from toolkit.export.native.loading import NativeModel, NativeTensor, load_native
+
+LARGEST_ERROR = 1e-3  # beyond it something else is computed
+_ROWS = (1, 2, 13)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far a library is from its model.
+
+    Attributes:
+        rows: of the batches that were compared.
+        error: the largest difference, where the largest result is 1 or more as a part
+            of that.
+    """
+
+    rows: Sequence[int]
+    error: float
+
+
+def check_native(
+    model: Any,
+    path: str | os.PathLike[str],
+    sizes: Mapping[str, int] | None = None,
+    prefix: str | None = None,
+    input_signature: Any = None,
+) -> Comparison:
+    """Run a library and its model on random inputs.
+
+    Args:
+        model: that was exported.
+        path: of the shared library, for this machine.
+        sizes, prefix, input_signature: with which it was.
+
+    Raises:
+        ModelFileError: if they differ by more than `LARGEST_ERROR`.
+    """
+    library = load_native(os.path.abspath(path), prefix=prefix)
+    structure = signature_of(model, input_signature).structure
+    generator = np.random.default_rng(0)
+    worst, rows = 0.0, _rows(library)
+    for count in rows:
+        library.reset()
+        arrays = [_random(x, count, generator) for x in library.inputs]
+        packed = tree.pack_sequence_as(structure, arrays)
+        expected = tree.flatten(model(*packed, training=False))
+        found = library.predict(dict(zip(_names(library), arrays, strict=True)))
+        found = found if isinstance(found, list) else [found]
+        for y, wanted in zip(found, expected, strict=True):
+            worst = max(worst, _error(y, np.asarray(wanted)))
+    if not worst <= LARGEST_ERROR:
+        raise ModelFileError(
+            f"{model.name}: {checked_library(os.path.abspath(path)).name!r} differs "
+            f"from the model by {worst:.1e}; expected at most {LARGEST_ERROR:.0e}"
+        )
+    return Comparison(rows, worst)
+
+
+def _names(library: NativeModel) -> list[str]:
+    return [x.name for x in library.inputs]
+
+
+def _rows(library: NativeModel) -> Sequence[int]:
+    """Batches that it can compute."""
+    tensors = [*library.inputs, *library.outputs]
+    if library.is_stateful or not all(None in x.shape for x in tensors):
+        return library.batches[:1]
+    return _ROWS
+
+
+def _random(x: NativeTensor, rows: int, generator: np.random.Generator) -> Any:
+    """Normal numbers, or 0 and 1, which are indices of nearly everything."""
+    shape = tuple(rows if n is None else n for n in x.shape)
+    if x.dtype in dtypes.INEXACT:
+        return generator.standard_normal(shape).astype(dtypes.numpy_dtype(x.dtype))
+    return generator.integers(0, 2, shape).astype(dtypes.numpy_dtype(x.dtype))
+
+
+def _error(found: Any, wanted: Any) -> float:
+    if wanted.size == 0:
+        return 0.0
+    left, right = np.asarray(found, "float64"), np.asarray(wanted, "float64")
+    same = (left == right) | (np.isnan(left) & np.isnan(right))
+    with np.errstate(invalid="ignore"):
+        difference = np.where(same, 0.0, np.abs(left - right))
+    finite = np.abs(right[np.isfinite(right)])
+    scale = max(1.0, float(finite.max(initial=0.0)))
+    return float(np.max(difference)) / scale
