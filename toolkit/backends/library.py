@@ -34,7 +34,7 @@ them; they are read until the last run.
 
 `m_run` of n rows takes the largest size that is not larger, again and again; what is
 less than the smallest size is padded in the workspace. Where an input or output has no
-batch, or the library has states, n must be one of the sizes.
+batch, or the library has states, or the source says so, n must be one of the sizes.
 """
 
 from __future__ import annotations
@@ -121,6 +121,8 @@ class LibrarySource:
         weights: of all programs.
         processor: what `Backend.processor` returned, and the programs are for.
         embed: whether the object holds the weights.
+        takes_whole_batches: whether `run` takes no other n than the sizes, as rows are
+            not known to be computed each by itself.
     """
 
     prefix: str
@@ -130,6 +132,7 @@ class LibrarySource:
     weights: Sequence[LibraryWeight]
     processor: Any
     embed: bool = False
+    takes_whole_batches: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,7 @@ class Library:
         embeds: whether the object holds the weights.
         has_threads: whether it needs `pthread_create`.
         has_states: whether runs change something in the workspace.
+        takes_whole_batches: whether `run` takes no other n than the sizes.
     """
 
     prefix: str
@@ -175,3 +179,4 @@ class Library:
     embeds: bool
     has_threads: bool
     has_states: bool
+    takes_whole_batches: bool = False

@@ -156,6 +156,6 @@ def _output(options: argparse.Namespace) -> Path:
 
 
 def _check(model: Any, path: Path, options: argparse.Namespace) -> None:
-    found = check_native(model, path, dict(options.sizes or ()), options.prefix)
+    found = check_native(model, path, options.prefix)
     rows = ", ".join(map(str, found.rows))
     print(f"compared with the model for {rows} rows: error at most {found.error:.1e}")

@@ -75,7 +75,7 @@ def _guide(library: Library, naming: Naming) -> str:
         *_tensor_lines("Inputs", library.inputs),
         *_tensor_lines("Outputs", library.outputs),
         "",
-        f"Computes {_rows(library)} at once.",
+        f"Computes {_rows(library)}.",
         f"For {naming.target}, {library.triple}.",
         "Functions may be called on different workspaces at the same time, on any",
         f"threads. Only {library.prefix}_threads and {library.prefix}_stop may not run "
@@ -90,13 +90,9 @@ def _guide(library: Library, naming: Naming) -> str:
 
 def _rows(library: Library) -> str:
     sizes = ", ".join(map(str, library.batches))
-    if library.has_states or not _has_batch(library):
-        return f"n of {sizes} rows"
-    return f"any number of rows, {sizes} of them"
-
-
-def _has_batch(library: Library) -> bool:
-    return all(-1 in t.shape for t in (*library.inputs, *library.outputs))
+    if library.takes_whole_batches:
+        return f"batches of n rows, where n is one of {sizes}; other n are refused"
+    return f"any number of rows, {sizes} of them at once"
 
 
 def _tensor_lines(title: str, tensors: Sequence[LibraryTensor]) -> Iterator[str]:
@@ -186,6 +182,7 @@ def _macros(library: Library, naming: Naming) -> str:
         ("WEIGHTS_SIZE", library.weights_bytes),
         ("WEIGHTS_SHA256", _string(library.weights_sha256.hex())),
         ("EMBEDS_WEIGHTS", int(library.embeds)),
+        ("TAKES_WHOLE_BATCHES", int(library.takes_whole_batches)),
         ("HAS_THREADS", int(library.has_threads)),
         ("HAS_STATES", int(library.has_states)),
         *_tensor_facts("INPUT", library.inputs),

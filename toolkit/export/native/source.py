@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from toolkit.backends.library import (
 from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.program import Program
+from toolkit.compiler.sharding.rows import rows_are_independent
 from toolkit.core.tensor import backend
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, UnsupportedError
@@ -88,6 +89,7 @@ def make_source(
         other = 2 * batches[0] + 1  # to see which extents of outputs follow the batch
         traces[other] = trace_inference(model, signature, {**extents, BATCH: other})
     nbytes = sum(w.array.nbytes for w in weights.found)
+    whole = BATCH not in signature.free or any(w.is_state for w in weights.found)
     return LibrarySource(
         prefix=prefix,
         programs=programs,
@@ -96,7 +98,19 @@ def make_source(
         weights=weights.found,
         processor=processor,
         embed=embeds(nbytes),
+        takes_whole_batches=whole or not _rows_are_independent(signature, traces),
     )
+
+
+def _rows_are_independent(
+    signature: Signature, traces: Mapping[int, InferenceGraph]
+) -> bool:
+    """Whether a batch may be computed in parts, and filled up with other rows."""
+    rows = max(traces)
+    traced = traces[rows]
+    graph = replace(traced.graph, outputs=traced.graph.outputs[: len(traced.names)])
+    batches = [i for i, x in enumerate(signature.inputs) if BATCH in x.shape]
+    return rows_are_independent(graph.pruned(), rows, batches)
 
 
 # --- sizes ----------------------------------------------------------------------------

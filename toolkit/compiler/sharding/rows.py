@@ -1,0 +1,81 @@
+"""Whether a graph computes each row of a batch by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Split
+from toolkit.compiler.sharding.propagate import propagate
+from toolkit.ir import Graph, Kind, Node, Value
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """As many ranks as there are rows; they exchange nothing here."""
+
+    size: int
+    rank: int = 0
+
+
+def rows_are_independent(graph: Graph, rows: int, inputs: Collection[int]) -> bool:
+    """Whether no row of any output depends on other rows of the inputs.
+
+    It is so where one rank for each row could compute the graph, and no rank would have
+    to ask another.
+
+    Args:
+        graph: without nodes that nothing reads.
+        rows: the first extent of these inputs and of all outputs, 2 or more.
+        inputs: the numbers of those that are batches.
+
+    Returns:
+        Whether that is known. False may only mean that an operation has no rule of
+        axes.
+    """
+    group: Any = _Ranks(rows)
+    layouts: list[Layout] = [
+        Split(0) if i in inputs else None for i in range(len(graph.inputs))
+    ]
+    spread = propagate(graph, MeshAxis("rows", group, rows), layouts)
+
+    def of(value: Value) -> Layout:
+        return None if value.constant is not None else spread.layouts.get(value)
+
+    alike = _Alike()
+    for choice in spread.choices:
+        alike.visit(choice.node)
+        for x, taken in zip(choice.node.inputs, choice.inputs, strict=True):
+            may_differ = of(x) is not None or not alike.has(x)
+            if of(x) != taken and may_differ:
+                return False
+    return all(of(y) == Split(0) for y in spread.graph.outputs)
+
+
+class _Alike:
+    """Values whose rows are all the same, as zeros are for any number of them."""
+
+    def __init__(self) -> None:
+        self._values: set[Value] = set()
+
+    def has(self, value: Value) -> bool:
+        """Whether all entries along the first axis are equal."""
+        if value.constant is None:
+            return value in self._values
+        array = np.asarray(value.constant)
+        return array.ndim > 0 and bool((array == array[:1]).all())
+
+    def visit(self, node: Node) -> None:
+        """Note the results of a node."""
+        if node.op.name == "broadcast_to":
+            given, made = node.inputs[0].spec.shape, node.outputs[0].spec.shape
+            is_alike = len(given) < len(made) or given[:1] == (1,)
+        else:
+            is_alike = node.op.kind is Kind.ELEMENTWISE and all(
+                map(self.has, node.inputs)
+            )
+        if is_alike:
+            self._values.update(node.outputs)
