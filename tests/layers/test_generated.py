@@ -88,8 +88,8 @@ IN_PYTHON = {
     "TextVectorization": DTypeError,
 }
 
-# What has no lowering: `searchsorted`, `dft`.
-NOT_YET = {"Discretization", "IntegerLookup", "43-MelSpectrogram"}
+# What has no lowering: `dft`.
+NOT_YET = {"43-MelSpectrogram"}
 
 
 def sample(shape):

@@ -116,6 +116,7 @@ LOWERINGS: dict[str, str | Lowering] = {
     ),
     "cumsum": "kernels.scan:lower_cumulative",
     "cumprod": "kernels.scan:lower_cumulative",
+    "searchsorted": "kernels.sort:lower_searchsorted",
     "random_uniform": "kernels.random:lower_random_uniform",
     "attention": "kernels.attention:lower_attention",
     "attention_grad": "kernels.attention:lower_attention_grad",

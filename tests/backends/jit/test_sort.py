@@ -1,0 +1,64 @@
+"""Generated places in sorted sequences against the reference backend."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+pytest.importorskip("llvmlite")
+
+import toolkit.ops.sort  # noqa: F401 - it declares the primitives
+from tests.backends.jit.running import operand_of, run_lowered, vectors_of
+from toolkit.backends.numpy.jit.lowering import lower
+from toolkit.backends.registry import get_backend
+
+REFERENCE = get_backend("reference").kernels
+DTYPES = ["float32", "float64", "int8", "int32", "int64", "uint8", "uint64"]
+LANES = st.sampled_from([4, 8, 16])
+EXTREMES = {"f": [np.nan, np.inf, -np.inf, -0.0, 0.0], "i": [-1, 0], "u": [0]}
+
+
+def run(name, inputs, attrs, chunk):
+    expected = REFERENCE[name](*inputs, **attrs)
+    found = np.empty(expected.shape, expected.dtype)
+    node = SimpleNamespace(attrs=attrs, op=SimpleNamespace(name=name))
+    lowered = lower(node, [operand_of(x) for x in inputs], [operand_of(found)])
+    run_lowered(lowered, inputs, [found], chunk)
+    np.testing.assert_array_equal(found, expected)
+
+
+def numbers(shape, dtype, seed):
+    """Few different numbers, so that many are equal; the largest and NaN among them."""
+    rng, kind = np.random.default_rng(seed), np.dtype(dtype).kind
+    found = rng.integers(-9 if kind != "u" else 0, 10, shape).astype(dtype)
+    extremes = np.array(EXTREMES[kind], dtype)
+    if kind != "f":
+        limits = np.iinfo(dtype)
+        extremes = np.array([limits.min, limits.max, *EXTREMES[kind]], dtype)
+    chosen = rng.random(shape) < 0.3
+    return np.where(chosen, rng.choice(extremes, shape), found)
+
+
+@given(
+    edges=st.integers(1, 40),
+    shape=st.lists(st.integers(0, 40), max_size=2),
+    dtype=st.sampled_from(DTYPES),
+    side=st.sampled_from(["left", "right"]),
+    seed=st.integers(0, 9),
+    lanes=LANES,
+    chunk=st.sampled_from([0, 1, 7]),
+)
+@settings(max_examples=150, deadline=None)
+def test_places_in_a_sorted_sequence(edges, shape, dtype, side, seed, lanes, chunk):
+    edges = np.sort(numbers(edges, dtype, seed))
+    x = np.asarray(numbers(shape, dtype, seed + 1))
+    with vectors_of(lanes):
+        run("searchsorted", [edges, x], {"side": side}, chunk)
+
+
+def test_many_values():
+    edges = np.sort(numbers((5000,), "float32", 0))
+    run("searchsorted", [edges, numbers((40_000,), "float32", 1)], {"side": "left"}, 0)
