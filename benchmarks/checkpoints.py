@@ -9,17 +9,15 @@ the checkpoint has its name: medians without the first save, which makes the mem
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
+import jobs
+
 import toolkit as tk
 from toolkit import comm
-from toolkit.cli.mpirun import command_of, environment_of
 from toolkit.distribution import Checkpoint, DataParallel, set_distribution
 
 WAYS = {"all hold all": False, "split slots": True}
@@ -61,18 +59,7 @@ def work(path, megabytes, saves):
                 "on disk": statistics.median(whole[1:]),
             }
         )
-    if group.rank == 0:
-        Path(path).write_text(json.dumps(rows))
-
-
-def measured(ranks, megabytes, saves):
-    """The rows of a job of so many ranks."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.json"
-        script = [__file__, "--rows", str(path), "--megabytes", str(megabytes)]
-        script += ["--saves", str(saves)]
-        subprocess.run(command_of(ranks, script), env=environment_of(ranks), check=True)
-        return json.loads(path.read_text())
+    jobs.write(group, path, rows)
 
 
 def show(rows):
@@ -94,18 +81,17 @@ def main():
     parser.add_argument("--saves", type=int, default=7)
     parser.add_argument("--quick", action="store_true", help="a small model, one save")
     parser.add_argument("--json", help="file to write the rows to")
-    parser.add_argument("--rows", help=argparse.SUPPRESS)
+    parser.add_argument("--found", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.quick:
         options.megabytes, options.saves = 12.0, 1
-    if options.rows:
-        work(options.rows, options.megabytes, options.saves)
+    if options.found:
+        work(options.found, options.megabytes, options.saves)
         return 0
-    sizes = options.megabytes, options.saves
-    rows = [row for n in options.ranks for row in measured(n, *sizes)]
+    sizes = "--megabytes", options.megabytes, "--saves", options.saves
+    rows = [row for n in options.ranks for row in jobs.found(n, *sizes)]
     show(rows)
-    if options.json:
-        Path(options.json).write_text(json.dumps(rows, indent=1))
+    jobs.save(options.json, rows)
     return 0
 
 

@@ -20,14 +20,14 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
+import jobs
+
 from toolkit import comm, distribution
 from toolkit.bench.workloads import WORKLOADS
-from toolkit.cli.mpirun import command_of, environment_of
 from toolkit.ir import Kind
 
 NETWORKS = ("cifar_cnn", "gpt", "mnist_mlp")
@@ -85,8 +85,7 @@ def work(path, name, steps, batch):
     seconds = [k.seconds or 0.0 for k in sent]
     row = {"step": statistics.median(slowest[3:]), "sent": sum(seconds)}
     row |= {"first": seconds[0] if seconds else 0.0, "sums": len(sent)}
-    if group.rank == 0:
-        Path(path).write_text(json.dumps(row))
+    jobs.write(group, path, row)
 
 
 def predict(path, name, batch):
@@ -106,21 +105,16 @@ def predict(path, name, batch):
             model, 2, link, rows // 2, x=x, y=y, overlap=job == "link"
         )
         found[job] = made.of("data parallel", 2).seconds
-    Path(path).write_text(json.dumps(found))
+    jobs.write(comm.world(), path, found)
 
 
 def run(name, job, options):
     """What one job found, or "predicted"."""
     ranks, threads, variables = JOBS.get(job, (1, 1, {}))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "row.json"
-        script = [__file__, "--work", str(path), "--networks", name]
-        script += ["--steps", str(options.steps), "--batch", str(options.batch)]
-        script += ["--predict"] if job == "predicted" else []
-        settings = {"TOOLKIT_NUM_THREADS": str(threads), **variables}
-        environment = {**os.environ, **environment_of(ranks), **settings}
-        subprocess.run(command_of(ranks, script), env=environment, check=True)
-        return json.loads(path.read_text())
+    script = ["--networks", name, "--steps", options.steps, "--batch", options.batch]
+    script += ["--predict"] if job == "predicted" else []
+    settings = {"TOOLKIT_NUM_THREADS": str(threads), **variables}
+    return jobs.found(ranks, *script, **settings)
 
 
 def run_torch(name, options):
@@ -138,8 +132,7 @@ def measured(name, options):
     """The medians over rounds, in which all jobs of a network take turns."""
     rounds, torch = [], []
     for _ in range(options.rounds):
-        jobs = [*JOBS, "predicted"]
-        rounds.append({job: run(name, job, options) for job in jobs})
+        rounds.append({job: run(name, job, options) for job in [*JOBS, "predicted"]})
         if options.torch:
             torch.append(run_torch(name, options))
     row = {"network": name}
@@ -183,19 +176,18 @@ def main():
     parser.add_argument("--batch", type=int, default=0, help="rows, if not as usual")
     parser.add_argument("--json", help="file to write the rows to")
     parser.add_argument("--torch", help="the interpreter of make_peers.sh's torch")
-    parser.add_argument("--work", help=argparse.SUPPRESS)
+    parser.add_argument("--found", help=argparse.SUPPRESS)
     parser.add_argument("--predict", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.predict:
-        predict(options.work, options.networks[0], options.batch)
+        predict(options.found, options.networks[0], options.batch)
         return 0
-    if options.work:
-        work(options.work, options.networks[0], options.steps, options.batch)
+    if options.found:
+        work(options.found, options.networks[0], options.steps, options.batch)
         return 0
     rows = [measured(name, options) for name in options.networks]
     show(rows)
-    if options.json:
-        Path(options.json).write_text(json.dumps(rows, indent=1))
+    jobs.save(options.json, rows)
     return 0
 
 

@@ -9,19 +9,15 @@ bits depend on the number of ranks and on sizes; those of `comm.all_reduce` do n
 """
 
 import argparse
-import json
 import math
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
+import jobs
 import numpy as np
 
 from toolkit import comm
-from toolkit.cli.mpirun import command_of, environment_of
 from toolkit.comm import mpi
 from toolkit.comm.ordered import prepare_all_reduce
 
@@ -69,18 +65,7 @@ def work(path, sizes, seconds):
         }
         found = times_of(group, ways, seconds)
         rows.append({"ranks": group.size, "bytes": nbytes, **found})
-    if group.rank == 0:
-        Path(path).write_text(json.dumps(rows))
-
-
-def measured(ranks, sizes, seconds):
-    """The rows of a job of so many ranks."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.json"
-        script = [__file__, "--rows", str(path), "--seconds", str(seconds)]
-        script += ["--sizes", *map(str, sizes)]
-        subprocess.run(command_of(ranks, script), env=environment_of(ranks), check=True)
-        return json.loads(path.read_text())
+    jobs.write(group, path, rows)
 
 
 def show(rows):
@@ -105,18 +90,18 @@ def main():
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--quick", action="store_true", help="two sizes, a moment each")
     parser.add_argument("--json", help="file to write the rows to")
-    parser.add_argument("--rows", help=argparse.SUPPRESS)
+    parser.add_argument("--found", help=argparse.SUPPRESS)
     options = parser.parse_args()
     sizes, seconds = options.sizes, options.seconds
     if options.quick:
         sizes, seconds = QUICK, 0.05
-    if options.rows:
-        work(options.rows, sizes, seconds)
+    if options.found:
+        work(options.found, sizes, seconds)
         return 0
-    rows = [row for n in options.ranks for row in measured(n, sizes, seconds)]
+    work_of = "--seconds", seconds, "--sizes", *sizes
+    rows = [row for n in options.ranks for row in jobs.found(n, *work_of)]
     show(rows)
-    if options.json:
-        Path(options.json).write_text(json.dumps(rows, indent=1))
+    jobs.save(options.json, rows)
     return 0
 
 

@@ -203,3 +203,11 @@ def test_checkpoints_of_ranks(tmp_path):
     rows = json.loads(path.read_text())
     assert all(row["largest share"] <= 1 / 3 + 0.01 for row in rows)
     assert [row["bytes"] > 12e6 for row in rows] == [True, True]
+
+
+@pytest.mark.slow
+@needs_mpi
+def test_jobs_that_lose_ranks():
+    output = run("lost_ranks.py", "--kills", "3", "--epochs", "250")
+    assert "3 of 3 jobs have the bits of one without a loss" in output
+    assert "step: median " in output

@@ -1,0 +1,38 @@
+"""Jobs of several ranks, whose first rank writes down what was found."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from toolkit.cli.mpirun import command_of, environment_of
+
+
+def found(ranks, *arguments, **settings):
+    """What a job of this script, on so many ranks, has found.
+
+    Args:
+        ranks: how many.
+        arguments: of the script; it must take `--found PATH` too, and `write` there.
+        settings: variables of the environment.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "found.json"
+        script = [sys.argv[0], "--found", str(path), *map(str, arguments)]
+        environment = {**os.environ, **environment_of(ranks), **settings}
+        subprocess.run(command_of(ranks, script), env=environment, check=True)
+        return json.loads(path.read_text())
+
+
+def write(group, path, value):
+    """Write what was found, from the first rank."""
+    if group.rank == 0:
+        Path(path).write_text(json.dumps(value))
+
+
+def save(path, rows):
+    """Write the rows of the whole benchmark, if a file is asked for."""
+    if path:
+        Path(path).write_text(json.dumps(rows, indent=1))
