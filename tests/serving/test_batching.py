@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.export.native import stub
 from tests.serving.serve import (
     Client,
     ask,
@@ -26,6 +27,7 @@ from toolkit.serving import Batching, ModelServable, Servable, TensorSpec
 from toolkit.serving.batching import Batcher, Item
 from toolkit.serving.messages import RequestError
 from toolkit.serving.metrics import ModelMetrics
+from toolkit.serving.native import NativeServable
 from toolkit.serving.servable import batch_sizes
 
 
@@ -195,7 +197,7 @@ def test_an_error_is_that_of_the_request_alone(caplog):
         asked.servable.gate.set()
         good, below, broken, last = await asyncio.gather(*found)
         assert values(good) == [4] and values(last) == [6] and await first
-        assert below.status == 400 and "below 0" in str(below)
+        assert below.status == 400 and "out of range" in str(below)
         assert broken.status == 500 and "secret" not in str(broken)
         await asked.batcher.close()
 
@@ -347,6 +349,26 @@ def test_deadlines_of_clients(where):
 
 
 # --- models ---------------------------------------------------------------------------
+
+
+def test_a_native_library(tmp_path):
+    tmp_path.chmod(0o700)
+    path = stub.shared(tmp_path / "digits.so")
+    x, number = rows(11, 3), np.arange(11, dtype="int32") // 2
+    given = {"inputs": [tensor("x", x), tensor("number", number)]}
+    with serving({"digits": path}, Batching(size=16)) as server:
+        assert server.service.models["digits"].batcher.servable.sizes == (1, 8)
+        answer = ask(server, "POST", "/v2/models/digits/infer", given)
+        assert answer.status == 200, answer.body
+        found = np.reshape(answer.json["outputs"][0]["data"], (11, 3))
+    np.testing.assert_allclose(found, x * stub.WEIGHTS + number[:, None], rtol=1e-6)
+
+
+def test_a_library_that_keeps_states_is_not_served(tmp_path):
+    tmp_path.chmod(0o700)
+    library = toolkit.load_native(stub.shared(tmp_path / "digits.so", states=1))
+    with pytest.raises(UnsupportedError, match="keeps states"):
+        NativeServable(library)
 
 
 def test_any_extent_where_the_model_takes_any():

@@ -279,7 +279,7 @@ class Batcher:
 
     def _refusal(self, error: Exception) -> RequestError:
         if isinstance(error, OutOfRangeError):
-            return RequestError(400, f"an input is out of range: {error}")
+            return RequestError(400, "an index among the inputs is out of range")
         if isinstance(error, MemoryError):
             _log.error("%s: out of memory", self.metrics.name)
             return RequestError(503, "there is too little memory for this request")

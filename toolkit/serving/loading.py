@@ -9,9 +9,13 @@ from typing import Any
 
 from toolkit import saving
 from toolkit.errors import ArgumentError, MissingFileError, UnsupportedError
+from toolkit.export.native.loading import NativeModel, load_native
 from toolkit.models import Model
 from toolkit.serving.batching import Batching
+from toolkit.serving.native import NativeServable
 from toolkit.serving.servable import ModelServable, Servable
+
+NATIVE = (".so", ".dylib", ".dll")
 
 
 def open_servable(
@@ -21,7 +25,7 @@ def open_servable(
 
     Args:
         source: a model or a Servable, or the path of a file: `.keras`, a folder of a
-            saved model, `.h5`, `.onnx` or a native library.
+            saved model, `.h5`, `.onnx` or a native library, which is code.
         batching: the sizes of batches.
         custom_objects: name -> class or function that files may name.
 
@@ -33,6 +37,8 @@ def open_servable(
         return source
     if isinstance(source, (str, os.PathLike)):
         source = _load(Path(source), custom_objects)
+    if isinstance(source, NativeModel):
+        return NativeServable(source, batching.size, batching.one_size)
     if not isinstance(source, Model):
         raise ArgumentError(
             "serve: expected a path, a model or a Servable; received "
@@ -49,9 +55,6 @@ def _load(path: Path, custom_objects: Mapping[str, Any] | None) -> Any:
         if load is None:
             raise UnsupportedError("serve: .onnx files are not loaded by this version")
         return load(path)
-    if path.suffix in (".so", ".dylib", ".dll"):
-        raise UnsupportedError(
-            "serve: native libraries are not served by this version; serve the .keras "
-            "file that it was made from"
-        )
+    if path.suffix in NATIVE:  # with its folder, as the user means this very file
+        return load_native(path.absolute())
     return saving.load_model(path, custom_objects, compile=False)
