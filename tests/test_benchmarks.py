@@ -211,3 +211,13 @@ def test_jobs_that_lose_ranks():
     output = run("lost_ranks.py", "--kills", "3", "--epochs", "250")
     assert "3 of 3 jobs have the bits of one without a loss" in output
     assert "step: median " in output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_serving_compares_answers_and_counts_what_is_lost(tmp_path):
+    path = tmp_path / "numbers.json"
+    output = run("serving.py", "--quick", "--json", str(path))
+    found = json.loads(path.read_text("utf-8"))
+    assert "toolkit serve   1 connections" in output and "http.server" in found["speed"]
+    assert found["answers"]["wrong"] == 0 and "lost" not in found["reload"]
+    assert found["malformed"]["alive"] and found["malformed"]["right"]

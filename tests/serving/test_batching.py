@@ -23,7 +23,7 @@ from tests.serving.serve import (
 )
 from toolkit import layers
 from toolkit.errors import ArgumentError, OutOfRangeError, UnsupportedError
-from toolkit.serving import Batching, ModelServable, Servable, TensorSpec
+from toolkit.serving import App, Batching, ModelServable, Servable, TensorSpec
 from toolkit.serving.batching import Batcher, Item
 from toolkit.serving.messages import RequestError
 from toolkit.serving.metrics import ModelMetrics
@@ -369,6 +369,12 @@ def test_a_library_that_keeps_states_is_not_served(tmp_path):
     library = toolkit.load_native(stub.shared(tmp_path / "digits.so", states=1))
     with pytest.raises(UnsupportedError, match="keeps states"):
         NativeServable(library)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", 3])
+def test_names_of_models(name):
+    with pytest.raises(ArgumentError, match="a model's name"):
+        App({name: Gated()})
 
 
 def test_any_extent_where_the_model_takes_any():

@@ -145,6 +145,7 @@ def test_texts(server, given):
             "expected UTF-8 in b64",
         ),
         ("/v1/models/words:predict", {"instances": [3]}, 400, "BYTES values"),
+        ("/v1/models/words:predict", {"instances": ["\ud800"]}, 400, "BYTES values"),
         ("/v1/models/mlp:classify", {}, 404, "no such path"),
     ],
 )

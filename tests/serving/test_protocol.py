@@ -237,6 +237,16 @@ BAD = {
 }
 
 
+def test_errors_repeat_little_of_what_was_sent(server):
+    for changes in (
+        {"name": "x" * 10**6},
+        {"shape": [1] * 10**6},
+        {"datatype": "a" * 999},
+    ):
+        answer = ask(server, "POST", INFER, changed(**changes))
+        assert answer.status == 400 and len(answer.body) < 300
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_refused(server, name):
     body, words = BAD[name]

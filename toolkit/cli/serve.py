@@ -97,7 +97,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _tell(server: Server) -> None:
     names = ", ".join(server.service.models)
-    print_message(f"serving {names} at http://{server.host}:{server.port}")
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    print_message(f"serving {names} at http://{host}:{server.port}")
 
 
 def _named(models: list[str]) -> dict[str, Path]:

@@ -84,6 +84,14 @@ def read_json(text: bytes) -> dict[str, Any]:
     return value
 
 
+def shown(value: Any) -> str:
+    """A value that a client has sent, as short as an error may repeat it."""
+    if isinstance(value, list):
+        value = value[:9]
+    text = repr(value[:61] if isinstance(value, str) else value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def _check_depth(text: bytes) -> None:
     """Refuse what is nested too deep, before a parser recurses into it."""
     # Where nothing is escaped, every second piece between quotes is a string.

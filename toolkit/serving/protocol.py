@@ -20,6 +20,7 @@ from toolkit.serving.messages import (
     Response,
     json_bytes,
     read_json,
+    shown,
 )
 from toolkit.serving.servable import Servable
 from toolkit.serving.tensors import (
@@ -111,7 +112,9 @@ class Plan:
             name = tensor.get("name") if isinstance(tensor, dict) else None
             if not isinstance(name, str) or name not in specs or name in given:
                 raise RequestError(
-                    400, f"inputs: expected each of {list(specs)} once; received {name}"
+                    400,
+                    f"inputs: expected each of {list(specs)} once; received "
+                    f"{shown(name)}",
                 )
             shape = _checked_shape(specs[name], tensor)
             nbytes = _parameters(tensor).get("binary_data_size")
@@ -227,7 +230,7 @@ def _parameters(value: dict[str, Any]) -> dict[str, Any]:
         raise RequestError(400, "parameters: expected an object")
     for name in found:
         if name.startswith("shared_memory"):
-            raise RequestError(400, f"parameter {name!r}: no memory is shared")
+            raise RequestError(400, f"parameter {shown(name)}: no memory is shared")
     return found
 
 
@@ -244,7 +247,7 @@ def _checked_shape(spec: TensorSpec, tensor: dict[str, Any]) -> list[int]:
         raise RequestError(
             400,
             f"input {spec.name!r}: expected datatype {spec.datatype!r}; received "
-            f"{str(tensor.get('datatype'))[:20]!r}",
+            f"{shown(tensor.get('datatype'))}",
         )
     shape = tensor.get("shape")
     if not isinstance(shape, list) or any(type(n) is not int for n in shape):
@@ -281,7 +284,8 @@ def _wanted(
         name = output.get("name") if isinstance(output, dict) else None
         if not isinstance(name, str) or name not in specs:
             raise RequestError(
-                400, f"outputs: expected names among {list(specs)}; received {name}"
+                400,
+                f"outputs: expected names among {list(specs)}; received {shown(name)}",
             )
         parameters = _parameters(output)
         if parameters.get("classification"):

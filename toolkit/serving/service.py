@@ -102,9 +102,9 @@ class Service:
         self.stopping = False
         self.models: dict[str, ServedModel] = {}
         for name, source in models.items():
-            if not name or not isinstance(name, str):
+            if not isinstance(name, str) or not name or "/" in name:
                 raise ArgumentError(
-                    f"serve: expected names of models; received {name!r}"
+                    f"serve: expected a model's name without '/'; received {name!r}"
                 )
             counted = self.metrics.models[name] = ModelMetrics(name)
             self.models[name] = ServedModel(

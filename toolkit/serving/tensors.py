@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.serving.messages import RequestError
+from toolkit.serving.messages import RequestError, shown
 
 # dtype -> (the name in the Open Inference Protocol, that in TensorFlow).
 DATATYPES = {
@@ -70,7 +70,9 @@ class TensorSpec:
         if not fits or not shape[0] >= 1:
             dims = [-1, *self.dims[1:]]
             raise RequestError(
-                400, f"input {self.name!r}: expected shape {dims}; received {shape}"
+                400,
+                f"input {self.name!r}: expected shape {dims}; received "
+                f"{shown(list(shape))}",
             )
 
 
@@ -112,6 +114,11 @@ def _strings(spec: TensorSpec, shape: Sequence[int], data: memoryview) -> Any:
     return np.array(found, object).reshape(shape)
 
 
+def _is_text(value: str) -> bool:
+    """Whether a string can be written as UTF-8, which half of a pair cannot."""
+    return value.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in value)
+
+
 def _text(spec: TensorSpec, value: bytes) -> str:
     try:
         return value.decode()
@@ -145,9 +152,10 @@ def from_values(spec: TensorSpec, values: Any) -> Any:
     except (ValueError, OverflowError):  # ragged, or lists and numbers side by side
         raise _wrong_values(spec) from None
     if spec.dtype == dtypes.STRING:
-        if found.dtype.kind == "U" or not found.size:
-            return found.astype(object)
-        raise _wrong_values(spec)
+        texts = found.astype(object)
+        if found.dtype.kind != "U" and found.size or not all(map(_is_text, texts.flat)):
+            raise _wrong_values(spec)
+        return texts
     kinds = {"b": "b", "u": "iu", "i": "iu"}.get(_kind(spec.dtype), "iuf")
     if found.dtype.kind not in kinds and found.size:
         raise _wrong_values(spec)

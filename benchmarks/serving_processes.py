@@ -1,0 +1,261 @@
+"""Servers in processes of their own, for `serving.py`, and what they are asked.
+
+    python benchmarks/serving_processes.py PORT MODEL.keras
+
+is one of them: the standard library's `http.server`, each request by itself.
+"""
+
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+# At the end of the path: the peers' environments have no toolkit of their own.
+sys.path.append(str(ROOT))
+
+import numpy as np  # noqa: E402
+
+import toolkit  # noqa: E402
+
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+class ServerProcess:
+    """A server that is asked over a socket.
+
+    Args:
+        command: with {port} for the port.
+        environment: variables of its own.
+    """
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
+        self.port = free_port()
+        # One thread: what is measured is the work, not how cores wait for each other.
+        own = {"TOOLKIT_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(
+            [part.format(port=self.port) for part in command],
+            env=os.environ | own | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        end = time.monotonic() + 60
+        while True:
+            try:
+                self.connect().close()
+                break
+            except ConnectionError:
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+    def connect(self) -> socket.socket:
+        """A connection to it."""
+        made = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process and those that it started."""
+        total = 0.0
+        for pid in self._tree():
+            text = Path(f"/proc/{pid}/stat").read_text()
+            fields = text.rpartition(")")[2].split()
+            total += (int(fields[11]) + int(fields[12])) * TICK
+        return total
+
+    def _tree(self) -> list[int]:
+        found = [self.process.pid]
+        for pid in found:
+            for path in Path(f"/proc/{pid}/task").glob("*/children"):
+                found += map(int, path.read_text().split())
+        return found
+
+    def resident_bytes(self) -> int:
+        """Memory of the process."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def close(self) -> None:
+        """End it."""
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def post(path: str, body: bytes, json_length: int | None = None) -> bytes:
+    """The bytes of a request."""
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
+    if json_length is not None:
+        lines.append(f"Inference-Header-Content-Length: {json_length}")
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def binary_request(path: str, name: str, x: np.ndarray[Any, Any]) -> bytes:
+    """A request with a binary tensor, which is answered in binary form."""
+    tensor = {"name": name, "shape": list(x.shape), "datatype": "FP32"}
+    tensor["parameters"] = {"binary_data_size": x.nbytes}
+    words = {"inputs": [tensor], "parameters": {"binary_data_output": True}}
+    head = json.dumps(words).encode()
+    return post(path, head + x.tobytes(), len(head))
+
+
+class Reply:
+    """A response that comes piece by piece."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.size: int | None = None
+
+    def add(self, piece: bytes) -> bool:
+        """Take bytes; returns whether it is whole."""
+        self.data += piece
+        if self.size is None:
+            end = self.data.find(b"\r\n\r\n")
+            if end < 0:
+                return False
+            head = bytes(self.data[:end]).lower()
+            length = head.partition(b"content-length: ")[2].partition(b"\r")[0]
+            # The header with "inference-" before it is another one.
+            if b"inference-header-content-length: " in head:
+                lines = head.split(b"\r\n")
+                (line,) = (x for x in lines if x.startswith(b"content-length"))
+                length = line.partition(b":")[2]
+            self.size = end + 4 + int(length)
+        return len(self.data) >= self.size
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        return int(self.data[9:12])
+
+    @property
+    def body(self) -> bytes:
+        """What follows the head."""
+        return bytes(self.data).partition(b"\r\n\r\n")[2]
+
+    def outputs(self) -> np.ndarray[Any, Any]:
+        """The only tensor of it, in whichever form it is."""
+        head, _, body = bytes(self.data).partition(b"\r\n\r\n")
+        _, found, rest = head.lower().partition(b"inference-header-content-length: ")
+        if found:
+            length = int(rest.partition(b"\r")[0])
+            (told,) = json.loads(body[:length])["outputs"]
+            return np.frombuffer(body[length:], "<f4").reshape(told["shape"])
+        value = json.loads(body)
+        if "predictions" in value or isinstance(value["outputs"][0], list):
+            return np.array(value.get("predictions", value.get("outputs")), "float32")
+        (told,) = value["outputs"]
+        return np.array(told["data"], "float32").reshape(told["shape"])
+
+
+def load(
+    server: ServerProcess,
+    connections: int,
+    next_request: Callable[[], tuple[bytes, Any] | None],
+    take: Callable[[Any, Reply | None], None],
+) -> None:
+    """Keep some connections busy, one request of each at a time.
+
+    Args:
+        server: is asked.
+        connections: how many.
+        next_request: what to send and what `take` is told of it; None ends it.
+        take: is called with each answer; None where the connection was closed before.
+    """
+    poll = selectors.DefaultSelector()
+    asked: dict[socket.socket, tuple[Any, Reply]] = {}
+
+    def send(client: socket.socket) -> bool:
+        found = next_request()
+        if found is not None:
+            data, about = found
+            client.sendall(data)
+            asked[client] = about, Reply()
+        return found is not None
+
+    def leave(client: socket.socket) -> None:
+        poll.unregister(client)
+        client.close()
+        asked.pop(client, None)
+
+    for _ in range(connections):
+        client = server.connect()
+        poll.register(client, selectors.EVENT_READ)
+        if not send(client):
+            leave(client)
+    while asked:
+        for key, _ in poll.select():
+            assert isinstance(key.fileobj, socket.socket)
+            client = key.fileobj
+            about, reply = asked[client]
+            piece = client.recv(1 << 18)
+            if piece and not reply.add(piece):
+                continue
+            take(about, reply if piece else None)
+            if not piece or not send(client):
+                leave(client)
+
+
+def ask(server: ServerProcess, data: bytes) -> Reply | None:
+    """The answer to one request on a connection of its own, or None."""
+    reply = Reply()
+    with closing(server.connect()) as client:
+        client.sendall(data)
+        while piece := client.recv(1 << 18):
+            if reply.add(piece):
+                return reply
+    return None
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A request to `http.server`, with a binary tensor of one row."""
+
+    protocol_version = "HTTP/1.1"
+    compute: Callable[[Any], Any]
+
+    def do_POST(self) -> None:
+        """Answer it; head and body are one write, or the client waits 40 ms."""
+        length = int(self.headers["Inference-Header-Content-Length"])
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        (told,) = json.loads(body[:length])["inputs"]
+        x = np.frombuffer(body, "<f4", offset=length).reshape(told["shape"])
+        y = type(self).compute(toolkit.ops.convert_to_tensor(x)).numpy()
+        tensor = {"name": "y", "datatype": "FP32", "shape": list(y.shape)}
+        tensor["parameters"] = {"binary_data_size": y.nbytes}
+        head = json.dumps({"model_name": "mlp", "outputs": [tensor]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(head) + y.nbytes))
+        self.send_header("Inference-Header-Content-Length", str(len(head)))
+        self._headers_buffer.append(b"\r\n")
+        written = b"".join(self._headers_buffer) + head + y.tobytes()
+        self._headers_buffer = []
+        self.wfile.write(written)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+def main() -> None:
+    """Serve a model by `http.server`."""
+    port, path = int(sys.argv[1]), sys.argv[2]
+    model = toolkit.saving.load_model(path, compile=False)
+    Handler.compute = toolkit.function(lambda x: model(x, training=False))
+    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main()
