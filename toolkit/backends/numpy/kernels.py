@@ -13,6 +13,7 @@ import numpy as np
 
 from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend, Move, Operand
+from toolkit.backends.library import Library, LibrarySource
 from toolkit.backends.numpy.blas import find_blas
 from toolkit.backends.target import BackendPasses
 from toolkit.console.frames import warn
@@ -95,6 +96,14 @@ class NumPyBackend(Backend):
             return super().processor(name, threads)
         processors = import_module("toolkit.backends.numpy.jit.processor")
         return processors.find(name, threads)
+
+    def library(self, source: LibrarySource) -> Library:
+        """One object file of machine code; see `Backend.library`."""
+        if not self.generates:
+            return super().library(source)
+        build = import_module("toolkit.backends.numpy.jit.native.build")
+        made: Library = build.library(source)
+        return made
 
     @cached_property
     def lowering(self) -> Any:

@@ -69,10 +69,10 @@ class Code:
 
 def generator_sources() -> list[Path]:
     """The files that a generated text depends on, in order."""
-    folders = Path(__file__).parent, Path(loops.__file__).parent
-    found = [p for folder in folders for p in sorted(folder.rglob("*.[pl][yl]"))]
+    own, planned = Path(__file__).parent, Path(loops.__file__).parent
+    found = [p for folder in (own, planned) for p in sorted(folder.rglob("*.[pl][yl]"))]
     return [
-        *found,
+        *(path for path in found if path.parent != own / "native"),  # no kernels
         *(Path(str(m.__file__)) for m in (base, dtypes, ir, scalars)),
     ]
 

@@ -1,0 +1,308 @@
+"""Native libraries: the same bits as the JIT, and what callers do wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from tests.backends.jit.libraries import MODELS, Loaded, by_jit, source_of
+from toolkit import layers, ops
+from toolkit.backends.library import Status
+from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
+from toolkit.core.tensor import backend
+from toolkit.errors import ArgumentError, OutOfRangeError, UnsupportedError
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+
+def runs_here(name):
+    """Whether this machine can run what is written for a processor."""
+    host = Processor.host()
+    needs = {"x86-64-v2": "sse4.2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
+    return host.architecture == "x86_64" and host.has(needs.get(name, "none"))
+
+
+def numbers(batch, shape, seed=0):
+    draws = np.random.default_rng(seed).standard_normal((batch, *shape))
+    return draws.astype("float32")
+
+
+def model_source(name, batches, *, processor=None, **options):
+    model = MODELS[name]()
+    shape = model.input_shape[1:]
+    function = lambda x: model(x, training=False)  # noqa: E731
+    source = source_of(function, [(shape, "float32")], batches, processor, **options)
+    return source, shape
+
+
+def loaded(source, folder):
+    return Loaded(backend().library(source), folder)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("processor", [None, "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_outputs_have_the_bits_of_the_jit(name, processor, tmp_path):
+    if processor is not None and not runs_here(processor):
+        pytest.skip(f"this is no {processor}")
+    source, shape = model_source(name, (1, 3, 32), processor=processor)
+    library = loaded(source, tmp_path)
+    memory = library.workspace()
+    for batch in (32, 1, 3):
+        x = numbers(batch, shape)
+        status, (y,) = library.run(memory, batch, x)
+        assert status == Status.OK
+        np.testing.assert_array_equal(y, by_jit(source, batch, x)[0])
+
+
+@needs_compiler
+def test_the_bits_are_those_of_a_compiled_model(tmp_path):
+    model = MODELS["cifar"]()
+    source = source_of(model, [((32, 32, 3), "float32")], (3,))
+    x = numbers(3, (32, 32, 3))
+    library = loaded(source, tmp_path)
+    status, (y,) = library.run(library.workspace(), 3, x)
+    compiled = toolkit.function(lambda x: model(x, training=False))
+    np.testing.assert_array_equal(y, np.array(compiled(toolkit.Tensor(x))))
+
+
+@needs_compiler
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("embed", [False, True])
+def test_embedded_weights_and_threads(embed, threads, tmp_path):
+    source, shape = model_source("cifar", (1, 64), embed=embed, threads=threads)
+    library = loaded(source, tmp_path)
+    count = ctypes.c_int32(3)
+    status = library.function("threads")(count, ctypes.c_int32(-1))
+    assert status == (Status.OK if threads else Status.NO_THREADS)
+    x = numbers(65, shape)
+    memory = library.workspace()
+    for _ in range(3):
+        status, (y,) = library.run(memory, 65, x)
+        assert status == Status.OK
+        np.testing.assert_array_equal(y[:64], by_jit(source, 64, x[:64])[0])
+        np.testing.assert_array_equal(y[64:], by_jit(source, 1, x[64:])[0])
+        library.function("stop")()
+        library.function("threads")(count, ctypes.c_int32(0))
+    library.function("stop")()
+
+
+@needs_compiler
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 21])
+def test_rest_of_a_batch_is_padded_in_the_workspace(n, tmp_path):
+    """Nothing is read or written behind the caller's arrays."""
+    source, shape = model_source("mlp", (4, 16))
+    library = loaded(source, tmp_path)
+    x = numbers(n, shape)
+    guard = np.full((n + 2, 10), 7, "float32")
+    memory = library.workspace()
+    ins = (ctypes.c_void_p * 1)(x.ctypes.data)
+    outs = (ctypes.c_void_p * 1)(guard.ctypes.data)
+    status = library.function("run")(
+        ctypes.c_void_p(memory.ctypes.data), ctypes.c_int64(n), ins, outs
+    )
+    assert status == Status.OK
+    assert (guard[n:] == 7).all()
+    done = 0
+    while done < n:
+        batch = 16 if n - done >= 16 else 4
+        part = x[done : done + batch]
+        filled = part[np.minimum(np.arange(batch), len(part) - 1)]
+        wanted = by_jit(source, batch, filled)[0][: len(part)]
+        np.testing.assert_array_equal(guard[done : done + len(part)], wanted)
+        done += len(part)
+
+
+@needs_compiler
+def test_smaller_workspaces_use_the_smaller_sizes(tmp_path):
+    source, shape = model_source("mlp", (1, 4, 16))
+    library = loaded(source, tmp_path)
+    sizes = [
+        library.function("workspace_size")(ctypes.c_int64(n)) for n in (1, 4, 5, 0)
+    ]
+    wanted = library.library.workspace_bytes
+    assert sizes == [wanted[1], wanted[4], wanted[4], wanted[16]]
+    x = numbers(5, shape)
+    status, (y,) = library.run(library.workspace(5), 5, x)
+    np.testing.assert_array_equal(y[:4], by_jit(source, 4, x[:4])[0])
+    np.testing.assert_array_equal(y[4:], by_jit(source, 1, x[4:])[0])
+
+
+@needs_compiler
+def test_a_workspace_is_not_of_other_libraries_nor_moved(tmp_path):
+    (tmp_path / "other").mkdir()
+    source, shape = model_source("mlp", (1,))
+    one = loaded(source, tmp_path)
+    other = loaded(replace(source, prefix="other"), tmp_path / "other")
+    memory, x = one.workspace(), numbers(1, shape)
+    assert other.run(memory, 1, x)[0] == Status.NOT_INITIALIZED
+    assert one.run(memory.copy(), 1, x)[0] == Status.NOT_INITIALIZED
+    assert one.run(memory, 1, x)[0] == Status.OK
+
+
+def row_of(table, index):
+    return ops.take(table, index, axis=0)
+
+
+def lookup_source(batches=(1, 4), **options):
+    table = toolkit.Variable(np.arange(40, dtype="float32").reshape(10, 4))
+    return source_of(lambda i: row_of(table, i), [((), "int32")], batches, **options)
+
+
+@needs_compiler
+def test_a_wrong_index_is_a_status_and_a_message(tmp_path):
+    source = lookup_source()
+    library = loaded(source, tmp_path)
+    memory = library.workspace()
+    for wrong in (10, -1234567, 2**31 - 1):
+        indices = np.array([1, 2, wrong, 3], "int32")
+        status, _ = library.run(memory, 4, indices)
+        assert status == Status.OUT_OF_RANGE
+        with pytest.raises(OutOfRangeError) as error:
+            by_jit(source, 4, indices)
+        said = library.function("message")(
+            ctypes.c_void_p(memory.ctypes.data), ctypes.c_int32(status)
+        )
+        assert said.decode() == str(error.value)
+    status, (y,) = library.run(memory, 5, np.arange(5, dtype="int32"))
+    assert status == Status.OK
+    np.testing.assert_array_equal(y, np.arange(20).reshape(5, 4))
+
+
+def counting_source(**options):
+    """Of a function that counts its calls, and fails where an index is wrong."""
+    count = toolkit.Variable(np.array([5.0, 7.0], "float32"))
+    table = toolkit.Variable(np.arange(40, dtype="float32").reshape(10, 4))
+
+    def step(index):
+        rows = row_of(table, index)
+        count.assign(count.read() + ops.sum(rows))
+        return rows + count.read()[0]
+
+    return source_of(step, [((), "int32")], (2, 4), **options)
+
+
+@needs_compiler
+@pytest.mark.parametrize("embed", [False, True])
+def test_states_are_in_the_workspace(embed, tmp_path):
+    library = loaded(counting_source(embed=embed), tmp_path)
+    first, second = library.workspace(), library.workspace()
+    indices = np.array([1, 2], "int32")
+    added = np.arange(4, 12).sum()
+    rows = np.arange(4, 12, dtype="float32").reshape(2, 4)
+
+    def run(memory):
+        status, (y,) = library.run(memory, 2, indices)
+        assert status == Status.OK
+        return y
+
+    for turn in (1, 2, 3):
+        np.testing.assert_array_equal(run(first), rows + 5 + turn * added)
+    np.testing.assert_array_equal(run(second), rows + 5 + added)
+    bad = np.array([1, 11], "int32")
+    assert library.run(first, 2, bad)[0] == Status.OUT_OF_RANGE
+    np.testing.assert_array_equal(run(first), rows + 5 + 4 * added)
+    assert library.run(first, 3, np.zeros(3, "int32"))[0] == Status.BAD_BATCH
+    np.testing.assert_array_equal(run(first), rows + 5 + 5 * added)
+    library.function("reset")(ctypes.c_void_p(first.ctypes.data))
+    np.testing.assert_array_equal(run(first), rows + 5 + added)
+
+
+@needs_compiler
+def test_bad_arguments_have_a_status(tmp_path):
+    source, _ = model_source("mlp", (1,))
+    library = loaded(source, tmp_path)
+    memory = library.workspace()
+    run, at = library.function("run"), ctypes.c_void_p(memory.ctypes.data)
+    table, one = (ctypes.c_void_p * 1)(), ctypes.c_int64(1)
+    assert run(None, one, table, table) == Status.NOT_INITIALIZED
+    assert run(at, one, table, table) == Status.BAD_ARGUMENT
+    assert run(at, one, None, table) == Status.BAD_ARGUMENT
+    assert run(at, ctypes.c_int64(-1), table, table) == Status.BAD_ARGUMENT
+    init = library.function("init")
+    assert init(None, None, one) == Status.BAD_ARGUMENT
+    assert init(at, None, one) == Status.NO_WEIGHTS
+    threads = library.function("threads")
+    assert threads(ctypes.c_int32(0), ctypes.c_int32(0)) == Status.BAD_ARGUMENT
+    said = {
+        library.function("message")(at, ctypes.c_int32(k)) for k in (*Status, 99, -1)
+    }
+    assert len(said) == len(Status) + 1
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@pytest.mark.parametrize("model", MODELS)
+def test_objects_for_every_processor(name, model):
+    source, _ = model_source(model, (1, 4), processor=name, threads=True)
+    library = backend().library(source)
+    assert library.triple == PROCESSORS[name].triple
+    magic = b"\0asm" if name == "wasm32" else b"\x7fELF"
+    assert library.code.startswith(magic)
+    assert library.has_threads == (name != "wasm32")
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="no binutils")
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_only_libc_is_needed(name, threads, tmp_path):
+    allowed = {"syscall", "pthread_create", "pthread_join"} if threads else set()
+    for model in MODELS:
+        source, _ = model_source(model, (1, 4), processor=name, threads=threads)
+        path = tmp_path / f"{model}.o"
+        path.write_bytes(backend().library(source).code)
+        found = subprocess.run(["nm", "-u", path], capture_output=True, text=True)
+        assert set(found.stdout.split()) - {"U"} == allowed
+
+
+REBUILT = """
+import hashlib
+from tests.backends.jit.test_native import backend, model_source, toolkit
+
+toolkit.utils.set_random_seed(1)
+source, _ = model_source("lstm", (1, 4), processor="x86-64-v3", embed=True)
+print(hashlib.sha256(backend().library(source).code).hexdigest())
+"""
+
+
+def test_bytes_are_reproducible():
+    digests = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        found = subprocess.run(
+            [sys.executable, "-c", REBUILT],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.add(found.stdout)
+    assert len(digests) == 1
+
+
+def test_what_is_no_generated_code_is_refused():
+    layer = layers.Dense(3)
+    layer.build((None, 4))
+    source = source_of(lambda x: ops.argsort(layer(x)), [((4,), "float32")])
+    with pytest.raises(UnsupportedError, match="argsort"):
+        backend().library(source)
+
+
+def test_unknown_processors_are_refused():
+    with pytest.raises(ArgumentError, match="x86-64-v3"):
+        backend().processor("z80")
+
+
+def test_other_backends_refuse():
+    reference = toolkit.backends.registry.get_backend("reference")
+    with pytest.raises(UnsupportedError, match="reference"):
+        reference.processor(None)

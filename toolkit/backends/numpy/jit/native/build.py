@@ -1,0 +1,249 @@
+"""From programs to one object file."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from toolkit.backends.base import aligned
+from toolkit.backends.library import ABI, Library, LibraryProgram, LibrarySource, Status
+from toolkit.backends.numpy.jit.image import Image
+from toolkit.backends.numpy.jit.native import tables
+from toolkit.backends.numpy.jit.native.images import Images, zero_bytes
+from toolkit.backends.numpy.jit.native.layout import (
+    HEADER_WORDS,
+    Layout,
+    raw,
+    row_bytes,
+    stored_weights,
+)
+from toolkit.backends.numpy.jit.native.linking import Linker
+from toolkit.backends.numpy.jit.runtime import can_share, join, runtime_text
+from toolkit.errors import UnsupportedError
+
+_MOST_EMBEDDED = 1 << 30
+_LONGEST_MESSAGE = 160
+_TYPES = "%Tensor = type { ptr, i32, i32, ptr }"
+
+
+def library(source: LibrarySource) -> Library:
+    """One object file of programs; see `Backend.library`."""
+    source = replace(source, programs=sorted(source.programs, key=lambda p: p.batch))
+    _check(source)
+    return _Library(source).built()
+
+
+def _check(source: LibrarySource) -> None:
+    for program in source.programs:
+        _check_generated(source, program)
+    nbytes = sum(weight.array.nbytes for weight in source.weights)
+    if source.embed and nbytes > _MOST_EMBEDDED:
+        raise UnsupportedError(
+            f"{source.prefix}: expected up to {_MOST_EMBEDDED} bytes of weights in an "
+            f"object; received {nbytes}: let them be in a file of their own"
+        )
+    states = {i for i, weight in enumerate(source.weights) if weight.is_state}
+    for program in source.programs:
+        if set(program.updates) != states:
+            raise UnsupportedError(
+                f"{source.prefix}: expected every program to change the states "
+                f"{sorted(states)}; that for {program.batch} rows changes "
+                f"{sorted(set(program.updates))}"
+            )
+
+
+def _check_generated(source: LibrarySource, program: LibraryProgram) -> None:
+    """All of a program has to be generated code."""
+    compiled = program.program
+    if compiled.code is not None:
+        return
+    missing = [
+        f"{node.op.name} in {node.origin or 'no layer'}"
+        for i, node in enumerate(compiled.graph.nodes)
+        if compiled.lowered[i] is None and not compiled.is_view(i)
+    ]
+    what = ", ".join(dict.fromkeys(missing)) or "nothing is computed"
+    raise UnsupportedError(
+        f"{source.prefix}: a native library is generated code alone, and there is none "
+        f"for: {what}"
+    )
+
+
+class _Library:
+    """What goes into the object of a library."""
+
+    def __init__(self, source: LibrarySource) -> None:
+        self.source = source
+        self.processor = source.processor
+        self.stored = stored_weights(source.weights)
+        self.weights_bytes = sum(stored.nbytes for stored in self.stored)
+        in_place = all(program.program.in_place for program in source.programs)
+        self.layout = Layout(source, in_place, zero_bytes(source.programs))
+        self.images = Images(source, self.layout, self.stored)
+        self.sizes: list[list[int]] = []  # as library.ll has them
+        self.problems: list[list[int]] = []
+        self.problem_texts = b"an index is out of range\0"
+        self.stream = b""
+        for program in source.programs:
+            self._add(program, self.images.image(program))
+        self.threads = can_share(self.processor)
+
+    def _add(self, program: LibraryProgram, image: Image) -> None:
+        offset = self.layout.take(8 * len(image.words))
+        plan, arena = program.program.arena_bytes, self.layout.end
+        self.sizes.append(
+            [
+                *(program.batch, offset, len(image.words), 8 * image.header),
+                *(len(self.stream), arena, arena + aligned(plan)),
+            ]
+        )
+        self.stream += self.images.stream(image)
+        for number, problem in image.problems.items():
+            said = _message(problem)
+            if said not in self.problem_texts:
+                self.problem_texts += said
+            self.problems.append([offset + 8 * number, self.problem_texts.find(said)])
+
+    def built(self) -> Library:
+        """The object, and what is to be known of it."""
+        digest = hashlib.sha256()
+        for stored in self.stored:
+            digest.update(raw(stored.weight.array))
+        source, linker = self.source, Linker(self.processor)
+        linker.add(self._text(digest.digest()))
+        for code, number in self.images.codes.items():
+            linker.add_kernel(code, f"kernel{number}")
+        if source.embed:
+            parts = (raw(stored.weight.array) for stored in self.stored)
+            linker.fill(_marker("weights"), parts)
+        linker.fill(_marker("constants"), self.images.constants.parts)
+        return Library(
+            prefix=source.prefix,
+            inputs=source.inputs,
+            outputs=source.outputs,
+            code=linker.object(f"{source.prefix}_"),
+            triple=self.processor.triple,
+            weights=self.stored,
+            weights_bytes=self.weights_bytes,
+            weights_sha256=digest.digest(),
+            batches=[size[0] for size in self.sizes],
+            workspace_bytes={size[0]: size[-1] + 64 for size in self.sizes},
+            embeds=source.embed,
+            has_threads=self.threads,
+            has_states=bool(self.layout.states),
+        )
+
+    def _text(self, sha256: bytes) -> str:
+        """The module of all but kernels."""
+        layout = self.layout
+        texts = [_TYPES, _read("library.ll"), runtime_text(self.processor, False)]
+        texts.append(_read("pool.ll" if self.threads else "no_pool.ll"))
+        texts += self._tables(sha256)
+        text = join(texts)
+        if not self.source.embed:
+            text = text.replace("ptr @weights,", "ptr null,")
+        if self.processor.pointer_bits == 64:
+            text = text.replace("CUT i64 %size TO LONG", "add i64 %size, 0")
+        words = {
+            "CUT": "trunc",
+            "TO": "to",
+            "MARK": str(self._mark(sha256)),
+            "ABI": str(ABI),
+            "INPUTS": str(len(self.source.inputs)),
+            "OUTPUTS": str(len(self.source.outputs)),
+            "SIZES": str(len(self.sizes)),
+            "STATES": str(len(layout.states)),
+            "STATUSES": str(len(Status)),
+            "PROBLEMS": str(len(self.problems)),
+            "ZEROS": str(layout.zeros[0]),
+            "ZERO_BYTES": str(layout.zeros[1]),
+            "PLACES": str(layout.places),
+            "FIRST_PLACE": str(HEADER_WORDS),
+            "WEIGHTS_BYTES": str(self.weights_bytes),
+            "FITS": "eq" if layout.only_whole else "sle",
+            "OTHERWISE": "-1" if layout.only_whole else "0",
+            "LONG": f"i{self.processor.pointer_bits}",
+            "SPINS": "6000",
+        }
+        text = re.sub(r"\b[A-Z_]{2,}\b", lambda m: words.get(m[0], m[0]), text)
+        return self._exported(text)
+
+    def _exported(self, text: str) -> str:
+        """The functions with the library's prefix."""
+        prefix = self.source.prefix
+        is_wasm = self.processor.architecture == "wasm32"
+
+        def head(found: re.Match[str]) -> str:
+            name = f"{prefix}_{found[2]}"
+            export = f'"wasm-export-name"="{name}" ' if is_wasm else ""
+            return f"define {found[1]} @P_{found[2]}({found[3]}) #0 {export}{{"
+
+        text = re.sub(r"define (\w+) @P_(\w+)\((.*)\) #1 \{", head, text)
+        return text.replace("@P_", f"@{prefix}_")
+
+    def _mark(self, sha256: bytes) -> int:
+        """What tells workspaces of this library from others."""
+        content = repr((self.source.prefix, self.sizes, self.stream, sha256))
+        digest = hashlib.sha256(content.encode()).digest()
+        return int.from_bytes(digest[:8], "little", signed=True)
+
+    def _tables(self, sha256: bytes) -> list[str]:
+        source, layout, images = self.source, self.layout, self.images
+        operands = [*source.inputs, *source.outputs]
+        rows = zip(map(row_bytes, operands), layout.padded, strict=True)
+        offsets = {
+            number: stored.offset
+            for number, weight in enumerate(source.weights)
+            for stored in self.stored
+            if stored.weight is weight
+        }
+        states = [
+            [
+                *(offsets[s.weight], s.nbytes, s.offset, s.next_offset),
+                *(layout.state_places[s.weight], layout.state_places[s.weight] + 1),
+            ]
+            for s in layout.states
+        ]
+        constants = max(64, images.constants.nbytes)
+        found = [
+            *tables.tensors("input", source.inputs),
+            *tables.tensors("output", source.outputs),
+            *tables.messages(),
+            _records("sizes", "%Size", self.sizes),
+            _records("operands", "%Operand", rows),
+            _records("states", "%State", states),
+            _records("problems", "%Problem", self.problems),
+            tables.table("batches", "i64", (str(size[0]) for size in self.sizes)),
+            tables.table("wide", "i64", map(str, images.wide)),
+            tables.table("kernels", "ptr", (f"@{code.key}" for code in images.codes)),
+            tables.data("stream", self.stream),
+            tables.data("problem.texts", self.problem_texts),
+            tables.data("weights.sha256", sha256),
+            tables.filled_later("constants", _marker("constants"), constants),
+            *(f"declare void @{c.key}(ptr, i64, i64, i64)" for c in images.codes),
+        ]
+        if source.embed:
+            nbytes = self.weights_bytes
+            found.append(tables.filled_later("weights", _marker("weights"), nbytes))
+        return found
+
+
+def _records(name: str, kind: str, rows: Iterable[Iterable[int]]) -> str:
+    return tables.table(name, kind, map(tables.record, rows))
+
+
+def _message(problem: str) -> bytes:
+    """What is wrong with an index; bytes 1 and 2 stand for it and its limit."""
+    said = problem.replace("{index}", "\1").replace("{limit}", "\2")
+    return said.encode()[:_LONGEST_MESSAGE] + b"\0"
+
+
+def _marker(name: str) -> bytes:
+    return hashlib.sha512(f"place of {name}".encode()).digest()
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")

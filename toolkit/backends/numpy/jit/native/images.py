@@ -1,0 +1,152 @@
+"""The images of a library's programs: one pool of kernels and of constants."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit.backends.library import LibraryProgram, LibrarySource, StoredWeight
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.image import Address, Base, Image, Place
+from toolkit.backends.numpy.jit.loop import Loop
+from toolkit.backends.numpy.jit.native.layout import (
+    ERROR_WORD,
+    HEADER_WORDS,
+    Layout,
+    raw,
+)
+from toolkit.backends.places import Reference
+
+_LINE = 64
+# In the stream: the word is in a table of its own. The others are a `Base`.
+_WIDE = 7
+_WIDEST = 1 << 58
+
+
+def constant_arrays(program: Any) -> Iterator[np.ndarray]:
+    """The constants of a program and of the bodies of its loops."""
+    yield from program.constants.values()
+    for _, call in program.code.calls:
+        if isinstance(call, Loop):
+            yield from constant_arrays(call.body)
+
+
+def zero_bytes(programs: Sequence[LibraryProgram]) -> int:
+    """The size of the largest constant that is nothing but zeros."""
+    arrays = (x for program in programs for x in constant_arrays(program.program))
+    return max((x.nbytes for x in arrays if not _has_bits(x)), default=0)
+
+
+def _has_bits(array: np.ndarray) -> bool:
+    """Whether a bit is set: -0.0 has one."""
+    return bool(np.frombuffer(raw(array), np.uint8).any())
+
+
+class Constants:
+    """The constant arrays of all programs, equal ones once.
+
+    Args:
+        zeros: where in a workspace nothing but zeros is.
+    """
+
+    def __init__(self, zeros: int) -> None:
+        self.zeros = zeros
+        self.parts: list[bytes] = []
+        self.nbytes = 0
+        self._known: dict[tuple[int, bytes], int] = {}
+
+    def address(self, array: np.ndarray) -> Address:
+        """Where the bytes of an array are."""
+        if not _has_bits(array):
+            return Address(Base.WORKSPACE, self.zeros)
+        content = bytes(raw(array))
+        key = len(content), hashlib.sha256(content).digest()
+        if key not in self._known:
+            self._known[key] = self.nbytes
+            rest = -len(content) % _LINE
+            self.parts += [content, bytes(rest)]
+            self.nbytes += len(content) + rest
+        return Address(Base.CONSTANTS, self._known[key])
+
+
+class Images:
+    """What programs become: words in a stream, and what these refer to.
+
+    Attributes:
+        codes: the kernels, by number.
+        constants: the arrays that are part of programs.
+        wide: the words that the stream has no room for.
+    """
+
+    def __init__(
+        self, source: LibrarySource, layout: Layout, stored: list[StoredWeight]
+    ) -> None:
+        self.source, self.layout = source, layout
+        self.codes: dict[Code, int] = {}
+        self.constants = Constants(layout.zeros[0])
+        self.wide: list[int] = []
+        numbers = {id(weight): i for i, weight in enumerate(source.weights)}
+        self._offsets = {numbers[id(s.weight)]: s.offset for s in stored}
+
+    def image(self, program: LibraryProgram) -> Image:
+        """The words of one program."""
+        compiled = program.program
+        places = compiled.located(self.constants.address).at(Address(Base.ARENA))
+        operands = list(self._operands(program))
+
+        def resolve(index: int, operand: Reference) -> Place:
+            number, offset = places(index, operand)
+            place = None if number is None else operands[number]
+            if isinstance(place, Address):
+                return None, place + offset
+            return place, offset
+
+        return Image(
+            compiled.code,
+            resolve,
+            Address(Base.WORKSPACE, 8 * HEADER_WORDS),
+            error=Address(Base.WORKSPACE, 8 * ERROR_WORD),
+            constant=self.constants.address,
+        )
+
+    def _operands(self, program: LibraryProgram) -> Iterator[int | Address]:
+        """The number of each array's place, or where it is among the weights."""
+        source, states = self.source, self.layout.state_places
+        yield from range(len(source.inputs))
+        for weight in program.weights:
+            if weight in states:
+                yield states[weight]
+            else:
+                yield Address(Base.WEIGHTS, self._offsets[weight])
+        yield from range(len(source.inputs), len(source.inputs) + len(source.outputs))
+        yield from (states[weight] + 1 for weight in program.updates)
+
+    def stream(self, image: Image) -> bytes:
+        """The words as library.ll reads them: numbers of seven bits a byte."""
+        codes = list(image.codes)
+        numbers = [self.codes.setdefault(code, len(self.codes)) for code in codes]
+        found = bytearray()
+        for number, word in enumerate(image.words):
+            base = int(image.bases.get(number, Base.NOTHING))
+            if base == Base.KERNEL:
+                word = numbers[word]
+            elif not -_WIDEST < word < _WIDEST:
+                base, word = _WIDE, self._wide(word)
+            folded = 2 * word if word >= 0 else -2 * word - 1
+            found.extend(_septets(folded << 3 | base))
+        return bytes(found)
+
+    def _wide(self, word: int) -> int:
+        if word not in self.wide:
+            self.wide.append(word)
+        return self.wide.index(word)
+
+
+def _septets(number: int) -> Iterator[int]:
+    while number > 127:
+        yield number & 127 | 128
+        number >>= 7
+    yield number

@@ -1,0 +1,72 @@
+"""One object file of several modules, for any processor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.engine import emit
+from toolkit.backends.numpy.jit.llvm import binding_for_all
+from toolkit.backends.numpy.jit.processor import Processor
+
+
+class Linker:
+    """Links modules of LLVM IR.
+
+    Args:
+        processor: that the object is for.
+    """
+
+    def __init__(self, processor: Processor) -> None:
+        self.llvm = binding_for_all()
+        self.context = self.llvm.create_context()
+        self.triple = processor.triple
+        is_wasm = processor.architecture == "wasm32"
+        self.machine = self.llvm.Target.from_triple(self.triple).create_target_machine(
+            cpu=processor.cpu,
+            features=processor.features,
+            opt=2,
+            reloc="static" if is_wasm else "pic",
+            codemodel="default",
+            abiname=processor.abi,
+        )
+        self.layout = str(self.machine.target_data)
+        self.module: Any = None
+        self.fillings: list[tuple[bytes, Iterable[bytes | memoryview]]] = []
+
+    def add(self, text: str) -> None:
+        """Link a module."""
+        module = self.llvm.parse_assembly(text, self.context)
+        module.triple = self.triple
+        module.data_layout = self.layout
+        if self.module is None:
+            self.module = module
+        else:
+            self.module.link_in(module)
+
+    def add_kernel(self, code: Code, name: str) -> None:
+        """Link a generated function under a shorter name."""
+        self.add(code.text())
+        self.module.get_function(code.key).name = name
+
+    def fill(self, marker: bytes, parts: Iterable[bytes | memoryview]) -> None:
+        """Put bytes where a constant begins with a marker."""
+        self.fillings.append((marker, parts))
+
+    def object(self, prefix: str) -> bytes:
+        """The object file, in which only names that begin with a prefix are seen."""
+        for function in self.module.functions:
+            if not function.is_declaration and not function.name.startswith(prefix):
+                function.linkage = "internal"
+        self.module.verify()
+        found = bytearray(emit(self.machine, self.module))
+        for marker, parts in self.fillings:
+            place = found.find(marker)
+            if place < 0 or found.find(marker, place + 1) >= 0:
+                raise AssertionError("an object holds each place to fill once")
+            found[place : place + len(marker)] = bytes(len(marker))
+            for part in parts:
+                found[place : place + len(part)] = part
+                place += len(part)
+        return bytes(found)

@@ -1,0 +1,80 @@
+"""The constants of a library, as LLVM IR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from toolkit.backends.library import DTYPES, LibraryTensor, Status
+
+MESSAGES = {
+    Status.OK: "no error",
+    Status.BAD_ARGUMENT: "an argument is a null pointer, or negative",
+    Status.NOT_INITIALIZED: "the workspace was not made by init of this library",
+    Status.BAD_BATCH: "no program computes batches of this size",
+    Status.OUT_OF_RANGE: "an index is out of range",
+    Status.NO_WEIGHTS: "init was given no weights, and the library has none",
+    Status.NO_THREADS: "fewer threads than asked for: the system gives no more, or "
+    "the library is built without",
+    Status.UNSUPPORTED_PROCESSOR: "the processor lacks instructions of the library",
+}
+UNKNOWN = "an unknown status"
+
+
+def table(name: str, kind: str, rows: Iterable[str]) -> str:
+    """A constant array of elements as LLVM writes them."""
+    rows = list(rows)
+    content = f"[ {', '.join(f'{kind} {row}' for row in rows)} ]"
+    return f"@{name} = internal constant [{len(rows)} x {kind}] {content}, align 8"
+
+
+def record(numbers: Iterable[int]) -> str:
+    """A structure of 64-bit integers."""
+    return f"{{ {', '.join(f'i64 {number}' for number in numbers)} }}"
+
+
+def data(name: str, content: bytes, align: int = 1) -> str:
+    """Constant bytes."""
+    return (
+        f"@{name} = internal constant [{len(content)} x i8] "
+        f'c"{_escaped(content)}", align {align}'
+    )
+
+
+def filled_later(name: str, marker: bytes, nbytes: int) -> str:
+    """Constant bytes that are put into the object: they begin with a marker."""
+    rest = max(0, nbytes - len(marker))
+    return (
+        f"@{name} = internal constant <{{ [{len(marker)} x i8], [{rest} x i8] }}> "
+        f'<{{ [{len(marker)} x i8] c"{_escaped(marker)}", '
+        f"[{rest} x i8] zeroinitializer }}>, align 64"
+    )
+
+
+def text(name: str, content: str) -> str:
+    """A string of C."""
+    return data(name, content.encode() + b"\0")
+
+
+def tensors(name: str, found: Sequence[LibraryTensor]) -> list[str]:
+    """An array of structures for C, and what they point to."""
+    lines, rows = [], []
+    for k, x in enumerate(found):
+        lines.append(text(f"{name}.name{k}", x.name))
+        lines.append(table(f"{name}.shape{k}", "i64", map(str, x.shape)))
+        rows.append(
+            f"{{ ptr @{name}.name{k}, i32 {DTYPES.index(x.dtype)}, "
+            f"i32 {len(x.shape)}, ptr @{name}.shape{k} }}"
+        )
+    return [*lines, table(f"{name}.tensors", "%Tensor", rows)]
+
+
+def messages() -> list[str]:
+    """What each status means."""
+    found = [*(MESSAGES[status] for status in Status), UNKNOWN]
+    lines = [text(f"status{k}", message) for k, message in enumerate(found)]
+    rows = (f"@status{k}" for k in range(len(found)))
+    return [*lines, table("statuses", "ptr", rows)]
+
+
+def _escaped(content: bytes) -> str:
+    return "".join(f"\\{byte:02X}" for byte in content)
