@@ -88,9 +88,6 @@ IN_PYTHON = {
     "TextVectorization": DTypeError,
 }
 
-# What has no lowering: `dft`.
-NOT_YET = {"43-MelSpectrogram"}
-
 
 def sample(shape):
     """Random numbers, or what is given as it is."""
@@ -121,16 +118,7 @@ def not_generated(program):
     return found
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param(row, marks=pytest.mark.xfail(strict=True))
-        if row in NOT_YET
-        else row
-        for row in ROWS
-        if row not in IN_PYTHON
-    ],
-)
+@pytest.mark.parametrize("row", [row for row in ROWS if row not in IN_PYTHON])
 def test_a_layer_is_generated_code_alone(row):
     assert not_generated(compiled(*ROWS[row])) == []
 

@@ -59,13 +59,18 @@ class NumPyBackend(Backend):
 
     @property
     def passes(self) -> BackendPasses:  # type: ignore[override]
-        """What generated code computes otherwise: bfloat16, reductions of many axes."""
+        """What generated code computes otherwise than kernels of arrays."""
         if not self.generates:
             return BackendPasses()
         precision = import_module("toolkit.backends.numpy.precision")
+        fourier = import_module("toolkit.backends.numpy.fourier")
         reductions = import_module("toolkit.backends.numpy.reductions")
         return BackendPasses(
-            expanded=(precision.widen,), simplified=(reductions.separate_reductions,)
+            expanded=(precision.widen,),
+            simplified=(
+                fourier.transforms_as_products,
+                reductions.separate_reductions,
+            ),
         )
 
     def lower(

@@ -1,0 +1,77 @@
+"""Fourier transforms as products: against NumPy's in complex128; their gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from tests.compiler.graphs import op_names, target, trace_of
+from tests.helpers import assert_close, check_grads
+from toolkit import ops
+from toolkit.backends.numpy.fourier import transforms_as_products
+from toolkit.compiler.pipeline import optimize
+
+# One product, a prime number, two and three factors, factors that differ much.
+EXTENTS = (1, 2, 7, 64, 67, 127, 128, 360, 1000, 1024, 2 * 509, 3 * 4096, 10_007)
+LEFT_TO_NUMPY = {10_007}
+
+
+def numbers(*shape, dtype="float64"):
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=shape).astype(dtype) for _ in range(2)]
+
+
+def check(function, wanted, inputs, factor):
+    found = toolkit.function(function)(*inputs)
+    scale = np.abs(wanted).max()
+    for y, part in zip(found, (wanted.real, wanted.imag), strict=True):
+        assert_close(y / scale, part / scale, factor=factor)
+    return toolkit.function(function).inspect(*inputs).program
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", EXTENTS)
+def test_transforms(n, dtype):
+    real, imag = numbers(3, n, dtype=dtype)
+    wanted = np.fft.fft(real.astype("float64") + 1j * imag)
+    factor = 0.1 if dtype == "float32" else 1.0
+    program = check(lambda *x: ops.fft(x), wanted, (real, imag), factor)
+    assert (program.code is None) == (n in LEFT_TO_NUMPY)
+    wanted = np.fft.rfft(real.astype("float64"))
+    check(ops.rfft, wanted, (real,), factor)
+
+
+@pytest.mark.parametrize("shape", [(5,), (130,), (2, 66, 5), (70, 3, 1)])
+def test_along_every_axis_and_back(shape):
+    real, imag = numbers(*shape)
+    x = real + 1j * imag
+    check(lambda *x: ops.fft(x), np.fft.fft(x), (real, imag), 1.0)
+    if x.ndim > 1:
+        check(lambda *x: ops.fft2(x), np.fft.fft2(x), (real, imag), 1.0)
+        check(lambda *x: ops.ifft2(x), np.fft.ifft2(x), (real, imag), 1.0)
+
+
+def test_gradients():
+    real, imag = numbers(2, 70)
+    check_grads(toolkit.function(lambda *x: ops.fft(x)), [real, imag])
+    check_grads(toolkit.function(ops.rfft), [real])
+
+
+def test_real_numbers_take_half_the_products():
+    def counts(function, *shapes):
+        graph = optimize(trace_of(function, *shapes), target())
+        graph = transforms_as_products(graph, target())
+        graph.verify()
+        return op_names(graph).count("matmul")
+
+    assert counts(lambda x, y: ops.fft((x, y)), (3, 64), (3, 64)) == 4
+    assert counts(lambda x: ops.fft((x, ops.zeros((3, 64)))), (3, 64)) == 2
+    assert counts(lambda x: ops.fft((x, ops.zeros((3, 128)))), (3, 128)) == 6
+
+
+def test_kernels_of_arrays_transform_by_themselves():
+    function = toolkit.function(lambda *x: ops.fft(x), jit_compile=False)
+    assert "dft" in op_names(function.inspect(*numbers(2, 128)).program.graph)
