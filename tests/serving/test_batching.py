@@ -406,7 +406,24 @@ def test_outputs_of_the_same_name_are_told_apart():
     inputs = toolkit.Input((3, 2), name="x")
     outputs = layers.LSTM(4, return_state=True, name="lstm")(inputs)
     servable = ModelServable(toolkit.Model(inputs, outputs))
-    assert [y.name for y in servable.outputs] == ["lstm", "lstm_1", "lstm_2"]
+    assert [y.name for y in servable.outputs] == ["output_0", "output_1", "output_2"]
+
+
+class Doubling(toolkit.Model):
+    def call(self, x):
+        return {"twice": x * 2, "sum": toolkit.ops.sum(x, axis=-1)}
+
+
+def test_a_model_that_was_built_for_a_shape():
+    model = Doubling()
+    model.build((None, 2))
+    given = {"inputs": [tensor("input_0", rows(3, 2))]}
+    with serving({"m": model}) as server:
+        answer = ask(server, "POST", "/v2/models/m/infer", given)
+    found = {x["name"]: x for x in answer.json["outputs"]}
+    assert found["sum"]["shape"] == [3]
+    twice = np.reshape(found["twice"]["data"], (3, 2))
+    np.testing.assert_allclose(twice, rows(3, 2) * 2)
 
 
 def stateful():

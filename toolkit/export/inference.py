@@ -196,12 +196,12 @@ def trace_inference(
                 "processes; save the model, and export it from one process"
             )
     graph = trace.finish([*results, *trace.writes.values()])
-    names = _output_names(model, outputs)
+    names = output_names(model, outputs)
     structure = tree.structure_of(outputs)
     return InferenceGraph(graph, variables, list(trace.writes), names, structure)
 
 
-def _output_names(model: Any, outputs: Any) -> list[str]:
+def output_names(model: Any, outputs: Any) -> list[str]:
     """The keys of a dict, the names of a functional model, or `output_{i}`."""
     if isinstance(outputs, dict) and not any(map(tree.is_nested, outputs.values())):
         return [str(key) for key in tree.keys_of(outputs)]

@@ -10,7 +10,14 @@ import numpy as np
 
 from toolkit import dtypes, tree
 from toolkit.core.convert import convert
-from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
+from toolkit.export.inference import (
+    BATCH,
+    Signature,
+    output_names,
+    signature_of,
+    trace_inference,
+)
 from toolkit.functions.concrete_function import ConcreteFunction
 from toolkit.functions.function import Function
 from toolkit.serving.tensors import DATATYPES, TensorSpec
@@ -150,7 +157,7 @@ class ModelServable(Servable):
     """A model as it predicts: compiled for each size, or as Python code if it must be.
 
     Args:
-        model: a built model that knows its inputs.
+        model: built, from symbols or for shapes.
         batch_size: the most rows that are computed together.
         one_size: whether every batch is padded to that size, so that an answer has the
             same bits whoever else asks.
@@ -175,35 +182,29 @@ class ModelServable(Servable):
     def __init__(
         self, model: Any, batch_size: int = 32, one_size: bool = False
     ) -> None:
-        symbols = getattr(model, "inputs", None) if model.built else None
-        if not symbols:
+        try:
+            signature = signature_of(model)
+        except NotBuiltError as error:
             raise ArgumentError(
-                f"serve: expected a model that knows its inputs, made from Input(); "
-                f"received {model.name!r} of {type(model).__name__}"
-            )
-        fixed = {x.shape[0] for x in symbols} - {None}
+                "serve: expected a model that knows its inputs, made from Input() or "
+                f"built; received {model.name!r} of {type(model).__name__}"
+            ) from error
+        fixed = {x.shape[0] for x in signature.inputs} - {BATCH}
         if len(fixed) > 1:
             raise ArgumentError(
-                "serve: expected one batch size in all inputs; received "
-                f"{sorted(fixed)}"
+                f"serve: expected one batch size in all inputs; received {list(fixed)}"
             )
-        super().__init__(tuple(fixed) or batch_sizes(batch_size, one_size))
+        sizes = batch_sizes(batch_size, one_size)
+        super().__init__([int(n) for n in fixed] or sizes)
         self.model = model
-        self._structure = model.input
+        self._structure = signature.structure
         self._compiles = model._can_compile() and not model.run_eagerly
         self._programs: dict[Any, ConcreteFunction] = {}
-        names = _names(model.input, [x.name for x in symbols])
-        self.inputs = tuple(
-            TensorSpec(name, _sent("input", x.name, x.dtype), (None, *x.shape[1:]))
-            for name, x in zip(names, symbols, strict=True)
-        )
-        graph_names = getattr(model, "output_names", None)
-        outputs = model.outputs
-        if graph_names is None:
-            graph_names = [x._keras_history.operation.name for x in outputs]
+        self.inputs = tuple(_spec(x.name, x.dtype, x.shape) for x in signature.inputs)
+        names, outputs = _outputs(model, signature, self.sizes[0])
         self.outputs = tuple(
-            TensorSpec(name, _sent("output", name, y.dtype), (None, *y.shape[1:]))
-            for name, y in zip(_names(model.output, graph_names), outputs, strict=True)
+            _spec(name, y.dtype, y.shape)
+            for name, y in zip(names, outputs, strict=True)
         )
 
     def run(self, arrays: Arrays) -> list[Any]:
@@ -234,8 +235,8 @@ class ModelServable(Servable):
         return program
 
     def _predict(self, *leaves: Any) -> Any:
-        x = tree.pack_sequence_as(self._structure, leaves)
-        return tree.flatten(self.model.predict_step((x,)))
+        data = tree.pack_sequence_as(self._structure, leaves)
+        return tree.flatten(self.model.predict_step(data))
 
     def _run_eagerly(self, arrays: Arrays) -> list[Any]:
         """For layers that are Python code, such as those that split texts."""
@@ -244,9 +245,8 @@ class ModelServable(Servable):
             for x in arrays
         ]
         with restored():
-            outputs = self.model.make_predict_function()(
-                (tree.pack_sequence_as(self._structure, leaves),)
-            )
+            step = self.model.make_predict_function()
+            outputs = step(tree.pack_sequence_as(self._structure, leaves))
         found = [np.asarray(y) for y in tree.flatten(outputs)]
         self._check_rows([y.shape for y in found], len(arrays[0]))
         return found
@@ -268,24 +268,22 @@ def zeros(spec: TensorSpec, rows: int) -> Any:
     return np.zeros(shape, dtypes.numpy_dtype(spec.dtype))
 
 
-def _names(structure: Any, names: Sequence[str]) -> list[str]:
-    """The keys of a dict of symbols, or else their names, each once."""
-    if isinstance(structure, dict) and not any(map(tree.is_nested, structure.values())):
-        return [str(key) for key in tree.keys_of(structure)]
-    found: list[str] = []
-    for name in names:
-        new, number = name, 0
-        while new in found:
-            number += 1
-            new = f"{name}_{number}"
-        found.append(new)
-    return found
+def _outputs(
+    model: Any, signature: Signature, rows: int
+) -> tuple[Sequence[str], Sequence[Any]]:
+    """The names of a model's outputs, and what has their dtypes and shapes."""
+    if hasattr(model, "inputs"):
+        return output_names(model, model.output), tree.flatten(model.output)
+    found = trace_inference(model, signature, {BATCH: rows})
+    return found.names, [y.spec for y in found.graph.outputs[: len(found.names)]]
 
 
-def _sent(what: str, name: str, dtype: str) -> str:
+def _spec(name: str, dtype: str, shape: Sequence[int | str | None]) -> TensorSpec:
+    """A tensor with any number of rows."""
     if dtype not in DATATYPES:
         raise UnsupportedError(
-            f"serve: {what} {name!r} is of dtype {dtype!r}, which no request can hold; "
+            f"serve: {name!r} is of dtype {dtype!r}, which no request can hold; "
             f"expected one of {', '.join(DATATYPES)}"
         )
-    return dtype
+    free = [n if isinstance(n, int) else None for n in shape[1:]]
+    return TensorSpec(name, dtype, (None, *free))
