@@ -105,6 +105,12 @@ def load_budget(size: int) -> int:
     return max(_limits.least, _NEVER_LESS * size, most)
 
 
+def limit_of_load() -> int:
+    """Bytes that all of this thread's load may take; outside of one, the share."""
+    budget = _account.budget
+    return _share() if budget is None else budget.total
+
+
 def _share() -> int:
     """Bytes that loads may take of the machine's memory."""
     return int(_limits.share * _memory())
@@ -123,7 +129,9 @@ def _memory() -> int:
         return found
 
 
-def limited_load(path: Path | str, *others: Path) -> AbstractContextManager[None]:
+def limited_load(
+    path: Path | str, *others: Path, more: int = 0
+) -> AbstractContextManager[None]:
     """A load of a file, or of all files in a folder, within its budget.
 
     Inside of another load it is a part of that.
@@ -131,8 +139,9 @@ def limited_load(path: Path | str, *others: Path) -> AbstractContextManager[None
     Args:
         path: of the file or folder.
         *others: files that belong to it.
+        more: bytes of further files that do.
     """
-    size = size_of(Path(path)) + sum(map(size_of, others))
+    size = size_of(Path(path)) + sum(map(size_of, others)) + more
     return _load_within(repr(str(path)), size, load_budget(size))
 
 

@@ -1,5 +1,6 @@
 """Models and objects in files and configs, under the names of `keras.saving`."""
 
+from toolkit.models.importing.loading import load_onnx
 from toolkit.models.saving.file_editor import KerasFileEditor
 from toolkit.models.saving.weights import load_weights, save_weights
 from toolkit.models.saving.whole_models import load_model, save_model
@@ -25,6 +26,7 @@ __all__ = [
     "get_registered_object",
     "load_budget",
     "load_model",
+    "load_onnx",
     "load_weights",
     "register_keras_serializable",
     "save_model",

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 from toolkit.errors import ArgumentError
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
-from toolkit.models import Functional, Model, Sequential
+from toolkit.models.functional.model import Functional
+from toolkit.models.model import Model
+from toolkit.models.sequential import Sequential
 from toolkit.models.summary import class_name, in_range
 from toolkit.ops.symbolic import any_symbolic, is_symbolic
 from toolkit.pictures.boxes import Box, Cell, Cluster, cut

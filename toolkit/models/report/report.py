@@ -13,7 +13,7 @@ import numpy as np
 from toolkit import settings, tree
 from toolkit.errors import ArgumentError
 from toolkit.inspection import Inspection
-from toolkit.models import Functional, Sequential
+from toolkit.models.functional.model import Functional
 from toolkit.models.plotting.graph import Show, read_model
 from toolkit.models.report.classes import Confusion, confusion, confusion_section
 from toolkit.models.report.costs import (
@@ -25,6 +25,7 @@ from toolkit.models.report.costs import (
 )
 from toolkit.models.report.outcome import Outcome, outcome
 from toolkit.models.report.values import values_section
+from toolkit.models.sequential import Sequential
 from toolkit.models.summary import class_name, layer_rows
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.models.training.evaluation import one_batch

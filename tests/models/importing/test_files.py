@@ -1,0 +1,168 @@
+"""Files that torch's exporters have written: see tests/fixtures/make_onnx.py."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+
+FOLDER = Path(__file__).parents[2] / "fixtures" / "onnx"
+FILES = sorted(path.stem for path in FOLDER.glob("*.onnx"))
+# Name -> the shapes of the inputs and outputs, whose first axis is the batch.
+SHAPES = {
+    "bert": ([(None, None)] * 2, [(None, None, 8), (None, 8)]),
+    "lstm": ([(None, 6, 3)], [(None, 2)]),
+    "mobilenetv3": ([(None, 3, 32, 32)], [(None, 5)]),
+    "resnet18": ([(None, 3, 64, 64)], [(None, 5)]),
+}
+
+
+def loaded(name):
+    """A model, its inputs, and what torch computes."""
+    model = tk.saving.load_onnx(FOLDER / f"{name}.onnx")
+    with np.load(FOLDER / f"{name.rpartition('_')[0]}.npz") as arrays:
+        inputs = [arrays[key] for key in sorted(arrays) if key.startswith("input")]
+        outputs = [arrays[key] for key in sorted(arrays) if key.startswith("output")]
+    return model, inputs, outputs
+
+
+def alone(values):
+    return values[0] if len(values) == 1 else values
+
+
+def as_list(values):
+    return values if isinstance(values, list) else [values]
+
+
+def assert_near(found, wanted, tolerance=1e-5):
+    for y, right in zip(as_list(found), as_list(wanted), strict=True):
+        assert y.shape == right.shape
+        assert np.abs(y - right).max() <= tolerance * np.abs(right).max()
+
+
+def test_all_are_there():
+    networks = ("bert", "lstm", "mobilenetv3", "resnet18")
+    assert FILES == sorted(
+        f"{n}_{e}" for n in networks for e in ("dynamo", "torchscript")
+    )
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_predicts_what_torch_computes(name):
+    model, inputs, outputs = loaded(name)
+    assert_near(model.predict(alone(inputs), verbose=0), outputs)
+    first = [x[:1] for x in inputs]
+    assert_near(model.predict(alone(first), verbose=0), [y[:1] for y in outputs])
+    assert_near([np.asarray(y) for y in as_list(model(alone(inputs)))], outputs)
+    shapes = SHAPES[name.rpartition("_")[0]]
+    assert [x.shape for x in model.inputs] == shapes[0]
+    assert [y.shape for y in model.outputs] == shapes[1]
+    by_name = dict(zip([x.name for x in model.inputs], inputs, strict=True))
+    assert_near(model.predict(by_name, verbose=0), outputs)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_trains(name):
+    model, inputs, outputs = loaded(name)
+    before = [np.array(v) for v in model.trainable_variables]
+    targets = [0.5 * y for y in outputs]
+    model.compile(tk.optimizers.Adam(0.01), "mse")
+    losses = model.fit(alone(inputs), alone(targets), epochs=8, verbose=0)
+    assert losses.history["loss"][-1] < 0.7 * losses.history["loss"][0]
+    after = [np.array(v) for v in model.trainable_variables]
+    changed = sum(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    assert changed >= 0.9 * len(before)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_is_saved_and_read_again(name, tmp_path):
+    model, inputs, _ = loaded(name)
+    model.layers[0].trainable = False
+    model.save(tmp_path / "model.keras")
+    again = tk.saving.load_model(tmp_path / "model.keras")
+    assert again.get_config() == model.get_config()
+    for y, right in zip(
+        as_list(again.predict(alone(inputs), verbose=0)),
+        as_list(model.predict(alone(inputs), verbose=0)),
+        strict=True,
+    ):
+        assert np.array_equal(y, right)
+    assert [v.path for v in again.variables] == [v.path for v in model.variables]
+    assert [v.trainable for v in again.variables] == (
+        [v.trainable for v in model.variables]
+    )
+
+
+CONVOLUTIONAL = [name for name in FILES if name.startswith(("mobile", "resnet"))]
+
+
+def traced(model, inputs):
+    """The concrete function of a model, for one row."""
+    function = tk.function(lambda x: model(x))
+    row = tk.ops.convert_to_tensor(inputs[0][:1])
+    return function.get_concrete_function(row)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
+def test_convolutions_are_transposed_once(name):
+    model, inputs, _ = loaded(name)
+    concrete = traced(model, inputs)
+    moved = [n for n in concrete.graph.nodes if n.op.name == "transpose"]
+    assert len(moved) == 1  # the images
+    assert moved[0].inputs[0].shape == (1, *inputs[0].shape[1:])
+
+
+@pytest.mark.parametrize("name", [n for n in FILES if not n.startswith("lstm")])
+def test_is_generated_code_alone(name):
+    pytest.importorskip("llvmlite")
+    model, inputs, _ = loaded(name)
+    rows = [tk.ops.convert_to_tensor(x[:1]) for x in inputs]
+    function = tk.function(lambda *xs: model(alone(list(xs))))
+    function(*rows)
+    assert function.get_concrete_function(*rows).program.whole is not None
+
+
+def test_names_of_the_file():
+    model, *_ = loaded("resnet18_dynamo")
+    assert [layer.name for layer in model.layers][:3] == (
+        ["conv1", "layers.0.conv1", "layers.0.conv2"]
+    )
+    assert model.get_layer("fc").weights[0].path == "fc/weight"
+    assert model.get_layer("fc").weights[0].shape == (16, 5)  # as Dense has it
+    assert model.get_layer("conv1").weights[0].shape == (7, 7, 3, 2)
+    assert model.get_layer("conv1").output_shape == (None, 2, 32, 32)
+    model, *_ = loaded("resnet18_torchscript")
+    assert model.layers[0].name == "conv1"
+
+
+def test_what_is_computed_has_the_layers_names():
+    model, inputs, _ = loaded("resnet18_dynamo")
+    origins = {y.origin for n in traced(model, inputs).graph.nodes for y in n.outputs}
+    assert any("layers.0.conv1" in origin for origin in origins)
+
+
+def test_summary_and_other_models():
+    model, inputs, _ = loaded("resnet18_dynamo")
+    lines = []
+    model.summary(print_fn=lines.append)
+    assert "layers.7.conv2" in lines[0] and "(None, 2, 16, 16)" in lines[0]
+    images = tk.Input((3, 64, 64))
+    model.trainable = False
+    outputs = tk.layers.Dense(3)(model(images))
+    whole = tk.Model(images, outputs)
+    assert whole.output_shape == (None, 3)
+    assert len(whole.trainable_variables) == 2
+    whole.compile("sgd", "mse")
+    whole.fit(inputs[0], np.zeros((2, 3)), verbose=0)
+
+
+def test_a_copy_has_weights_of_its_own():
+    model, inputs, _ = loaded("lstm_dynamo")
+    copy = tk.models.clone_model(model)
+    copy.set_weights(model.get_weights())
+    rows = inputs[0]
+    right = model.predict(rows, verbose=0)
+    copy.layers[0].weights[0].assign(0 * copy.layers[0].weights[0])
+    assert np.array_equal(model.predict(rows, verbose=0), right)
+    assert not np.array_equal(copy.predict(rows, verbose=0), right)

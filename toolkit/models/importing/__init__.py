@@ -1,0 +1,1 @@
+"""Models from files of other formats: ONNX."""

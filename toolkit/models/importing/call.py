@@ -1,0 +1,199 @@
+"""A node as its operator sees it: inputs, attributes, and what may be asked for."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from toolkit.dtypes import numpy_dtype
+from toolkit.errors import ModelFileError, UnsupportedError
+from toolkit.models.importing.ledger import MAX_KNOWN, Ledger, TooLargeToKnow
+from toolkit.models.importing.values import Value
+from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode
+
+_MISSING: Any = object()
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One of ONNX's operators.
+
+    Args:
+        name: that of the operator.
+        function: takes a Call and the inputs as Values, None where one is left out;
+            returns a Value, or several.
+        host: the inputs that must be known before the graph runs, by position.
+        needs_data: whether the result depends on more than the inputs' shapes.
+        has_graphs: whether graphs are among its attributes, which read more values.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    host: tuple[int, ...] = ()
+    needs_data: bool = True
+    has_graphs: bool = False
+
+    @cached_property
+    def counts(self) -> tuple[int, float]:
+        """The least and the largest number of inputs."""
+        parameters = list(inspect.signature(self.function).parameters.values())[1:]
+        several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        single = [p for p in parameters if p.kind is not p.VAR_POSITIONAL]
+        least = sum(p.default is p.empty for p in single)
+        return least, math.inf if several else len(single)
+
+
+class Call:
+    """A node that is run.
+
+    Args:
+        node: of the graph.
+        opset: the version of its operators.
+        ledger: what is counted.
+        run: (graph, inputs) -> outputs, for graphs inside of the node.
+        is_known: whether the results are to be known before the graph runs.
+    """
+
+    def __init__(
+        self,
+        node: OnnxNode,
+        opset: int,
+        ledger: Ledger,
+        run: Callable[..., Any],
+        is_known: bool,
+    ) -> None:
+        self.node, self.opset, self.run = node, opset, run
+        self.outputs = len(node.outputs)
+        self._ledger, self._is_known = ledger, is_known
+        self._unread = set(node.attributes)
+
+    def wants(self, index: int) -> bool:
+        """Whether someone needs this output."""
+        return index < self.outputs and bool(self.node.outputs[index])
+
+    def finish(self) -> None:
+        """Raise if there are attributes that the operator does not know."""
+        if self._unread:
+            raise UnsupportedError(
+                f"the attributes {sorted(self._unread)} are not known of {self.node.op}"
+            )
+
+    # --- attributes -------------------------------------------------------------------
+
+    def _read(self, name: str, kinds: Any, default: Any, what: str) -> Any:
+        self._unread.discard(name)
+        value = self.node.attributes.get(name, default)
+        if value is _MISSING:
+            raise ModelFileError(f"expected an attribute `{name}`; there is none")
+        if value is not default and not isinstance(value, kinds):
+            raise ModelFileError(
+                f"expected {what} as attribute `{name}`; received {value!r:.99}"
+            )
+        return value
+
+    def integer(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute that is an integer."""
+        return self._read(name, int, default, "an integer")
+
+    def number(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute that is a number."""
+        return self._read(name, (float, int), default, "a number")
+
+    def text(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute that is a string."""
+        return self._read(name, str, default, "a string")
+
+    def array(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute that is an array."""
+        return self._read(name, np.ndarray, default, "a tensor")
+
+    def graph(self, name: str) -> OnnxGraph:
+        """An attribute that is a graph."""
+        found: OnnxGraph = self._read(name, OnnxGraph, _MISSING, "a graph")
+        return found
+
+    def integers(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute that is a list of integers, as a tuple."""
+        return self._list(name, int, default, "integers")
+
+    def numbers(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute that is a list of numbers, as a tuple."""
+        return self._list(name, (float, int), default, "numbers")
+
+    def texts(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute that is a list of strings, as a tuple."""
+        return self._list(name, str, default, "strings")
+
+    def _list(self, name: str, kinds: Any, default: Any, what: str) -> Any:
+        value = self._read(name, (list, tuple), default, what)
+        if value is default:
+            return default
+        if not all(isinstance(item, kinds) for item in value):
+            raise ModelFileError(
+                f"expected {what} as attribute `{name}`; received {value!r:.99}"
+            )
+        return tuple(value)
+
+    # --- inputs -----------------------------------------------------------------------
+
+    def known(self, value: Value, what: str) -> np.ndarray[Any, Any]:
+        """The array of an input that must be known before the graph runs."""
+        if value.known is None:
+            raise UnsupportedError(
+                f"{what} is computed from data; expected one that follows from shapes "
+                "and constants"
+            )
+        return value.known
+
+    def known_integers(self, value: Value, what: str) -> tuple[int, ...]:
+        """The integers of such an input."""
+        array = self.known(value, what)
+        if array.dtype.kind not in "iu" or array.ndim > 1:
+            raise ModelFileError(
+                f"expected a list of integers as {what}; received {array.dtype} of "
+                f"shape {array.shape}"
+            )
+        return tuple(int(n) for n in array.reshape(-1))
+
+    def known_number(self, value: Value | None, default: Any, what: str) -> Any:
+        """The only element of such an input; the default if it is left out."""
+        if value is None:
+            return default
+        array = self.known(value, what)
+        if array.size != 1:
+            raise ModelFileError(
+                f"expected a single number as {what}; received shape {array.shape}"
+            )
+        return array.reshape(())[()].item()
+
+    # --- what is made -----------------------------------------------------------------
+
+    def allow(self, shape: Any, dtype: str) -> None:
+        """Raise if a value of this shape would take too much; before it is made."""
+        if any(n < 0 for n in shape):
+            raise ModelFileError(f"expected extents >= 0; received {tuple(shape)}")
+        size = math.prod(int(n) for n in shape)
+        self._ledger.check(size * numpy_dtype(dtype).itemsize)
+        if self._is_known and size > MAX_KNOWN:
+            raise TooLargeToKnow
+
+
+def axis_of(axis: int, ndim: int) -> int:
+    """An axis counted from the front."""
+    if not -ndim <= axis < ndim:
+        raise ModelFileError(f"expected an axis of {ndim}; received {axis}")
+    return axis % ndim
+
+
+def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
+    """Different axes, counted from the front."""
+    found = tuple(axis_of(int(axis), ndim) for axis in axes)
+    if len(set(found)) != len(found):
+        raise ModelFileError(f"expected different axes; received {tuple(axes)}")
+    return found

@@ -1,0 +1,180 @@
+"""Runs a graph of ONNX on tensors: eagerly, in traces, or to learn shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from toolkit.core.naming import name_scope
+from toolkit.core.trace import no_trace
+from toolkit.errors import ModelFileError, ToolkitError, UnsupportedError
+from toolkit.models.importing.call import Call
+from toolkit.models.importing.ledger import MAX_KNOWN, Ledger, TooLargeToKnow
+from toolkit.models.importing.operators import OPERATORS, why_not
+from toolkit.models.importing.values import Value
+from toolkit.reading.clear import clear_errors
+from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode
+
+Values = dict[str, Value]
+
+
+class Interpreter:
+    """Runs graphs, node after node.
+
+    Args:
+        opset: the version of their operators.
+        ledger: counts what exists.
+        scopes: node -> the name that operations carry which compute it.
+
+    Attributes:
+        shapes: scope -> the shape of what was computed last in it.
+    """
+
+    def __init__(self, opset: int, ledger: Ledger, scopes: Mapping[str, str]) -> None:
+        self._opset, self._ledger, self._scopes = opset, ledger, scopes
+        self.shapes: dict[str, tuple[int, ...]] = {}
+
+    def run(
+        self, graph: OnnxGraph, inputs: Sequence[Value], outer: Values
+    ) -> list[Value]:
+        """The outputs of a graph.
+
+        Args:
+            graph: whose initializers are arrays, or are in `outer`.
+            inputs: one for each of its own.
+            outer: the values around it, and its weights.
+        """
+        if len(inputs) != len(graph.inputs):
+            raise ModelFileError(
+                f"expected {len(graph.inputs)} inputs of a graph inside; received "
+                f"{len(inputs)}"
+            )
+        values = _Names(outer)
+        values.update((k, Value.of(v)) for k, v in graph.initializers.items())
+        values.update((v.name, x) for v, x in zip(graph.inputs, inputs, strict=True))
+        last_use = _last_uses(graph)
+        for place, node in enumerate(graph.nodes):
+            self._run_node(node, values)
+            used = dict.fromkeys((*node.inputs, *node.outputs))
+            gone = [n for n in used if last_use.get(n, place) == place and n]
+            self._ledger.free(values.made(gone))
+        results = [values[v.name] for v in graph.outputs]
+        self._ledger.free(values.made(list(values)))
+        return results
+
+    def _run_node(self, node: OnnxNode, values: _Names) -> None:
+        self._ledger.step()
+        title = f"the node {node.name!r} ({node.op})"
+        try:
+            with clear_errors(title):
+                results = self._results(node, values)
+        except ToolkitError as error:
+            if "the node " not in str(error):
+                error.args = (f"{title}: {error}",)
+            raise
+        if len(results) < sum(1 for name in node.outputs if name):
+            raise ModelFileError(f"{title} has only {len(results)} outputs")
+        pairs = zip(node.outputs, results, strict=False)
+        values.make({name: value for name, value in pairs if name}, self._ledger)
+
+    def _results(self, node: OnnxNode, values: _Names) -> tuple[Value, ...]:
+        operator = OPERATORS.get(node.op)
+        if operator is None:
+            raise UnsupportedError(why_not(node.op))
+        inputs = [values[name] if name else None for name in node.inputs]
+        least, most = operator.counts
+        if not least <= len(inputs) <= most:
+            raise ModelFileError(
+                f"expected {least} to {most} inputs; received {len(inputs)}"
+            )
+        if any(x is None for x in inputs[:least]):
+            raise ModelFileError(f"expected its first {least} inputs; one is left out")
+        there = [x for x in inputs if x is not None]
+        small = sum(x.size for x in there) <= MAX_KNOWN
+        small = small and operator.needs_data and not operator.has_graphs
+        if small and all(x.known is not None for x in there):
+            try:
+                with no_trace():
+                    found = self._called(operator, node, inputs, values, known=True)
+                    return tuple(Value.of(_array(x)) for x in found)
+            except TooLargeToKnow:
+                pass
+        name = self._scopes.get(node.name)
+        with name_scope(name) if name else nullcontext():
+            results = self._called(operator, node, inputs, values, known=False)
+        if name and results:
+            self.shapes[name] = results[0].shape
+        return results
+
+    def _called(
+        self,
+        operator: Any,
+        node: OnnxNode,
+        inputs: Iterable[Value | None],
+        values: _Names,
+        known: bool,
+    ) -> tuple[Value, ...]:
+        def run(graph: OnnxGraph, given: Sequence[Value]) -> list[Value]:
+            return self.run(graph, given, values.inner())
+
+        call = Call(node, self._opset, self._ledger, run, known)
+        found = operator.function(call, *inputs)
+        call.finish()
+        return (found,) if isinstance(found, Value) else tuple(found)
+
+
+def _array(value: Value) -> np.ndarray[Any, Any]:
+    if value.known is not None:
+        return value.known
+    return np.asarray(value.tensor)
+
+
+def _last_uses(graph: OnnxGraph) -> dict[str, int]:
+    """The place of the last node that needs a value; past the end for outputs."""
+    found: dict[str, int] = {}
+    for place, node in enumerate(graph.nodes):
+        found.update(dict.fromkeys(_needed(node), place))
+    found.update(dict.fromkeys((v.name for v in graph.outputs), len(graph.nodes)))
+    return found
+
+
+def _needed(node: OnnxNode) -> Iterable[str]:
+    yield from node.inputs
+    for value in node.attributes.values():
+        if isinstance(value, OnnxGraph):
+            for inner in value.nodes:
+                yield from _needed(inner)
+            yield from (output.name for output in value.outputs)
+
+
+class _Names(Values):
+    """The values of a graph by name; those around it are found, too."""
+
+    def __init__(self, outer: Values) -> None:
+        super().__init__()
+        self._outer = outer
+        self._made: set[str] = set()
+
+    def __missing__(self, name: str) -> Value:
+        # What a graph inside transposes belongs to its own trace.
+        value = self[name] = self._outer[name].copy()
+        return value
+
+    def inner(self) -> Values:
+        """The values as a graph inside of a node sees them."""
+        return self
+
+    def make(self, values: Values, ledger: Ledger) -> None:
+        """Add what a node has made."""
+        ledger.take(values.values())
+        self.update(values)
+        self._made.update(values)
+
+    def made(self, names: list[str]) -> list[Value]:
+        """Those of the names that nodes have made, which are gone then."""
+        there = [name for name in names if name in self._made]
+        self._made.difference_update(there)
+        return [self.pop(name) for name in there]

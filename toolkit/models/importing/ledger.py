@@ -1,0 +1,51 @@
+"""What an imported graph may take: bytes that exist at once, and steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.errors import LoadBudgetError, ModelFileError
+
+MAX_KNOWN = 1 << 16  # elements of an array that is computed before the graph runs
+
+
+class TooLargeToKnow(Exception):
+    """A known array would be large: it is computed when the graph runs."""
+
+
+class Ledger:
+    """Counts what exists while a graph is run or looked at.
+
+    Args:
+        limit: bytes that may exist at once, weights not counted.
+        steps: how many nodes may be run, those of unrolled loops each time.
+    """
+
+    def __init__(self, limit: int, steps: int) -> None:
+        self._limit, self._steps = limit, steps
+        self._held = 0
+
+    def step(self) -> None:
+        """Count a node that is run."""
+        self._steps -= 1
+        if self._steps < 0:
+            raise ModelFileError("its loops repeat more nodes than may be unrolled")
+
+    def check(self, nbytes: int) -> None:
+        """Raise if so many bytes more would be too many; before they are made."""
+        if self._held + nbytes > self._limit:
+            raise LoadBudgetError(
+                f"a value of {nbytes:,} bytes, beside {self._held:,} that exist then; "
+                f"expected at most {self._limit:,} in all. "
+                "toolkit.saving.set_load_budget sets that"
+            )
+
+    def take(self, values: Any) -> None:
+        """Count values that have been made."""
+        for value in values:
+            self.check(value.nbytes)
+            self._held += value.nbytes
+
+    def free(self, values: Any) -> None:
+        """Count values that nothing needs any more."""
+        self._held -= sum(value.nbytes for value in values)

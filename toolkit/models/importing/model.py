@@ -1,0 +1,263 @@
+"""A model that runs a graph of ONNX: its weights are Variables of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ModelFileError
+from toolkit.layers import Input
+from toolkit.layers.layer import Layer
+from toolkit.layers.tracking import no_tracking
+from toolkit.models.functional.inputs import FunctionalInputs
+from toolkit.models.importing.inference import infer_outputs, merged
+from toolkit.models.importing.interpreter import Interpreter
+from toolkit.models.importing.ledger import Ledger
+from toolkit.models.importing.values import Value
+from toolkit.models.importing.weights import Weight, plain_name
+from toolkit.models.model import Model
+from toolkit.ops.symbolic import KerasTensor, is_symbolic
+from toolkit.reading.budget import limit_of_load
+from toolkit.reading.onnx.checks import checked
+from toolkit.reading.onnx.graph import (
+    OnnxGraph,
+    ValueInfo,
+    graph_config,
+    graph_of,
+)
+
+_UNROLLED = 5_000  # nodes that loops may add when they are unrolled
+_MORE = 64  # times what a load may take: of the larger extents that shapes are told by
+
+_Results = tuple[list[Tensor], dict[str, tuple[int, ...]]]
+
+
+class OnnxLayer(Layer):
+    """The weights that belong together in an ONNX file; the model computes with them.
+
+    Args:
+        name: of the module or node in the file.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, dtype="float32", autocast=False)
+        self.output_shape: Any = None
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        raise ModelFileError(
+            f"{self.name}: its weights are used by the model's graph; call the model"
+        )
+
+
+class OnnxModel(FunctionalInputs, Model):
+    """A model that was read from an ONNX file; made by `saving.load_onnx`.
+
+    It computes with channels last where the file says channels first, and is trained,
+    saved and inspected as any model is. `layers` are the modules of the file that have
+    weights.
+
+    Args:
+        graph: nodes, inputs and outputs as plain values, checked here.
+        opset: the version of ONNX's operators.
+        weights: of each Variable its name in the graph, layer, name, shape, dtype, the
+            order of axes, and whether it is trained.
+        frozen: names of layers that are not trainable.
+        name: made up if not given.
+    """
+
+    _kind = "OnnxModel"
+    _converts_inputs = False
+
+    def __init__(
+        self,
+        graph: dict[str, Any],
+        opset: int,
+        weights: Sequence[Any],
+        frozen: Sequence[str] = (),
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("dtype", "float32")
+        super().__init__(name=name, **kwargs)
+        rows = [_weight_of(row) for row in weights]
+        given = graph_of(graph)
+        self._graph: OnnxGraph = _checked(given, rows, opset)
+        self._opset = opset
+        self._rows = rows
+        with no_tracking():
+            self._inputs = [_symbol(info) for info in self._graph.inputs]
+        single = len(self._inputs) == 1
+        with no_tracking():
+            self._inputs_struct = self._inputs[0] if single else list(self._inputs)
+        self._modules: list[OnnxLayer] = []
+        self._sources: dict[str, Any] = {}
+        self._make_weights(frozen)
+        self._scopes = self._name_scopes()
+        self._outputs = self._infer([(x.shape, x.dtype) for x in self._inputs])
+        self.output_names: list[str] = [v.name for v in self._graph.outputs]
+        self.built = True
+        self._input_dtype = None
+        self._allow_non_tensor_positional_args = True
+
+    def _make_weights(self, frozen: Sequence[str]) -> None:
+        by_name: dict[str, OnnxLayer] = {}
+        with no_tracking():
+            for row in self._rows:
+                if row.layer not in by_name:
+                    by_name[row.layer] = OnnxLayer(row.layer)
+                variable = by_name[row.layer].add_weight(
+                    row.shape,
+                    "zeros",
+                    row.dtype,
+                    trainable=row.trainable,
+                    autocast=False,
+                    name=row.name,
+                )
+                self._sources[row.source] = variable
+        self._modules = list(by_name.values())
+        for layer in self._modules:
+            layer.trainable = layer.name not in frozen
+
+    def _name_scopes(self) -> dict[str, str]:
+        """What the operations of each node are called: its layer, or the node."""
+        owners = {row.source: row.layer for row in self._rows}
+        found = {}
+        for node in self._graph.nodes:
+            names = [owners[name] for name in node.inputs if name in owners]
+            found[node.name] = names[0] if names else plain_name(node.name)
+        return found
+
+    # --- calling ----------------------------------------------------------------------
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """Run the graph; `training` changes nothing, for the file is for inference."""
+        results, _ = self._run_graph(self._standardize(inputs), limit_of_load())
+        return results[0] if len(results) == 1 else results
+
+    def _run_graph(self, tensors: Sequence[Tensor], limit: int) -> _Results:
+        """The outputs, and the shapes of what layers have computed."""
+        ledger = Ledger(limit, 2 * len(self._graph.nodes) + _UNROLLED)
+        values = {
+            row.source: Value(convert(self._sources[row.source]), row.order)
+            for row in self._rows
+        }
+        interpreter = Interpreter(self._opset, ledger, self._scopes)
+        found = interpreter.run(self._graph, [Value(x) for x in tensors], values)
+        return [value.tensor for value in found], interpreter.shapes
+
+    def _infer(self, inputs: list[Any]) -> list[KerasTensor]:
+        shapes: list[dict[str, tuple[int, ...]]] = []
+
+        def run(tensors: list[Tensor], is_small: bool) -> list[Tensor]:
+            limit = limit_of_load() * (1 if is_small else _MORE)
+            results, found = self._run_graph(tensors, limit)
+            shapes.append(found)
+            return results
+
+        outputs = infer_outputs(run, inputs)
+        for layer in self._modules:
+            each = [found[layer.name] for found in shapes[-2:] if layer.name in found]
+            if each and layer.output_shape is None:
+                layer.output_shape = merged(each[0], each[-1])
+        return [KerasTensor(shape, dtype) for shape, dtype in outputs]
+
+    def compute_output_spec(self, inputs: Any, training: bool | None = None) -> Any:
+        """The symbols that a call with these symbols would return."""
+        given = [x if is_symbolic(x) else convert(x) for x in self._ordered(inputs)]
+        shapes = [(tuple(x.shape), x.dtype) for x in given]
+        if [shape for shape, _ in shapes] == [own.shape for own in self._inputs]:
+            found = [KerasTensor(x.shape, x.dtype) for x in self._outputs]
+        else:
+            found = self._infer(shapes)
+        return found[0] if len(found) == 1 else found
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        """The symbols of the inputs."""
+        return list(self._inputs)
+
+    @property
+    def outputs(self) -> list[KerasTensor]:
+        """Symbols of the shapes and dtypes of the outputs."""
+        return list(self._outputs)
+
+    @property
+    def input_shape(self) -> Any:
+        """The shape of the input, or a list of them."""
+        shapes = [x.shape for x in self._inputs]
+        return shapes[0] if len(shapes) == 1 else shapes
+
+    @property
+    def output_shape(self) -> Any:
+        """The shape of the output, or a list of them."""
+        shapes = [x.shape for x in self._outputs]
+        return shapes[0] if len(shapes) == 1 else shapes
+
+    # --- configuration ----------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        """The graph as plain values; weights are not in it."""
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "graph": graph_config(self._graph),
+            "opset": self._opset,
+            "weights": [_weight_row(row) for row in self._rows],
+            "frozen": [layer.name for layer in self._modules if not layer.trainable],
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """The model that `get_config` described."""
+        return cls(**config)
+
+
+def _checked(graph: OnnxGraph, rows: list[Weight], opset: int) -> OnnxGraph:
+    """The graph, if it can be run together with its weights."""
+    for row in rows:
+        if sorted(row.order) != list(range(len(row.shape))):
+            raise ModelFileError(f"{row.source!r}: axes in the order {row.order}")
+    found = checked(graph, opset, [row.source for row in rows])
+    for info in found.inputs:
+        if info.shape is None:
+            raise ModelFileError(
+                f"the input {info.name!r} has no shape; expected one whose axes may be "
+                "unknown"
+            )
+    return found
+
+
+def _symbol(info: ValueInfo) -> KerasTensor:
+    """The symbol of an input."""
+    shape = [n if isinstance(n, int) else None for n in info.shape or ()]
+    return Input(batch_shape=shape, dtype=info.dtype, name=plain_name(info.name))
+
+
+def _weight_row(row: Weight) -> list[Any]:
+    where = [row.source, row.layer, row.name]
+    return [*where, list(row.shape), row.dtype, list(row.order), row.trainable]
+
+
+def _weight_of(row: Any) -> Weight:
+    if not isinstance(row, (list, tuple)) or len(row) != 7:
+        raise ModelFileError(f"expected a weight as seven values; found {row!r:.99}")
+    *texts, shape, dtype, order, trainable = row
+    integers = [n for part in (shape, order) for n in _listed(part)]
+    fits = all(isinstance(text, str) and text for text in texts)
+    fits = fits and all(type(n) is int and 0 <= n < 1 << 48 for n in integers)
+    if not fits or dtype not in dtypes.DTYPES or not isinstance(trainable, bool):
+        raise ModelFileError(f"expected a weight; found {row!r:.99}")
+    source, layer, name = texts
+    if plain_name(layer) != layer or plain_name(name) != name:
+        raise ModelFileError(f"no names of a layer and a weight: {layer!r}, {name!r}")
+    return Weight(source, layer, name, tuple(shape), dtype, tuple(order), trainable)
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise ModelFileError(f"expected a list of integers; found {value!r:.99}")
+    return list(value)

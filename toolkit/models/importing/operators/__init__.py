@@ -1,0 +1,43 @@
+"""ONNX's operators, each one row of a table."""
+
+from __future__ import annotations
+
+from toolkit.models.importing.call import Operator
+from toolkit.models.importing.operators import (
+    contractions,
+    control,
+    elementwise,
+    indexing,
+    normalization,
+    recurrent,
+    reductions,
+    resizing,
+    shapes,
+    windows,
+)
+
+_FAMILIES = (
+    *(elementwise, shapes, contractions, windows, normalization, reductions),
+    *(indexing, resizing, recurrent, control),
+)
+
+OPERATORS: dict[str, Operator] = {
+    row.name: row for family in _FAMILIES for row in family.OPERATORS
+}
+
+_RANDOM = ("RandomNormal", "RandomUniform", "Multinomial", "Bernoulli")
+_OTHER = ("Sequence", "Optional", "String", "ConcatFromSequence", "SplitTo")
+
+
+def why_not(op: str) -> str:
+    """Why an operator is not run."""
+    if "Quantize" in op or "Integer" in op or op.startswith("QLinear"):
+        return (
+            f"{op} belongs to a quantized model, which is not read; load the model as "
+            "it was before and call `model.quantize`"
+        )
+    if op.startswith(_RANDOM):
+        return f"{op} makes random numbers, which are not read from files"
+    if op.startswith(_OTHER):
+        return f"{op} is about sequences or strings; only tensors are read"
+    return f"there is no operator {op!r} here; known are {len(OPERATORS)} others"

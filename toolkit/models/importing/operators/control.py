@@ -1,0 +1,177 @@
+"""Branches and loops, whose bodies are graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.control_flow.branches import cond
+from toolkit.control_flow.loops import scan, while_loop
+from toolkit.errors import ModelFileError, UnsupportedError
+from toolkit.models.importing.call import Call, Operator, axis_of
+from toolkit.models.importing.values import Value
+from toolkit.reading.onnx.graph import OnnxGraph
+
+_UNROLLED = 16  # steps of a loop that are repeated in the graph
+_MOST_STEPS = 1_000_000
+_WAYS = ("axes", "directions")
+
+
+def _if(call: Call, condition: Value) -> tuple[Value, ...]:
+    branches = call.graph("then_branch"), call.graph("else_branch")
+    if condition.size != 1:
+        raise ModelFileError(f"expected one condition; received {condition.shape}")
+    if condition.known is not None:
+        taken = branches[0] if bool(condition.known.reshape(())) else branches[1]
+        return tuple(call.run(taken, []))
+
+    def branch(graph: OnnxGraph) -> Any:
+        return lambda: tuple(v.tensor for v in call.run(graph, []))
+
+    found = cond(ops.reshape(condition.tensor, ()), *map(branch, branches))
+    return tuple(Value(t) for t in found)
+
+
+def _loop(
+    call: Call,
+    count: Value | None = None,
+    condition: Value | None = None,
+    *initial: Value,
+) -> tuple[Value, ...]:
+    body = call.graph("body")
+    if any(v is None for v in initial) or len(body.inputs) != len(initial) + 2:
+        raise ModelFileError(f"{len(initial)} values for {len(body.inputs) - 2}")
+    if len(body.outputs) < len(initial) + 1:
+        raise ModelFileError("the body has fewer outputs than it carries")
+    steps = None if count is None else call.known_number(count, None, "the count")
+    if condition is not None and condition.known is not None:
+        if not condition.known.reshape(-1)[:1].any():
+            steps = 0
+    goes_on = _always_goes_on(body)
+    if steps is not None and (steps <= _UNROLLED or not goes_on):
+        found = _unrolled(call, body, steps, initial)
+        if found is not None:
+            return found
+    scans = len(body.outputs) - 1 - len(initial)
+    if goes_on and steps is not None:
+        if steps > _MOST_STEPS:
+            raise ModelFileError(f"a loop of {steps:,} steps: refused")
+        return _counted(call, body, steps, initial)
+    if scans:
+        raise UnsupportedError(
+            "a loop that stacks results needs a number of steps that is known"
+        )
+    return _conditional(call, body, steps, condition, initial)
+
+
+def _always_goes_on(body: OnnxGraph) -> bool:
+    """Whether a loop ends by its count alone: the condition is handed on, or True."""
+    made = {out: node for node in body.nodes for out in node.outputs}
+    name = body.outputs[0].name
+    while name in made and made[name].op in ("Identity", "Cast"):
+        name = made[name].inputs[0]
+    if name == body.inputs[1].name:
+        return True
+    array = body.initializers.get(name)
+    if name in made and made[name].op == "Constant":
+        array = made[name].attributes.get("value")
+    return isinstance(array, np.ndarray) and bool(array.all())
+
+
+def _unrolled(call: Call, body: OnnxGraph, steps: int, initial: Any) -> Any:
+    """The results of a few steps; None if an end depends on data."""
+    carried, rows = list(initial), []
+    for i in range(max(steps, 0)):
+        if i > _MOST_STEPS:
+            raise ModelFileError("a loop without an end")
+        given = [Value.of(np.array(i, np.int64)), Value.of(np.array(True)), *carried]
+        goes_on, *results = call.run(body, given)
+        carried = results[: len(initial)]
+        rows.append(results[len(initial) :])
+        if goes_on.known is None:
+            if not _always_goes_on(body):
+                return None
+        elif not goes_on.known.reshape(-1)[:1].any():
+            break
+    if not rows:
+        if len(body.outputs) > 1 + len(initial):
+            raise UnsupportedError("a loop of no steps that stacks results")
+        return tuple(carried)
+    stacked = [
+        Value(ops.stack([v.tensor for v in column]))
+        for column in zip(*rows, strict=True)
+    ]
+    return *carried, *stacked
+
+
+def _counted(call: Call, body: OnnxGraph, steps: int, initial: Any) -> Any:
+    def step(carry: Any, i: Any) -> Any:
+        given = [Value(i), Value.of(np.array(True)), *map(Value, carry)]
+        _, *results = call.run(body, given)
+        tensors = [v.tensor for v in results]
+        return tuple(tensors[: len(initial)]), tuple(tensors[len(initial) :])
+
+    counter = ops.arange(steps, dtype="int64")
+    carry = tuple(v.tensor for v in initial)
+    last, stacked = scan(step, carry, counter, length=steps)
+    return tuple(Value(t) for t in (*last, *stacked))
+
+
+def _conditional(
+    call: Call, body: OnnxGraph, steps: Any, condition: Value | None, initial: Any
+) -> Any:
+    def step(i: Any, running: Any, *carry: Any) -> Any:
+        given = [Value(i), Value(running), *map(Value, carry)]
+        goes_on, *results = call.run(body, given)
+        goes_on = ops.reshape(ops.cast(goes_on.tensor, "bool"), ())
+        return i + 1, goes_on, *(v.tensor for v in results)
+
+    limit = _MOST_STEPS if steps is None else int(min(steps, _MOST_STEPS))
+    running = ops.convert_to_tensor(np.array(True))
+    if condition is not None:
+        running = ops.reshape(condition.tensor, ())
+    start = ops.convert_to_tensor(np.array(0, np.int64))
+    carry = (start, running, *(v.tensor for v in initial))
+    found = while_loop(lambda i, run, *_: run, step, carry, limit)
+    return tuple(Value(t) for t in found[2:])
+
+
+def _scan(call: Call, *inputs: Value) -> tuple[Value, ...]:
+    body, scanned = call.graph("body"), call.integer("num_scan_inputs")
+    states = len(inputs) - scanned
+    if call.opset < 9 or not 1 <= scanned <= len(inputs):
+        raise UnsupportedError(f"a Scan of opset {call.opset} over {scanned} inputs")
+    outputs = len(body.outputs) - states
+    if outputs < 0 or len(body.inputs) != len(inputs):
+        raise ModelFileError(f"{len(inputs)} inputs for {len(body.inputs)}")
+    ways_in, ways_out = (
+        [call.integers(f"scan_{part}_{what}", (0,) * n) for what in _WAYS]
+        for part, n in (("input", scanned), ("output", outputs))
+    )
+    if {*map(len, ways_in)} != {scanned} or {*map(len, ways_out)} != {outputs}:
+        raise ModelFileError(f"axes and directions {ways_in}, {ways_out}")
+    xs = []
+    for value, axis, back in zip(inputs[states:], *ways_in, strict=True):
+        tensor = ops.moveaxis(value.tensor, axis_of(axis, value.ndim), 0)
+        xs.append(ops.flip(tensor, axis=0) if back else tensor)
+
+    def step(carry: Any, row: Any) -> Any:
+        results = [v.tensor for v in call.run(body, list(map(Value, (*carry, *row))))]
+        return tuple(results[:states]), tuple(results[states:])
+
+    carry = tuple(v.tensor for v in inputs[:states])
+    last, stacked = scan(step, carry, tuple(xs), length=xs[0].shape[0])
+    found = [Value(t) for t in last]
+    for y, axis, back in zip(stacked, *ways_out, strict=True):
+        y = ops.flip(y, axis=0) if back else y
+        found.append(Value(ops.moveaxis(y, 0, axis_of(axis, y.ndim))))
+    return tuple(found)
+
+
+OPERATORS = (
+    Operator("If", _if, has_graphs=True),
+    Operator("Loop", _loop, host=(0,), has_graphs=True),
+    Operator("Scan", _scan, has_graphs=True),
+)

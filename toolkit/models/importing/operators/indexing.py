@@ -1,0 +1,203 @@
+"""Operators that take, put and order elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.errors import ModelFileError, UnsupportedError
+from toolkit.models.importing.call import Call, Operator, axis_of
+from toolkit.models.importing.values import Value
+
+
+def _positive(indices: Value, extent: int) -> Any:
+    """Indices counted from the front, -1 being the last."""
+    if indices.known is not None:
+        known = indices.known.astype(np.int64)
+        if known.size and not (-extent <= known.min() and known.max() < extent):
+            raise ModelFileError(f"an index is not in an axis of {extent}")
+        return ops.convert_to_tensor(np.where(known < 0, known + extent, known))
+    tensor = indices.tensor
+    return ops.where(tensor < 0, tensor + extent, tensor)
+
+
+def _gather(call: Call, x: Value, indices: Value) -> Value:
+    axis = axis_of(call.integer("axis", 0), x.ndim)
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    call.allow(shape, x.dtype)
+    places = _positive(indices, x.shape[axis])
+    return Value(ops.take(x.tensor, places, axis=axis))
+
+
+def _gather_elements(call: Call, x: Value, indices: Value) -> Value:
+    axis = axis_of(call.integer("axis", 0), x.ndim)
+    if indices.ndim != x.ndim:
+        raise ModelFileError(f"indices of {indices.shape} for shape {x.shape}")
+    cuts = tuple(
+        slice(None) if i == axis else slice(0, n) for i, n in enumerate(indices.shape)
+    )
+    places = _positive(indices, x.shape[axis])
+    return Value(ops.take_along_axis(x.tensor[cuts], places, axis=axis))
+
+
+def _gather_nd(call: Call, x: Value, indices: Value) -> Value:
+    batch = call.integer("batch_dims", 0)
+    if not 0 <= batch < min(x.ndim, indices.ndim):
+        raise ModelFileError(f"batch_dims={batch} for shape {x.shape}")
+    depth = indices.shape[-1]
+    if not 1 <= depth <= x.ndim - batch or x.shape[:batch] != indices.shape[:batch]:
+        raise ModelFileError(f"indices of {indices.shape} for shape {x.shape}")
+    call.allow((*indices.shape[:-1], *x.shape[batch + depth :]), x.dtype)
+    extents = x.shape[batch : batch + depth]
+    flat = _flat(indices, extents, depth)
+    rows = math.prod(x.shape[:batch])
+    if batch:
+        steps = np.arange(rows, dtype=np.int64) * math.prod(extents)
+        shape = (*x.shape[:batch], *(1,) * (indices.ndim - 1 - batch))
+        flat = flat + steps.reshape(shape)
+    rest = x.shape[batch + depth :]
+    table = ops.reshape(x.tensor, (rows * math.prod(extents), *rest))
+    return Value(ops.take(table, flat, axis=0))
+
+
+def _flat(indices: Value, extents: Any, depth: int) -> Any:
+    """Several indices of an element as one."""
+    total = 0
+    for i in range(depth):
+        if indices.known is not None:
+            column = Value.of(indices.known[..., i])
+        else:
+            column = Value(indices.tensor[..., i])
+        place = ops.cast(_positive(column, extents[i]), "int64")
+        total = total * extents[i] + place
+    return total
+
+
+_MODES = ("none", "add", "mul", "max", "min")
+
+
+def _scatter_elements(call: Call, x: Value, indices: Value, updates: Value) -> Value:
+    axis = axis_of(call.integer("axis", 0), x.ndim)
+    mode = call.text("reduction", "none")
+    if indices.shape != updates.shape or indices.ndim != x.ndim:
+        raise ModelFileError(f"updates of {updates.shape} at {indices.shape}")
+    columns = np.indices(indices.shape, sparse=True)
+    places = [
+        ops.broadcast_to(ops.convert_to_tensor(c), indices.shape) for c in columns
+    ]
+    places[axis] = ops.cast(_positive(indices, x.shape[axis]), "int64")
+    return _put(x, places, updates.tensor, mode)
+
+
+def _scatter_nd(call: Call, x: Value, indices: Value, updates: Value) -> Value:
+    mode, depth = call.text("reduction", "none"), indices.shape[-1]
+    if not 1 <= depth <= x.ndim:
+        raise ModelFileError(f"indices of {indices.shape} for shape {x.shape}")
+    extents, rest = x.shape[:depth], x.shape[depth:]
+    flat = ops.reshape(_flat(indices, extents, depth), (-1,))
+    table = Value(ops.reshape(x.tensor, (math.prod(extents), *rest)))
+    rows = ops.reshape(updates.tensor, (flat.shape[0], *rest))
+    y = _put(table, [flat], rows, mode)
+    return Value(ops.reshape(y.tensor, x.shape))
+
+
+def _put(x: Value, places: list[Any], updates: Any, mode: str) -> Value:
+    if mode not in _MODES:
+        raise ModelFileError(f"reduction={mode!r}")
+    indices = ops.stack([ops.reshape(p, (-1,)) for p in places], axis=-1)
+    rest = x.shape[len(places) :]
+    updates = ops.reshape(updates, (indices.shape[0], *rest))
+    reduction = None if mode == "none" else mode
+    return Value(ops.scatter_update(x.tensor, indices, updates, reduction))
+
+
+def _one_hot(call: Call, indices: Value, depth: Value, values: Value) -> Value:
+    n = int(call.known_number(depth, None, "the depth"))
+    axis = axis_of(call.integer("axis", -1), indices.ndim + 1)
+    if values.shape != (2,) or n < 0:
+        raise ModelFileError(f"expected two values; received shape {values.shape}")
+    shape = (*indices.shape[:axis], n, *indices.shape[axis:])
+    call.allow(shape, values.dtype)
+    places = ops.cast(indices.tensor, "int64")
+    places = ops.expand_dims(ops.where(places < 0, places + n, places), axis)
+    extents = [n if i == axis else 1 for i in range(len(shape))]
+    classes = ops.reshape(ops.arange(n, dtype="int64"), extents)
+    off, on = values.tensor[0], values.tensor[1]
+    return Value(ops.where(ops.equal(places, classes), on, off))
+
+
+def _top_k(call: Call, x: Value, k: Value | None = None) -> tuple[Value, Value]:
+    count = call.integer("k", None)
+    count = int(call.known_number(k, count, "k"))
+    axis = axis_of(call.integer("axis", -1), x.ndim)
+    largest, _ = call.integer("largest", 1), call.integer("sorted", 1)
+    if not 0 <= count <= x.shape[axis]:
+        raise ModelFileError(f"k={count} of an axis of {x.shape[axis]}")
+    tensor = ops.moveaxis(x.tensor, axis, -1)
+    if largest:
+        values, places = ops.top_k(tensor, count, True)
+    else:
+        places = ops.argsort(tensor, axis=-1)[..., :count]
+        values = ops.take_along_axis(tensor, places, axis=-1)
+    places = ops.cast(places, "int64")
+    return tuple(Value(ops.moveaxis(t, -1, axis)) for t in (values, places))  # type: ignore[return-value]
+
+
+def _cumulative_sum(call: Call, x: Value, axis: Value) -> Value:
+    exclusive, reverse = call.integer("exclusive", 0), call.integer("reverse", 0)
+    place = axis_of(int(call.known_number(axis, None, "the axis")), x.ndim)
+    tensor = ops.flip(x.tensor, axis=place) if reverse else x.tensor
+    total = ops.cumsum(tensor, axis=place, dtype=x.dtype)
+    if exclusive:
+        total = total - tensor
+    return Value(ops.flip(total, axis=place) if reverse else total)
+
+
+def _nonzero(call: Call, x: Value) -> Value:
+    return Value.of(np.array(np.nonzero(call.known(x, "the input")), np.int64))
+
+
+def _compress(call: Call, x: Value, condition: Value) -> Value:
+    axis = call.integer("axis", None)
+    places = np.flatnonzero(call.known(condition, "the condition"))
+    if axis is None:
+        return Value(ops.take(ops.reshape(x.tensor, (-1,)), places, axis=0))
+    return Value(ops.take(x.tensor, places, axis=axis_of(axis, x.ndim)))
+
+
+def reversed_sequences(x: Any, lengths: Any, time: int, batch: int) -> Any:
+    """The first `lengths` steps of each sequence in reverse order."""
+    steps = x.shape[time]
+    shape = [1] * x.ndim
+    shape[time] = steps
+    place = ops.reshape(ops.arange(steps, dtype="int64"), shape)
+    shape = [1] * x.ndim
+    shape[batch] = -1
+    ends = ops.reshape(ops.cast(lengths, "int64"), shape)
+    places = ops.where(place < ends, ends - 1 - place, place)
+    return ops.take_along_axis(x, ops.broadcast_to(places, x.shape), axis=time)
+
+
+def _reverse_sequence(call: Call, x: Value, lengths: Value) -> Value:
+    batch, time = call.integer("batch_axis", 1), call.integer("time_axis", 0)
+    if x.ndim < 2 or {batch, time} != {0, 1}:
+        raise UnsupportedError(f"batch_axis={batch} and time_axis={time}")
+    return Value(reversed_sequences(x.tensor, lengths.tensor, time, batch))
+
+
+OPERATORS = (
+    Operator("Gather", _gather),
+    Operator("GatherElements", _gather_elements),
+    Operator("GatherND", _gather_nd),
+    Operator("ScatterElements", _scatter_elements),
+    Operator("ScatterND", _scatter_nd),
+    Operator("OneHot", _one_hot, host=(1,)),
+    Operator("TopK", _top_k, host=(1,)),
+    Operator("CumSum", _cumulative_sum, host=(1,)),
+    Operator("NonZero", _nonzero, host=(0,)),
+    Operator("Compress", _compress, host=(1,)),
+    Operator("ReverseSequence", _reverse_sequence),
+)

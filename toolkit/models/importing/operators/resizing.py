@@ -1,0 +1,204 @@
+"""Resize and Upsample: along each axis, elements are taken and mixed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.errors import ModelFileError, UnsupportedError
+from toolkit.models.importing.call import Call, Operator, axes_of
+from toolkit.models.importing.values import Value
+
+_MODES = ("nearest", "linear", "cubic")
+
+
+def _resize(
+    call: Call,
+    x: Value,
+    roi: Value | None = None,
+    scales: Value | None = None,
+    sizes: Value | None = None,
+) -> Value:
+    if call.opset < 11:  # then the second input are the scales
+        return _upsample(call, x, roi)
+    way = _Way(call)
+    axes = call.integers("axes", None)
+    axes = tuple(range(x.ndim)) if axes is None else axes_of(axes, x.ndim)
+    policy = call.text("keep_aspect_ratio_policy", "stretch")
+    if call.integer("antialias", 0):
+        raise UnsupportedError("antialias=1")
+    factors, extents = _targets(call, x, axes, scales, sizes, policy)
+    box = () if roi is None or not roi.size else call.known(roi, "the roi").reshape(-1)
+    if way.transform == "tf_crop_and_resize" and len(box) != 2 * len(axes):
+        raise ModelFileError(f"a roi of {len(box)} numbers for {len(axes)} axes")
+    shape = list(x.shape)
+    for axis, extent in zip(axes, extents, strict=True):
+        shape[axis] = extent
+    call.allow(shape, x.dtype)
+    pairs = {}
+    for i, axis in enumerate(axes):
+        ends = (0.0, 1.0)
+        if way.transform == "tf_crop_and_resize":
+            ends = float(box[i]), float(box[i + len(axes)])
+        pairs[axis] = factors[i], extents[i], ends
+    return _along_axes(call, x, way, pairs)
+
+
+def _targets(
+    call: Call,
+    x: Value,
+    axes: tuple[int, ...],
+    scales: Value | None,
+    sizes: Value | None,
+    policy: str,
+) -> tuple[list[float], list[int]]:
+    """The factor and the new extent of each axis."""
+    old = [x.shape[axis] for axis in axes]
+    if sizes is not None and sizes.size:
+        wanted = list(call.known_integers(sizes, "the sizes"))
+        if len(wanted) != len(axes):
+            raise ModelFileError(f"sizes {wanted} for {len(axes)} axes")
+        factors = [n / max(m, 1) for n, m in zip(wanted, old, strict=True)]
+        if policy == "stretch":
+            return factors, wanted
+        choose = {"not_larger": min, "not_smaller": max}.get(policy)
+        if choose is None:
+            raise ModelFileError(f"keep_aspect_ratio_policy={policy!r}")
+        factor = choose(factors)
+        return [factor] * len(old), [math.floor(factor * n + 0.5) for n in old]
+    if scales is None or scales.size != len(axes):
+        raise ModelFileError("expected scales or sizes, one for each axis")
+    factors = [float(s) for s in call.known(scales, "the scales").reshape(-1)]
+    if not all(0 < s < 1 << 40 for s in factors):
+        raise ModelFileError(f"scales {factors}")
+    return factors, [math.floor(n * s) for n, s in zip(old, factors, strict=True)]
+
+
+def _upsample(call: Call, x: Value, scales: Value | None = None) -> Value:
+    mode = call.text("mode", "nearest")
+    factors = call.numbers("scales", None)
+    if scales is not None:
+        factors = tuple(float(s) for s in call.known(scales, "the scales").reshape(-1))
+    if factors is None or len(factors) != x.ndim or min(factors) <= 0:
+        raise ModelFileError(f"scales {factors} for shape {x.shape}")
+    way = _Way.__new__(_Way)
+    way.mode, way.transform, way.nearest = mode, "asymmetric", "floor"
+    way.cubic, way.exclude, way.fill = -0.75, False, 0.0
+    if mode not in ("nearest", "linear", "bilinear"):
+        raise ModelFileError(f"mode={mode!r}")
+    way.mode = "linear" if mode == "bilinear" else mode
+    extents = [math.floor(n * s) for n, s in zip(x.shape, factors, strict=True)]
+    call.allow(extents, x.dtype)
+    pairs = {i: (factors[i], extents[i], (0.0, 1.0)) for i in range(x.ndim)}
+    return _along_axes(call, x, way, pairs)
+
+
+class _Way:
+    """How new elements come from old ones."""
+
+    def __init__(self, call: Call) -> None:
+        self.mode = call.text("mode", "nearest")
+        self.transform = call.text("coordinate_transformation_mode", "half_pixel")
+        self.nearest = call.text("nearest_mode", "round_prefer_floor")
+        self.cubic = float(call.number("cubic_coeff_a", -0.75))
+        self.exclude = bool(call.integer("exclude_outside", 0))
+        self.fill = float(call.number("extrapolation_value", 0.0))
+        if self.mode not in _MODES:
+            raise ModelFileError(f"mode={self.mode!r}; expected one of {_MODES}")
+
+    def places(self, old: int, new: int, scale: float, ends: Any) -> Any:
+        """Where in the old axis each new element is."""
+        i = np.arange(new, dtype=np.float64)
+        if self.transform == "asymmetric":
+            return i / scale
+        if self.transform == "half_pixel":
+            return (i + 0.5) / scale - 0.5
+        if self.transform == "pytorch_half_pixel":
+            return (i + 0.5) / scale - 0.5 if new > 1 else i * 0
+        if self.transform == "half_pixel_symmetric":
+            shift = old / 2 * (1 - new / (scale * old))
+            return shift + (i + 0.5) / scale - 0.5
+        if self.transform == "align_corners":
+            return i * (old - 1) / max(scale * old - 1, 1e-9)
+        if self.transform == "tf_crop_and_resize":
+            start, end = ends
+            if new == 1:
+                return i * 0 + 0.5 * (start + end) * (old - 1)
+            return start * (old - 1) + i * (end - start) * (old - 1) / (new - 1)
+        raise ModelFileError(f"coordinate_transformation_mode={self.transform!r}")
+
+
+def _along_axes(call: Call, x: Value, way: _Way, pairs: dict[int, Any]) -> Value:
+    order = x.orders[0]
+    tensor = x.ordered(order)
+    outside = None
+    for axis, (scale, new, ends) in sorted(pairs.items()):
+        old = x.shape[axis]
+        if old == 0 or (old == new and scale == 1 and ends == (0.0, 1.0)):
+            continue
+        places = way.places(old, new, scale, ends)
+        place = order.index(axis)
+        tensor = _along(tensor, place, way, places, old)
+        if way.transform == "tf_crop_and_resize":
+            shape = [-1 if i == place else 1 for i in range(x.ndim)]
+            out = ((places < 0) | (places > old - 1)).reshape(shape)
+            outside = out if outside is None else outside | out
+    if outside is not None and outside.any():
+        tensor = ops.where(ops.convert_to_tensor(outside), way.fill, tensor)
+    return Value(ops.cast(tensor, x.dtype), order)
+
+
+def _along(tensor: Any, axis: int, way: _Way, places: Any, old: int) -> Any:
+    if way.mode == "nearest":
+        return ops.take(tensor, _nearest(places, way.nearest, old), axis=axis)
+    low = np.floor(places)
+    part = places - low
+    if way.mode == "linear":
+        weights = [1 - part, part]
+        steps = [0, 1]
+    else:
+        steps = [-1, 0, 1, 2]
+        weights = [_cubic(abs(part - s), way.cubic) for s in steps]
+    indices = [(low + s).astype(np.int64) for s in steps]
+    if way.exclude:
+        inside = [(0 <= i) & (i < old) for i in indices]
+        weights = [w * ok for w, ok in zip(weights, inside, strict=True)]
+        total = np.sum(weights, axis=0)
+        weights = [w / np.where(total == 0, 1, total) for w in weights]
+    shape = [-1 if i == axis else 1 for i in range(tensor.ndim)]
+    result = None
+    dtype = tensor.dtype if tensor.dtype.startswith(("f", "b")) else "float32"
+    tensor = ops.cast(tensor, dtype)
+    for index, weight in zip(indices, weights, strict=True):
+        taken = ops.take(tensor, np.clip(index, 0, old - 1), axis=axis)
+        factor = ops.cast(ops.convert_to_tensor(weight.reshape(shape)), dtype)
+        result = taken * factor if result is None else result + taken * factor
+    return result
+
+
+def _nearest(places: Any, mode: str, old: int) -> Any:
+    rounded = {
+        "floor": lambda p: np.floor(p),
+        "ceil": lambda p: np.ceil(p),
+        "round_prefer_floor": lambda p: np.ceil(p - 0.5),
+        "round_prefer_ceil": lambda p: np.floor(p + 0.5),
+    }
+    if mode not in rounded:
+        raise ModelFileError(f"nearest_mode={mode!r}")
+    return np.clip(rounded[mode](places), 0, old - 1).astype(np.int64)
+
+
+def _cubic(t: Any, a: float) -> Any:
+    """Keys's weight of an element at a distance t."""
+    near = ((a + 2) * t - (a + 3)) * t * t + 1
+    far = ((t - 5) * t + 8) * t * a - 4 * a
+    return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
+
+
+OPERATORS = (
+    Operator("Resize", _resize, host=(1, 2, 3)),
+    Operator("Upsample", _upsample, host=(1,)),
+)

@@ -1,0 +1,359 @@
+"""Operators that move elements, make new ones, or tell shapes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.dtypes import numpy_dtype
+from toolkit.errors import ModelFileError, UnsupportedError
+from toolkit.models.importing.call import Call, Operator, axes_of, axis_of
+from toolkit.models.importing.operators.elementwise import broadcast
+from toolkit.models.importing.values import Value, file_order, without_axes
+from toolkit.reading.onnx.tensors import dtype_of
+
+
+def _axes(call: Call, axes: Value | None, ndim: int, default: Any = None) -> Any:
+    """Axes that are an attribute in older opsets and an input in newer ones."""
+    found = call.integers("axes", None)
+    if axes is not None:
+        found = call.known_integers(axes, "axes")
+    return default if found is None else axes_of(found, ndim)
+
+
+def _reshape(call: Call, x: Value, shape: Value | None = None) -> Value:
+    wanted = call.integers("shape", None)
+    if shape is not None:
+        wanted = call.known_integers(shape, "the shape")
+    if wanted is None:
+        raise ModelFileError("expected a shape; there is none")
+    if not call.integer("allowzero", 0):
+        if any(n == 0 for n in wanted[x.ndim :]):
+            raise ModelFileError(f"{wanted} copies an axis that {x.shape} has not")
+        wanted = [n or x.shape[i] for i, n in enumerate(wanted)]
+    return reshaped(x, wanted)
+
+
+def reshaped(x: Value, shape: Any) -> Value:
+    """The value in another shape, in which one extent may be -1."""
+    rest = math.prod(n for n in shape if n != -1)
+    if list(shape).count(-1) > 1 or min(shape, default=0) < -1:
+        raise ModelFileError(f"expected extents and at most one -1; received {shape}")
+    if -1 in shape:
+        shape = [x.size // max(rest, 1) if n == -1 else n for n in shape]
+    if math.prod(shape) != x.size:
+        raise ModelFileError(f"{x.shape} has not the elements of {tuple(shape)}")
+    return Value(ops.reshape(x.tensor, tuple(shape)))
+
+
+def _flatten(call: Call, x: Value) -> Value:
+    axis = call.integer("axis", 1)
+    axis = x.ndim if axis == x.ndim else axis_of(axis, x.ndim)
+    return reshaped(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+
+
+def _transpose(call: Call, x: Value) -> Value:
+    axes = call.integers("perm", file_order(x.ndim)[::-1])
+    if len(axes) != x.ndim:
+        raise ModelFileError(f"perm={axes} for {x.ndim} axes")
+    return x.permuted(axes_of(axes, x.ndim))
+
+
+def _squeeze(call: Call, x: Value, axes: Value | None = None) -> Value:
+    single = tuple(i for i, n in enumerate(x.shape) if n == 1)
+    gone = _axes(call, axes, x.ndim, single)
+    if any(x.shape[i] != 1 for i in gone):
+        raise ModelFileError(f"axes {gone} of shape {x.shape} are not all 1")
+    return dropped(x, set(gone))
+
+
+def dropped(x: Value, axes: set[int]) -> Value:
+    """The value without some of its axes, whose extents are 1."""
+    order = x.orders[0]
+    shape = tuple(x.shape[i] for i in order if i not in axes)
+    return Value(ops.reshape(x.ordered(order), shape), without_axes(order, axes))
+
+
+def _unsqueeze(call: Call, x: Value, axes: Value | None = None) -> Value:
+    found = call.integers("axes", None)
+    if axes is not None:
+        found = call.known_integers(axes, "axes")
+    if found is None:
+        raise ModelFileError("expected axes; there are none")
+    added = set(axes_of(found, x.ndim + len(found)))
+    ndim = x.ndim + len(added)
+    old = [i for i in range(ndim) if i not in added]
+    order = [old[i] for i in x.orders[0]]
+    for axis in sorted(added):
+        order.insert(axis, axis)
+    extents = dict(zip(old, x.shape, strict=True))
+    shape = tuple(extents.get(i, 1) for i in order)
+    return Value(ops.reshape(x.ordered(x.orders[0]), shape), tuple(order))
+
+
+def _concat(call: Call, x: Value, *others: Value) -> Value:
+    axis = axis_of(call.integer("axis"), x.ndim)
+    values = (x, *others)
+    if any(v.ndim != x.ndim for v in values):
+        raise ModelFileError(f"shapes {[v.shape for v in values]} do not fit")
+    total = sum(v.shape[axis] for v in values)
+    call.allow((*x.shape[:axis], total, *x.shape[axis + 1 :]), x.dtype)
+    # Of many, most are in the order that convolutions leave, or all in the file's.
+    order = max(values, key=lambda v: v.size).orders[0]
+    parts = [v.ordered(order) for v in values]
+    return Value(ops.concatenate(parts, axis=order.index(axis)), order)
+
+
+def _split(call: Call, x: Value, sizes: Value | None = None) -> tuple[Value, ...]:
+    axis = axis_of(call.integer("axis", 0), x.ndim)
+    extent = x.shape[axis]
+    found = call.integers("split", None)
+    if sizes is not None:
+        found = call.known_integers(sizes, "the sizes")
+    if found is None:
+        count = call.integer("num_outputs", call.outputs)
+        size = -(-extent // max(count, 1))
+        found = [max(0, min(size, extent - i * size)) for i in range(count)]
+    if sum(found) != extent or min(found) < 0 or len(found) < call.outputs:
+        raise ModelFileError(f"an axis of {extent} is not split into {tuple(found)}")
+    order = x.orders[0]
+    places = np.cumsum(found)[:-1].tolist()
+    parts = ops.split(x.ordered(order), places, axis=order.index(axis))
+    return tuple(Value(part, order) for part in parts)
+
+
+def _slice(
+    call: Call,
+    x: Value,
+    starts: Value | None = None,
+    ends: Value | None = None,
+    axes: Value | None = None,
+    steps: Value | None = None,
+) -> Value:
+    given = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
+    known = {k: call.integers(k, None) for k in ("starts", "ends", "axes")}
+    for name, value in given.items():
+        if value is not None:
+            known[name] = call.known_integers(value, name)
+    low, high = known["starts"], known["ends"]
+    if low is None or high is None:
+        raise ModelFileError("expected starts and ends")
+    which = axes_of(known["axes"] or range(len(low)), x.ndim)
+    step = known.get("steps") or (1,) * len(low)
+    if not len(low) == len(high) == len(which) == len(step):
+        raise ModelFileError(f"{len(low)} starts for {len(which)} axes")
+    order = x.orders[0]
+    places = [slice(None)] * x.ndim
+    for a, b, axis, s in zip(low, high, which, step, strict=True):
+        if s == 0:
+            raise ModelFileError("a step of 0")
+        if s < 0 and b < -x.shape[axis]:
+            b = None  # past the front
+        places[order.index(axis)] = slice(a, b, s)
+    return Value(x.ordered(order)[tuple(places)], order)
+
+
+def _expand(call: Call, x: Value, shape: Value) -> Value:
+    wanted = broadcast(x.shape, call.known_integers(shape, "the shape"))
+    call.allow(wanted, x.dtype)
+    if wanted == x.shape:
+        return x
+    if len(wanted) == x.ndim:
+        order = x.orders[0]
+        extents = tuple(wanted[i] for i in order)
+        return Value(ops.broadcast_to(x.ordered(order), extents), order)
+    return Value(ops.broadcast_to(x.tensor, wanted))
+
+
+def _tile(call: Call, x: Value, repeats: Value) -> Value:
+    counts = call.known_integers(repeats, "the repeats")
+    if len(counts) != x.ndim or min(counts, default=0) < 0:
+        raise ModelFileError(f"repeats {counts} for the shape {x.shape}")
+    call.allow([n * k for n, k in zip(x.shape, counts, strict=True)], x.dtype)
+    return Value(ops.tile(x.tensor, counts))
+
+
+def _shape(call: Call, x: Value) -> Value:
+    start, end = call.integer("start", 0), call.integer("end", None)
+    return Value.of(np.array(x.shape[start:end], np.int64))
+
+
+def _size(call: Call, x: Value) -> Value:
+    return Value.of(np.array(x.size, np.int64))
+
+
+def _pad(
+    call: Call,
+    x: Value,
+    pads: Value | None = None,
+    fill: Value | None = None,
+    axes: Value | None = None,
+) -> Value:
+    mode = call.text("mode", "constant")
+    amounts = call.integers("pads", None)
+    if pads is not None:
+        amounts = call.known_integers(pads, "the pads")
+    number = call.known_number(fill, call.number("value", 0.0), "the value")
+    which = file_order(x.ndim)
+    if axes is not None:
+        which = axes_of(call.known_integers(axes, "axes"), x.ndim)
+    if amounts is None or len(amounts) != 2 * len(which):
+        raise ModelFileError(f"pads {amounts} for {len(which)} axes")
+    widths = dict.fromkeys(range(x.ndim), (0, 0))
+    for i, axis in enumerate(which):
+        widths[axis] = (amounts[i], amounts[i + len(which)])
+    return padded(call, x, [widths[i] for i in range(x.ndim)], mode, number)
+
+
+_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+
+
+def padded(
+    call: Call, x: Value, widths: list[tuple[int, int]], mode: str, number: Any
+) -> Value:
+    """The value with more, or less where a width is negative, around it."""
+    if mode not in _MODES:
+        raise UnsupportedError(f"mode={mode!r}; expected one of {sorted(_MODES)}")
+    extents = [n + a + b for n, (a, b) in zip(x.shape, widths, strict=True)]
+    call.allow(extents, x.dtype)
+    order = x.orders[0]
+    tensor = x.ordered(order)
+    if any(width < 0 for pair in widths for width in pair):
+        cuts = tuple(
+            slice(max(-a, 0), n - max(-b, 0))
+            for n, (a, b) in ((x.shape[i], widths[i]) for i in order)
+        )
+        tensor = tensor[cuts]
+    added = [(max(a, 0), max(b, 0)) for a, b in (widths[i] for i in order)]
+    if any(width > 0 for pair in added for width in pair):
+        if mode == "wrap":
+            tensor = _wrapped(tensor, added)
+        elif mode == "constant":
+            number = numpy_dtype(x.dtype).type(number).item()
+            tensor = ops.pad(tensor, added, "constant", number)
+        else:
+            tensor = ops.pad(tensor, added, {"edge": "edge"}.get(mode, mode))
+    return Value(tensor, order)
+
+
+def _wrapped(tensor: Any, widths: list[tuple[int, int]]) -> Any:
+    for axis, (low, high) in enumerate(widths):
+        if low or high:
+            places = np.arange(-low, tensor.shape[axis] + high) % tensor.shape[axis]
+            tensor = ops.take(tensor, places, axis=axis)
+    return tensor
+
+
+def _constant_of_shape(call: Call, shape: Value) -> Value:
+    extents = call.known_integers(shape, "the shape")
+    fill = call.array("value", np.zeros(1, np.float32))
+    if fill.size != 1:
+        raise ModelFileError(f"expected one value; received shape {fill.shape}")
+    call.allow(extents, Value.of(fill).dtype)
+    number = fill.reshape(())[()]
+    return Value(ops.broadcast_to(ops.convert_to_tensor(number), extents))
+
+
+def _range(call: Call, start: Value, limit: Value, delta: Value) -> Value:
+    low, high, step = (
+        call.known_number(value, None, what)
+        for value, what in ((start, "start"), (limit, "limit"), (delta, "delta"))
+    )
+    if not step or not all(map(math.isfinite, (low, high, step))):
+        raise ModelFileError(f"expected finite numbers; received {low, high, step}")
+    count = max(math.ceil((high - low) / step), 0)
+    call.allow((count,), start.dtype)
+    kind = numpy_dtype(start.dtype)
+    return Value.of((low + np.arange(count) * step).astype(kind))
+
+
+def _eye_like(call: Call, x: Value) -> Value:
+    number = call.integer("dtype", None)
+    dtype = x.dtype if number is None else dtype_of(number, "EyeLike")
+    if x.ndim != 2:
+        raise ModelFileError(f"expected two axes; received shape {x.shape}")
+    call.allow(x.shape, dtype)
+    rows, columns = (ops.arange(n, dtype="int32") for n in x.shape)
+    rows = ops.expand_dims(rows, 1) + max(min(call.integer("k", 0), 1 << 30), -1 << 30)
+    return Value(ops.cast(ops.equal(rows, columns), dtype))
+
+
+def _triangle(call: Call, x: Value, k: Value | None = None) -> Value:
+    shift = call.known_number(k, 0, "k")
+    shift = max(min(shift, 1 << 30), -1 << 30)
+    tensor = x.tensor
+    rows = ops.expand_dims(ops.arange(x.shape[-2], dtype="int32"), 1) + shift
+    columns = ops.arange(x.shape[-1], dtype="int32")
+    kept = columns >= rows if call.integer("upper", 1) else columns <= rows
+    return Value(ops.where(kept, tensor, ops.zeros_like(tensor)))
+
+
+def _depth_to_space(call: Call, x: Value) -> Value:
+    block, mode = call.integer("blocksize"), call.text("mode", "DCR")
+    if x.ndim != 4 or block < 1 or mode not in ("DCR", "CRD"):
+        raise ModelFileError(f"blocks of {block} in mode {mode!r} of shape {x.shape}")
+    n, c, h, w = x.shape
+    if c % block**2:
+        raise ModelFileError(f"{c} channels for blocks of {block}")
+    order = (0, 2, 3, 1)
+    c //= block**2
+    split = (block, block, c) if mode == "DCR" else (c, block, block)
+    axes = (0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
+    y = ops.transpose(ops.reshape(x.ordered(order), (n, h, w, *split)), axes)
+    return Value(ops.reshape(y, (n, h * block, w * block, c)), order)
+
+
+def _space_to_depth(call: Call, x: Value) -> Value:
+    block, mode = call.integer("blocksize"), call.text("mode", "DCR")
+    if x.ndim != 4 or block < 1 or x.shape[2] % block or x.shape[3] % block:
+        raise ModelFileError(f"blocks of {block} in shape {x.shape}")
+    n, c, h, w = x.shape
+    order = (0, 2, 3, 1)
+    y = ops.reshape(x.ordered(order), (n, h // block, block, w // block, block, c))
+    y = ops.transpose(y, (0, 1, 3, *((2, 4, 5) if mode == "DCR" else (5, 2, 4))))
+    return Value(ops.reshape(y, (n, h // block, w // block, block**2 * c)), order)
+
+
+def _constant(call: Call) -> Value:
+    readers = {
+        "value": call.array,
+        "value_float": call.number,
+        "value_int": call.integer,
+        "value_floats": call.numbers,
+        "value_ints": call.integers,
+    }
+    found = {key: read(key, None) for key, read in readers.items()}
+    there = {key: value for key, value in found.items() if value is not None}
+    if len(there) != 1:
+        raise ModelFileError(f"expected one value; received {sorted(there)}")
+    key, value = there.popitem()
+    if key == "value":
+        return Value.of(value)
+    return Value.of(np.array(value, np.float32 if "float" in key else np.int64))
+
+
+OPERATORS = (
+    Operator("Reshape", _reshape, host=(1,)),
+    Operator("Flatten", _flatten),
+    Operator("Transpose", _transpose),
+    Operator("Squeeze", _squeeze, host=(1,)),
+    Operator("Unsqueeze", _unsqueeze, host=(1,)),
+    Operator("Concat", _concat),
+    Operator("Split", _split, host=(1,)),
+    Operator("Slice", _slice, host=(1, 2, 3, 4)),
+    Operator("Expand", _expand, host=(1,)),
+    Operator("Tile", _tile, host=(1,)),
+    Operator("Shape", _shape, needs_data=False),
+    Operator("Size", _size, needs_data=False),
+    Operator("Pad", _pad, host=(1, 2, 3)),
+    Operator("ConstantOfShape", _constant_of_shape, host=(0,)),
+    Operator("Range", _range, host=(0, 1, 2)),
+    Operator("EyeLike", _eye_like, needs_data=False),
+    Operator("Trilu", _triangle, host=(1,)),
+    Operator("DepthToSpace", _depth_to_space),
+    Operator("SpaceToDepth", _space_to_depth),
+    Operator("Constant", _constant),
+)

@@ -1,0 +1,173 @@
+"""Values of an imported graph, each in the orders of axes that it exists in.
+
+Convolutions compute with channels last, ONNX's files say channels first. A value may
+exist in both orders; it is transposed only where an operation asks for one that is not
+there. So a whole network of convolutions is transposed once, at its input, and the
+file's own `Transpose` costs nothing until someone needs the result in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.core.tensor import Tensor
+from toolkit.dtypes import NAMES
+
+Order: TypeAlias = tuple[int, ...]
+Shape: TypeAlias = tuple[int, ...]
+
+
+def file_order(ndim: int) -> Order:
+    """The order that the file means."""
+    return tuple(range(ndim))
+
+
+def channels_last(ndim: int) -> Order:
+    """The order in which axis 1 comes last."""
+    return (0, *range(2, ndim), 1) if ndim > 2 else file_order(ndim)
+
+
+def kernel_order(ndim: int) -> Order:
+    """The order of a convolution's kernel: (*size, channels, filters)."""
+    return (*range(2, ndim), 1, 0)
+
+
+class Value:
+    """A tensor of a graph.
+
+    Args:
+        tensor: with the axes of the file in this order: axis i is `order[i]` there.
+        order: None for that of the file.
+
+    Attributes:
+        shape, dtype: those that the file means.
+        known: the array, if it is known before the graph runs; else None.
+    """
+
+    __slots__ = ("_orders", "dtype", "known", "shape")
+
+    def __init__(self, tensor: Tensor, order: Order | None = None) -> None:
+        order = file_order(tensor.ndim) if order is None else order
+        self._orders: dict[Order, Tensor] = {order: tensor}
+        self.shape: Shape = tuple(tensor.shape[i] for i in _inverse(order))
+        self.dtype: str = tensor.dtype
+        self.known: np.ndarray[Any, Any] | None = None
+
+    @classmethod
+    def of(cls, array: Any) -> Value:
+        """An array that is known."""
+        value = cls.__new__(cls)
+        value.known = np.asarray(array)
+        value._orders = {}
+        value.shape, value.dtype = value.known.shape, NAMES[value.known.dtype]
+        return value
+
+    def copy(self) -> Value:
+        """The same in another scope: what is transposed there is not kept here."""
+        value = Value.__new__(Value)
+        value._orders = dict(self._orders)
+        value.shape, value.dtype, value.known = self.shape, self.dtype, self.known
+        return value
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=object))
+
+    @property
+    def nbytes(self) -> int:
+        """What its elements take."""
+        return self.size * np.dtype(_plain(self.dtype)).itemsize
+
+    @property
+    def tensor(self) -> Tensor:
+        """The tensor in the order of the file."""
+        return self.ordered(file_order(self.ndim))
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        """Those that exist."""
+        return tuple(self._orders) or (file_order(self.ndim),)
+
+    def ordered(self, order: Order) -> Tensor:
+        """The tensor with its axes in an order, made of another one if need be."""
+        if self.known is not None:  # it may be read in several traces
+            array = np.ascontiguousarray(self.known.transpose(order))
+            return ops.convert_to_tensor(array.reshape(self._extents(order)))
+        if order not in self._orders:
+            have, tensor = next(iter(self._orders.items()))
+            self._orders[order] = self._moved(tensor, have, order)
+        return self._orders[order]
+
+    def _extents(self, order: Order) -> Shape:
+        return tuple(self.shape[i] for i in order)
+
+    def _moved(self, tensor: Tensor, have: Order, order: Order) -> Tensor:
+        if self._matter(have) == self._matter(order):
+            return ops.reshape(tensor, self._extents(order))
+        return ops.transpose(tensor, tuple(have.index(i) for i in order))
+
+    def _matter(self, order: Order) -> list[int]:
+        """The axes that have a place in memory."""
+        return [i for i in order if self.shape[i] != 1]
+
+    def aligned(self, order: Order) -> Tensor:
+        """The tensor as an operand among others of as many axes as the order has."""
+        n = len(order)
+        if self.size == 1:  # a scalar is part of the operation that reads it
+            return ops.reshape(self.tensor, ())
+        if self.ndim == n:
+            return self.ordered(order)
+        shape = (*(1,) * (n - self.ndim), *self.shape)
+        if self.known is not None:
+            return Value.of(self.known.reshape(shape)).ordered(order)
+        return Value(ops.reshape(self.tensor, shape)).ordered(order)
+
+    def permuted(self, axes: Order) -> Value:
+        """The value that ONNX's Transpose makes of it; nothing is moved yet."""
+        if self.known is not None:
+            return Value.of(self.known.transpose(axes))
+        first, *rest = (
+            (tuple(axes.index(i) for i in order), tensor)
+            for order, tensor in self._orders.items()
+        )
+        value = Value(first[1], first[0])
+        value._orders.update(rest)
+        return value
+
+
+def _inverse(order: Order) -> Order:
+    return tuple(order.index(i) for i in range(len(order)))
+
+
+def _plain(dtype: str) -> str:
+    return "uint16" if dtype == "bfloat16" else dtype
+
+
+def common_order(values: Sequence[Value], ndim: int) -> Order:
+    """The order in which the fewest elements of these operands have to be moved."""
+    full = [v for v in values if v.ndim == ndim and v.size > 1 and v.known is None]
+    candidates = dict.fromkeys(order for v in full for order in v.orders)
+    plain = file_order(ndim)
+
+    def moved(order: Order) -> tuple[int, bool]:
+        cost = sum(v.size for v in full if order not in v.orders)
+        return cost, order == plain
+
+    return min(candidates, key=moved, default=plain)
+
+
+def without_axes(order: Order, axes: set[int]) -> Order:
+    """The order of what is left when axes of the file are gone."""
+    kept = [i for i in order if i not in axes]
+    ranks = {axis: rank for rank, axis in enumerate(sorted(kept))}
+    return tuple(ranks[i] for i in kept)

@@ -1,0 +1,200 @@
+"""Which arrays of a graph become weights, of which layer, in which order of axes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.models.importing.operators import OPERATORS
+from toolkit.models.importing.values import Order, file_order, kernel_order
+from toolkit.reading.onnx.graph import Array, OnnxGraph, OnnxNode
+
+Use = tuple[OnnxNode, int]
+_SMALL = 1_024  # elements of an array of integers that is a constant, no weight
+# Operators whose parameters are learned, however small they are.
+_LEARNED = {
+    *("Conv", "ConvTranspose", "Gemm", "MatMul", "PRelu", "LSTM", "GRU", "RNN"),
+    *("BatchNormalization", "InstanceNormalization", "LayerNormalization"),
+    *("GroupNormalization", "RMSNormalization"),
+}
+_ROLES = ("weight", "bias", "kernel", "gamma", "beta", "alpha", "scale", "slope")
+# What these read is compared or chosen from, and learns nothing.
+_COMPARING = {
+    *("Where", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Cast"),
+    *("Max", "Min", "Clip", "Mod", "OneHot", "Resize", "Pad"),
+}
+
+
+@dataclass(frozen=True)
+class Weight:
+    """An array of the file that is a Variable.
+
+    Args:
+        source: its name in the graph.
+        layer, name: of the layer that owns it, and of the Variable.
+        shape: as the Variable has it.
+        dtype: of both.
+        order: the axes of the file, in the order of the Variable.
+        trainable: whether optimizers change it.
+    """
+
+    source: str
+    layer: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    order: Order
+    trainable: bool
+
+
+def chosen_weights(graph: OnnxGraph) -> list[Weight]:
+    """The weights of a graph, in the order in which its nodes need them."""
+    uses = _uses(graph)
+    known = _needed_on_host(graph)
+    names = _Names()
+    found = []
+    for source, users in uses.items():
+        array = graph.initializers[source]
+        if source in known or not _is_weight(source, array, users):
+            continue
+        order = _order(array, users)
+        layer, name = names.of(source, users)
+        shape = tuple(array.shape[i] for i in order)
+        dtype = dtypes.standardize(array.dtype)
+        is_trained = _is_trainable(array, users)
+        found.append(Weight(source, layer, name, shape, dtype, order, is_trained))
+    return found
+
+
+def with_large_constants(graph: OnnxGraph) -> OnnxGraph:
+    """The graph in which nodes that make large arrays are such arrays."""
+    arrays, nodes = dict(graph.initializers), []
+    for node in graph.nodes:
+        value = node.attributes.get("value")
+        is_large = isinstance(value, np.ndarray) and value.size > _SMALL
+        if node.op == "Constant" and is_large and len(node.outputs) == 1:
+            arrays[node.outputs[0]] = np.asarray(value)
+        else:
+            nodes.append(node)
+    return replace(graph, nodes=tuple(nodes), initializers=arrays)
+
+
+def _uses(graph: OnnxGraph) -> dict[str, list[Use]]:
+    """Which nodes use an initializer, as which input; those of graphs inside too."""
+    found: dict[str, list[Use]] = defaultdict(list)
+
+    def visit(nodes: tuple[OnnxNode, ...]) -> None:
+        for node in nodes:
+            for place, name in enumerate(node.inputs):
+                if name in graph.initializers:
+                    found[name].append((node, place))
+            for value in node.attributes.values():
+                if isinstance(value, OnnxGraph):
+                    visit(value.nodes)
+
+    visit(graph.nodes)
+    return found
+
+
+def _needed_on_host(graph: OnnxGraph) -> set[str]:
+    """The values that must be known before the graph runs, such as shapes."""
+    needed: set[str] = set()
+
+    def visit(nodes: tuple[OnnxNode, ...]) -> None:
+        for node in reversed(nodes):
+            operator = OPERATORS.get(node.op)
+            if operator is None:
+                continue
+            needed.update(node.inputs[i] for i in operator.host if i < len(node.inputs))
+            is_needed = operator.needs_data and not needed.isdisjoint(node.outputs)
+            if is_needed:
+                needed.update(node.inputs)
+            for value in node.attributes.values():
+                if isinstance(value, OnnxGraph):
+                    if is_needed:
+                        needed.update(output.name for output in value.outputs)
+                    visit(value.nodes)
+
+    visit(graph.nodes)
+    return needed
+
+
+def _is_weight(source: str, array: Array, users: list[Use]) -> bool:
+    if not dtypes.is_float(dtypes.standardize(array.dtype)):
+        return array.size > _SMALL
+    if array.ndim == 0:
+        return False
+    if array.size > 1 or any(node.op in _LEARNED for node, _ in users):
+        return True
+    role = re.split(r"[./:]", source)[-1].lower()
+    return any(word in role for word in _ROLES)
+
+
+def _is_trainable(array: Array, users: list[Use]) -> bool:
+    if not dtypes.is_float(dtypes.standardize(array.dtype)):
+        return False
+    statistics = all(
+        node.op == "BatchNormalization" and place in (3, 4) for node, place in users
+    )
+    compared = all(node.op in _COMPARING for node, _ in users)
+    return not statistics and not compared and bool(np.isfinite(array).all())
+
+
+def _order(array: Array, users: list[Use]) -> Order:
+    """The order in which all that use an array want it; else that of the file."""
+    wanted = {_order_for(array.ndim, node, place) for node, place in users}
+    return wanted.pop() if len(wanted) == 1 else file_order(array.ndim)
+
+
+def _order_for(ndim: int, node: OnnxNode, place: int) -> Order:
+    if node.op in ("Conv", "ConvTranspose") and place == 1 and 3 <= ndim <= 5:
+        return kernel_order(ndim)
+    if node.op in ("LSTM", "GRU", "RNN") and place in (1, 2) and ndim == 3:
+        return (0, 2, 1)
+    is_turned = node.op == "Gemm" and place == 1 and node.attributes.get("transB")
+    if is_turned and ndim == 2:
+        return (1, 0)
+    if node.op == "Transpose":
+        axes = node.attributes.get("perm", list(range(ndim))[::-1])
+        if isinstance(axes, list) and sorted(map(str, axes)) == sorted(
+            map(str, range(ndim))
+        ):
+            return tuple(axes)
+    return file_order(ndim)
+
+
+def plain_name(name: str) -> str:
+    """A name as layers and Variables may have it."""
+    plain = "".join(c if c.isprintable() else "_" for c in name)
+    return plain.strip("/").replace("/", ".").replace("::", ".") or "value"
+
+
+class _Names:
+    """Layers' and Variables' names, of which none comes twice."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[tuple[str, str]] = Counter()
+
+    def of(self, source: str, users: list[Use]) -> tuple[str, str]:
+        """`encoder.0.dense.weight` is `weight` of `encoder.0.dense`.
+
+        A name without a path belongs to the first node that uses it.
+        """
+        parent, _, own = plain_name(source).rpartition(".")
+        if not parent or "::" in source:
+            node = users[0][0]
+            # TorchScript's `/conv1/Conv` is the only node of the module `conv1`.
+            parent = plain_name(node.name.removesuffix(f"/{node.op}"))
+        count = self._taken[parent, own]
+        self._taken[parent, own] += 1
+        return parent, f"{own}_{count}" if count else own
+
+
+def stored(array: Array, weight: Weight) -> Any:
+    """The value that the Variable of a weight begins with."""
+    return np.ascontiguousarray(array.transpose(weight.order))

@@ -1,0 +1,1 @@
+"""ONNX files: read by a schema of their own, and checked before anything is used."""

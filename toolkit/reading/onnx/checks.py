@@ -1,0 +1,106 @@
+"""What holds of every graph that is used, from a file of ONNX or from a config."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from toolkit.errors import ModelFileError
+from toolkit.reading.onnx.convert import MAX_NODES, MAX_SUBGRAPHS
+from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode
+
+OLDEST, NEWEST = 6, 28  # opsets whose operators are known
+_MAX_NAME = 4_000  # characters; unrolled functions put prefixes in front
+
+
+def checked(graph: OnnxGraph, opset: int, given: Collection[str] = ()) -> OnnxGraph:
+    """The graph, with a name of its own for each node, if it can be run in order.
+
+    Args:
+        graph: to check.
+        opset: the version of its operators.
+        given: names of values that come from elsewhere.
+
+    Raises:
+        ModelFileError: a value has no source or several, or there is too much of
+            something.
+    """
+    if type(opset) is not int or not OLDEST <= opset <= NEWEST:
+        raise ModelFileError(
+            f"it is of opset {opset}; expected {OLDEST} to {NEWEST}. "
+            "onnx.version_converter converts files"
+        )
+    if sum(1 for _ in _walk(graph, 0)) > MAX_NODES:
+        raise ModelFileError(f"more than {MAX_NODES:,} nodes: refused")
+    if len(set(given)) != len(given):
+        raise ModelFileError("a value that is given twice")
+    _check_values(graph, (set(given),))
+    if not graph.outputs:
+        raise ModelFileError("its graph has no outputs")
+    return _named(graph, Counter())
+
+
+def _walk(graph: OnnxGraph, depth: int) -> Iterator[OnnxNode]:
+    if depth > MAX_SUBGRAPHS:
+        raise ModelFileError(f"graphs in graphs, more than {MAX_SUBGRAPHS} deep")
+    for node in graph.nodes:
+        yield node
+        for value in node.attributes.values():
+            if isinstance(value, OnnxGraph):
+                yield from _walk(value, depth + 1)
+
+
+def _check_values(graph: OnnxGraph, outer: tuple[set[str], ...]) -> None:
+    """Each value is made once, before it is used."""
+    known: set[str] = set()
+    scopes = (*outer, known)
+
+    def is_known(name: str) -> bool:
+        return any(name in scope for scope in scopes)
+
+    def make(name: str, by: str) -> None:
+        if not name or len(name) > _MAX_NAME:
+            raise ModelFileError(f"{by} has a name of {len(name)} characters: refused")
+        if is_known(name):
+            raise ModelFileError(f"{by} makes {name!r}, which is there already")
+        known.add(name)
+
+    for value in graph.inputs:
+        make(value.name, "an input")
+    for name in graph.initializers:
+        make(name, "an initializer")
+    for node in graph.nodes:
+        title = f"the node {node.name!r} ({node.op})"
+        for name in node.inputs:
+            if name and not is_known(name):
+                raise ModelFileError(
+                    f"{title} needs {name!r}, which nothing before it makes"
+                )
+        for value in node.attributes.values():
+            if isinstance(value, OnnxGraph):
+                _check_values(value, scopes)
+        for name in node.outputs:
+            if name:
+                make(name, title)
+    for value in graph.outputs:
+        if not is_known(value.name):
+            raise ModelFileError(f"nothing makes the output {value.name!r}")
+
+
+def _named(graph: OnnxGraph, taken: Counter[str]) -> OnnxGraph:
+    """The graph whose nodes have names, each another one."""
+    nodes = []
+    for node in graph.nodes:
+        base = node.name or node.op
+        taken[base] += 1
+        name = base if taken[base] == 1 else f"{base}_{taken[base] - 1}"
+        while name != base and taken[name]:
+            name += "_"
+        taken[name] += name != base
+        attributes = {
+            key: _named(value, taken) if isinstance(value, OnnxGraph) else value
+            for key, value in node.attributes.items()
+        }
+        nodes.append(replace(node, name=name, attributes=attributes))
+    return replace(graph, nodes=tuple(nodes))

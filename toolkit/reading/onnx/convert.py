@@ -1,0 +1,254 @@
+"""From the messages of an ONNX file to graphs, with the file's functions unrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolkit.errors import ModelFileError
+from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode, ValueInfo
+from toolkit.reading.onnx.messages import Message
+from toolkit.reading.onnx.tensors import TensorReader, dtype_of
+
+MAX_NODES = 100_000
+MAX_SUBGRAPHS = 16  # inside of each other
+MAX_FUNCTIONS = 8  # inside of each other
+_GROWTH = 50  # times the nodes of the file: what functions may be unrolled to
+STANDARD = ("", "ai.onnx")  # names of the domain of ONNX's own operators
+
+# The schema's number of an attribute's type -> the field that holds it.
+_FIELDS = {
+    1: "f",
+    2: "i",
+    3: "s",
+    4: "t",
+    5: "g",
+    6: "floats",
+    7: "ints",
+    8: "strings",
+}
+_EMPTY = {"f": 0.0, "i": 0, "s": memoryview(b"")}
+_Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Where nodes are converted: what names mean there, and how deep it is."""
+
+    rename: Callable[[str], str]
+    arguments: dict[str, Any]  # attributes of the function that is unrolled
+    subgraphs: int = 0
+    functions: int = 0
+
+
+class Converter:
+    """Makes graphs of messages.
+
+    Args:
+        model: the whole file.
+        tensors: reads its arrays.
+        opset: the version of ONNX's operators.
+    """
+
+    def __init__(self, model: Message, tensors: TensorReader, opset: int) -> None:
+        self._tensors = tensors
+        self._opset = opset
+        self._functions: dict[_Key, Message] = {}
+        for function in model["functions"]:
+            key = _key(function, "name")
+            if key in self._functions:
+                raise ModelFileError(f"the function {key[1]!r} is there twice: refused")
+            self._functions[key] = function
+        written = sum(len(f["nodes"]) for f in model["functions"])
+        written += len(model.get("graph", {}).get("nodes", ()))
+        self._most = min(MAX_NODES, _GROWTH * written + 1_000)
+        self._count = 0
+        self._unrolled = 0
+
+    def graph(self, message: Message) -> OnnxGraph:
+        """The graph of the file."""
+        return self._graph(message, _Scope(lambda name: name, {}))
+
+    def _graph(self, message: Message, scope: _Scope) -> OnnxGraph:
+        if scope.subgraphs > MAX_SUBGRAPHS:
+            raise ModelFileError(f"graphs in graphs, more than {MAX_SUBGRAPHS} deep")
+        arrays = {}
+        for tensor in message["initializers"]:
+            name = scope.rename(tensor.get("name", ""))
+            if name in arrays or not name:
+                raise ModelFileError(f"the initializer {name!r} is there twice")
+            arrays[name] = self._tensors.array(tensor, name)
+        inputs = [self._value(value, scope) for value in message["inputs"]]
+        return OnnxGraph(
+            tuple(value for value in inputs if value.name not in arrays),
+            tuple(self._value(value, scope) for value in message["outputs"]),
+            tuple(self._nodes(message["nodes"], scope)),
+            arrays,
+        )
+
+    def _value(self, message: Message, scope: _Scope) -> ValueInfo:
+        name = message.get("name", "")
+        tensor = message.get("type", {}).get("tensor")
+        if tensor is None:  # in subgraphs types may be left out
+            if scope.subgraphs:
+                return ValueInfo(scope.rename(name), "float32", None)
+            raise ModelFileError(f"{name!r}: expected a tensor; its type is not given")
+        dtype = dtype_of(tensor.get("type", 0), f"{name!r}")
+        shape = None
+        if "shape" in tensor:
+            shape = tuple(_extent(dim, name) for dim in tensor["shape"]["dims"])
+        return ValueInfo(scope.rename(name), dtype, shape)
+
+    def _nodes(self, messages: list[Message], scope: _Scope) -> list[OnnxNode]:
+        nodes: list[OnnxNode] = []
+        for message in messages:
+            self._count += 1
+            if self._count > self._most:
+                raise ModelFileError(f"more than {self._most:,} nodes: refused")
+            function = self._functions.get(_key(message, "op"))
+            if function is None:
+                nodes.append(self._node(message, scope))
+            else:
+                nodes += self._unroll(function, message, scope)
+        return nodes
+
+    def _node(self, message: Message, scope: _Scope) -> OnnxNode:
+        op, domain = message.get("op", ""), message.get("domain", "")
+        if domain not in STANDARD:
+            raise ModelFileError(
+                f"{_title(message)} is of the domain {domain!r}; expected ONNX's own "
+                "operators, or functions that are in the file"
+            )
+        return OnnxNode(
+            message.get("name", ""),
+            op,
+            tuple(scope.rename(name) for name in message["inputs"]),
+            tuple(scope.rename(name) for name in message["outputs"]),
+            self._attributes(message, scope),
+        )
+
+    def _attributes(self, message: Message, scope: _Scope) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for attribute in message["attributes"]:
+            name = attribute.get("name", "")
+            if name in found:
+                raise ModelFileError(f"{_title(message)} has {name!r} twice: refused")
+            reference = attribute.get("refers_to")
+            if reference is None:
+                found[name] = self._attribute(attribute, message, scope)
+            elif reference in scope.arguments:  # else it was left out
+                found[name] = scope.arguments[reference]
+        return found
+
+    def _attribute(self, attribute: Message, message: Message, scope: _Scope) -> Any:
+        number = attribute.get("type", 0)
+        what = f"the attribute {attribute.get('name', '')!r} of {_title(message)}"
+        if number == 0:  # files before IR 2 do not say it
+            used = [f for f in _FIELDS.values() if attribute.get(f)]
+            field = used[0] if len(used) == 1 else None
+        else:
+            field = _FIELDS.get(number)
+        if field is None:
+            raise ModelFileError(f"{what} has the type {number}: refused")
+        value = attribute.get(field, _EMPTY.get(field))
+        if value is None:
+            raise ModelFileError(f"{what} has no value")
+        if field == "t":
+            return self._tensors.array(value, what)
+        if field == "g":
+            return self._graph(value, replace(scope, subgraphs=scope.subgraphs + 1))
+        if field in ("s", "strings"):
+            texts = [_text(v, what) for v in (value if field == "strings" else [value])]
+            return texts if field == "strings" else texts[0]
+        if isinstance(value, list):
+            return [n for v in value for n in (v.tolist() if _is_array(v) else [v])]
+        return value
+
+    def _unroll(
+        self, function: Message, call: Message, scope: _Scope
+    ) -> list[OnnxNode]:
+        """The nodes of a function, in place of a call."""
+        depth = scope.functions + 1
+        if depth > MAX_FUNCTIONS:
+            raise ModelFileError(
+                f"functions in functions, more than {MAX_FUNCTIONS} deep"
+            )
+        _check_opset(function, self._opset)
+        if len(call["inputs"]) > len(function["inputs"]) or (
+            len(call["outputs"]) > len(function["outputs"])
+        ):
+            raise ModelFileError(
+                f"{_title(call)}: more inputs or outputs than its function has"
+            )
+        self._unrolled += 1
+        prefix = f"{call.get('name') or call.get('op', '')}_{self._unrolled}/"
+        names = dict.fromkeys(("", *function["inputs"]), "")
+        for formal, actual in (
+            *zip(function["inputs"], call["inputs"], strict=False),
+            *zip(function["outputs"], call["outputs"], strict=False),
+        ):
+            names[formal] = scope.rename(actual)
+        inner = _Scope(
+            lambda name: names[name] if name in names else prefix + name,
+            self._arguments(function, call, scope),
+            scope.subgraphs,
+            depth,
+        )
+        # An output that the caller does not want keeps a name, for nodes inside.
+        for formal in function["outputs"]:
+            if not names.get(formal):
+                names[formal] = prefix + formal
+        return self._nodes(function["nodes"], inner)
+
+    def _arguments(
+        self, function: Message, call: Message, scope: _Scope
+    ) -> dict[str, Any]:
+        defaults = {"attributes": function["defaults"], "op": call.get("op")}
+        found = self._attributes(defaults, _Scope(lambda name: name, {}))
+        return {**found, **self._attributes(call, scope)}
+
+
+def _key(message: Message, name: str) -> _Key:
+    """What calls and functions are matched by; ONNX's own operators are no calls."""
+    domain = message.get("domain", "")
+    return (
+        "" if domain in STANDARD else domain,
+        message.get(name, ""),
+        (message.get("overload", "")),
+    )
+
+
+def _check_opset(function: Message, opset: int) -> None:
+    for entry in function["opset_import"]:
+        version = entry.get("version", 0)
+        if entry.get("domain", "") in STANDARD and version != opset:
+            raise ModelFileError(
+                f"the function {function.get('name')!r} is of opset {version} in a "
+                f"file of opset {opset}: refused"
+            )
+
+
+def _title(message: Message) -> str:
+    name, op = message.get("name", ""), message.get("op", "")
+    return f"the node {name!r} ({op})" if name else f"a node {op!r}"
+
+
+def _extent(dim: Message, name: str) -> int | str | None:
+    value = dim.get("value")
+    if value is None:
+        return dim.get("param") or None
+    if not 0 <= value < 1 << 48:
+        raise ModelFileError(f"{name!r} has an axis of {value}: refused")
+    return int(value)
+
+
+def _text(value: Any, what: str) -> str:
+    try:
+        return str(value, "utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelFileError(f"{what} is no text") from error
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "tolist")

@@ -1,0 +1,102 @@
+"""A whole ONNX file, read within a budget and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import MissingFileError, ModelFileError
+from toolkit.reading.budget import limited_load, spend
+from toolkit.reading.onnx.checks import checked
+from toolkit.reading.onnx.convert import STANDARD, Converter
+from toolkit.reading.onnx.graph import OnnxGraph
+from toolkit.reading.onnx.messages import Message, decode
+from toolkit.reading.onnx.tensors import TensorReader, external_size
+
+_MAX_SIZE = (1 << 31) - 1  # bytes of a message
+_NEWEST_IR = 14
+
+
+@dataclass(frozen=True)
+class OnnxFile:
+    """A graph, the version of its operators, and who wrote the file."""
+
+    graph: OnnxGraph
+    opset: int
+    producer: str
+    metadata: dict[str, str]
+
+
+@contextmanager
+def open_onnx(path: Path) -> Iterator[OnnxFile]:
+    """An ONNX file, in a load of it and the files beside it that hold its arrays.
+
+    Raises:
+        MissingFileError: there is none.
+        ModelFileError: it is damaged, suspicious, or of a kind that is not read.
+    """
+    if not path.is_file():
+        raise MissingFileError(f"File not found: there is no file {str(path)!r}")
+    if path.stat().st_size > _MAX_SIZE:
+        raise ModelFileError(
+            f"{str(path)!r}: more than 2 GB, which no ONNX file may have; large "
+            "arrays are in files beside it"
+        )
+    try:
+        with limited_load(path):
+            spend(path.stat().st_size, path.name)
+            message = decode(memoryview(path.read_bytes()))
+            more = external_size(path.parent, set(_locations(message)))
+        with limited_load(path, more=more):
+            yield _file(message, path)
+    except ModelFileError as error:
+        if repr(str(path)) not in str(error):
+            error.args = (f"{str(path)!r}: {error}",)
+        raise
+
+
+def _file(message: Message, path: Path) -> OnnxFile:
+    version = message.get("ir_version", 0)
+    if not 3 <= version <= _NEWEST_IR:
+        raise ModelFileError(
+            f"expected an ONNX file of IR version 3 to {_NEWEST_IR}; found {version}"
+        )
+    opset = opset_of(message)
+    if "graph" not in message:
+        raise ModelFileError("expected an ONNX file; it has no graph")
+    converter = Converter(message, TensorReader(path.parent), opset)
+    return OnnxFile(
+        checked(converter.graph(message["graph"]), opset),
+        opset,
+        " ".join(message.get(f"producer_{key}", "") for key in ("name", "version")),
+        {e.get("key", ""): e.get("value", "") for e in message["metadata"]},
+    )
+
+
+def opset_of(message: Message) -> int:
+    """The version of ONNX's own operators that a file was made for."""
+    found = [
+        entry.get("version", 0)
+        for entry in message["opset_import"]
+        if entry.get("domain", "") in STANDARD
+    ]
+    if len(set(found)) != 1:
+        raise ModelFileError(f"expected one opset of ONNX's own; found {found}")
+    return int(found[0])
+
+
+def _locations(value: Any) -> Iterator[str]:
+    """The names of the files that a message says arrays are in."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            for entry in item.get("external", ()):
+                if entry.get("key") == "location":
+                    yield entry.get("value", "")
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += [part for part in item if isinstance(part, (dict, list))]

@@ -1,0 +1,207 @@
+"""The graph of an ONNX file as plain data, and the same as a config."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.errors import ModelFileError
+from toolkit.reading.budget import spend
+
+Array: TypeAlias = np.ndarray[Any, Any]
+MAX_AXES = 16
+
+
+@dataclass(frozen=True)
+class ValueInfo:
+    """What a graph takes or gives. An extent is an int, a name or None: unknown."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """One operation. An input "" is left out; an output "" is not wanted."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class OnnxGraph:
+    """Nodes, producers before consumers, with the arrays that the file gives them."""
+
+    inputs: tuple[ValueInfo, ...]
+    outputs: tuple[ValueInfo, ...]
+    nodes: tuple[OnnxNode, ...]
+    initializers: dict[str, Array]
+
+    def subgraphs(self) -> list[OnnxGraph]:
+        """Those that its nodes have as attributes."""
+        values = (v for node in self.nodes for v in node.attributes.values())
+        return [v for v in values if isinstance(v, OnnxGraph)]
+
+
+# --- configs --------------------------------------------------------------------------
+
+
+def array_config(array: Array) -> dict[str, Any]:
+    """An array as plain values, to the last bit."""
+    data = np.ascontiguousarray(array)
+    data = data.astype(data.dtype.newbyteorder("<"), copy=False)
+    return {
+        "dtype": dtypes.standardize(array.dtype),
+        "shape": list(array.shape),
+        "data": base64.b64encode(data.tobytes()).decode("ascii"),
+    }
+
+
+def array_of(config: Any) -> Array:
+    """The array of `array_config`.
+
+    Raises:
+        ModelFileError: it is something else, or of another size than it says.
+    """
+    try:
+        shape = tuple(map(_extent, config["shape"]))
+        dtype = dtypes.numpy_dtype(_choice(config["dtype"], dtypes.DTYPES))
+        text = config["data"].encode("ascii")
+        spend(len(text), "an array")
+        data = base64.b64decode(text, validate=True)
+    except (KeyError, TypeError, AttributeError, ValueError, binascii.Error) as error:
+        raise ModelFileError(
+            f"expected an array as shape, dtype and data; found {config!r:.200}"
+        ) from error
+    if len(shape) > MAX_AXES or math.prod(shape) * dtype.itemsize != len(data):
+        raise ModelFileError(
+            f"an array of shape {shape} and dtype {dtype} has {len(data)} bytes"
+        )
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _extent(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 48:
+        raise ValueError(value)
+    return value
+
+
+def _choice(value: Any, choices: Any) -> Any:
+    if value not in choices:
+        raise ValueError(value)
+    return value
+
+
+def graph_config(graph: OnnxGraph) -> dict[str, Any]:
+    """A graph as plain values."""
+    return {
+        "inputs": [_value_config(v) for v in graph.inputs],
+        "outputs": [_value_config(v) for v in graph.outputs],
+        "nodes": [_node_config(node) for node in graph.nodes],
+        "initializers": {k: array_config(v) for k, v in graph.initializers.items()},
+    }
+
+
+def _value_config(value: ValueInfo) -> list[Any]:
+    shape = None if value.shape is None else list(value.shape)
+    return [value.name, value.dtype, shape]
+
+
+def _node_config(node: OnnxNode) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "op": node.op,
+        "inputs": list(node.inputs),
+        "outputs": list(node.outputs),
+        "attributes": {k: _attribute_config(v) for k, v in node.attributes.items()},
+    }
+
+
+def _attribute_config(value: Any) -> Any:
+    if isinstance(value, OnnxGraph):
+        return {"graph": graph_config(value)}
+    if isinstance(value, np.ndarray):
+        return {"array": array_config(value)}
+    numbers = value if isinstance(value, list) else [value]
+    if any(isinstance(n, float) and not math.isfinite(n) for n in numbers):
+        return {"floats": [repr(n) for n in numbers], "single": value is not numbers}
+    return value
+
+
+def graph_of(config: Any, depth: int = 0) -> OnnxGraph:
+    """The graph of `graph_config`; what it means is not checked yet."""
+    if depth > 32 or not isinstance(config, dict):
+        raise ModelFileError(f"expected a graph; found {config!r:.200}")
+    return OnnxGraph(
+        tuple(_value_of(v) for v in _items(config, "inputs")),
+        tuple(_value_of(v) for v in _items(config, "outputs")),
+        tuple(_node_of(node, depth) for node in _items(config, "nodes")),
+        {_text(k): array_of(v) for k, v in _items(config, "initializers", dict)},
+    )
+
+
+def _items(config: dict[str, Any], key: str, kind: type = list) -> Any:
+    found = config.get(key)
+    if not isinstance(found, kind):
+        raise ModelFileError(f"expected a {kind.__name__} `{key}`; found {found!r:.99}")
+    return found.items() if isinstance(found, dict) else found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ModelFileError(f"expected a name; found {value!r:.99}")
+    return value
+
+
+def _value_of(config: Any) -> ValueInfo:
+    if not isinstance(config, (list, tuple)) or len(config) != 3:
+        raise ModelFileError(f"expected a name, dtype and shape; found {config!r:.99}")
+    name, dtype, shape = config
+    if dtype not in dtypes.DTYPES or not isinstance(shape, (list, tuple, type(None))):
+        raise ModelFileError(f"expected a dtype and a shape; found {config!r:.99}")
+    for n in shape or ():
+        if not isinstance(n, (int, str, type(None))) or isinstance(n, bool):
+            raise ModelFileError(f"expected extents; found {shape!r:.99}")
+    return ValueInfo(_text(name), dtype, None if shape is None else tuple(shape))
+
+
+def _node_of(config: Any, depth: int) -> OnnxNode:
+    if not isinstance(config, dict):
+        raise ModelFileError(f"expected a node; found {config!r:.99}")
+    attributes = {
+        _text(k): _attribute_of(v, depth) for k, v in _items(config, "attributes", dict)
+    }
+    return OnnxNode(
+        _text(config.get("name")),
+        _text(config.get("op")),
+        tuple(map(_text, _items(config, "inputs"))),
+        tuple(map(_text, _items(config, "outputs"))),
+        attributes,
+    )
+
+
+def _attribute_of(value: Any, depth: int) -> Any:
+    if isinstance(value, dict):
+        if "graph" in value:
+            return graph_of(value["graph"], depth + 1)
+        if "array" in value:
+            return array_of(value["array"])
+        try:
+            floats = [float(text) for text in value["floats"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(f"an attribute of {value!r:.99}") from error
+        return floats[0] if value.get("single") and floats else floats
+    items = list(value) if isinstance(value, (list, tuple)) else [value]
+    if {type(v) for v in items} - {int, float, str} or len(set(map(type, items))) > 1:
+        raise ModelFileError(f"expected an attribute; found {value!r:.99}")
+    return items if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,235 @@
+"""Arrays in ONNX files, and in files beside them, whose sizes are compared first."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.errors import MissingFileError, ModelFileError
+from toolkit.reading.budget import spend
+from toolkit.reading.onnx.graph import MAX_AXES, Array
+from toolkit.reading.onnx.messages import Message
+
+# The schema's number of a dtype -> its name.
+DTYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    16: "bfloat16",
+}
+_LISTS = {
+    "float32": "floats",
+    "float64": "doubles",
+    "int64": "int64s",
+    "uint32": "uint64s",
+    "uint64": "uint64s",
+}
+_EXTERNAL = 1  # a location
+_MAX_EXTENT = 1 << 48
+_HOLES = 64  # times what a file takes on disk: more than that is holes
+
+
+def dtype_of(number: Any, what: str) -> str:
+    """The dtype that a number of the schema means."""
+    if number not in DTYPES:
+        known = ", ".join(sorted(DTYPES.values()))
+        raise ModelFileError(
+            f"{what}: expected one of the dtypes {known}; found ONNX's type {number}"
+        )
+    return DTYPES[number]
+
+
+class TensorReader:
+    """Reads the arrays of a file.
+
+    Args:
+        folder: of the file, in which there may be other files with arrays.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def array(self, message: Message, what: str) -> Array:
+        """The array of a TensorProto.
+
+        Args:
+            message: the TensorProto.
+            what: names it in messages.
+        """
+        name = message.get("name") or what
+        dtype = dtype_of(message.get("type", 0), f"the tensor {name!r}")
+        shape = tuple(message["dims"])
+        if len(shape) > MAX_AXES or not all(0 <= n < _MAX_EXTENT for n in shape):
+            raise ModelFileError(f"the tensor {name!r} has the shape {shape}: refused")
+        if message.get("location", 0) == _EXTERNAL:
+            data = self._external(message["external"], shape, dtype, name)
+        elif message["external"]:
+            raise ModelFileError(f"the tensor {name!r} is in two places: refused")
+        else:
+            data = _inside(message, dtype, name)
+        if data.size != math.prod(shape):
+            raise ModelFileError(
+                f"the tensor {name!r} of shape {shape} has {data.size:,} elements "
+                "in the file: refused"
+            )
+        return data.reshape(shape)
+
+    def _external(
+        self, entries: list[Message], shape: tuple[int, ...], dtype: str, name: str
+    ) -> Array:
+        known = {e.get("key", ""): e.get("value", "") for e in entries}
+        location = known.get("location", "")
+        kind = dtypes.numpy_dtype(dtype)
+        nbytes = math.prod(shape) * kind.itemsize
+        offset = _number(known.get("offset", "0"), name)
+        length = _number(known.get("length", str(nbytes)), name)
+        if length != nbytes:
+            raise ModelFileError(
+                f"the tensor {name!r} of shape {shape} and dtype {dtype} takes "
+                f"{nbytes:,} bytes, not {length:,}: refused"
+            )
+        data = self._bytes(location, offset, nbytes, name)
+        return _numbers(data, dtype)
+
+    def _bytes(self, location: str, offset: int, nbytes: int, name: str) -> Array:
+        descriptor = open_beside(self._folder, location)
+        with open(descriptor, "rb", buffering=0) as file:
+            size = os.fstat(descriptor).st_size
+            if offset + nbytes > size:
+                raise ModelFileError(
+                    f"the tensor {name!r} ends at byte {offset + nbytes:,} of "
+                    f"{location!r}, which has {size:,}: refused"
+                )
+            spend(nbytes, f"the tensor {name!r}")
+            data = np.empty(nbytes, np.uint8)
+            file.seek(offset)
+            view, done = memoryview(data.data), 0
+            while done < nbytes:
+                count = file.readinto(view[done : done + (1 << 30)])
+                if not count:
+                    raise ModelFileError(f"{location!r} has become shorter")
+                done += count
+        return data
+
+
+def open_beside(folder: Path, location: str) -> int:
+    """A descriptor of a plain file in a folder, which a file names.
+
+    Nothing but a name is followed: no link, no device, no other folder; and a file that
+    has another name elsewhere is refused, for it may be someone else's.
+    """
+    if not is_bare(location):
+        raise ModelFileError(
+            f"expected data in a file beside it, by a bare name; found {location!r}: "
+            "refused"
+        )
+    path = folder / location
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+    if path.is_symlink():
+        raise ModelFileError(f"{location!r} is a link: refused")
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError as error:
+        raise MissingFileError(f"its data should be in {location!r}: not there") from (
+            error
+        )
+    except OSError as error:
+        raise ModelFileError(f"{location!r} cannot be read ({error})") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(descriptor)
+        raise ModelFileError(f"{location!r} is no plain file with one name: refused")
+    return descriptor
+
+
+def is_bare(name: str) -> bool:
+    """Whether it names a file of the same folder, on every system."""
+    plain = name.isprintable() and not any(c in name for c in '/\\:*?"<>|')
+    return plain and name.strip(". ") != "" and len(name) <= 255
+
+
+def external_size(folder: Path, locations: set[str]) -> int:
+    """Bytes of the files that hold arrays; of those with holes, not all."""
+    total = 0
+    for location in locations:
+        descriptor = open_beside(folder, location)
+        found = os.fstat(descriptor)
+        os.close(descriptor)
+        blocks = getattr(found, "st_blocks", None)
+        on_disk = found.st_size if blocks is None else _HOLES * 512 * blocks
+        total += min(found.st_size, on_disk)
+    return total
+
+
+def _number(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise ModelFileError(
+            f"the tensor {name!r}: expected a number of bytes; found {text!r:.99}"
+        )
+    return int(text)
+
+
+def _inside(message: Message, dtype: str, name: str) -> Array:
+    """The elements that the message itself has, in one axis."""
+    key = _LISTS.get(dtype, "int32s")
+    lists = ("floats", "doubles", "int32s", "int64s", "uint64s")
+    used = [k for k in lists if message[k]] + ["raw"] * bool(message.get("raw"))
+    if any(k not in (key, "raw") for k in used) or len(used) > 1:
+        raise ModelFileError(
+            f"the tensor {name!r} of dtype {dtype} has its data in {used}: refused"
+        )
+    if used == ["raw"]:
+        return _numbers(np.frombuffer(message["raw"], np.uint8), dtype, name)
+    return _converted(_joined(message[key], key), dtype, name)
+
+
+def _numbers(data: Array, dtype: str, name: str = "") -> Array:
+    kind = dtypes.numpy_dtype(dtype)
+    if data.size % kind.itemsize:
+        raise ModelFileError(f"the tensor {name!r}: {data.size} bytes of {dtype}")
+    if dtype == "bool":  # another byte than 0 and 1 is no bool to NumPy
+        return data != 0
+    return np.frombuffer(data.data, kind.newbyteorder("<"))
+
+
+def _joined(pieces: list[Any], key: str) -> Array:
+    kind = {"floats": np.float32, "doubles": np.float64}.get(key, np.int64)
+    if not pieces:
+        return np.zeros(0, kind)
+    if not any(isinstance(piece, np.ndarray) for piece in pieces):
+        return np.array(pieces, kind)
+    return np.concatenate([np.atleast_1d(np.asarray(p, kind)) for p in pieces])
+
+
+def _converted(found: Array, dtype: str, name: str) -> Array:
+    kind = dtypes.numpy_dtype(dtype)
+    if dtype == "uint64":
+        return found.view(np.uint64)
+    if dtype in ("float16", "bfloat16"):  # their bits
+        return _within(found, np.dtype(np.uint16), name).view(kind)
+    if dtype == "bool":
+        return found != 0
+    return found if kind.kind == "f" else _within(found, kind, name)
+
+
+def _within(found: Array, kind: np.dtype[Any], name: str) -> Array:
+    limits = np.iinfo(kind)
+    if found.size and not (limits.min <= found.min() and found.max() <= limits.max):
+        raise ModelFileError(f"the tensor {name!r}: a number that no {kind} can be")
+    return found.astype(kind)
