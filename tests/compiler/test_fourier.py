@@ -44,7 +44,7 @@ def test_transforms(n, dtype):
     check(ops.rfft, wanted, (real,), factor)
 
 
-@pytest.mark.parametrize("shape", [(5,), (130,), (2, 66, 5), (70, 3, 1)])
+@pytest.mark.parametrize("shape", [(5,), (130,), (2, 5), (2, 66, 5), (70, 3, 1)])
 def test_along_every_axis_and_back(shape):
     real, imag = numbers(*shape)
     x = real + 1j * imag

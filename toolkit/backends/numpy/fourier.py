@@ -17,7 +17,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.backends.loops.iteration_space import number_of
 from toolkit.backends.target import Target
-from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
+from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Value
 
 # A transform of so many elements is one product; if they are a prime number, up to so
 # many. Longer ones are left to NumPy.
@@ -35,10 +35,11 @@ def transforms_as_products(graph: Graph, target: Target) -> Graph:
     if all(node.op.name != "dft" for node in graph.nodes):
         return graph
     turns: Turns = {}
+    owned = set(graph.outputs)
     nodes: list[Node] = []
     for node in graph.nodes:
         if node.op.name == "dft" and _is_smooth(node):
-            nodes += _Transform(node, turns).results()
+            nodes += _Transform(node, turns).results(owned)
         else:
             nodes.append(node)
     return graph.replace(nodes)
@@ -78,14 +79,23 @@ class _Transform:
         self.dtype: str = node.inputs[0].spec.dtype
         self.sign = 1 if node.attrs["inverse"] else -1
 
-    def results(self) -> list[Node]:
-        """The nodes; the last ones make what the transform does."""
+    def results(self, owned: set[Value]) -> list[Node]:
+        """The nodes; the last ones make what the transform does.
+
+        Args:
+            owned: what is to have memory of its own: outputs of the graph.
+        """
         real, imag = self.node.inputs
         axis, last = self.node.attrs["axis"], real.spec.ndim - 1
         zero = number_of(imag)
         pair = real, None if zero is not None and zero == 0 else imag
         found = self._along_last(self._swapped(pair, axis, last))
         found = self._swapped(found, axis, last)
+        if (
+            owned.intersection(self.node.outputs)
+            and self.nodes[-1].op.kind is Kind.VIEW
+        ):
+            found = self._each("stop_gradient", found)
         names = dict(zip(found, self.node.outputs, strict=True))
         return [
             Node(n.op, n.inputs, n.attrs, [names.get(n.outputs[0], n.outputs[0])])
