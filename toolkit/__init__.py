@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+from toolkit.settings import VERSION as __version__
 
 _MODULES = (
     "activations",

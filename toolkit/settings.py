@@ -26,6 +26,8 @@ from typing import Any
 
 from toolkit.errors import ArgumentError, unknown_choice
 
+VERSION = "0.1.0"  # of the package
+
 _FLOATX = ("bfloat16", "float16", "float32", "float64")
 _DATA_FORMATS = ("channels_first", "channels_last")
 _PRECISIONS = ("highest", "strict", "tf32")

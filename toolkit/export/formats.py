@@ -14,7 +14,11 @@ from toolkit.export.native.names import KINDS
 
 # Name -> the module whose `export(model, path, input_signature, **options)` writes it;
 # imported when it is asked for.
-EXPORTERS: dict[str, str] = {"native": "toolkit.export.native.library"}
+EXPORTERS: dict[str, str] = {
+    "native": "toolkit.export.native.library",
+    "onnx": "toolkit.export.onnx.exporter",
+    "openvino": "toolkit.export.onnx.openvino",
+}
 
 # Name -> why it is not written, and what to do instead.
 REFUSED = {

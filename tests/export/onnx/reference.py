@@ -1,0 +1,78 @@
+"""Exported models run by `onnx.reference`, beside what they compute here."""
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+from toolkit import tree
+
+SIZES = (1, 2, 13)  # of batches: none of them is traced
+FREE = 9  # of other extents that are free
+TOLERANCE = 1e-5
+
+
+def onnx_run(path):
+    """A function of a list of arrays that runs a file."""
+    evaluator = ReferenceEvaluator(str(path))
+
+    def run(feeds):
+        with np.errstate(all="ignore"):
+            return evaluator.run(None, feeds)
+
+    return run
+
+
+def relative_error(found, expected):
+    """The largest difference, beside the largest number that is expected."""
+    assert found.shape == expected.shape
+    if found.dtype.kind in "biu":
+        assert (found == expected).all()
+        return 0.0
+    assert (np.isnan(found) == np.isnan(expected)).all()
+    if not expected.size:
+        return 0.0
+    scale = max(1.0, float(np.nanmax(np.abs(expected))))
+    return float(np.nanmax(np.abs(found.astype(float) - expected))) / scale
+
+
+def check_export(model, path, sizes=SIZES, draw=None, run=onnx_run, **options):
+    """Export a model, and run the file with batches of some sizes.
+
+    Args:
+        model: with inputs whose first extent is free.
+        path: of the file.
+        sizes: of batches.
+        draw: makes an array for a shape and a dtype.
+        run: gives a function of feeds for a path.
+        **options: of the export.
+
+    Returns:
+        The model in the file.
+    """
+    rng = np.random.default_rng(0)
+    draw = draw or (lambda shape, dtype: sample(rng, shape, dtype))
+    model.export(path, verbose=False, **options)
+    proto = onnx.load(path)
+    outputs_of = run(path)
+    worst = 0.0
+    for size in sizes:
+        shapes = [[size, *(n or FREE for n in x.shape[1:])] for x in model.inputs]
+        pairs = zip(shapes, model.inputs, strict=True)
+        arrays = [draw(tuple(shape), x.dtype) for shape, x in pairs]
+        names = [x.name for x in proto.graph.input]
+        found = outputs_of(dict(zip(names, arrays, strict=True)))
+        arguments = arrays if len(arrays) > 1 else arrays[0]
+        results = tree.flatten(model(arguments, training=False))
+        expected = [y.numpy() for y in results]
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            worst = max(worst, relative_error(np.asarray(a), b))
+    assert worst <= TOLERANCE, worst
+    return proto
+
+
+def sample(rng, shape, dtype):
+    """Numbers like those that a layer may see."""
+    if np.dtype(dtype).kind in "iu":
+        return rng.integers(0, 5, shape).astype(dtype)
+    return rng.normal(size=shape).astype(dtype)

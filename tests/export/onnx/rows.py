@@ -1,0 +1,248 @@
+"""The models that are exported: one for each row of the table of layers, and others."""
+
+import numpy as np
+
+import toolkit
+from tests.layers.test_all_layers import CASES
+from toolkit import Input, Model, Sequential, layers, ops
+
+IMAGE = (7, 6, 3)
+
+
+def chain(*parts, shape=(6, 3), dtype="float32"):
+    """A model of layers one after the other."""
+    return Sequential([Input(shape, dtype=dtype), *parts])
+
+
+def called(layer, *shapes, dtype="float32"):
+    """A model of one layer of several inputs."""
+    inputs = [Input(shape, dtype=dtype) for shape in shapes]
+    return Model(inputs, layer(inputs))
+
+
+def of_case(name, arguments, shapes):
+    """The model of a row of the table of layers, with weights that are not zeros."""
+
+    def symbol(shape):
+        if isinstance(shape, list):
+            return [symbol(one) for one in shape]
+        return Input(shape[1:])
+
+    symbols = [symbol(shape) for shape in shapes]
+    layer = getattr(layers, name)(**arguments)
+    return disturbed(
+        Model(symbols if len(symbols) > 1 else symbols[0], layer(*symbols))
+    )
+
+
+def disturbed(model):
+    """The model with something added to each weight, so that none is zero or one."""
+    rng = np.random.default_rng(1)
+    for variable in model.weights:
+        if variable.dtype == "float32":
+            noise = rng.uniform(0, 0.3, variable.shape).astype("float32")
+            variable.assign(variable.numpy() + noise)
+    return model
+
+
+def masked(layer):
+    """A recurrent layer whose mask an embedding makes: of any steps."""
+    tokens = Input((6,), dtype="int32")
+    return Model(tokens, layer(layers.Embedding(5, 3, mask_zero=True)(tokens)))
+
+
+def attending(steps, **arguments):
+    """A model with an attention of a sequence to itself."""
+    x = Input((steps, 8))
+    return Model(x, layers.MultiHeadAttention(2, 4)(x, x, **arguments))
+
+
+def two_ways():
+    """A model with several inputs, and outputs in a structure."""
+    a, b = Input((4,), name="a"), Input((4,), name="b")
+    return Model([a, b], {"sum": layers.Dense(4)(a) + b, "twice": b * 2})
+
+
+def adapted():
+    """A normalization that has learned from data."""
+    layer = layers.Normalization()
+    layer.adapt(np.random.default_rng(0).normal(3, 2, (20, 3)).astype("float32"))
+    return chain(layer, shape=(3,))
+
+
+def tied():
+    """An embedding that is used backwards, too."""
+    tokens, layer = Input((6,), dtype="int32"), layers.ReversibleEmbedding(5, 4)
+    return Model(tokens, layer(layer(tokens), reverse=True))
+
+
+def quantized(mode):
+    """A model with weights of a few bits."""
+    model = chain(layers.Dense(4, activation="relu"), layers.Dense(2), shape=(6,))
+    model.quantize(mode)
+    return model
+
+
+def with_loop():
+    """A model whose loop ends when a condition says so."""
+
+    def call(x):
+        return ops.while_loop(
+            lambda i, y: ops.logical_and(i < 20, ops.max(y) < 100.0),
+            lambda i, y: (i + 1, y * 1.5),
+            (0, x),
+        )[1]
+
+    return chain(layers.Lambda(call))
+
+
+def with_branch():
+    """A model that computes one of two things."""
+
+    def call(x):
+        bound = ops.convert_to_tensor(2.0)
+        return ops.cond(ops.sum(x) > bound, lambda: x * bound, lambda: x - 1.0)
+
+    return chain(layers.Lambda(call))
+
+
+def of_images(fixed):
+    """A small network of images of any extents, or of fixed ones."""
+    size = 12 if fixed else None
+    return disturbed(
+        chain(
+            layers.Conv2D(4, 3, strides=2, padding="same", activation="relu"),
+            layers.BatchNormalization(),
+            layers.DepthwiseConv2D(3, padding="same"),
+            layers.AveragePooling2D(3, 2, padding="same"),
+            layers.MaxPooling2D(2, 2, padding="same"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(3, activation="softmax"),
+            shape=(size, size, 3),
+        )
+    )
+
+
+def as_in_training(layer):
+    """A model that calls a layer as training does."""
+    return chain(layers.Lambda(lambda x: layer(x, training=True)), shape=IMAGE)
+
+
+def dropping():
+    """A model that drops half of its inputs at any time."""
+    drop = layers.Lambda(lambda x: toolkit.random.dropout(x, 0.5), name="drops")
+    return chain(drop, shape=(600,))
+
+
+OTHERS = {
+    "Embedding": lambda: chain(layers.Embedding(5, 3), shape=(6,), dtype="int32"),
+    "Bidirectional": lambda: chain(layers.Bidirectional(layers.LSTM(4))),
+    "Bidirectional, sequences": lambda: chain(
+        layers.Bidirectional(layers.GRU(4, return_sequences=True))
+    ),
+    "TimeDistributed": lambda: chain(layers.TimeDistributed(layers.Dense(4))),
+    "StackedRNNCells": lambda: chain(
+        layers.RNN([layers.LSTMCell(3), layers.GRUCell(4)])
+    ),
+    "RNN": lambda: chain(layers.RNN(layers.SimpleRNNCell(3), return_sequences=True)),
+    "CategoryEncoding": lambda: chain(
+        layers.CategoryEncoding(num_tokens=6), shape=(4,), dtype="int32"
+    ),
+    "CategoryEncoding, counts": lambda: chain(
+        layers.CategoryEncoding(6, output_mode="count"), shape=(4,), dtype="int32"
+    ),
+    "Discretization": lambda: chain(layers.Discretization([-1.0, 0.0, 1.0])),
+    "IntegerLookup": lambda: chain(
+        layers.IntegerLookup(vocabulary=[1, 3, 4]), dtype="int32"
+    ),
+    "Normalization, adapted": adapted,
+    "Lambda": lambda: chain(layers.Lambda(lambda x: ops.sort(x) * 2)),
+    "ReversibleEmbedding": tied,
+    "SpectralNormalization": lambda: chain(
+        layers.SpectralNormalization(layers.Dense(4))
+    ),
+    "Pipeline": lambda: chain(
+        layers.Pipeline([layers.Rescaling(2.0), layers.CenterCrop(3, 3)]), shape=IMAGE
+    ),
+    "RandAugment": lambda: chain(layers.RandAugment(), shape=IMAGE),
+    "AugMix": lambda: chain(layers.AugMix(), shape=IMAGE),
+    "several inputs and outputs": two_ways,
+    "free steps, LSTM": lambda: Sequential(
+        [Input((None, 3)), layers.LSTM(4, return_sequences=True), layers.Dense(2)]
+    ),
+    "free steps, attention": lambda: attending(None, use_causal_mask=True),
+    "causal attention": lambda: attending(5, use_causal_mask=True),
+    "masked LSTM": lambda: masked(layers.LSTM(4)),
+    "masked GRU backwards": lambda: masked(
+        layers.GRU(4, return_sequences=True, go_backwards=True)
+    ),
+    "masked SimpleRNN": lambda: masked(layers.SimpleRNN(4, return_state=True)),
+    "int8": lambda: quantized("int8"),
+    "float64": lambda: chain(layers.Dense(4, dtype="float64"), shape=(6,)),
+    "channels first": lambda: chain(
+        layers.Conv2D(4, 3, data_format="channels_first"),
+        layers.BatchNormalization(axis=1),
+        layers.MaxPooling2D(2, data_format="channels_first"),
+        layers.Flatten(),
+        shape=(3, 8, 8),
+    ),
+    "images": lambda: of_images(True),
+    "images of any extents": lambda: of_images(False),
+    "Equalization, training": lambda: as_in_training(
+        layers.Equalization(value_range=(-4, 4), bins=16)
+    ),
+    "AutoContrast, training": lambda: as_in_training(
+        layers.AutoContrast(value_range=(-4, 4))
+    ),
+    "CLAHE, training": lambda: as_in_training(
+        layers.ContrastLimitedAdaptiveHistogramEqualization(
+            value_range=(-4, 4), tile_grid_size=(2, 4)
+        )
+    ),
+    "while_loop": with_loop,
+    "cond": with_branch,
+}
+
+REFUSED = {
+    "Hashing": (
+        lambda: chain(layers.Hashing(4), dtype="int32"),
+        "Hashing 'hashing': it looks values up in Python",
+    ),
+    "HashedCrossing": (
+        lambda: called(layers.HashedCrossing(5), (1,), (1,), dtype="int32"),
+        "HashedCrossing 'hashed_crossing': it looks values up in Python",
+    ),
+    "StringLookup": (
+        lambda: chain(layers.StringLookup(vocabulary=["a"]), dtype="string"),
+        "input .* is of dtype string",
+    ),
+    "TextVectorization": (
+        lambda: chain(
+            layers.TextVectorization(vocabulary=["a"]), shape=(1,), dtype="string"
+        ),
+        "input .* is of dtype string",
+    ),
+    "stateful": (
+        lambda: Sequential(
+            [Input(batch_shape=(2, 6, 3)), layers.LSTM(4, stateful=True, name="inner")]
+        ),
+        "layer 'sequential.*/inner' has the state .*stateful=False",
+    ),
+    "random": (dropping, "layer 'sequential.*/drops' .*allow_random=True"),
+    "linear algebra": (
+        lambda: chain(layers.Lambda(toolkit.ops.qr, name="factors"), shape=(3, 3)),
+        "factors.*no operator for this decomposition",
+    ),
+    "sizes": (
+        lambda: Sequential(
+            [
+                Input((None, 4)),
+                layers.Lambda(lambda x: x[:, : x.shape[1] // 3 + 1], name="third"),
+            ]
+        ),
+        "third.*depends on the free sizes.*fixed extents",
+    ),
+}
+
+TABLE = {f"{i}-{case[0]}": case for i, case in enumerate(CASES)}
+MODELS = {name: lambda c=case: of_case(*c) for name, case in TABLE.items()} | OTHERS

@@ -1,0 +1,75 @@
+"""Every row of the table of layers, exported, at sizes that were never traced."""
+
+import numpy as np
+import onnx
+import pytest
+
+import toolkit
+from tests.export.onnx.reference import check_export, relative_error
+from tests.export.onnx.rows import MODELS, REFUSED, chain, dropping
+from toolkit import Input, layers
+from toolkit.errors import UnsupportedError
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_layer(name, tmp_path):
+    check_export(MODELS[name](), tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("opset", [17, 18, 19, 21, 22, 23, 24])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("images", "causal attention", "free steps, LSTM", "Equalization, training"),
+        *("87-MultiHeadAttention", "68-LayerNormalization", "0-Dense"),
+    ],
+)
+def test_opset(name, opset, tmp_path):
+    proto = check_export(MODELS[name](), tmp_path / "m.onnx", opset_version=opset)
+    assert [x.version for x in proto.opset_import] == [opset]
+    assert proto.ir_version == onnx.helper.OP_SET_ID_VERSION_MAP["ai.onnx", opset]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusal(name, tmp_path):
+    make, reason = REFUSED[name]
+    with pytest.raises(UnsupportedError, match=f"(?s)export: .*{reason}"):
+        make().export(tmp_path / "m.onnx", verbose=False)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float16"])
+def test_narrow_floats_are_computed_in_float32(policy, tmp_path):
+    def make(dtype):
+        toolkit.utils.set_random_seed(0)
+        return chain(
+            layers.Dense(3, activation="gelu", dtype=dtype),
+            layers.LSTM(4, return_sequences=True, dtype=dtype),
+            layers.LayerNormalization(dtype=dtype),
+        )
+
+    narrow, wide = make(policy), make("float32")
+    wide.set_weights([w.astype("float32") for w in narrow.get_weights()])
+    narrow.export(tmp_path / "m.onnx", verbose=False)
+    proto = onnx.load(tmp_path / "m.onnx")
+    x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype("float32")
+    evaluator = onnx.reference.ReferenceEvaluator(proto)
+    (found,) = evaluator.run(None, {proto.graph.input[0].name: x})
+    assert relative_error(found, wide(x, training=False).numpy()) < 1e-5
+
+
+def test_random_numbers_if_asked_for(tmp_path):
+    path = tmp_path / "m.onnx"
+    dropping().export(path, verbose=False, allow_random=True)
+    proto = onnx.load(path)
+    evaluator = onnx.reference.ReferenceEvaluator(proto)
+    ones = np.ones((3, 600), "float32")
+    (found,) = evaluator.run(None, {proto.graph.input[0].name: ones})
+    assert set(np.unique(found)) == {0.0, 2.0}
+    assert 0.4 < (found == 0).mean() < 0.6
+
+
+def test_batches_of_a_fixed_size(tmp_path):
+    model = toolkit.Sequential([Input(batch_shape=(3, 4)), layers.Dense(2)])
+    proto = check_export(model, tmp_path / "m.onnx", sizes=(3,))
+    assert proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3

@@ -1,0 +1,92 @@
+"""Every sample of every operation, exported and run by `onnx.reference`."""
+
+import numpy as np
+import onnx
+import pytest
+
+import toolkit
+from tests.export.onnx.reference import onnx_run
+from tests.ops.samples import SAMPLES
+from toolkit import ops, tree
+from toolkit.errors import UnsupportedError
+from toolkit.layers import InputSpec
+
+# What is refused: the reason, and the beginnings of the rows' names; $ is their end.
+REFUSED = {
+    "no operator for this decomposition": (
+        *("cholesky-", "lu_factor-", "qr-", "svd-", "eigh-", "pinv-", "lstsq-"),
+        *("matrix_rank-", "norm-3x4-ord=nuc", "norm-3x4-ord=2,axis=None"),
+        *("norm-3x4-ord=-2,axis=None", "norm-2x3x4-ord=nuc"),
+    ),
+    "no operator that solves systems": (
+        *("cholesky_inverse-", "inv-", "det-", "slogdet-", "logdet-", "solve-"),
+        *("solve_triangular-", "image.perspective_transform-"),
+    ),
+    "from opset 26 on only": ("nextafter-", "view-3x4,uint32"),
+    "the shape of the result depends on values": (
+        *("nonzero-", "where-3x4$", "unique-3x4", "unique-4-return_index"),
+        *("bincount-4$", "get_item-3x4x5,3x4", "get_item-5,5"),
+        "get_item-3x4x5,slice(None, None, None),4",
+    ),
+}
+# `onnx.reference` gets these wrong: it forgets the padding behind, and runs no Scan
+# without steps.
+WRONG_THERE = (
+    "max_pool-2x5x2-pool_size=2,strides=1,padding=same",
+    "cumprod-0x3-axis=0",
+)
+
+
+def leaves_of(row):
+    """The arrays among the inputs of a row."""
+    return [x for x in tree.flatten(row.inputs) if isinstance(x, np.ndarray)]
+
+
+def model_of(row):
+    """A model of the arrays of a row that computes its operation."""
+
+    class Computes(toolkit.Model):
+        def call(self, *arrays):
+            rest = iter(arrays)
+            inputs = tree.map_structure(
+                lambda x: next(rest) if isinstance(x, np.ndarray) else x, row.inputs
+            )
+            return [y for y in tree.flatten(row.call(*inputs)) if hasattr(y, "shape")]
+
+    return Computes(name="computes")
+
+
+def reason_of(row):
+    """The reason for which a row is refused, or None."""
+    text = f"{row}$"
+    for reason, starts in REFUSED.items():
+        if text.startswith(starts):
+            return reason
+    return None
+
+
+ROWS = [
+    row
+    for row in SAMPLES
+    if row.traced and leaves_of(row) and not str(row).startswith(WRONG_THERE)
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[str(row) for row in ROWS])
+def test_sample(row, tmp_path):
+    leaves, path = leaves_of(row), tmp_path / "m.onnx"
+    model = model_of(row)
+    signature = [InputSpec(shape=x.shape, dtype=x.dtype.name) for x in leaves]
+    reason = reason_of(row)
+    if reason is not None:
+        with pytest.raises(UnsupportedError, match=reason):
+            model.export(path, verbose=False, input_signature=signature)
+        assert not path.exists()
+        return
+    expected = [y.numpy() for y in model(*map(ops.convert_to_tensor, leaves))]
+    model.export(path, verbose=False, input_signature=signature)
+    names = [x.name for x in onnx.load(path).graph.input]
+    found = onnx_run(path)(dict(zip(names, leaves, strict=True)))
+    for a, b in zip(map(np.asarray, found), expected, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)

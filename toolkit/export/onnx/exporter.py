@@ -1,0 +1,192 @@
+"""Models as ONNX files: what `Model.export` calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
+
+from toolkit.arguments import is_int
+from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.export.inference import ModelTensor, Signature, signature_of
+from toolkit.export.onnx import rows as rows
+from toolkit.export.onnx.files import save
+from toolkit.export.onnx.model import IR_VERSIONS, Port, Written
+from toolkit.export.onnx.nodes import numbered, pruned
+from toolkit.export.onnx.prepare import Prepared, prepare
+from toolkit.export.onnx.sizes import Extent
+from toolkit.export.onnx.writer import Writer
+from toolkit.settings import VERSION
+
+DEFAULT_OPSET = 20
+
+
+def export(
+    model: Any,
+    path: str,
+    input_signature: Any = None,
+    *,
+    opset_version: int = DEFAULT_OPSET,
+    dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
+    external_data: bool | None = None,
+    allow_random: bool = False,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write what a model computes as an ONNX file.
+
+    Args:
+        model: built.
+        path: of the file.
+        input_signature: what the model is called with, if its own inputs do not say.
+        opset_version: of the operators, 17 to 24.
+        dynamic_axes: names for extents by the names of inputs and axes; they are free,
+            and those of one name are equal. An extent that is None is free anyway.
+        external_data: whether weights are in a file beside it, `<path>.data`; None: if
+            they have more than 1.5 GB.
+        allow_random: whether operators that draw random numbers are written.
+        metadata: texts by name, such as the names of classes.
+
+    Raises:
+        ImportError: without the package onnx.
+        UnsupportedError: ONNX cannot hold what the model does; names layer and reason.
+    """
+    label = f"{model.name}.export"
+    need_onnx(label)
+    if not is_int(opset_version) or opset_version not in IR_VERSIONS:
+        raise ArgumentError(
+            f"{label}: expected an opset_version of {[*IR_VERSIONS]}; received "
+            f"{opset_version!r}"
+        )
+    signature = _with_names(label, signature_of(model, input_signature), dynamic_axes)
+    _check_dtypes(label, signature)
+    prepared = prepare(model, signature, allow_random)
+    written = _written(model, prepared, opset_version, metadata or {})
+    save(written, path, VERSION, external_data)
+
+
+def need_onnx(label: str) -> None:
+    """Raise unless the package onnx is there."""
+    if find_spec("onnx") is None:
+        raise ImportError(
+            f"{label}: ONNX files need the package onnx; pip install toolkit[onnx]"
+        )
+
+
+def _check_dtypes(label: str, signature: Signature) -> None:
+    for x in signature.inputs:
+        if x.dtype == "string" or x.dtype.startswith("complex"):
+            raise UnsupportedError(
+                f"{label}: the input {x.name!r} is of dtype {x.dtype}, with which ONNX "
+                "computes nothing; export the part of the model behind it"
+            )
+
+
+def _with_names(
+    label: str, signature: Signature, dynamic_axes: Mapping[str, Any] | None
+) -> Signature:
+    """The signature with the names that are given to extents."""
+    wanted = {name: dict(axes) for name, axes in (dynamic_axes or {}).items()}
+    inputs = []
+    for x in signature.inputs:
+        shape = list(x.shape)
+        for axis, name in wanted.pop(x.name, {}).items():
+            if not is_int(axis) or not -len(shape) <= axis < len(shape):
+                raise ArgumentError(
+                    f"{label}: dynamic_axes: expected axes of {x.name!r} with shape "
+                    f"{x.shape}; received {axis!r}"
+                )
+            shape[axis] = str(name)
+        inputs.append(ModelTensor(x.name, tuple(shape), x.dtype))
+    if wanted:
+        raise ArgumentError(
+            f"{label}: dynamic_axes: expected names of inputs, "
+            f"{[x.name for x in signature.inputs]}; received {[*wanted]}"
+        )
+    return Signature(inputs, signature.structure)
+
+
+# --- from a graph to what is written --------------------------------------------------
+
+
+def _written(
+    model: Any,
+    prepared: Prepared,
+    opset: int,
+    metadata: Mapping[str, str],
+) -> Written:
+    family = prepared.family
+    graph = family.graph
+    write = Writer(family, opset)
+    write.labels.update(prepared.variables)
+    count = len(prepared.inputs)
+    for x, value in zip(prepared.inputs, graph.inputs, strict=False):
+        write.last[value] = write.names(x.name)
+    outputs = [write.names(name) for name in prepared.names]
+    known: set[str] = set()
+    for x, value in zip(prepared.inputs, graph.inputs, strict=False):
+        for axis, size in enumerate(x.shape):
+            if isinstance(size, str) and size not in known:
+                write.name_size(size, write.last[value], axis)
+                known.add(size)
+    write.samples.update(prepared.samples)
+    for value in graph.inputs[count:]:
+        recipe = prepared.grown[value]
+        if recipe is not None:
+            write.last[value] = write.grown(recipe)
+    write.graph(graph)
+    _name_outputs(write, graph.outputs, outputs)
+    nodes = pruned(write.all_nodes, outputs)
+    used = write.constants.used({name for node in nodes for name in node.reads()})
+    inputs = [write.last[value] for value in graph.inputs[:count]]
+    constants = numbered(nodes, used, [*inputs, *outputs])
+    return Written(
+        model.name,
+        [
+            Port(name, v.spec.dtype, x.shape)
+            for name, x, v in zip(inputs, prepared.inputs, graph.inputs, strict=False)
+        ],
+        [
+            _port(write, name, value)
+            for name, value in zip(outputs, graph.outputs, strict=True)
+        ],
+        nodes,
+        constants,
+        opset,
+        _metadata(model, prepared) | {str(k): str(v) for k, v in metadata.items()},
+    )
+
+
+def _name_outputs(write: Writer, values: Any, names: list[str]) -> None:
+    """Give the results their names: that of the node, or of a copy."""
+    found = write.results(values)
+    renamed = dict(zip(found, names, strict=True))
+    for node in write.nodes:
+        node.rename(renamed)
+
+
+def _port(write: Writer, name: str, value: Any) -> Port:
+    shape = write.family.shape(value)
+    return Port(name, value.spec.dtype, [_extent(n) for n in shape])
+
+
+def _extent(n: Any) -> int | str | None:
+    """An extent for readers: a number, the name of a size, or nothing."""
+    if isinstance(n, int):
+        return n
+    if isinstance(n, Extent) and len(n.terms) == 1:
+        ((product, factor),) = n.terms.items()
+        if factor == 1 and len(product) == 1:
+            return product[0]
+    return None
+
+
+def _metadata(model: Any, prepared: Prepared) -> dict[str, str]:
+    """What a reader may want to know: versions and names."""
+    return {
+        "toolkit_version": VERSION,
+        "model": model.name,
+        "model_class": type(model).__name__,
+        "inputs": json.dumps([x.name for x in prepared.inputs]),
+        "outputs": json.dumps([*prepared.names]),
+    }

@@ -1,0 +1,291 @@
+"""The traces of a model at several sizes, as one graph whose extents depend on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit.errors import UnsupportedError
+from toolkit.export.onnx.sizes import Length, Sizes, fit, fit_all
+from toolkit.ir import Graph, Node, Value
+
+Array = Any
+_NO_FIT = object()  # stands for what depends on sizes in a way that is not known
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A constant that depends on free sizes.
+
+    It is `start + step * i` at place i of `axis`, repeated to `shape`. In `start`,
+    each number is a constant and multiples of sizes.
+
+    Attributes:
+        start: of extent 1 along all axes that depend on sizes.
+        slopes: for each name of a size, what its multiples are added to start.
+        step: of the shape of start.
+        axis: the one to count along; None if step is 0.
+        shape: of the whole.
+    """
+
+    start: Array
+    slopes: Mapping[str, Array]
+    step: Array
+    axis: int | None
+    shape: tuple[Length, ...]
+
+
+class Misfit(Exception):
+    """The traces differ in more than extents."""
+
+
+class Family:
+    """Graphs of equal structure, traced at different sizes; the first stands for all.
+
+    Args:
+        graphs: one for each sample.
+        samples: the sizes that they were traced at.
+        label: what is exported, for messages.
+
+    Raises:
+        Misfit: their structure is not the same.
+    """
+
+    def __init__(
+        self, graphs: Sequence[Graph], samples: Sequence[Sizes], label: str
+    ) -> None:
+        self.graphs: Sequence[Graph] = graphs
+        self.graph: Graph = graphs[0]
+        self.label = label
+        self._samples = samples
+        self._values: dict[Value, tuple[Any, ...]] = {}
+        self._nodes: dict[Node, tuple[Node, ...]] = {}
+        self._constants: dict[Value, Any] = {}
+        self._pair(graphs)
+
+    # --- structure --------------------------------------------------------------------
+
+    def _pair(self, graphs: Sequence[Graph]) -> None:
+        self._tie_all([graph.inputs for graph in graphs])
+        if len({len(graph.nodes) for graph in graphs}) > 1:
+            raise Misfit(where_is(_first_difference(graphs)))
+        for nodes in zip(*(graph.nodes for graph in graphs), strict=True):
+            first = nodes[0]
+            if any(n.op is not first.op or [*n.attrs] != [*first.attrs] for n in nodes):
+                raise Misfit(where_is(first))
+            self._tie_all([node.inputs for node in nodes], first)
+            subgraphs = [node.subgraphs for node in nodes]
+            if len({len(found) for found in subgraphs}) > 1:
+                raise Misfit(where_is(first))
+            for bodies in zip(*subgraphs, strict=True):
+                self._pair(bodies)
+            self._tie_all([node.outputs for node in nodes], first)
+            self._nodes[first] = nodes
+        self._tie_all([graph.outputs for graph in graphs])
+
+    def _tie_all(
+        self, columns: Sequence[Sequence[Any]], node: Node | None = None
+    ) -> None:
+        if len({len(column) for column in columns}) > 1:
+            raise Misfit(where_is(node))
+        for values in zip(*columns, strict=True):
+            known = self._values.setdefault(values[0], values)
+            if known is values:
+                ranks = {v.spec.ndim for v in values}
+                kinds = {v.constant is None for v in values}
+                if len(ranks) > 1 or len(kinds) > 1:
+                    raise Misfit(where_is(node))
+            elif not all(map(_is_same, known, values)):
+                raise Misfit(where_is(node))
+
+    def twins(self, value: Value) -> tuple[Any, ...]:
+        """The value in each of the graphs."""
+        return self._values[value]
+
+    # --- what depends on sizes --------------------------------------------------------
+
+    def shape(self, value: Value) -> tuple[Length | None, ...]:
+        """The extents; None where one depends on sizes in a way that is not known."""
+        shapes = [twin.spec.shape for twin in self._values[value]]
+        found: tuple[Length | None, ...] = fit_all(shapes, self._samples)
+        return found
+
+    def attrs(self, node: Node, but: str = "") -> dict[str, Any]:
+        """The attributes, with an `Extent` for each integer that depends on sizes.
+
+        Args:
+            node: of the first graph.
+            but: the name of one that may be anything.
+
+        Raises:
+            UnsupportedError: one depends on them in a way that is not known.
+        """
+        nodes = self._nodes[node]
+        found = {}
+        for name in node.attrs:
+            values = [n.attrs[name] for n in nodes]
+            found[name] = self._fitted(values)
+            if name != but and _lacks(found[name]):
+                raise self.not_affine(node, f"{name}={values[0]}, {values[1]}, ...")
+        return found
+
+    def _fitted(self, values: Sequence[Any]) -> Any:
+        first = values[0]
+        if isinstance(first, Graph) or all(value == first for value in values):
+            return first
+        if isinstance(first, tuple) and len({len(value) for value in values}) == 1:
+            columns = zip(*values, strict=True)
+            return tuple(self._fitted(column) for column in columns)
+        found = fit(values, self._samples) if type(first) is int else None
+        return _NO_FIT if found is None else found
+
+    def same(self, node: Node, what: Callable[[Node], Any], name: str) -> Any:
+        """What a function gives for the node in each graph, which must be the same."""
+        values = self.each(node, what)
+        if any(value != values[0] for value in values):
+            raise self.not_affine(node, f"{name} of {values[0]}, {values[1]}, ...")
+        return values[0]
+
+    def each(self, node: Node, what: Callable[[Node], Any]) -> list[Any]:
+        """What a function gives for the node in each graph."""
+        return [what(twin) for twin in self._nodes[node]]
+
+    def not_affine(self, node: Node | None, what: str) -> UnsupportedError:
+        """What to raise where sizes matter in a way that cannot be written."""
+        return UnsupportedError(
+            f"{self.label}: {where_is(node)} depends on the free sizes "
+            f"{[*self._samples[0]]} by more than sums of multiples of them: {what}; "
+            "give an input_signature with fixed extents"
+        )
+
+    # --- constants --------------------------------------------------------------------
+
+    def constant(self, value: Value) -> Array | Grown:
+        """The data of a constant, or how they depend on sizes."""
+        found = self.recipe(value)
+        if found is None:
+            raise self.unknown(value)
+        return found
+
+    def recipe(self, value: Value) -> Array | Grown | None:
+        """The same; None if it is not known how they depend on sizes."""
+        if value not in self._constants:
+            arrays = self.arrays(value)
+            found = _common(arrays)
+            self._constants[value] = self.grown(arrays) if found is None else found
+        return self._constants[value]
+
+    def arrays(self, value: Value) -> list[Array]:
+        """The data of a constant in each of the graphs."""
+        twins = self._values.get(value, (value,))
+        return [np.asarray(twin.constant) for twin in twins]
+
+    def unknown(self, value: Value) -> UnsupportedError:
+        """What to raise where it is not."""
+        found = [twin.spec.shape for twin in self._values[value]]
+        shapes = ", ".join(map(str, found))
+        return self.not_affine(self._reader(value), f"a constant of shapes {shapes}")
+
+    def _reader(self, value: Value) -> Any:
+        nodes = (n for n in self.graph.walk() if value in set(n.inputs))
+        return next(nodes, None)
+
+    def grown(self, arrays: Sequence[Array]) -> Grown | None:
+        """How arrays depend on the sizes that they were made for; None: not known."""
+        shape = fit_all([x.shape for x in arrays], self._samples)
+        if None in shape:
+            return None
+        axes = [i for i, n in enumerate(shape) if not isinstance(n, int)]
+        corner = tuple(
+            slice(0, 1) if i in axes else slice(None) for i in range(len(shape))
+        )
+        starts = [x[corner] for x in arrays]
+        found = self._slopes(starts)
+        if found is None:
+            return None
+        step, axis = np.zeros_like(starts[0]), None
+        if len(axes) == 1 and starts[0].dtype.kind in "iuf":
+            second = tuple(
+                slice(1, 2) if i in axes else s for i, s in enumerate(corner)
+            )
+            step = arrays[0][second] - starts[0]
+            axis = axes[0] if step.any() else None
+        for start, array in zip(starts, arrays, strict=True):
+            if not np.array_equal(_counted(start, step, axis, array.shape), array):
+                return None
+        return Grown(found[0], found[1], step, axis, shape)
+
+    def _slopes(self, arrays: Sequence[Array]) -> tuple[Array, dict[str, Array]] | None:
+        """A constant, and what multiples of each size are added to it."""
+        first = arrays[0]
+        if all(np.array_equal(x, first) for x in arrays[1:]):
+            return first, {}
+        if first.dtype.kind not in "iuf":
+            return None
+        base, slopes = self._samples[0], {}
+        exact = [x.astype(np.float64) for x in arrays]
+        for i, name in enumerate(base, start=1):
+            slope = (exact[i] - exact[0]) / (self._samples[i][name] - base[name])
+            if slope.any():
+                slopes[name] = slope
+        rest = exact[0] - sum(slope * base[name] for name, slope in slopes.items())
+        for sizes, array in zip(self._samples, exact, strict=True):
+            found = rest + sum(k * sizes[name] for name, k in slopes.items())
+            if not np.array_equal(found, array):
+                return None
+        dtype = first.dtype
+        return rest.astype(dtype), {n: k.astype(dtype) for n, k in slopes.items()}
+
+
+def _counted(start: Array, step: Array, axis: int | None, shape: Any) -> Array:
+    if axis is not None:
+        places = np.arange(shape[axis]).reshape([-1, *[1] * (len(shape) - axis - 1)])
+        start = start + step * places.astype(start.dtype)
+    return np.broadcast_to(start, shape)
+
+
+def _common(arrays: Sequence[Any]) -> Array | None:
+    """The array that all are equal to, or None."""
+    first = arrays[0]
+    if all(x is first for x in arrays):
+        return np.asarray(first)
+    first = np.asarray(first)
+    same = (
+        x.shape == first.shape and x.tobytes() == first.tobytes()
+        for x in map(np.asarray, arrays[1:])
+    )
+    return first if all(same) else None
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two values are one, or constants of the same data."""
+    if a is b:
+        return True
+    if a.constant is None or b.constant is None or a.spec != b.spec:
+        return False
+    return np.asarray(a.constant).tobytes() == np.asarray(b.constant).tobytes()
+
+
+def _lacks(value: Any) -> bool:
+    """Whether something was found for no fit."""
+    if isinstance(value, tuple):
+        return any(map(_lacks, value))
+    return value is _NO_FIT
+
+
+def where_is(node: Node | None) -> str:
+    """A node for messages: its layer and its operation."""
+    if node is None:
+        return "the model"
+    layer = node.origin
+    return f"layer {layer!r} ({node.op.name})" if layer else f"operation {node.op.name}"
+
+
+def _first_difference(graphs: Sequence[Graph]) -> Node | None:
+    for nodes in zip(*(graph.nodes for graph in graphs), strict=False):
+        if any(node.op is not nodes[0].op for node in nodes):
+            return nodes[0]
+    return None

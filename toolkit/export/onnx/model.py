@@ -1,0 +1,138 @@
+"""What was written, as the message that an ONNX file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.export.onnx.nodes import Body, Operation
+
+# The version of the format itself in which each version of the operators came.
+IR_VERSIONS = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12}
+
+Shape = Sequence[int | str | None]
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or an output: a name for an extent that is free, None if not known."""
+
+    name: str
+    dtype: str
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Written:
+    """All that a file holds.
+
+    Attributes:
+        name: of the model.
+        inputs, outputs: in their order.
+        nodes: in their order.
+        constants: arrays by name.
+        opset: the version of the operators.
+        metadata: texts by name.
+    """
+
+    name: str
+    inputs: Sequence[Port]
+    outputs: Sequence[Port]
+    nodes: Sequence[Operation]
+    constants: Mapping[str, Any]
+    opset: int
+    metadata: Mapping[str, str]
+
+
+def to_message(written: Written, version: str, places: Mapping[str, Any]) -> Any:
+    """A ModelProto.
+
+    Args:
+        written: what it holds.
+        version: of this package.
+        places: (location, offset) of each constant that is not in the message.
+    """
+    from onnx import helper
+
+    inputs, outputs = (
+        [helper.make_tensor_value_info(p.name, _type(p.dtype), p.shape) for p in ports]
+        for ports in (written.inputs, written.outputs)
+    )
+    graph = helper.make_graph(
+        [_node(node) for node in written.nodes],
+        written.name,
+        inputs,
+        outputs,
+        [_tensor(n, x, places.get(n)) for n, x in written.constants.items()],
+    )
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", written.opset)],
+        ir_version=IR_VERSIONS[written.opset],
+        producer_name="toolkit",
+        producer_version=version,
+        doc_string=f"The model {written.name!r}, exported for inference.",
+    )
+    helper.set_model_props(model, dict(written.metadata))
+    return model
+
+
+def _type(dtype: str) -> int:
+    from onnx import TensorProto, helper
+
+    if dtype == "string":
+        return int(TensorProto.STRING)
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtypes.numpy_dtype(dtype))))
+
+
+def _node(node: Operation) -> Any:
+    from onnx import helper
+
+    attrs = {}
+    for name, value in node.attrs.items():
+        if isinstance(value, Body):
+            value = _body(node.name, value)
+        elif name == "to":
+            value = _type(value)
+        attrs[name] = value
+    return helper.make_node(
+        node.operator, node.inputs, node.outputs, name=node.name, **attrs
+    )
+
+
+def _body(name: str, body: Body) -> Any:
+    from onnx import helper
+
+    inputs, outputs = (
+        [
+            helper.make_tensor_value_info(n, _type(t), [None] * rank)
+            for n, t, rank in ports
+        ]
+        for ports in (body.inputs, body.outputs)
+    )
+    return helper.make_graph(
+        [_node(n) for n in body.nodes], f"{name}/body", inputs, outputs
+    )
+
+
+def _tensor(name: str, array: Any, place: tuple[str, int] | None) -> Any:
+    """A constant; with its data in the message, or where to find them."""
+    from onnx import TensorProto, numpy_helper
+
+    if place is None:
+        return numpy_helper.from_array(array, name)
+    tensor = TensorProto(
+        name=name,
+        data_type=_type(dtypes.NAMES[array.dtype]),
+        dims=array.shape,
+        data_location=TensorProto.EXTERNAL,
+    )
+    location, offset = place
+    entries = {"location": location, "offset": offset, "length": array.nbytes}
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor

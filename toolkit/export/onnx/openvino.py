@@ -1,0 +1,62 @@
+"""Models for OpenVINO: its own converter reads what is written as ONNX here."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from toolkit.errors import ArgumentError, UnwritableFileError
+from toolkit.export.onnx.exporter import export as export_onnx
+from toolkit.export.onnx.exporter import need_onnx
+from toolkit.files.staging import Stage, check_replaceable, sweep
+
+
+def export(model: Any, path: str, input_signature: Any = None, **options: Any) -> None:
+    """Write OpenVINO's files, `m.xml` and `m.bin`, both or none.
+
+    Args:
+        model: built.
+        path: of the first of them.
+        input_signature: what the model is called with, if its own inputs do not say.
+        **options: as for ONNX.
+
+    Raises:
+        ImportError: without the packages openvino and onnx.
+    """
+    label = f"{model.name}.export"
+    target = Path(os.path.realpath(path))
+    if target.suffix != ".xml":
+        raise ArgumentError(
+            f"{label}: expected a path that ends in '.xml' for OpenVINO; received "
+            f"{path!r}"
+        )
+    need_onnx(label)
+    if find_spec("openvino") is None:
+        raise ImportError(
+            f"{label}: this format needs the package openvino; pip install openvino"
+        )
+    import openvino
+
+    with TemporaryDirectory() as folder:
+        source = Path(folder, f"{target.stem}.onnx")
+        export_onnx(model, str(source), input_signature, **options)
+        converted = openvino.convert_model(source)
+        _save(converted, target, openvino.save_model)
+
+
+def _save(converted: Any, target: Path, save_model: Any) -> None:
+    weights = target.with_suffix(".bin")
+    try:
+        for path in (target, weights):
+            check_replaceable(path)
+        sweep(target.parent, target.name)
+        with Stage(target.parent, target.name) as stage:
+            new = stage.files / target.name
+            save_model(converted, new, compress_to_fp16=False)
+            stage.deliver(new.with_suffix(".bin"), weights)
+            stage.deliver(new, target)
+    except OSError as error:
+        raise UnwritableFileError(f"cannot write {str(target)!r}: {error}") from error

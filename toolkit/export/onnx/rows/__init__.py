@@ -1,0 +1,11 @@
+"""The rows of all primitives, entered into the table by importing them."""
+
+from toolkit.export.onnx.rows import (
+    composites as composites,
+    contract as contract,
+    control as control,
+    elementwise as elementwise,
+    index as index,
+    reduce as reduce,
+    shape as shape,
+)

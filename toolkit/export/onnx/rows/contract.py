@@ -1,0 +1,67 @@
+"""Products, convolutions, pooling and Fourier transforms in ONNX."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from toolkit.export.onnx.convolution import is_product, write_product
+from toolkit.export.onnx.rows.elementwise import WIDE
+from toolkit.export.onnx.table import row
+from toolkit.export.onnx.writer import Writer
+from toolkit.ir import Node
+
+
+@row("matmul")
+def _matmul(write: Writer, node: Node) -> Any:
+    if is_product(write, node):
+        write_product(write, node, node.outputs[0])
+        return ()
+    dtype = node.outputs[0].spec.dtype
+    names = [write(x) for x in node.inputs]
+    wide = WIDE.get(dtype)
+    if wide is None:
+        return write.node("MatMul", names)
+    name = write.node("MatMul", [write.cast(x, wide) for x in names])
+    return write.cast(name, dtype)
+
+
+@row("conv", "conv_input_grad")
+def _conv(write: Writer, node: Node) -> tuple[()]:
+    write_product(write, node, node.outputs[0])
+    return ()
+
+
+@row("max_pool")
+def _max_pool(write: Writer, node: Node) -> tuple[()]:
+    values = node.outputs[0]
+    write.pool("MaxPool", node, values)
+    return ()
+
+
+@row("sum_pool")
+def _sum_pool(write: Writer, node: Node) -> tuple[()]:
+    (y,) = node.outputs
+    write.pool("AveragePool", node, y, count_include_pad=1)
+    count = write.scalar(math.prod(node.attrs["window"]), y.spec.dtype)
+    write.first[y] = write.node("Mul", [write.first[y], count])
+    return ()
+
+
+@row("dft")
+def _dft(write: Writer, node: Node) -> list[str]:
+    real, imag = (write(x) for x in node.inputs)
+    axis, inverse = node.attrs["axis"], node.attrs["inverse"]
+    if inverse:  # without 1 / n it is the transform with both parts exchanged
+        real, imag = imag, real
+    last = write.ints([-1])
+    parts = [write.node("Unsqueeze", [x, last]) for x in (real, imag)]
+    pairs = write.node("Concat", parts, axis=-1)
+    if write.opset >= 20:
+        inputs = [pairs, "", write.scalar(axis, "int64")]
+        found = write.node("DFT", inputs)
+    else:
+        found = write.node("DFT", [pairs], axis=axis)
+    places = [write.scalar(i, "int64") for i in (0, 1)]
+    real, imag = (write.node("Gather", [found, i], axis=-1) for i in places)
+    return [imag, real] if inverse else [real, imag]

@@ -1,0 +1,358 @@
+"""Elementwise primitives in ONNX."""
+
+from __future__ import annotations
+
+import math
+
+from toolkit import dtypes
+from toolkit.export.onnx.table import ELEMENTWISE, Row, direct, elementwise
+from toolkit.export.onnx.writer import Writer
+from toolkit.ir import Node
+
+# Runtimes have few operators for narrow and unsigned integers: what to compute in.
+WIDE = {
+    **dict.fromkeys(("bool", "int8", "uint8", "int16", "uint16"), "int32"),
+    **dict.fromkeys(("uint32", "uint64"), "int64"),
+}
+
+direct(
+    {
+        "exp": "Exp",
+        "log": "Log",
+        "sqrt": "Sqrt",
+        "sin": "Sin",
+        "cos": "Cos",
+        "tan": "Tan",
+        "arcsin": "Asin",
+        "arccos": "Acos",
+        "arctan": "Atan",
+        "sinh": "Sinh",
+        "cosh": "Cosh",
+        "tanh": "Tanh",
+        "arcsinh": "Asinh",
+        "arccosh": "Acosh",
+        "arctanh": "Atanh",
+        "erf": "Erf",
+        "sigmoid": "Sigmoid",
+        "stop_gradient": "Identity",
+        "negative": "Neg",
+        "abs": "Abs",
+        "sign": "Sign",
+        "add": "Add",
+        "subtract": "Sub",
+        "multiply": "Mul",
+        "maximum": "Max",
+        "minimum": "Min",
+        "divide": "Div",
+        "less": "Less",
+        "less_equal": "LessOrEqual",
+        "equal": "Equal",
+    }
+)
+_WIDENED = (
+    *("negative", "abs", "sign", "add", "subtract", "multiply", "maximum", "minimum"),
+    *("less", "less_equal", "equal", "floor_divide", "remainder", "power"),
+)
+
+
+def widened(function: Row) -> Row:
+    """The row that computes in a dtype that runtimes have operators for."""
+
+    def row(write: Writer, node: Node, *names: str) -> str:
+        dtype, result = node.inputs[-1].spec.dtype, node.outputs[0].spec.dtype
+        wide = WIDE.get(dtype)
+        if wide is None:
+            return function(write, node, *names)
+        name = function(write, node, *(write.cast(x, wide) for x in names))
+        return name if result == "bool" else write.cast(name, result)
+
+    return row
+
+
+def _is_float(node: Node) -> bool:
+    return node.inputs[-1].spec.dtype in dtypes.INEXACT
+
+
+def _number(write: Writer, node: Node, number: float) -> str:
+    """A number in the dtype that a node computes in."""
+    dtype = node.inputs[-1].spec.dtype
+    return write.scalar(number, WIDE.get(dtype, dtype))
+
+
+# --- rounding -------------------------------------------------------------------------
+
+
+def _rounding(operator: str) -> Row:
+    def row(write: Writer, node: Node, x: str) -> str:
+        return write.node(operator if _is_float(node) else "Identity", [x])
+
+    return row
+
+
+for _name, _operator in (("floor", "Floor"), ("ceil", "Ceil"), ("round", "Round")):
+    ELEMENTWISE[_name] = _rounding(_operator)
+
+
+@elementwise("trunc")
+def _trunc(write: Writer, node: Node, x: str) -> str:
+    if not _is_float(node):
+        return write.node("Identity", [x])
+    size = write.node("Floor", [write.node("Abs", [x])])
+    return write.node("Mul", [write.node("Sign", [x]), size])
+
+
+# --- one input ------------------------------------------------------------------------
+
+
+@elementwise("rsqrt")
+def _rsqrt(write: Writer, node: Node, x: str) -> str:
+    return write.node("Div", [_number(write, node, 1), write.node("Sqrt", [x])])
+
+
+@elementwise("expm1")
+def _expm1(write: Writer, node: Node, x: str) -> str:
+    # tanh(x / 2) * (exp(x) + 1) is exp(x) - 1, without its cancellation near 0.
+    half = write.node("Mul", [x, _number(write, node, 0.5)])
+    above = write.node("Add", [write.node("Exp", [x]), _number(write, node, 1)])
+    return write.node("Mul", [write.node("Tanh", [half]), above])
+
+
+@elementwise("log1p")
+def _log1p(write: Writer, node: Node, x: str) -> str:
+    # log(u) * x / (u - 1) for u = 1 + x as it is rounded: its error cancels.
+    one = _number(write, node, 1)
+    u = write.node("Add", [x, one])
+    ratio = write.node("Div", [x, write.node("Sub", [u, one])])
+    exact = write.node("Mul", [write.node("Log", [u]), ratio])
+    return _where(write, write.node("Equal", [u, one]), x, exact)
+
+
+@elementwise("erfinv")
+def _erfinv(write: Writer, node: Node, x: str) -> str:
+    """A start, then steps of Newton's method: y -= (erf(y) - x) / erf'(y).
+
+    The start is Winitzki's approximation, of which the error is below 0.002.
+    """
+
+    def number(value: float) -> str:
+        return _number(write, node, value)
+
+    def apply(operator: str, *names: str) -> str:
+        return write.node(operator, names)
+
+    below = apply("Sub", number(1), apply("Mul", x, x))
+    log = apply("Log", apply("Max", below, number(1e-30)))
+    half = apply("Add", apply("Mul", log, number(0.5)), number(2 / (math.pi * 0.147)))
+    inside = apply("Sub", apply("Mul", half, half), apply("Div", log, number(0.147)))
+    size = apply("Sqrt", apply("Sub", apply("Sqrt", inside), half))
+    y = apply("Mul", apply("Sign", x), size)
+    for _ in range(3):
+        error = apply("Sub", apply("Erf", y), x)
+        slope = apply("Exp", apply("Mul", y, y))
+        step = apply("Mul", apply("Mul", error, slope), number(math.sqrt(math.pi) / 2))
+        y = apply("Sub", y, step)
+    return y
+
+
+@elementwise("isnan", "isinf")
+def _is(write: Writer, node: Node, x: str) -> str:
+    if not _is_float(node):
+        return write.node("Less", [x, x])
+    return write.node("IsNaN" if node.op.name == "isnan" else "IsInf", [x])
+
+
+@elementwise("isfinite")
+def _isfinite(write: Writer, node: Node, x: str) -> str:
+    if not _is_float(node):
+        return write.node("Equal", [x, x])
+    odd = write.node("Or", [write.node("IsNaN", [x]), write.node("IsInf", [x])])
+    return write.node("Not", [odd])
+
+
+@elementwise("cast")
+def _cast(write: Writer, node: Node, x: str) -> str:
+    return write.cast(x, node.attrs["dtype"])
+
+
+# --- two inputs -----------------------------------------------------------------------
+
+
+@elementwise("not_equal")
+def _not_equal(write: Writer, node: Node, a: str, b: str) -> str:
+    return write.node("Not", [widened(ELEMENTWISE["equal"])(write, node, a, b)])
+
+
+def _divisor(write: Writer, node: Node, b: str) -> str:
+    """An integer to divide by; 1 where it is 0, which some runtimes die of."""
+    array = write.array(node.inputs[1])
+    if array is not None and array.all():
+        return b
+    is_zero = write.node("Equal", [b, _number(write, node, 0)])
+    return _where(write, is_zero, _number(write, node, 1), b)
+
+
+def _zero_by_zero(write: Writer, node: Node, b: str, y: str) -> str:
+    """What is divided by an integer; 0 where that is 0."""
+    array = write.array(node.inputs[1])
+    if array is not None and array.all():
+        return y
+    zero = _number(write, node, 0)
+    return _where(write, write.node("Equal", [b, zero]), zero, y)
+
+
+@elementwise("floor_divide")
+def _floor_divide(write: Writer, node: Node, a: str, b: str) -> str:
+    if _is_float(node):
+        return write.node("Floor", [write.node("Div", [a, b])])
+    divisor = _divisor(write, node, b)
+    quotient = write.node("Div", [a, divisor])
+    # Integers are divided towards zero: one less where that is up.
+    rest = write.node("Sub", [a, write.node("Mul", [quotient, divisor])])
+    zero = _number(write, node, 0)
+    negative = [write.node("Less", [x, zero]) for x in (a, divisor)]
+    uneven = write.node("Not", [write.node("Equal", [rest, zero])])
+    up = write.node("And", [write.node("Xor", negative), uneven])
+    low = write.node("Sub", [quotient, _number(write, node, 1)])
+    return _zero_by_zero(write, node, b, _where(write, up, low, quotient))
+
+
+@elementwise("remainder")
+def _remainder(write: Writer, node: Node, a: str, b: str) -> str:
+    if not _is_float(node):
+        rest = write.node("Mod", [a, _divisor(write, node, b)])
+        return _zero_by_zero(write, node, b, rest)
+    whole = write.node("Floor", [write.node("Div", [a, b])])
+    return write.node("Sub", [a, write.node("Mul", [whole, b])])
+
+
+@elementwise("power")
+def _power(write: Writer, node: Node, a: str, b: str) -> str:
+    return write.node("Pow", [a, b])
+
+
+@elementwise("arctan2")
+def _arctan2(write: Writer, node: Node, y: str, x: str) -> str:
+    zero, pi = _number(write, node, 0), _number(write, node, math.pi)
+    # Minus zero is on the left, too; its inverse is below zero.
+    inverse = write.node("Div", [_number(write, node, 1), x])
+    left = write.node("Or", [write.node("Less", [v, zero]) for v in (x, inverse)])
+    below = write.node("Less", [y, zero])
+    side = _where(write, below, write.node("Neg", [pi]), pi)
+    angle = write.node("Atan", [write.node("Div", [y, x])])
+    angle = _where(write, left, write.node("Add", [angle, side]), angle)
+    right = write.node(
+        "Mul", [write.node("Sign", [y]), _number(write, node, math.pi / 2)]
+    )
+    flat = write.node("Equal", [y, zero])
+    upright = _where(write, flat, _where(write, left, pi, zero), right)
+    return _where(write, write.node("Equal", [x, zero]), upright, angle)
+
+
+# --- truth values, and bits -----------------------------------------------------------
+
+
+def _logical(operator: str) -> Row:
+    def row(write: Writer, node: Node, *names: str) -> str:
+        truths = [
+            x if v.spec.dtype == "bool" else write.cast(x, "bool")
+            for x, v in zip(names, node.inputs, strict=True)
+        ]
+        return write.node(operator, truths)
+
+    return row
+
+
+for _name, _operator in (
+    *(("logical_and", "And"), ("logical_or", "Or")),
+    *(("logical_xor", "Xor"), ("logical_not", "Not")),
+):
+    ELEMENTWISE[_name] = _logical(_operator)
+
+
+def _bitwise(operator: str, of_truths: str) -> Row:
+    def row(write: Writer, node: Node, *names: str) -> str:
+        if node.inputs[0].spec.dtype == "bool":
+            return write.node(of_truths, names)
+        if write.opset < 18:
+            raise write.refused(node, "operators on bits are in opset 18 and later")
+        return write.node(operator, names)
+
+    return row
+
+
+for _name, _operator, _of_truths in (
+    *(("bitwise_and", "BitwiseAnd", "And"), ("bitwise_or", "BitwiseOr", "Or")),
+    *(("bitwise_xor", "BitwiseXor", "Xor"), ("bitwise_not", "BitwiseNot", "Not")),
+):
+    ELEMENTWISE[_name] = _bitwise(_operator, _of_truths)
+
+
+@elementwise("left_shift")
+def _left_shift(write: Writer, node: Node, a: str, b: str) -> str:
+    return write.node("Mul", [a, write.node("Pow", [_number(write, node, 2), b])])
+
+
+@elementwise("right_shift")
+def _right_shift(write: Writer, node: Node, a: str, b: str) -> str:
+    power = write.node("Pow", [_number(write, node, 2), b])
+    rest = write.node("Mod", [a, power])  # with the sign of the power
+    return write.node("Div", [write.node("Sub", [a, rest]), power])
+
+
+# --- choices --------------------------------------------------------------------------
+
+_CHOSEN = ("float32", "float64", "int32", "int64", "uint8")
+
+
+def _where(write: Writer, condition: str, a: str, b: str) -> str:
+    return write.node("Where", [condition, a, b])
+
+
+@elementwise("where")
+def _select(write: Writer, node: Node, condition: str, a: str, b: str) -> str:
+    dtype = node.outputs[0].spec.dtype
+    if node.inputs[0].spec.dtype != "bool":
+        condition = write.cast(condition, "bool")
+    if dtype in _CHOSEN:
+        return _where(write, condition, a, b)
+    wide = WIDE.get(dtype, "int32")
+    chosen = _where(write, condition, write.cast(a, wide), write.cast(b, wide))
+    return write.cast(chosen, dtype)
+
+
+@elementwise("limit")
+def _limit(write: Writer, node: Node, x: str) -> str:
+    low, high = node.attrs["low"], node.attrs["high"]
+    dtype = node.outputs[0].spec.dtype
+    if low == 0 and high is None and dtype in ("float32", "float64"):
+        return write.node("Relu", [x])
+    wide = WIDE.get(dtype)
+    x = x if wide is None else write.cast(x, wide)
+    ends = ["" if n is None else write.scalar(n, wide or dtype) for n in (low, high)]
+    name = write.node("Clip", [x, *ends] if ends[1] else [x, ends[0]])
+    return name if wide is None else write.cast(name, dtype)
+
+
+@elementwise("softplus")
+def _softplus(write: Writer, node: Node, x: str) -> str:
+    return write.node("Softplus", [x])
+
+
+@elementwise("gelu")
+def _gelu(write: Writer, node: Node, x: str) -> str:
+    if write.opset >= 20:
+        return write.node("Gelu", [x], approximate="tanh")
+    cube = write.node(
+        "Mul", [write.node("Mul", [x, x]), _number(write, node, 0.044715)]
+    )
+    inner = write.node("Mul", [x, write.node("Add", [cube, _number(write, node, 1)])])
+    scaled = write.node("Mul", [inner, _number(write, node, math.sqrt(2 / math.pi))])
+    above = write.node("Add", [write.node("Tanh", [scaled]), _number(write, node, 1)])
+    half = write.node("Mul", [x, _number(write, node, 0.5)])
+    return write.node("Mul", [half, above])
+
+
+for _name in _WIDENED:
+    ELEMENTWISE[_name] = widened(ELEMENTWISE[_name])
+for _name in ("left_shift", "right_shift"):
+    ELEMENTWISE[_name] = widened(ELEMENTWISE[_name])

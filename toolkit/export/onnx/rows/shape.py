@@ -1,0 +1,151 @@
+"""Views and moves in ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit.export.onnx.sizes import Extent, Length
+from toolkit.export.onnx.table import row
+from toolkit.export.onnx.writer import INT64, Writer
+from toolkit.ir import Node, Value
+
+
+def moved_axis(axis: int, rank: int) -> int:
+    """Where an axis is once channels are moved to axis 1."""
+    if axis == 0:
+        return 0
+    return 1 if axis == rank - 1 else axis + 1
+
+
+def moved(values: Sequence[Any]) -> list[Any]:
+    """What belongs to axes, once channels are moved to axis 1."""
+    return [values[0], values[-1], *values[1:-1]]
+
+
+def in_layout(write: Writer, x: Value) -> bool:
+    """Whether to write a node channels first, as its input is."""
+    return write.only_first(x)
+
+
+@row("reshape")
+def _reshape(write: Writer, node: Node) -> str:
+    (x,) = node.inputs
+    attrs = write.family.attrs(node)
+    old = write.family.shape(x)
+    source = ""
+    if write.only_first(x) and all(n == 1 for n in old[1:-1]):
+        source = write.first[x]  # the order of its elements is the same
+    source = source or write(x)
+    return write.reshaped(source, _copied(attrs["shape"], old))
+
+
+def _copied(shape: tuple[Length, ...], old: tuple[Length | None, ...]) -> list[Length]:
+    """The extents to ask for: 0 for those that are copied, if that is of use."""
+    free = [i for i, n in enumerate(shape) if not isinstance(n, int)]
+    if len(free) < 2 or 0 in shape:
+        return [*shape]
+    kept = {i for i in free[:-1] if i < len(old) and old[i] == shape[i]}
+    rest = [i for i in free if i not in kept]
+    if len(rest) > 1:
+        return [*shape]
+    wanted: list[Length] = [0 if i in kept else n for i, n in enumerate(shape)]
+    for i in rest:
+        wanted[i] = -1
+    return wanted
+
+
+@row("transpose")
+def _transpose(write: Writer, node: Node) -> Any:
+    (x,), (y,) = node.inputs, node.outputs
+    axes = node.attrs["axes"]
+    rank = len(axes)
+    if 3 <= rank <= 5:
+        if axes == (0, *range(2, rank), 1) and x in write.last:
+            write.first[y] = write.last[x]  # given channels first, used channels last
+            return ()
+        if axes == (0, rank - 1, *range(1, rank - 1)) and x in write.first:
+            return write.first[x]
+    return write.node("Transpose", [write(x)], perm=list(axes))
+
+
+@row("broadcast_to")
+def _broadcast_to(write: Writer, node: Node) -> str:
+    (x,) = node.inputs
+    shape = write.family.attrs(node)["shape"]
+    own = write.family.shape(x)
+    old = (1,) * (len(shape) - len(own)) + own
+    # Expand broadcasts both ways: 1 keeps what is there.
+    wanted = [1 if n == m else n for n, m in zip(shape, old, strict=True)]
+    return write.node("Expand", [write(x), write.lengths(wanted)])
+
+
+@row("slice")
+def _slice(write: Writer, node: Node) -> Any:
+    (x,), attrs = node.inputs, write.family.attrs(node)
+    shape = write.family.shape(x)
+    bounds = [*zip(attrs["start"], attrs["stop"], attrs["step"], shape, strict=True)]
+    is_first = in_layout(write, x)
+    source = write.first[x] if is_first else write(x)
+    axes, parts = [], []
+    for axis, (start, stop, step, n) in enumerate(bounds):
+        if (start, step) == (0, 1) and stop == n:
+            continue
+        axes.append(moved_axis(axis, len(bounds)) if is_first else axis)
+        parts.append(_bounds(start, stop, step, n))
+    if not axes:
+        return source if not is_first else write(x)
+    starts, stops, steps = (write.lengths(part) for part in zip(*parts, strict=True))
+    name = write.node("Slice", [source, starts, stops, write.ints(axes), steps])
+    if not is_first:
+        return name
+    write.first[node.outputs[0]] = name
+    return ()
+
+
+def _bounds(
+    start: Length, stop: Length, step: int, n: Length | None
+) -> tuple[Length, Length, int]:
+    """The bounds in ONNX, where they are cut to what there is."""
+    if step < 0:
+        if isinstance(start, Extent) or start == -1:
+            start = INT64.max if _is_last(start, n) else start
+        stop = INT64.min if stop == -1 else stop
+        return start, stop, step
+    return start, INT64.max if stop == n and not isinstance(n, int) else stop, step
+
+
+def _is_last(start: Length, n: Length | None) -> bool:
+    if not isinstance(start, Extent) or not isinstance(n, Extent):
+        return False
+    terms = dict(n.terms)
+    terms[()] = terms.get((), 0) - 1
+    return Extent(terms) == start
+
+
+@row("concatenate")
+def _concatenate(write: Writer, node: Node) -> Any:
+    axis, (y,) = node.attrs["axis"], node.outputs
+    rank = y.spec.ndim
+    given = [x for x in node.inputs if x.constant is None]
+    if any(map(write.only_first, given)) and all(x in write.first for x in given):
+        names = [write.channels_first(x) for x in node.inputs]
+        write.first[y] = write.node("Concat", names, axis=moved_axis(axis, rank))
+        return ()
+    return write.node("Concat", [write(x) for x in node.inputs], axis=axis)
+
+
+@row("pad")
+def _pad(write: Writer, node: Node) -> Any:
+    (x,), attrs = node.inputs, write.family.attrs(node)
+    widths = attrs["widths"]
+    is_first = in_layout(write, x)
+    widths = moved(widths) if is_first else widths
+    pads = write.lengths([low for low, _ in widths] + [high for _, high in widths])
+    value = write.scalar(attrs["value"], x.spec.dtype)
+    source = write.first[x] if is_first else write(x)
+    name = write.node("Pad", [source, pads, value])
+    if not is_first:
+        return name
+    write.first[node.outputs[0]] = name
+    return ()

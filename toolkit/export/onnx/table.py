@@ -1,0 +1,71 @@
+"""What each primitive is in ONNX: a row each, or the reason why there is none.
+
+A row is a function of the writer and the node, `row(write, node)`, which returns the
+name of each result. Rows of elementwise primitives get the names of their inputs, too,
+in the layout that the writer has chosen. What has neither row nor reason is a composite
+of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+Row: TypeAlias = Callable[..., Any]
+_F = TypeVar("_F", bound=Row)
+
+ROWS: dict[str, Row] = {}
+# Those of elementwise primitives: `row(write, node, *names)`.
+ELEMENTWISE: dict[str, Row] = {}
+
+_LINEAR_ALGEBRA = "ONNX has no operator for this decomposition"
+_GRADIENT = "it is the gradient of another operation, which no inference computes"
+_COMPLEX = "ONNX has no arithmetic of complex numbers"
+_DISTRIBUTED = "it exchanges data with other processes"
+
+# Name -> why there is no row.
+REFUSED: dict[str, str] = {
+    **dict.fromkeys(("cholesky", "eig", "eigh", "lu", "qr", "svd"), _LINEAR_ALGEBRA),
+    **dict.fromkeys(("solve", "slogdet"), "ONNX has no operator that solves systems"),
+    **dict.fromkeys(("as_complex", "as_real"), _COMPLEX),
+    **dict.fromkeys(("conv_kernel_grad", "max_pool_gather"), _GRADIENT),
+    **dict.fromkeys(("max_pool_scatter", "sum_pool_grad"), _GRADIENT),
+    "bitcast": "ONNX has an operator for it from opset 26 on only",
+}
+
+
+def row(*names: str) -> Callable[[_F], _F]:
+    """Enter a function as the row of primitives."""
+
+    def enter(function: _F) -> _F:
+        for name in names:
+            ROWS[name] = function
+        return function
+
+    return enter
+
+
+def elementwise(*names: str) -> Callable[[_F], _F]:
+    """Enter a function as the row of elementwise primitives."""
+
+    def enter(function: _F) -> _F:
+        for name in names:
+            ELEMENTWISE[name] = function
+        return function
+
+    return enter
+
+
+def direct(operators: Mapping[str, str]) -> None:
+    """Enter elementwise primitives that are one operator each."""
+    for name, operator in operators.items():
+        ELEMENTWISE[name] = _one(operator)
+
+
+def _one(operator: str) -> Row:
+    return lambda write, node, *names: write.node(operator, names)
+
+
+def has_row(name: str) -> bool:
+    """Whether a primitive is written as it is."""
+    return name in ROWS or name in ELEMENTWISE

@@ -1,0 +1,420 @@
+"""Writes nodes: gives names, finds inputs, chooses layouts.
+
+Images are channels last here, and channels first in ONNX. So a value may exist in one
+layout or in both, each with a name; a Transpose is written where a layout is asked for
+that is not there yet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.errors import UnsupportedError
+from toolkit.export.onnx.convolution import as_attributes
+from toolkit.export.onnx.family import Family, Grown, where_is
+from toolkit.export.onnx.nodes import Body, Constants, Names, Operation
+from toolkit.export.onnx.patterns import match
+from toolkit.export.onnx.sizes import Extent, Length
+from toolkit.export.onnx.table import ELEMENTWISE, REFUSED, ROWS
+from toolkit.ir import Graph, Node, Value
+from toolkit.ops.conv import padding_pairs
+
+IMAGE_RANKS = (3, 4, 5)
+INT64 = np.iinfo(np.int64)
+
+
+class Writer:
+    """Writes the nodes of one graph.
+
+    Args:
+        family: the graphs of a model.
+        opset: the version of ONNX's operators.
+        outer: the writer of the graph around a body, or None.
+
+    Attributes:
+        family, opset: as given.
+        nodes: what is written so far.
+        last: the name of each value in the layout that it has here.
+        first: the name of each value with its channels moved to axis 1.
+        scaled: values that are another one times and plus constants (`convolution`).
+        normalized: values that are another one normalized (`patterns`).
+        limited: values that are another one limited to an interval (`patterns`).
+        uses: how often each value is read.
+        producers: the node that makes each value.
+        samples: the data, at each of the sizes, of constants that depend on them.
+        labels: names that constants have, such as paths of Variables.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        opset: int,
+        outer: Writer | None = None,
+    ) -> None:
+        self.family, self.opset = family, opset
+        self.nodes: list[Operation] = []
+        self.last: dict[Value, str] = {}
+        self.first: dict[Value, str] = {}
+        self.scaled: dict[Value, Any] = {}
+        self.normalized: dict[Value, Any] = {}
+        self.limited: dict[Value, Any] = {}
+        self.uses: Counter[Value] = Counter()
+        self.producers: dict[Value, Node] = {}
+        self.names: Names = Names() if outer is None else outer.names
+        self.constants: Constants = (
+            Constants(self.names) if outer is None else outer.constants
+        )
+        self.samples: dict[Value, Any] = {} if outer is None else outer.samples
+        self.labels: dict[Value, str] = {} if outer is None else outer.labels
+        # The writer of the outermost graph, where sizes are computed.
+        self._root: Writer = self if outer is None else outer._root
+        self._prelude: list[Operation] = []
+        self._sizes: dict[Any, str] = {}
+        self._origin: str = "" if outer is None else outer._origin
+
+    # --- nodes ------------------------------------------------------------------------
+
+    def node(self, operator: str, inputs: Sequence[str], **attrs: Any) -> str:
+        """Write a node with one result; its name."""
+        return self.several(operator, inputs, 1, **attrs)[0]
+
+    def several(
+        self, operator: str, inputs: Sequence[str], count: int, **attrs: Any
+    ) -> list[str]:
+        """Write a node with several results; their names."""
+        path = f"{self._origin}/{operator}" if self._origin else operator
+        name = self.names(path)
+        outputs = [name] + [f"{name}:{i}" for i in range(1, count)]
+        attrs = {k: v for k, v in attrs.items() if v is not None}
+        self.nodes.append(Operation(path, operator, list(inputs), [*outputs], attrs))
+        return outputs
+
+    def graph(self, graph: Graph) -> None:
+        """Write the nodes of a graph whose inputs have names."""
+        self.uses.update(x for node in graph.nodes for x in node.inputs)
+        self.uses.update(graph.outputs)
+        for node in graph.nodes:
+            self._origin = node.origin or self._origin
+            self._write(node)
+            self.producers.update((value, node) for value in node.outputs)
+
+    def _write(self, node: Node) -> None:
+        found = match(self, node)
+        if found is None:
+            found = self._by_row(node)
+        names = (found,) if isinstance(found, str) else found
+        for value, name in zip(node.outputs, names or (), strict=False):
+            if name:
+                self.last[value] = name
+
+    def _by_row(self, node: Node) -> Any:
+        name = node.op.name
+        if name in ELEMENTWISE:
+            return self._elementwise(node)
+        if name in ROWS:
+            return ROWS[name](self, node)
+        raise self.refused(node, REFUSED.get(name, "it has no form in ONNX"))
+
+    def refused(self, node: Node, reason: str) -> UnsupportedError:
+        """What to raise where a node cannot be written."""
+        return UnsupportedError(f"{self.family.label}: {where_is(node)}: {reason}")
+
+    def body(self, graph: Graph, inputs: dict[Value, str]) -> Writer:
+        """A writer of a graph inside of a node, whose inputs have these names."""
+        inner = Writer(self.family, self.opset, self)
+        inner.last.update(inputs)
+        inner.graph(graph)
+        return inner
+
+    def results(self, values: Sequence[Value]) -> list[str]:
+        """Names of results of a graph: each made by a node in it, no two the same."""
+        names = [self(value) for value in values]
+        left = {output for node in self.nodes for output in node.outputs}
+        for i, name in enumerate(names):
+            if name not in left:
+                names[i] = self.node("Identity", [name])
+            left.discard(name)
+        return names
+
+    def result_of(self, inner: Writer, value: Value) -> str:
+        """Take over what a writer of a body has written; the name of a result."""
+        name = inner(value)
+        self.nodes += inner.nodes
+        return name
+
+    # --- values -----------------------------------------------------------------------
+
+    def __call__(self, value: Any) -> str:
+        """The name of a value in the layout that it has here."""
+        if value not in self.last:
+            if value in self.first:
+                self.last[value] = self.to_last(self.first[value], value)
+            elif value.constant is not None:
+                self.last[value] = self.constant_of(value)
+            else:
+                raise self.family.unknown(value)
+        return self.last[value]
+
+    def channels_first(self, value: Any) -> str:
+        """The name of a value with its channels moved to axis 1."""
+        if value not in self.first:
+            rank = value.spec.ndim
+            if value.constant is not None and not self.is_grown(value):
+                array = np.moveaxis(np.asarray(value.constant), -1, 1)
+                self.first[value] = self.constants.add(np.ascontiguousarray(array))
+            elif rank < 3:
+                self.first[value] = self(value)
+            else:
+                order = [0, rank - 1, *range(1, rank - 1)]
+                self.first[value] = self._moved(self(value), value, order)
+        return self.first[value]
+
+    def to_last(self, name: str, value: Any) -> str:
+        """The name in the usual layout of what is channels first."""
+        rank = value.spec.ndim
+        return self._moved(name, value, [0, *range(2, rank), 1])
+
+    def _moved(self, name: str, value: Any, order: list[int]) -> str:
+        shape = self.family.shape(value)
+        to_first = order[1] == value.spec.ndim - 1
+        if all(n == 1 for n in shape[1:-1]) or shape[-1] == 1:
+            moved = (shape[0], shape[-1], *shape[1:-1]) if to_first else shape
+            if sum(not isinstance(n, int) for n in moved) <= 1:
+                return self.reshaped(name, moved)
+        return self.node("Transpose", [name], perm=order)
+
+    def only_first(self, value: Value) -> bool:
+        """Whether a value exists with its channels first and not otherwise."""
+        return value in self.first and value not in self.last
+
+    def is_grown(self, value: Any) -> bool:
+        """Whether a constant depends on free sizes."""
+        return isinstance(self.family.constant(value), Grown)
+
+    def array(self, value: Any) -> Any:
+        """The data of a constant that is the same for all sizes; else None."""
+        if value.constant is None:
+            return None
+        found = self.family.recipe(value)
+        return None if isinstance(found, Grown) else found
+
+    def number(self, value: Any) -> float | None:
+        """The number that a constant is, if it is one number."""
+        array = self.array(value)
+        return (
+            None if array is None or array.size != 1 else float(array.reshape(())[()])
+        )
+
+    def is_alone(self, value: Value) -> bool:
+        """Whether one node alone reads a value."""
+        return self.uses[value] == 1
+
+    # --- constants and sizes ----------------------------------------------------------
+
+    def label(self, value: Any, name: str) -> str:
+        """What to call something that is made from a constant."""
+        return self.labels.get(
+            value, f"{self._origin}/{name}" if self._origin else name
+        )
+
+    def constant_of(self, value: Any) -> str:
+        """The name of a constant's data."""
+        found = self.family.constant(value)
+        if isinstance(found, Grown):
+            return self.grown(found)
+        return self.constants.add(found, self.labels.get(value, ""))
+
+    def scalar(self, number: Any, dtype: str) -> str:
+        """The name of a number as a constant without axes."""
+        return self.constants.add(np.array(number, dtypes.numpy_dtype(dtype)))
+
+    def ints(self, numbers: Sequence[int]) -> str:
+        """The name of a constant int64[n]."""
+        return self.constants.add(np.array(numbers, np.int64))
+
+    def grown(self, recipe: Grown) -> str:
+        """The name of what depends on sizes as a recipe says."""
+        name = self.constants.add(recipe.start)
+        dtype = dtypes.NAMES[recipe.start.dtype]
+        for size, slope in recipe.slopes.items():
+            factor = self.cast(self.size(Extent({(size,): 1})), dtype)
+            term = self.node("Mul", [factor, self.constants.add(slope)])
+            name = self.node("Add", [name, term])
+        if recipe.axis is not None:
+            limit = self.node("Squeeze", [self.size(recipe.shape[recipe.axis])])
+            zero, one = self.scalar(0, "int64"), self.scalar(1, "int64")
+            places = self.node("Range", [zero, limit, one])
+            behind = len(recipe.shape) - recipe.axis - 1
+            places = self.reshaped(self.cast(places, dtype), (-1, *[1] * behind))
+            steps = self.node("Mul", [places, self.constants.add(recipe.step)])
+            name = self.node("Add", [name, steps])
+        return self.node("Expand", [name, self.lengths(recipe.shape)])
+
+    def size(self, length: Length) -> str:
+        """The name of an int64[1] with a length."""
+        if isinstance(length, int):
+            return self.ints([length])
+        root = self._root
+        if length not in root._sizes:
+            nodes, root.nodes = root.nodes, root._prelude
+            origin, root._origin = root._origin, ""
+            root._sizes[length] = root._sum(length)
+            root.nodes, root._origin = nodes, origin
+        return root._sizes[length]
+
+    def _sum(self, length: Extent) -> str:
+        total = ""
+        for product, factor in length.terms.items():
+            names = [self._sizes[name] for name in product]
+            if factor != 1 or not names:
+                names.append(self.ints([factor]))
+            term = names[0]
+            for name in names[1:]:
+                term = self.node("Mul", [term, name])
+            total = self.node("Add", [total, term]) if total else term
+        return total or self.ints([0])
+
+    def name_size(self, size: str, source: str, axis: int) -> None:
+        """Say which input's extent a free size is."""
+        nodes, self.nodes = self.nodes, self._prelude
+        self._sizes[size] = self.node("Shape", [source], start=axis, end=axis + 1)
+        self._sizes[Extent({(size,): 1})] = self._sizes[size]
+        self.nodes = nodes
+
+    @property
+    def all_nodes(self) -> list[Operation]:
+        """The nodes that compute sizes, then all others."""
+        return [*self._prelude, *self.nodes]
+
+    def lengths(self, shape: Sequence[Length | None]) -> str:
+        """The name of an int64[n] with these lengths."""
+        if all(isinstance(n, int) for n in shape):
+            return self.ints([n for n in shape if isinstance(n, int)])
+        parts: list[str] = []
+        run: list[int] = []
+        for n in shape:
+            if isinstance(n, int):
+                run.append(n)
+                continue
+            parts += [self.ints(run)] if run else []
+            parts.append(self.size(n))  # type: ignore[arg-type]
+            run = []
+        parts += [self.ints(run)] if run else []
+        return self.node("Concat", parts, axis=0) if len(parts) > 1 else parts[0]
+
+    def known_shape(self, value: Value, node: Node) -> tuple[Length, ...]:
+        """The shape of a value, all of whose extents must be known."""
+        shape = self.family.shape(value)
+        if any(n is None for n in shape):
+            raise self.family.not_affine(node, f"shape {value.spec.shape}")
+        return shape  # type: ignore[return-value]
+
+    def reshaped(self, name: str, shape: Sequence[Length | None]) -> str:
+        """A tensor in another shape, of which one extent may be unknown."""
+        free = [i for i, n in enumerate(shape) if not isinstance(n, int)]
+        if len(free) == 1 and 0 not in shape and -1 not in shape:
+            shape = [-1 if i == free[0] else n for i, n in enumerate(shape)]
+        is_empty = 0 in shape
+        target = self.lengths(shape)
+        return self.node("Reshape", [name, target], allowzero=1 if is_empty else None)
+
+    def cast(self, name: str, dtype: str) -> str:
+        """A tensor in another dtype."""
+        return self.node("Cast", [name], to=dtype)
+
+    # --- what several rows need -------------------------------------------------------
+
+    def reduce(
+        self, operator: str, name: str, axes: Sequence[int], keepdims: bool
+    ) -> str:
+        """A reduction over axes, which are an attribute or an input by the opset."""
+        if not axes:
+            return self.node("Identity", [name])
+        keep = int(keepdims)
+        if self.opset >= 18 or operator == "ReduceSum":
+            return self.node(operator, [name, self.ints(axes)], keepdims=keep)
+        return self.node(operator, [name], axes=list(axes), keepdims=keep)
+
+    def pool(self, operator: str, node: Node, out: Value, **attrs: Any) -> None:
+        """Pool the input of a pooling node, channels first."""
+        given = self.family.attrs(node, but="padding")
+        name = self.channels_first(node.inputs[0])
+        self.first[out] = self.node(
+            operator,
+            [name],
+            kernel_shape=list(given["window"]),
+            strides=list(given["strides"]),
+            **as_attributes(self.padding(node, given["window"])),
+            **attrs,
+        )
+
+    def padding(self, node: Node, window: Sequence[int]) -> Any:
+        """The pairs of what a window is padded with; None: "same", by the extents."""
+        shape = self.family.shape(node.inputs[0])[1:-1]
+        if all(isinstance(n, int) for n in shape) or "spatial" in node.attrs:
+            return self.family.same(node, lambda twin: twin.attrs["padding"], "padding")
+
+        def same(twin: Node) -> Any:
+            attrs, ones = twin.attrs, (1,) * len(window)
+            extents = twin.inputs[0].spec.shape[1:-1]
+            dilation = attrs.get("dilation", ones)
+            sizes = tuple(window), attrs["strides"], dilation
+            return padding_pairs(node.op.name, "same", extents, *sizes)
+
+        given = self.family.each(node, lambda twin: twin.attrs["padding"])
+        is_padded = any(any(pair) for pairs in given for pair in pairs)
+        if is_padded and given == self.family.each(node, same):
+            return None
+        return self.family.same(node, lambda twin: twin.attrs["padding"], "padding")
+
+    # --- elementwise ------------------------------------------------------------------
+
+    def _elementwise(self, node: Node) -> Any:
+        """Write an elementwise node, channels first if an input exists so alone."""
+        rank = node.outputs[0].spec.ndim
+        if rank in IMAGE_RANKS and any(map(self.only_first, node.inputs)):
+            names = [self._aligned(x, rank, node) for x in node.inputs]
+            self.first[node.outputs[0]] = ELEMENTWISE[node.op.name](self, node, *names)
+            return ()
+        return ELEMENTWISE[node.op.name](self, node, *map(self, node.inputs))
+
+    def _aligned(self, x: Any, rank: int, node: Node) -> str:
+        """An operand for broadcasting against what is channels first."""
+        shape = x.spec.shape
+        array = self.array(x)
+        if x.spec.size == 1 and array is not None:
+            return self.constants.add(array.reshape(()))
+        if len(shape) == rank:
+            return self.channels_first(x)
+        missing = (1,) * (rank - len(shape))
+        if array is not None:
+            array = np.moveaxis(array.reshape((*missing, *shape)), -1, 1)
+            return self.constants.add(np.ascontiguousarray(array))
+        if not shape:
+            return self(x)
+        wide = (*missing, *self.known_shape(x, node))
+        name = self.reshaped(self(x), wide)
+        return self.node("Transpose", [name], perm=[0, rank - 1, *range(1, rank - 1)])
+
+
+def as_body(
+    writer: Writer, inputs: Any, outputs: Sequence[Any], first: Sequence[Any] = ()
+) -> Body:
+    """What a writer of a body has written, as the body of a node.
+
+    Args:
+        writer: after its graph.
+        inputs: (name, dtype, rank) of each.
+        outputs: the values that it returns.
+        first: results before these: (name, dtype, rank).
+    """
+    names = writer.results(outputs)
+    results = [
+        (n, y.spec.dtype, y.spec.ndim) for n, y in zip(names, outputs, strict=True)
+    ]
+    return Body(list(inputs), [*first, *results], writer.nodes)
