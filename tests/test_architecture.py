@@ -45,7 +45,8 @@ LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 
 OPTIONAL = {
     *("cloudpickle", "cudnn", "cupy", "cupyx", "h5py", "llvmlite", "matplotlib"),
-    *("mkl", "ml_dtypes", "mpi4py", "onnx", "PIL", "sklearn", "tqdm"),
+    *("mkl", "ml_dtypes", "mpi4py", "onnx", "openvino", "PIL", "sklearn"),
+    "tqdm",
 }
 NAMES_OF_BACKENDS = {"cupy", "numpy", "reference"}
 # `info` names packages, two of which are called as backends are.

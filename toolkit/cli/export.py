@@ -3,6 +3,7 @@
   .o .a .so .dylib    a native library, with a C header beside it
   .wasm               a module of WebAssembly
   .onnx               a graph for ONNX Runtime and others
+  .xml                a graph for OpenVINO, by its converter
 
 Without -o it is written beside FROM. A native library is for this machine's processor,
 unless --target names one: x86-64-v2, x86-64-v3, x86-64-v4, aarch64, armv7, riscv64 or
@@ -12,6 +13,7 @@ Examples:
   $ toolkit export model.keras
   $ toolkit export model.keras -o digits.so --target x86-64-v3 --batch 1,32 --check
   $ toolkit export model.keras --target wasm32
+  $ toolkit export model.keras -o digits.onnx --opset 21
   $ toolkit export model.keras --target aarch64 --format object --weights file
 """
 
@@ -37,9 +39,13 @@ FORMATS = {
     "static": (".a",),
     "shared": (".so", ".dylib", _WASM),
     "onnx": (".onnx",),
+    "openvino": (".xml",),
 }
 # Options of the command that are those of the exporter, by its names.
-_OPTIONS = ("target", "batch", "sizes", "weights", "threads", "linker", "prefix")
+_OPTIONS = (
+    *("target", "batch", "sizes", "weights", "threads", "linker", "prefix"),
+    *("opset_version", "external_data"),
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -85,6 +91,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--linker", metavar="COMMAND", help="such as 'clang'")
     parser.add_argument("--prefix", metavar="NAME", help="of the functions in C")
+    parser.add_argument(
+        "--opset",
+        dest="opset_version",
+        type=int,
+        metavar="N",
+        help="the version of ONNX's operators, 17 to 24; 20",
+    )
+    parser.add_argument(
+        "--external-data",
+        action="store_const",
+        const=True,
+        help="write an ONNX file's weights to TO.data; otherwise above 1.5 GB only",
+    )
     parser.add_argument(
         "--check",
         action="store_true",

@@ -251,7 +251,15 @@ class Model(QuantizableModel, Trainer, Layer):
             verbose: whether to print where it is; yes if not given.
             input_signature: what the model is called with, if its own inputs do not
                 say: an `InputSpec` with a shape for each, nested as it takes them.
-            **kwargs: options of the format.
+            **kwargs: options of the format. Of "onnx" and "openvino":
+                `opset_version` (17 to 24; 20), `dynamic_axes` (names for extents that
+                are free, such as {"tokens": {1: "steps"}}), `allow_random`; of "onnx"
+                also `external_data` and `metadata`.
+
+        Example:
+            >>> import toolkit
+            >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])
+            >>> model.export("model.onnx", opset_version=20)  # doctest: +SKIP
         """
         export_model(self, filepath, format, verbose, input_signature, **kwargs)
 

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from toolkit.errors import ArgumentError, UnwritableFileError
-from toolkit.export.onnx.exporter import export as export_onnx
-from toolkit.export.onnx.exporter import need_onnx
+from toolkit.export.onnx.exporter import DEFAULT_OPSET, export as export_onnx, need_onnx
 from toolkit.files.staging import Stage, check_replaceable, sweep
 
 
-def export(model: Any, path: str, input_signature: Any = None, **options: Any) -> None:
+def export(
+    model: Any,
+    path: str,
+    input_signature: Any = None,
+    *,
+    opset_version: int = DEFAULT_OPSET,
+    dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
+    allow_random: bool = False,
+) -> None:
     """Write OpenVINO's files, `m.xml` and `m.bin`, both or none.
 
     Args:
         model: built.
         path: of the first of them.
         input_signature: what the model is called with, if its own inputs do not say.
-        **options: as for ONNX.
+        opset_version, dynamic_axes, allow_random: as for ONNX.
 
     Raises:
         ImportError: without the packages openvino and onnx.
@@ -42,7 +50,14 @@ def export(model: Any, path: str, input_signature: Any = None, **options: Any) -
 
     with TemporaryDirectory() as folder:
         source = Path(folder, f"{target.stem}.onnx")
-        export_onnx(model, str(source), input_signature, **options)
+        export_onnx(
+            model,
+            str(source),
+            input_signature,
+            opset_version=opset_version,
+            dynamic_axes=dynamic_axes,
+            allow_random=allow_random,
+        )
         converted = openvino.convert_model(source)
         _save(converted, target, openvino.save_model)
 

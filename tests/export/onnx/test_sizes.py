@@ -1,0 +1,61 @@
+"""Extents that depend on sizes, found from samples, and constants that do."""
+
+import numpy as np
+import pytest
+
+from toolkit.export.onnx.family import Family
+from toolkit.export.onnx.sizes import Extent, fit, samples_of
+from toolkit.ir import Graph
+
+CASES = [
+    (["n"], lambda n: 5, 5),
+    (["n"], lambda n: n, Extent({("n",): 1})),
+    (["n"], lambda n: 3 * n - 2, Extent({("n",): 3, (): -2})),
+    (["n"], lambda n: n * n, None),
+    (["n"], lambda n: n // 2, None),
+    (["n", "m"], lambda n, m: 4 * n * m, Extent({("n", "m"): 4})),
+    (["n", "m"], lambda n, m: n + 2 * m, Extent({("n",): 1, ("m",): 2})),
+    (["n", "m"], lambda n, m: n * m + n, None),
+    (["n", "m"], lambda n, m: 7 * m, Extent({("m",): 7})),
+]
+
+
+@pytest.mark.parametrize("spread", range(3))
+@pytest.mark.parametrize("names, rule, expected", CASES)
+def test_fit(names, rule, expected, spread):
+    samples = samples_of(names, spread)
+    found = fit([rule(**sizes) for sizes in samples], samples)
+    assert found == expected
+    if isinstance(found, Extent):
+        assert all(found.at(sizes) == rule(**sizes) for sizes in samples)
+
+
+def test_samples_are_of_both_parities():
+    for spread in range(3):
+        assert {sizes["n"] % 2 for sizes in samples_of(["n"], spread)} == {0, 1}
+
+
+def test_nothing_is_free():
+    assert samples_of([]) == [{}]
+
+
+ARRAYS = [
+    (lambda n: np.zeros((n, 3), "float32"), True),
+    (lambda n: np.arange(n), True),
+    (lambda n: np.arange(n)[::-1].copy(), True),
+    (lambda n: np.float32(n) * np.ones((2, 1), "float32"), True),
+    (lambda n: np.arange(n)[:, None] * np.array([1, 2]), True),
+    (lambda n: np.full((n, 2), n), True),
+    (lambda n: np.arange(n) ** 2, False),
+    (lambda n: np.tri(n, dtype=bool), False),
+    (lambda n: np.float32(1 / n), False),
+]
+
+
+@pytest.mark.parametrize("make, known", ARRAYS)
+def test_grown_constants(make, known):
+    samples = samples_of(["n"])
+    empty = Graph((), (), ())
+    family = Family([empty] * len(samples), samples, "test")
+    found = family.grown([np.asarray(make(sizes["n"])) for sizes in samples])
+    assert (found is not None) == known
