@@ -91,6 +91,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--linker", metavar="COMMAND", help="such as 'clang'")
     parser.add_argument("--prefix", metavar="NAME", help="of the functions in C")
+    _add_onnx_options(parser)
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="run the library on random inputs and compare it with the model",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace TO if it is there already"
+    )
+    add_import(parser)
+
+
+def _add_onnx_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--opset",
         dest="opset_version",
@@ -104,15 +117,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         const=True,
         help="write an ONNX file's weights to TO.data; otherwise above 1.5 GB only",
     )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="run the library on random inputs and compare it with the model",
-    )
-    parser.add_argument(
-        "--force", action="store_true", help="replace TO if it is there already"
-    )
-    add_import(parser)
 
 
 def _numbers(text: str) -> list[int]:
