@@ -258,7 +258,8 @@ class Model(QuantizableModel, Trainer, Layer):
 
         Example:
             >>> import toolkit
-            >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])
+            >>> layers = [toolkit.Input((3,)), toolkit.layers.Dense(2)]
+            >>> model = toolkit.Sequential(layers)
             >>> model.export("model.onnx", opset_version=20)  # doctest: +SKIP
         """
         export_model(self, filepath, format, verbose, input_signature, **kwargs)
