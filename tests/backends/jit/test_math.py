@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import platform
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ pytest.importorskip("llvmlite")
 from toolkit import ops  # noqa: F401  (declare primitives)
 from toolkit.backends.numpy.jit.builder import TYPES, Builder, vector_type
 from toolkit.backends.numpy.jit.engine import compile_module
+from toolkit.backends.numpy.jit.processor import Processor, current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES
 
 LIMITS = {"float32": 2.0, "float64": 4.0}
@@ -52,8 +55,25 @@ def _no_disk_cache(monkeypatch):
     monkeypatch.setenv("TOOLKIT_CACHE_DIR", "off")
 
 
-@functools.cache
+# The last has no fused multiply-add.
+WRITTEN_FOR = [None, "x86-64-v2"] if platform.machine() == "x86_64" else [None]
+
+
+@pytest.fixture(params=WRITTEN_FOR, ids=str)
+def processor(request):
+    """The processor that code is written for."""
+    found = request.param and Processor.named(request.param)
+    with rules.inside(processor=found):
+        yield found
+
+
 def compiled(name, dtype, lanes):
+    """The same once for each processor."""
+    return compiled_for(current(), name, dtype, lanes)
+
+
+@functools.cache
+def compiled_for(processor, name, dtype, lanes):
     """(module, function) of y[i] = name(x[i], ...), `lanes` at a time; 0: scalars."""
     b = Builder(lanes)
     sources = ["%x", "%y"] if name == "power" else ["%x"]
@@ -163,7 +183,7 @@ def ulps(actual, exact):
 
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("name", REFERENCES)
-def test_accuracy(name, dtype):
+def test_accuracy(name, dtype, processor):
     if dtype == "float64" and not PRECISE:
         pytest.skip("long doubles have no extra precision here")
     inputs = arguments(name, dtype)
@@ -176,7 +196,7 @@ def test_accuracy(name, dtype):
 
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("name", REFERENCES)
-def test_lanes_are_independent(name, dtype):
+def test_lanes_are_independent(name, dtype, processor):
     inputs = arguments(name, dtype)
     expected = call(name, *inputs)
     for lanes in (4, 0):
@@ -190,7 +210,7 @@ def test_lanes_are_independent(name, dtype):
 
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("name", REFERENCES)
-def test_special_values_are_those_of_numpy(name, dtype):
+def test_special_values_are_those_of_numpy(name, dtype, processor):
     if name in ("erf", "sigmoid"):
         pytest.skip("NumPy has none")
     inputs = arguments(name, dtype)
@@ -212,3 +232,17 @@ def test_sigmoid_of_large_numbers(dtype):
     x = np.zeros(LANES, dtype)
     x[:4] = -math.inf, -1e30, 1e30, math.inf
     np.testing.assert_array_equal(call("sigmoid", x)[:5], [0, 0, 1, 1, 0.5])
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("name", ["floor", "ceil", "round", "trunc"])
+def test_rounding_without_instructions(name, dtype, monkeypatch):
+    compiled_for.cache_clear()
+    monkeypatch.setattr(Processor, "has_rounding", False)
+    halves = np.arange(-8, 8.5, 0.5)
+    x = whole_vectors(np.concatenate([points(dtype), halves.astype(dtype)]))
+    expected = getattr(np, name)(x)
+    actual = call(name, x)
+    compiled_for.cache_clear()
+    np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(np.signbit(actual), np.signbit(expected))

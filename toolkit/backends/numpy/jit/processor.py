@@ -50,6 +50,11 @@ class Processor:
         return self.triple.partition("-")[0]
 
     @property
+    def has_rounding(self) -> bool:
+        """Whether there are instructions that round to integers."""
+        return not self.architecture.startswith("arm")
+
+    @property
     def is_arm64(self) -> bool:
         """Whether it is a 64-bit ARM."""
         return self.architecture in _ARM64

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit import math
 from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.math.rounding import is_rounding, rounded
 from toolkit.ir.scalars import SCALARS
 
 _COMPARE = {
@@ -182,6 +184,8 @@ class LLVMScalars:
         if SCALARS[name].is_whole and not dtypes.is_float(xs[0].dtype):
             return xs[0]
         llvm = SCALARS[name].llvm or math.FLOATS[name]
+        if isinstance(llvm, str) and is_rounding(llvm):
+            return math.of_vectors(partial(rounded, llvm), self.b, *xs)
         if isinstance(llvm, str):
             return self.b.intrinsic(llvm, *xs)
         return math.of_vectors(llvm, self.b, *xs)

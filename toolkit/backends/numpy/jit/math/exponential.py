@@ -2,14 +2,14 @@
 
 exp(x) = 2**n * exp(r) with n the integer next to x / log(2) and r = x - n * log(2),
 |r| <= log(2) / 2, in two steps (Cody and Waite): with a fused multiply-add the first,
-x - n * high, is exact.
+x - n * high, is exact; without one `high` has so few bits that it is, too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toolkit.backends.numpy.jit.math.logarithm import LOG_2
+from toolkit.backends.numpy.jit.math.logarithm import log_2_of
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,
@@ -148,7 +148,7 @@ def tanh(x: Vector) -> Vector:
 
 def _reduced(x: Vector, low: Vector | None = None) -> tuple[Vector, Vector, Vector]:
     """(n, n with an integer's bits lowest, e**r - 1) with x + low = n * log(2) + r."""
-    log_2, log_2_low = LOG_2[x.value.dtype]
+    log_2, log_2_low = log_2_of(x.value.dtype)
     shifted = fma(x, INVERSE_LOG_2, x.format.shift)
     n = shifted - x.format.shift
     high = fma(n, -log_2, x)

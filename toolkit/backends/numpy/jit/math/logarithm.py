@@ -9,11 +9,17 @@ from __future__ import annotations
 import math
 
 from toolkit.backends.numpy.jit.math.vector import Vector, fma, polynomial
+from toolkit.backends.numpy.jit.processor import current
 
 # log(2) as the nearest number and what that lacks.
 LOG_2 = {
     "float32": (0.6931471824645996, -1.9046542121259336e-09),
     "float64": (0.6931471805599453, 2.3190468138462996e-17),
+}
+# The same with a first part so short that its product with an exponent is exact.
+_SHORT_LOG_2 = {
+    "float32": (0.693145751953125, 1.4286068203094173e-06),
+    "float64": (0.6931471803691238, 1.9082149292705877e-10),
 }
 SQUARE_ROOT_HALF_BITS = {"float32": 0x3F3504F3, "float64": 0x3FE6A09E667F3BCD}
 
@@ -40,6 +46,11 @@ _TAIL_64 = (
     0.15313719288510047,
     0.1479953314054281,
 )
+
+
+def log_2_of(dtype: str) -> tuple[float, float]:
+    """log(2) in two parts, of which n times the first can be added without an error."""
+    return (LOG_2 if current().has_fma else _SHORT_LOG_2)[dtype]
 
 
 def log(x: Vector) -> Vector:
@@ -83,7 +94,7 @@ def split(x: Vector) -> tuple[Vector, Vector]:
 
 def _combine(e: Vector, f: Vector, correction: Vector | None = None) -> Vector:
     """e * log(2) + log(1 + f) + correction."""
-    high, low = LOG_2[f.value.dtype]
+    high, low = log_2_of(f.value.dtype)
     small = fma(e, low, _tail(f))
     if correction is not None:
         small = small + correction

@@ -10,10 +10,12 @@ import math
 
 from toolkit.backends.numpy.jit.math.exponential import exp
 from toolkit.backends.numpy.jit.math.logarithm import LOG_2, split
+from toolkit.backends.numpy.jit.math.rounding import rounded
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,
     copysign,
+    exact_fma,
     fma,
     polynomial,
 )
@@ -45,9 +47,9 @@ def power(x: Vector, y: Vector) -> Vector:
     """x**y with the special cases of C's pow."""
     a = absolute(x)
     magnitude = _magnitude(a, y)
-    whole = y.intrinsic("trunc").equals(y)  # infinities are
+    whole = rounded("trunc", y).equals(y)  # infinities are
     half = y * 0.5
-    even = half.intrinsic("trunc").equals(half)
+    even = rounded("trunc", half).equals(half)
     result = copysign(magnitude, x).where(whole & ~even, magnitude)
     undefined = (x < 0.0) & (x > -math.inf) & ~whole
     result = x.constant(math.nan).where(undefined, result)
@@ -63,7 +65,7 @@ def _magnitude(a: Vector, y: Vector) -> Vector:
     high = high.where(a < math.inf, a)
     high = a.constant(-math.inf).where(a.equals(0.0), high)
     product = y * high
-    product_low = fma(y, low, fma(y, high, -product))
+    product_low = fma(y, low, exact_fma(y, high, -product))
     # Beyond, the parts may be infinities whose difference is NaN.
     inside = absolute(product) < _OUT_OF_RANGE
     return exp(product, product_low.where(inside, 0.0))
@@ -75,7 +77,7 @@ def _precise_log(a: Vector) -> tuple[Vector, Vector]:
     high, low = _precise_log_near_1(m)
     log_2, log_2_low = LOG_2[a.value.dtype]
     whole = e * log_2
-    whole_low = fma(e, log_2_low, fma(e, log_2, -whole))
+    whole_low = fma(e, log_2_low, exact_fma(e, log_2, -whole))
     # |e| * log(2) is 0 or larger than the other part: the sum's error is exact.
     total = whole + high
     return total, (whole - total + high) + (whole_low + low)
@@ -93,16 +95,17 @@ def _precise_log_near_1(m: Vector) -> tuple[Vector, Vector]:
     divisor_low = m - (divisor - 1.0)
     inverse = 1.0 / divisor
     s = f * inverse
-    s_low = fma(s, -divisor_low, fma(-s, divisor, f)) * inverse
+    s_low = fma(s, -divisor_low, exact_fma(-s, divisor, f)) * inverse
     z = s * s
-    z_low = fma(s, s, -z) + (s + s) * s_low
+    z_low = exact_fma(s, s, -z) + (s + s) * s_low
     small = z * polynomial(z, _SERIES[m.value.dtype])
     factor = small + two_thirds
     factor_low = (two_thirds - factor + small) + two_thirds_low
     cube = s * z
-    cube_low = fma(s, z_low, fma(s_low, z, fma(s, z, -cube)))
+    cube_low = fma(s, z_low, fma(s_low, z, exact_fma(s, z, -cube)))
     term = cube * factor
-    term_low = fma(cube, factor_low, fma(cube_low, factor, fma(cube, factor, -term)))
+    term_low = exact_fma(cube, factor, -term)
+    term_low = fma(cube, factor_low, fma(cube_low, factor, term_low))
     twice = s + s
     high = twice + term
     return high, (twice - high + term) + (s_low + s_low + term_low)

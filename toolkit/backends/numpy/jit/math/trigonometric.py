@@ -1,7 +1,7 @@
 """sin and cos.
 
-x = n * pi/2 + r with |r| <= pi/4, in three steps (Cody and Waite): with fused
-multiply-adds the first is exact and the others round what they leave, so r is precise
+x = n * pi/2 + r with |r| <= pi/4, in three steps (Cody and Waite): with exact products
+the first is exact and the others round what they leave, so r is precise
 also where it is small. Beyond `limit`, where pi/2 would need more parts, the lanes
 concerned take the C library's function: rare, and as slow as it is there.
 """
@@ -11,7 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolkit.backends.numpy.jit.builder import Value
-from toolkit.backends.numpy.jit.math.vector import Vector, absolute, fma, polynomial
+from toolkit.backends.numpy.jit.math.vector import (
+    Vector,
+    absolute,
+    exact_fma,
+    fma,
+    polynomial,
+)
 
 TWO_OVER_PI = 0.6366197723675814
 
@@ -77,7 +83,7 @@ def _rotated(x: Vector, quarters: int) -> Vector:
     n = shifted - x.format.shift
     r = x
     for part in numbers.parts:
-        r = fma(n, -part, r)
+        r = exact_fma(n, -part, r)
     z = r * r
     sine = fma(r * z, polynomial(z, numbers.sine), r)
     cosine = fma(z * z, polynomial(z, numbers.cosine), fma(z, -0.5, 1.0))

@@ -170,8 +170,37 @@ def copysign(x: Vector, sign: Vector) -> Vector:
 
 
 def fma(x: Vector, y: float | Vector, z: float | Vector) -> Vector:
-    """x * y + z, rounded once."""
+    """x * y + z, rounded once, or twice where the processor cannot."""
     return x.intrinsic("fma", y, z)
+
+
+def exact_fma(x: Vector, y: float | Vector, z: float | Vector) -> Vector:
+    """x * y + z, rounded once or nearly so, also where the product cancels z."""
+    if current().has_fma:
+        return fma(x, y, z)
+    y, z = x.constant(y), x.constant(z)
+    product = x * y
+    lost = _lost_in_product(x, y, product)
+    # And what the sum loses (Knuth's two-sum).
+    total = product + z
+    back = total - product
+    return total + ((product - (total - back)) + (z - back) + lost)
+
+
+def _lost_in_product(x: Vector, y: Vector, product: Vector) -> Vector:
+    """x * y - product, of halves whose products are exact (Dekker)."""
+    (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
+    lost = x_high * y_high - product
+    lost = (lost + x_high * y_low + x_low * y_high) + x_low * y_low
+    # Numbers that are too large for halves are in products that overflow, or with 0.
+    return lost.where(lost.equals(lost), 0.0)
+
+
+def _halves(x: Vector) -> tuple[Vector, Vector]:
+    """Two numbers of half the bits, whose sum is x."""
+    spread = x * (2.0 ** (x.format.mantissa // 2 + 1) + 1.0)
+    high = spread - (spread - x)
+    return high, x - high
 
 
 def polynomial(x: Vector, coefficients: Sequence[float]) -> Vector:
