@@ -37,8 +37,8 @@ def numbers(batch, shape, seed=0):
     return draws.astype("float32")
 
 
-def model_source(name, batches, *, processor=None, **options):
-    model = MODELS[name]()
+def model_source(name, batches, *, processor=None, network=None, **options):
+    model = network or MODELS[name]()
     shape = model.input_shape[1:]
     function = lambda x: model(x, training=False)  # noqa: E731
     source = source_of(function, [(shape, "float32")], batches, processor, **options)
@@ -196,6 +196,8 @@ def counting_source(**options):
 @pytest.mark.parametrize("embed", [False, True])
 def test_states_are_in_the_workspace(embed, tmp_path):
     library = loaded(counting_source(embed=embed), tmp_path)
+    assert library.function("state_count")() == 1
+    assert library.library.has_states and library.library.takes_whole_batches
     first, second = library.workspace(), library.workspace()
     indices = np.array([1, 2], "int32")
     added = np.arange(4, 12).sum()
@@ -216,6 +218,17 @@ def test_states_are_in_the_workspace(embed, tmp_path):
     np.testing.assert_array_equal(run(first), rows + 5 + 5 * added)
     library.function("reset")(ctypes.c_void_p(first.ctypes.data))
     np.testing.assert_array_equal(run(first), rows + 5 + added)
+
+
+@needs_compiler
+def test_only_whole_batches_on_request(tmp_path):
+    source, shape = model_source("mlp", (2, 4), takes_whole_batches=True)
+    library = loaded(source, tmp_path)
+    assert library.library.takes_whole_batches
+    memory, x = library.workspace(), numbers(6, shape)
+    found = {n: library.run(memory, n, x[:n])[0] for n in (1, 2, 3, 4, 6)}
+    assert [n for n, status in found.items() if status == Status.OK] == [2, 4]
+    assert set(found.values()) == {Status.OK, Status.BAD_BATCH}
 
 
 @needs_compiler

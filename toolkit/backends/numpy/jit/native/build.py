@@ -134,6 +134,7 @@ class _Library:
             embeds=source.embed,
             has_threads=self.threads,
             has_states=bool(self.layout.states),
+            takes_whole_batches=self.layout.only_whole,
         )
 
     def _text(self, sha256: bytes) -> str:

@@ -67,6 +67,7 @@ class Layout:
     """The offsets of what a workspace holds.
 
     Attributes:
+        only_whole: whether each run is one of a program's batch.
         places: how many operands have one: inputs, outputs, and both values of states.
         padded: of the rows of each input and output, for a batch that is too small.
         states: those that runs change.
@@ -76,7 +77,11 @@ class Layout:
     def __init__(self, source: LibrarySource, in_place: bool, zeros: int) -> None:
         operands = [*source.inputs, *source.outputs]
         numbers = [i for i, w in enumerate(source.weights) if w.is_state]
-        self.only_whole = bool(numbers) or not all(map(is_batched, operands))
+        self.only_whole = (
+            source.takes_whole_batches
+            or bool(numbers)
+            or not all(map(is_batched, operands))
+        )
         self.places = len(operands) + 2 * len(numbers)
         self._end = aligned(8 * (HEADER_WORDS + 2 * self.places))
         self.states = [

@@ -37,6 +37,10 @@ define ptr @P_batches(ptr %count) #1 {
   ret ptr @batches
 }
 
+define i32 @P_state_count() #1 {
+  ret i32 STATES
+}
+
 define LONG @P_weights_size() #1 {
   ret LONG WEIGHTS_BYTES
 }
