@@ -7,8 +7,8 @@ Bars, for an MLP 784-512-512-10 in float32: CPU of the server's process at most 
 microseconds for a request of one row at 1 connection, and 75 at 16, with binary tensors
 of the Open Inference Protocol; no wrong answer among 100,000 mixed requests; no request
 lost while new versions of the file are loaded; no crash in 10,000 malformed requests.
-uvicorn, granian and hypercorn run `toolkit.serving.App` where the interpreter of the
-peers has them. Needs Linux's /proc.
+uvicorn and granian run `toolkit.serving.App` where the interpreter of the peers has
+them. Needs Linux's /proc.
 """
 
 import argparse
@@ -44,7 +44,6 @@ FACTORY = "toolkit.serving.app:from_environment"
 PEERS = {
     "uvicorn": ["--factory", FACTORY, "--port", "{port}", "--no-access-log"],
     "granian": ["--interface", "asgi", "--factory", FACTORY, "--port", "{port}"],
-    "hypercorn": [f"{FACTORY}()", "--bind", "127.0.0.1:{port}"],
 }
 
 

@@ -39,7 +39,7 @@ class Gated(Servable):
 
     def __init__(self, sizes=(1, 2, 4), is_open=False):
         super().__init__(sizes)
-        self.seen = []
+        self.seen, self.aligned = [], set()
         self.begun, self.gate = threading.Semaphore(0), threading.Event()
         if is_open:
             self.gate.set()
@@ -50,6 +50,7 @@ class Gated(Servable):
     def run(self, arrays):
         (x,) = arrays
         self.seen.append(x.copy())
+        self.aligned.add(x.flags.aligned)
         self.begun.release()
         assert self.gate.wait(30)
         if (x < 0).any():
@@ -120,6 +121,21 @@ def test_batches_are_padded_with_zeros_to_the_next_size():
         assert values(await asked.ask(1)) == [2]
         assert asked.servable.seen[0][:, 0].tolist() == [7, 8, 9, 0]
         assert asked.servable.seen[1][:, 0].tolist() == [1, 0, 0, 0]
+        await asked.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_arrays_of_requests_are_aligned():
+    async def run():
+        asked = Asked(Gated(is_open=True))
+        loop = asyncio.get_running_loop()
+        for at in range(1, 5):
+            found = loop.create_future()
+            x = np.frombuffer(bytes(at + 4), "float32", 1, at).reshape(1, 1)
+            asked.batcher.add(Item([x], 1, None, found.set_result))
+            await found
+        assert asked.servable.aligned == {True}
         await asked.batcher.close()
 
     asyncio.run(run())

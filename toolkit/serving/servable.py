@@ -131,7 +131,8 @@ class Servable:
         """The outputs for up to the largest number of rows, padded with zeros."""
         size = next(n for n in self.sizes if n >= rows)
         if len(parts) == 1 and size == rows:
-            return self.run(parts[0])
+            # What follows words in a body may begin at any address.
+            return self.run([x if x.flags.aligned else x.copy() for x in parts[0]])
         batch = []
         for i, x in enumerate(parts[0]):
             key = (i, size, *x.shape[1:])
