@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,6 +30,8 @@ from toolkit.serving.messages import RequestError
 from toolkit.serving.metrics import ModelMetrics
 from toolkit.serving.native import NativeServable
 from toolkit.serving.servable import batch_sizes
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Gated(Servable):
@@ -365,6 +368,22 @@ def test_deadlines_of_clients(where):
 
 
 # --- models ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["resnet18_dynamo", "bert_torchscript"])
+def test_an_onnx_file(name):
+    file = ROOT / "tests" / "fixtures" / "onnx" / f"{name}.onnx"
+    with np.load(file.with_name(f"{name.partition('_')[0]}.npz")) as arrays:
+        inputs = [arrays[key] for key in sorted(arrays) if key.startswith("input")]
+        wanted = [arrays[key] for key in sorted(arrays) if key.startswith("output")]
+    with serving({"m": file}, Batching(size=4)) as server:
+        about = ask(server, "GET", "/v2/models/m").json
+        names = [x["name"] for x in about["inputs"]]
+        given = {"inputs": [tensor(n, x) for n, x in zip(names, inputs, strict=True)]}
+        answer = ask(server, "POST", "/v2/models/m/infer", given)
+    for told, right in zip(answer.json["outputs"], wanted, strict=True):
+        found = np.reshape(told["data"], told["shape"])
+        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
 
 
 def test_a_native_library(tmp_path):

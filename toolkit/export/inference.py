@@ -126,9 +126,9 @@ def _arguments(model: Any, signature: Any) -> tuple[Any, ...]:
 
 def _own_inputs(model: Any) -> Any:
     """The symbols of a model's inputs, or what it was built for."""
-    symbols = getattr(model, "input", None) if hasattr(model, "inputs") else None
-    if symbols is not None:
-        return symbols
+    symbols = getattr(model, "inputs", None)
+    if symbols:
+        return getattr(model, "input", symbols if len(symbols) > 1 else symbols[0])
     shapes = model._build_shapes
     if not model.built or not shapes or _takes_more(model):
         raise NotBuiltError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import saving
-from toolkit.errors import ArgumentError, MissingFileError, UnsupportedError
+from toolkit.errors import ArgumentError, MissingFileError
 from toolkit.export.native.loading import NativeModel, load_native
 from toolkit.models import Model
 from toolkit.serving.batching import Batching
@@ -51,10 +51,7 @@ def _load(path: Path, custom_objects: Mapping[str, Any] | None) -> Any:
     if not path.exists():
         raise MissingFileError(f"serve: there is no file {str(path)!r}")
     if path.suffix == ".onnx":
-        load = getattr(saving, "load_onnx", None)
-        if load is None:
-            raise UnsupportedError("serve: .onnx files are not loaded by this version")
-        return load(path)
+        return saving.load_onnx(path)
     if path.suffix in NATIVE:  # with its folder, as the user means this very file
         return load_native(path.absolute())
     return saving.load_model(path, custom_objects, compile=False)

@@ -273,8 +273,9 @@ def _outputs(
     model: Any, signature: Signature, rows: int
 ) -> tuple[Sequence[str], Sequence[Any]]:
     """The names of a model's outputs, and what has their dtypes and shapes."""
-    if hasattr(model, "inputs"):
-        return output_names(model, model.output), tree.flatten(model.output)
+    symbols = getattr(model, "outputs", None)
+    if symbols:
+        return output_names(model, getattr(model, "output", symbols)), symbols
     found = trace_inference(model, signature, {BATCH: rows})
     return found.names, [y.spec for y in found.graph.outputs[: len(found.names)]]
 
