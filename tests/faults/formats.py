@@ -127,6 +127,14 @@ def save_shards(path):
     small_model().save_weights(path, max_shard_size=1e-7)
 
 
+def save_safetensors(path):
+    model = small_model()
+    if path.name.endswith(".json"):
+        model.save_weights(path, max_shard_size=1e-7)
+    else:
+        model.save_weights(path)
+
+
 def save_latest(path):
     """Weights in the newer structures of HDF5, which are not written here."""
     small_model().save_weights(path.with_name("first.weights.h5"))
@@ -322,6 +330,18 @@ FORMATS = (
         FROM_CONFIG,
         share=8,
     ),
+    Format(
+        *("safetensors", "m.safetensors", save_safetensors, read_weights, UNCHECKED),
+        share=8,
+    ),
+    Format(
+        *("safetensors header", "m.safetensors", save_safetensors, read_weights),
+        *(UNCHECKED, m.damaged_safetensors, 8),
+    ),
+    Format(
+        *("safetensors list", "m.safetensors.index.json", save_safetensors),
+        *(read_weights, UNCHECKED, m.damaged_json),
+    ),
     Format("npz", "arrays.npz", save_npz, lambda p: rows(Dataset.from_npz(p))),
     Format(
         *("npz members", "arrays.npz", save_npz_packed),
@@ -396,6 +416,10 @@ FORMATS = (
     Format(
         *("inspect keras", "a.keras", lambda p: small_model().save(p), inspect),
         *(FROM_CONFIG, m.damaged_zip, 2),
+    ),
+    Format(
+        *("inspect safetensors", "m.safetensors", save_safetensors, inspect),
+        *(UNCHECKED, m.damaged_safetensors, 2),
     ),
     Format("inspect npy", "a.npy", lambda p: np.save(p, ARRAY), inspect, UNCHECKED),
     Format("inspect npz", "a.npz", save_npz, inspect, UNCHECKED, m.damaged_zip, 2),

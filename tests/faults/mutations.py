@@ -144,6 +144,32 @@ def damaged_zip(data, chance, kinds=None):
     return packed.getvalue()
 
 
+def damaged_safetensors(data, chance):
+    """A file whose header, of the length that it says, tells something else."""
+    size = int.from_bytes(data[:8], "little")
+    header, values = data[8 : 8 + size], data[8 + size :]
+    change = chance.choice((damaged_json, damaged_json, moved, moved, damaged))
+    header = change(header, chance)
+    return len(header).to_bytes(8, "little") + header + values
+
+
+def moved(header, chance):
+    """A header in which places, extents or dtypes are others that might be true."""
+    rows = json.loads(header)
+    for _ in range(chance.choice((1, 1, 2))):
+        row = chance.choice(list(rows.values()))
+        key = chance.choice(list(row))
+        if key == "dtype":
+            row[key] = chance.choice(("F64", "I8", "BOOL", "BF16", "C64", "F8_E4M3"))
+        elif row[key]:
+            place = chance.randrange(len(row[key]))
+            near = row[key][place] + chance.choice((-8, -4, -1, 1, 4, 8))
+            row[key][place] = chance.choice((near, near, *EXTREMES, -1))
+        if chance.random() < 0.2:
+            row["shape"] = row["shape"][::-1] + [1] * chance.choice((0, 1, 40))
+    return json.dumps(rows).encode()
+
+
 def damaged_gzip(data, chance):
     return gzip.compress(damaged(gzip.decompress(data), chance), 1)
 

@@ -2,6 +2,7 @@
 
 Each case is seeded by its number: `python -m tests.faults.guard SEED START STOP FOLDER`
 runs some of them by hand, and leaves the files of those that are wrong in the folder.
+A seed `3/safetensors` is for the formats with this in their names.
 """
 
 import sys
@@ -28,7 +29,11 @@ def check(seed, count, folder):
 def test_each_format_has_its_share():
     assert {form.name for form in FORMATS} == set(order())
     assert len(order()) < 400
-    assert len(FORMATS) == 42  # as the guide to saving says
+    assert len(FORMATS) == 46  # as the guide to saving says
+
+
+def test_damaged_safetensors(tmp_path):
+    check("1/safetensors", 500, tmp_path)
 
 
 def test_damaged_files(tmp_path):
@@ -39,3 +44,9 @@ def test_damaged_files(tmp_path):
 @pytest.mark.parametrize("seed", range(10))
 def test_many_damaged_files(seed, tmp_path):
     check(seed, 10_000, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_many_damaged_safetensors(seed, tmp_path):
+    check(f"{seed}/safetensors", 10_000, tmp_path)

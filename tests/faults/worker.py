@@ -34,9 +34,13 @@ FORBIDDEN = {
 }
 
 
-def order():
-    """Formats in the order of cases, each as often as its share."""
+def order(only=""):
+    """Formats in the order of cases, each as often as its share.
+
+    only: text that is in the names of those that are wanted.
+    """
     names = [form.name for form in FORMATS for _ in range(form.share)]
+    names = [name for name in names if only in name]
     seeded("order").shuffle(names)
     return names
 
@@ -224,9 +228,10 @@ def numbered(words, cases):
         names = list(ATTACKS)
         numbers = range(*map(int, words[1:3]))
         return numbers, lambda n: (names[n], attacked(names[n], cases))
-    cases.seed = int(words[0])
-    for form in FORMATS:
-        cases.original(form)
+    seed, _, only = words[0].partition("/")
+    cases.seed, cases.order = int(seed), order(only)
+    for name in sorted(set(cases.order)):
+        cases.original(BY_NAME[name])
     return range(*map(int, words[1:3])), cases.run
 
 

@@ -459,6 +459,8 @@ BAD_LISTS = {
         for name in (
             *("../a.safetensors", "/etc/passwd", "/a.safetensors", "a/b.safetensors"),
             *("a\\b.safetensors", "C:a.safetensors", "..", "", "a.bin", "~", "a\0"),
+            "\ud800.safetensors",
+            "é" * 130 + ".safetensors",
         )
     },
     "a number": (leads(3), None, "expected names of .safetensors files"),

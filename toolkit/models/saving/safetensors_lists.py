@@ -36,6 +36,7 @@ from toolkit.reading.text import parsed_json
 
 LIST = ".safetensors.index.json"
 _MAX_LIST = 1 << 25  # bytes of a list, enough for 300,000 arrays
+_MAX_NAME = 255  # bytes of a file's name, the most that file systems take
 _MAX_FILES = 500  # that are open at the same time
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -127,8 +128,10 @@ def _listed(listing: Path, label: str) -> dict[str, str]:
 
 def _plain(name: Any) -> str | None:
     """A name that can only be that of a file in the same folder; None if it is not."""
-    is_plain = isinstance(name, str) and re.fullmatch(r"[^/\\:\0]+\.safetensors", name)
-    return name if is_plain else None
+    if not isinstance(name, str) or not name.isprintable():  # or half a character
+        return None
+    is_plain = re.fullmatch(r"[^/\\:]+\.safetensors", name)
+    return name if is_plain and len(name.encode()) <= _MAX_NAME else None
 
 
 def _beside(listing: Path, name: str, label: str) -> Path:
