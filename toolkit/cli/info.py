@@ -33,6 +33,7 @@ EXTRAS = {
     "workers": ("cloudpickle", "worker processes that run any function"),
     "mpi": ("mpi4py", "jobs of several processes: toolkit run --processes"),
     "serve": ("uvicorn", "toolkit.serving.App behind an ASGI server"),
+    "aot": ("ziglang", "linking native libraries for other processors"),
     "sklearn": ("sklearn", "toolkit.wrappers, the estimators of scikit-learn"),
 }
 REQUIRED = ("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite")
