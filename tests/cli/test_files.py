@@ -364,3 +364,56 @@ def test_plot_takes_a_path_and_a_direction(folder, capsys):
 def test_plot_needs_a_model(folder, capsys):
     code, _, said = call(capsys, "plot", "m.weights.h5")
     assert code == cli.FAILED and "expected the file of a whole model" in said
+
+
+# --- export ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, written",
+    [
+        (["-o", "net.o"], "net.o"),
+        (["--format", "object"], "m.o"),
+        (["--format", "static", "--target", "aarch64"], "m.a"),
+        (["-o", "out.a", "--batch", "2,8", "--prefix", "own"], "out.a"),
+        (["-o", "w.o", "--weights", "file", "--no-threads"], "w.o"),
+    ],
+)
+def test_export(folder, capsys, options, written):
+    code, printed, _ = call(capsys, "export", "m.keras", *options)
+    assert code == 0
+    assert printed.startswith(f"{written}: ")
+    assert (folder / written).is_file()
+    assert (folder / written).with_suffix(".h").is_file()
+    text = (folder / written).with_suffix(".h").read_text()
+    assert ("OWN_BATCHES {2, 8}" in text) == ("--batch" in options)
+    assert (folder / "w.safetensors").exists() == ("--weights" in options)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no linker")
+def test_export_is_checked(folder, capsys):
+    folder.chmod(0o700)
+    code, printed, _ = call(capsys, "export", "m.keras", "--check", "--batch", "1,4")
+    assert code == 0
+    assert "compared with the model for 1, 2, 13 rows: error at most " in printed
+    code, _, said = call(capsys, "export", "m.keras", "--check")
+    assert (code, "--force replaces it" in said) == (1, True)
+    assert call(capsys, "export", "m.keras", "--check", "--force")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["m.weights.h5"], "expected the file of a whole model"),
+        (["m.keras", "-o", "m.txt"], "ends in one of"),
+        (["m.keras", "-o", "m.o", "--format", "static"], "ends in .a; received 'm.o'"),
+        (["m.keras", "-o", "m.o", "--check"], "--check runs shared libraries"),
+        (["m.keras", "-o", "m.o", "--size", "dim_0_1=3"], "received 'dim_0_1'"),
+        (["m.keras", "-o", "m.o", "--target", "z80"], "z80"),
+    ],
+)
+def test_export_refuses(folder, capsys, arguments, expected):
+    code, _, said = call(capsys, "export", *arguments)
+    assert code == 1
+    assert expected in said
+    assert not (folder / "m.o").exists()

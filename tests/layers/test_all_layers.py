@@ -1,11 +1,15 @@
 """Every layer through `check_layer`, in one table."""
 
 import inspect
+import shutil
 
+import numpy as np
 import pytest
 
+import toolkit
 from tests.layers.check import check_layer
-from toolkit import layers
+from toolkit import layers, ops, tree
+from toolkit.errors import UnsupportedError
 from toolkit.layers import Layer
 
 SEQUENCE, IMAGE, VOLUME = (4, 6, 3), (2, 7, 6, 4), (2, 5, 4, 6, 4)
@@ -188,13 +192,56 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "shapes"),
-    CASES,
-    ids=[f"{i}-{case[0]}" for i, case in enumerate(CASES)],
-)
+IDS = [f"{i}-{case[0]}" for i, case in enumerate(CASES)]
+
+
+@pytest.mark.parametrize(("name", "arguments", "shapes"), CASES, ids=IDS)
 def test_layer(name, arguments, shapes):
     check_layer(getattr(layers, name), arguments, *shapes)
+
+
+# Rows that are no native library: what no code is generated for.
+NOT_NATIVE = {}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no linker")
+@pytest.mark.parametrize(("number", "case"), [*enumerate(CASES)], ids=IDS)
+def test_layer_as_a_native_library(number, case, tmp_path):
+    name, arguments, shapes = case
+    model = _model_of(getattr(layers, name)(**arguments), shapes)
+    path = tmp_path / "layer.so"
+    if number in NOT_NATIVE:
+        with pytest.raises(UnsupportedError, match=f"{NOT_NATIVE[number]} in .*layer"):
+            model.export(path)
+        return
+    model.export(path, verbose=False)
+    tmp_path.chmod(0o700)
+    library = toolkit.load_native(path)
+    assert not library.is_stateful or name.startswith("Random")
+    rng = np.random.default_rng(0)
+    inputs = [
+        rng.normal(size=x.shape).astype(x.dtype) for x in tree.flatten(model.inputs)
+    ]
+    compiled = toolkit.function(lambda *xs: model(list(xs), training=False))
+    expected = tree.flatten(compiled(*map(ops.convert_to_tensor, inputs)))
+    found = tree.flatten(library.predict(inputs if len(inputs) > 1 else inputs[0]))
+    for y, wanted in zip(found, expected, strict=True):
+        wanted = ops.convert_to_numpy(wanted)
+        assert (y.shape, y.dtype) == (wanted.shape, wanted.dtype)
+        assert y.tobytes() == wanted.tobytes()
+
+
+def _model_of(layer, shapes):
+    """A model of one layer, for batches of the size that the row has."""
+
+    def symbols(shape):
+        if isinstance(shape, list):
+            return [symbols(s) for s in shape]
+        return toolkit.Input(batch_shape=shape)
+
+    inputs = [symbols(shape) for shape in shapes]
+    return toolkit.Model(tree.flatten(inputs), layer(*inputs))
 
 
 def test_embedding():

@@ -13,7 +13,7 @@ from toolkit.backends.library import DTYPES, LibraryTensor, Status
 from toolkit.export.native.header import MARK, Naming, header_text
 from toolkit.export.native.weights import write_weights
 
-GOLDEN = Path(__file__).with_name("digits.h")
+GOLDEN = Path(__file__).with_name("golden.h")
 NAMING = Naming("1.2.3", "x86-64-v3")
 
 
