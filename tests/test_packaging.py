@@ -19,6 +19,7 @@ TEST_FILE = '''"""One test."""
 def test_one() -> None:
     """Nothing to check."""
 '''
+EXAMPLES = (".py", ".sbatch", ".yaml", ".md", ".c", ".cpp", ".rs", ".go", ".mjs")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 pytestmark = pytest.mark.skipif(
@@ -124,7 +125,7 @@ def test_wheel_holds_package_and_examples_and_nothing_else(archives):
     } | {
         f"toolkit/{path.relative_to(ROOT).as_posix()}"
         for path in (ROOT / "examples").rglob("*")
-        if path.suffix in (".py", ".sbatch", ".yaml")
+        if path.suffix in EXAMPLES
     }
     assert {name for name in wheel if ".dist-info/" not in name} == expected
     assert "toolkit/py.typed" in wheel and "toolkit/__init__.pyi" in wheel

@@ -1,0 +1,113 @@
+"""Export a trained model, and call it from C, C++, Rust, Go and JavaScript.
+
+    python examples/native/callers.py --output build
+
+Each caller is compiled where its tools are installed. It reads the test images and
+prints the class of each, which are compared with what the model says in Python.
+"""
+
+import argparse
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+import toolkit
+from toolkit import layers
+from toolkit.datasets import digits
+
+HERE = Path(__file__).parent
+C_FLAGS = ["-O2", "-Wall", "-Wextra", "-Werror"]
+# Language -> what it needs, what compiles it, what runs it.
+CALLERS = {
+    "c": (["cc"], ["cc", *C_FLAGS, "caller.c", "libdigits.a", "-lpthread", "-o", "c"]),
+    "c++": (
+        ["c++"],
+        ["c++", *C_FLAGS, "-std=c++17", "caller.cpp", "libdigits.a", "-lpthread"]
+        + ["-o", "c++"],
+    ),
+    "rust": (
+        ["rustc"],
+        ["rustc", "-O", "--edition", "2021", "caller.rs", "-L", ".", "-l"]
+        + ["static=digits", "-o", "rust"],
+    ),
+    "go": (["go", "cc"], ["go", "build", "-o", "go", "caller.go"]),
+    "javascript": (["node"], None),
+}
+
+
+def build_model():
+    """Pixels from 0 to 16: (batch, 8, 8, 1) in, probabilities: (batch, 10) out."""
+    return toolkit.Sequential(
+        [
+            toolkit.Input((8, 8, 1), name="images"),
+            layers.Rescaling(1 / 16),
+            layers.Conv2D(16, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+def train(epochs):
+    """A model of digits and test images: (359, 8, 8, 1)."""
+    toolkit.utils.set_random_seed(0)
+    (x_train, y_train), (x_test, _) = digits.load_data()
+    model = build_model()
+    model.compile("adam", "sparse_categorical_crossentropy")
+    model.fit(x_train[..., None], y_train, epochs=epochs, verbose=0)
+    return model, x_test[..., None].astype("float32")
+
+
+def export(model, images, folder):
+    """Write the libraries, the images and the callers into a folder."""
+    model.export(folder / "libdigits.a", verbose=False)
+    (folder / "web").mkdir(exist_ok=True)  # its header is another
+    model.export(folder / "web" / "digits.wasm", verbose=False)
+    (folder / "images.f32").write_bytes(images.tobytes())
+    for source in [*HERE.glob("caller.*"), HERE / "threads.c"]:
+        shutil.copy(source, folder)
+
+
+def call(language, folder):
+    """The classes that a caller prints; None where its tools are not installed."""
+    needs, build = CALLERS[language]
+    if not all(map(shutil.which, needs)):
+        return None
+    if build:
+        subprocess.run(build, cwd=folder, check=True)
+    command = [f"./{language}"] if build else ["node", "caller.mjs"]
+    done = subprocess.run(
+        [*command, "images.f32"], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return np.array(done.stdout.split(), "int64")
+
+
+def main(arguments=None):
+    """Export the model and run every caller; the model is returned."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=10, help="default: %(default)s")
+    parser.add_argument("--output", type=Path, default="native", help="the folder")
+    options = parser.parse_args(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)
+
+    model, images = train(options.epochs)
+    export(model, images, options.output)
+    expected = model.predict(images, verbose=0).argmax(-1)
+    agreeing = []
+    for language in CALLERS:
+        found = call(language, options.output)
+        if found is None:
+            print(f"{language}: its tools are not installed")
+            continue
+        same = np.array_equal(found, expected)
+        print(f"{language}: {'the same classes' if same else 'OTHER CLASSES'}")
+        agreeing.append(same)
+    print(f"test callers that agree {np.mean(agreeing):.2f}")
+    return model
+
+
+if __name__ == "__main__":
+    main()
