@@ -1,0 +1,202 @@
+"""Native libraries beside ONNX Runtime: latency, size, start, memory, time to export.
+
+    python benchmarks/native.py --peer-python PEERS/bin/python
+    python benchmarks/native.py --only cifar --facts
+
+Latency is that of one row on one thread. `native` is called through ctypes with
+pointers that were made before, ONNX Runtime with values that are bound. Its file is the
+one that `Model.export` writes. `--facts` prints what needs no peer: bytes beyond the
+weights, libraries and symbols needed, seconds from the start of a process in C to its
+first result, its memory beyond weights and workspace, and seconds to export.
+"""
+
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import harness
+import numpy as np
+
+import toolkit
+from toolkit import applications, layers
+from toolkit.bench import networks
+
+FOLDER = Path(tempfile.gettempdir()) / f"toolkit-native-{os.getuid()}"
+TARGETS = ("x86-64-v3", "wasm32")
+STARTS = 21
+
+
+def lstm():
+    """Two LSTM layers over (80, 64), as in a small classifier of text."""
+    hidden = [layers.LSTM(128, return_sequences=True), layers.LSTM(128)]
+    return toolkit.Sequential([toolkit.Input((80, 64)), *hidden, layers.Dense(10)])
+
+
+MODELS = {
+    "mlp": lambda: networks.mnist_mlp(toolkit),
+    "cifar": lambda: networks.cifar_cnn(toolkit),
+    "lstm": lstm,
+    "mobilenet_v2": lambda: applications.MobileNetV2(weights=None),
+    "resnet50": lambda: applications.ResNet50(weights=None),
+}
+
+
+def make(case):
+    """The model, the same in each process, and one row."""
+    toolkit.utils.set_random_seed(0)
+    model = MODELS[case]()
+    generator = np.random.default_rng(0)
+    return model, generator.standard_normal((1, *model.input_shape[1:])).astype("f4")
+
+
+# --- latency --------------------------------------------------------------------------
+
+
+def native(case):
+    """Through ctypes, with the pointers of one row."""
+    model, x = make(case)
+    path = FOLDER / f"{case}.so"
+    model.export(path, batch=1, weights="embed", threads=False, verbose=False)
+    loaded = toolkit.load_native(path)
+    y = loaded.predict(x)
+    run, workspace = loaded._binding._functions["run"], loaded._idle[0]
+    inputs = (ctypes.c_void_p * 1)(x.ctypes.data)
+    outputs = (ctypes.c_void_p * 1)(y.ctypes.data)
+    kept = [loaded, x, y, workspace]
+
+    def call():
+        assert run(kept[3].ctypes.data, 1, inputs, outputs) == 0
+
+    return call
+
+
+def function(case):
+    """The compiled model in Python."""
+    model, x = make(case)
+    compiled = toolkit.function(lambda x: model(x, training=False))
+    tensor = toolkit.ops.convert_to_tensor(x)
+    return lambda: compiled(tensor)
+
+
+def onnx_runtime(case):
+    """ONNX Runtime with the file that is exported here."""
+    import onnxruntime
+
+    model, x = make(case)
+    path = FOLDER / f"{case}.onnx"
+    model.export(path, verbose=False)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        str(path), options, providers=["CPUExecutionProvider"]
+    )
+    binding = session.io_binding()
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(x)
+    binding.bind_ortvalue_input(session.get_inputs()[0].name, value)
+    binding.bind_output(session.get_outputs()[0].name)
+    return lambda: session.run_with_iobinding(binding)
+
+
+CANDIDATES = (
+    harness.Candidate("native", native),
+    harness.Candidate("ONNX Runtime", onnx_runtime, peer=True),
+    harness.Candidate("function in Python", function),
+)
+
+# --- facts ----------------------------------------------------------------------------
+
+MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "{p}.h"
+
+static long resident(void) {{
+    long all = 0, own = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%ld %ld", &all, &own) != 2) return 0;
+    fclose(file);
+    return own * 4096;
+}}
+
+int main(void) {{
+    static float x[{P}_INPUT_0_SIZE], y[{P}_OUTPUT_0_SIZE];
+    const void *inputs[] = {{x}};
+    void *outputs[] = {{y}};
+    void *workspace = malloc({p}_workspace_size(1));
+    if ({p}_init(workspace, NULL, 1)) return 1;
+    if ({p}_run(workspace, 1, inputs, outputs)) return 2;
+    printf("%ld\\n", resident());
+    return 0;
+}}
+"""
+
+
+def run(*command):
+    """What a command prints, run in the folder."""
+    return subprocess.run(
+        command, cwd=FOLDER, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def facts(case):
+    """What is printed of a model, by its name."""
+    model, _ = make(case)
+    weights = sum(np.asarray(w).nbytes for w in model.weights)
+    found = {}
+    for target in TARGETS:
+        ending = "wasm" if target == "wasm32" else "so"
+        path = FOLDER / f"{case}.{ending}"
+        start = time.perf_counter()
+        model.export(path, target=target, weights="embed", verbose=False)
+        found[f"{target}: export"] = f"{time.perf_counter() - start:.2f} s"
+        beyond = path.stat().st_size - weights
+        found[f"{target}: beyond weights"] = f"{beyond / 1024:.1f} KB"
+    undefined = run("nm", "-D", "-u", f"{case}.so").split()
+    found["symbols needed"] = " ".join(s for s in undefined if len(s) > 1)
+    (FOLDER / "main.c").write_text(MAIN.format(p=case, P=case.upper()))
+    model.export(FOLDER / f"{case}.a", target=TARGETS[0], verbose=False)
+    run("cc", "-O2", "main.c", f"{case}.a", "-lpthread", "-o", "main")
+    run("sh", "-c", "printf 'int main(void){return 0;}' | cc -x c - -o empty")
+    found["start to first result"] = f"{1e3 * seconds('main'):.2f} ms"
+    found["an empty program"] = f"{1e3 * seconds('empty'):.2f} ms"
+    header = (FOLDER / f"{case}.h").read_text()
+    workspace = int(header.partition("WORKSPACE_SIZE_1 ")[2].split()[0])
+    beyond = int(run("./main")) - weights - workspace
+    found["memory beyond weights and workspace"] = f"{beyond / 2**20:.2f} MB"
+    return found
+
+
+def seconds(program):
+    """The median time of a whole process."""
+    times = []
+    for _ in range(STARTS):
+        start = time.perf_counter()
+        run(f"./{program}")
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def main():
+    """Print the latencies, or the facts."""
+    FOLDER.mkdir(mode=0o700, exist_ok=True)
+    if "--facts" not in sys.argv:
+        harness.main(__doc__, tuple(MODELS), CANDIDATES)
+        return
+    sys.argv.remove("--facts")
+    options = harness.parser(__doc__).parse_args()
+    rows = {case: facts(case) for case in MODELS if options.only in case}
+    for case, row in rows.items():
+        print(f"\n{case}")
+        for name, value in row.items():
+            print(f"  {name:36} {value}")
+    harness.save(options.json, rows)
+
+
+if __name__ == "__main__":
+    main()
