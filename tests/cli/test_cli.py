@@ -60,7 +60,7 @@ def test_without_a_command_it_shows_help(capsys):
         (["export", "x", "--batch", "1,0"], 2, "received '1,0'"),
         (["export", "x", "--size", "3"], 2, "a name, = and an integer > 0"),
         (["export", "x", "--format", "elf"], 2, "object, static, shared, onnx"),
-        (["convert", "x", "x.foo"], 2, ".npz; received 'x.foo'"),
+        (["convert", "x", "x.foo"], 2, ".index.json; received 'x.foo'"),
         (["convert", "x", "y.h5", "--shard-size", "0"], 2, "number > 0; received '0'"),
     ],
 )
