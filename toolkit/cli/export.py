@@ -14,6 +14,7 @@ Examples:
   $ toolkit export model.keras -o digits.so --target x86-64-v3 --batch 1,32 --check
   $ toolkit export model.keras --target wasm32
   $ toolkit export model.keras -o digits.onnx --opset 21
+  $ toolkit export model.keras --triton repository --batch 64
   $ toolkit export model.keras --target aarch64 --format object --weights file
 """
 
@@ -59,6 +60,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=one_of(*FORMATS),
         metavar="FORMAT",
         help=f"{', '.join(FORMATS)}; that of TO's ending, or shared",
+    )
+    parser.add_argument(
+        "--triton",
+        type=Path,
+        metavar="FOLDER",
+        help="write the next version of the model, as ONNX, into this repository of "
+        "Triton or OpenVINO Model Server; --batch is the most rows of a batch",
     )
     parser.add_argument("--target", metavar="NAME", help="the processor it is for")
     parser.add_argument(
@@ -142,6 +150,8 @@ def _size(text: str) -> tuple[str, int]:
 
 def run(options: argparse.Namespace) -> int:
     """Export the model and print the files' paths and sizes; 1 if that cannot be."""
+    if options.triton is not None:
+        return _export_to_repository(options)
     path = _output(options)
     if options.check and KINDS.get(path.suffix) != SHARED:
         raise ArgumentError(
@@ -159,6 +169,26 @@ def run(options: argparse.Namespace) -> int:
         print(f"{path}: {size_text(path.stat().st_size)}")
         if options.check:
             _check(model, path, options)
+    return 0
+
+
+def _export_to_repository(options: argparse.Namespace) -> int:
+    others = ("output", "format", "target", "sizes", "weights", "threads", "linker")
+    if any(getattr(options, x) for x in (*others, "prefix", "check", "force")):
+        raise ArgumentError(
+            "--triton takes no other option than --batch, --opset, --external-data and "
+            "--import"
+        )
+    given: dict[str, Any] = {"name": options.source.name.partition(".")[0]}
+    if options.batch is not None:
+        given["max_batch_size"] = max(options.batch)
+    for name in ("opset_version", "external_data"):
+        if getattr(options, name) is not None:
+            given[name] = getattr(options, name)
+    with own_objects(options):
+        model = loaded(options.source)
+        export_model(model, options.triton, "triton", verbose=False, **given)
+    print(f"{options.triton / given['name']}: the next version is there")
     return 0
 
 

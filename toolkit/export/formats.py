@@ -18,6 +18,7 @@ EXPORTERS: dict[str, str] = {
     "native": "toolkit.export.native.library",
     "onnx": "toolkit.export.onnx.exporter",
     "openvino": "toolkit.export.onnx.openvino",
+    "triton": "toolkit.export.triton",
 }
 
 # Name -> why it is not written, and what to do instead.

@@ -1,0 +1,139 @@
+"""Model repositories: what is written where, and what servers are told."""
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import toolkit
+from toolkit import cli, layers
+from toolkit.errors import ArgumentError, ToolkitError
+from toolkit.export import triton
+
+
+@pytest.fixture
+def model():
+    inputs = toolkit.Input((3,), name="x")
+    outputs = layers.Dense(2, activation="softmax", name="y")(inputs)
+    return toolkit.Model(inputs, outputs, name="mnist")
+
+
+def write(model, path, **options):
+    model.export(path, format="triton", verbose=False, **options)
+
+
+CONFIG = """\
+name: "mnist"
+backend: "onnxruntime"
+max_batch_size: 32
+input {
+  name: "x"
+  data_type: TYPE_FP32
+  dims: [ 3 ]
+}
+output {
+  name: "y"
+  data_type: TYPE_FP32
+  dims: [ 2 ]
+}
+dynamic_batching { }
+"""
+
+
+def test_a_repository(model, tmp_path):
+    write(model, tmp_path / "models")
+    folder = tmp_path / "models" / "mnist"
+    assert sorted(x.name for x in folder.iterdir()) == ["1", "config.pbtxt"]
+    assert (folder / "config.pbtxt").read_text() == CONFIG
+    x = np.random.default_rng(0).standard_normal((5, 3), dtype="float32")
+    (y,) = ReferenceEvaluator(str(folder / "1" / "model.onnx")).run(None, {"x": x})
+    np.testing.assert_allclose(y, model.predict(x, verbose=0), rtol=1e-5)
+
+
+def test_next_versions_leave_what_is_there(model, tmp_path):
+    for _ in range(2):
+        write(model, tmp_path)
+    folder = tmp_path / "mnist"
+    (folder / "config.pbtxt").write_text("mine")
+    (folder / "7").mkdir()
+    before = (folder / "1" / "model.onnx").read_bytes()
+    write(model, tmp_path, external_data=True)
+    assert {x.name for x in folder.iterdir()} == {"1", "2", "7", "8", "config.pbtxt"}
+    assert (folder / "config.pbtxt").read_text() == "mine"
+    assert (folder / "1" / "model.onnx").read_bytes() == before
+
+
+def test_a_failure_leaves_nothing(tmp_path):
+    words = toolkit.Sequential(
+        [toolkit.Input((), dtype="string"), layers.StringLookup(vocabulary=["a"])]
+    )
+    with pytest.raises(ToolkitError):
+        write(words, tmp_path / "models")
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def numbers():
+    a = toolkit.Input((None, 4), name="a", dtype="int32")
+    total = layers.Lambda(lambda x: toolkit.ops.sum(x, axis=(1, 2)), name="total")(a)
+    return toolkit.Model(a, total, name="numbers")
+
+
+def fixed():
+    inputs = toolkit.Input(batch_shape=(4, 3), name="x")
+    return toolkit.Model(inputs, layers.Dense(2, name="y")(inputs), name="fixed")
+
+
+@pytest.mark.parametrize(
+    "make, lines",
+    [
+        (numbers, ["max_batch_size: 32", "dims: [ -1, 4 ]", "TYPE_INT32"]),
+        (numbers, ["dims: [ 1 ]\n  reshape { shape: [ ] }", "dynamic_batching"]),
+        (fixed, ["max_batch_size: 0", "dims: [ 4, 3 ]", "dims: [ 4, 2 ]"]),
+    ],
+)
+def test_configurations(make, lines, tmp_path):
+    made = make()
+    write(made, tmp_path)
+    text = (tmp_path / made.name / "config.pbtxt").read_text()
+    assert all(line in text for line in lines), text
+    assert ("dynamic_batching" in text) == (make is numbers)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"name": "../up"}, "name of the model"),
+        ({"name": ""}, "name of the model"),
+        ({"max_batch_size": 0}, "max_batch_size >= 1"),
+    ],
+)
+def test_what_is_refused(model, options, words, tmp_path):
+    with pytest.raises(ArgumentError, match=words):
+        write(model, tmp_path, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command(model, tmp_path, capsys):
+    model.save(tmp_path / "m.keras")
+    command = ["export", str(tmp_path / "m.keras"), "--triton", str(tmp_path / "to")]
+    assert cli.main([*command, "--batch", "1,64"]) == 0
+    text = (tmp_path / "to" / "m" / "config.pbtxt").read_text()
+    assert 'name: "m"' in text and "max_batch_size: 64" in text
+    onnx.checker.check_model(str(tmp_path / "to" / "m" / "1" / "model.onnx"))
+    assert cli.main([*command, "--target", "aarch64"]) == 1
+    assert "no other option" in capsys.readouterr().err
+
+
+def test_triton_reads_configurations(tmp_path):
+    """By the protocol buffer of its client, where that is installed."""
+    text_format = pytest.importorskip("google.protobuf.text_format")
+    grpc = pytest.importorskip("tritonclient.grpc.model_config_pb2")
+    for make in (numbers, fixed):
+        made = make()
+        write(made, tmp_path)
+        text = (tmp_path / made.name / triton.CONFIG).read_text()
+        found = text_format.Parse(text, grpc.ModelConfig())
+        assert found.name == made.name and found.backend == "onnxruntime"
+        assert re.fullmatch("TYPE_.*", grpc.DataType.Name(found.input[0].data_type))

@@ -1,0 +1,148 @@
+"""Model repositories of Triton and of OpenVINO Model Server, which hold ONNX files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from toolkit.arguments import is_int
+from toolkit.errors import ArgumentError, UnwritableFileError
+from toolkit.export.inference import BATCH
+from toolkit.export.onnx.exporter import DEFAULT_OPSET, export as export_onnx
+from toolkit.files.staging import replace_file
+
+CONFIG = "config.pbtxt"
+# ONNX's names of types that Triton calls otherwise.
+_TYPES = {"FLOAT": "FP32", "DOUBLE": "FP64", "FLOAT16": "FP16", "BFLOAT16": "BF16"}
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """An input or output of an ONNX file; a name in the shape is any extent."""
+
+    name: str
+    type: str
+    shape: tuple[int | str, ...]
+
+
+def export(
+    model: Any,
+    path: str,
+    input_signature: Any = None,
+    *,
+    name: str | None = None,
+    max_batch_size: int = 32,
+    opset_version: int = DEFAULT_OPSET,
+    external_data: bool | None = None,
+) -> None:
+    """Write a model into a model repository, as its next version.
+
+    In the folder `path` that is `M/1/model.onnx`, and `M/config.pbtxt`, by which Triton
+    puts requests together; one that is there already stays as it is. A version appears
+    whole, so that a server that looks at the folder meanwhile never finds half of it.
+
+    Args:
+        model: built.
+        path: of the repository, a folder that is made if it is not there.
+        input_signature: what the model is called with, if its own inputs do not say.
+        name: of the model in the repository; its own if None.
+        max_batch_size: the most rows that the server puts together. A model with a
+            fixed number of rows is served as it is.
+        opset_version, external_data: as for ONNX.
+
+    Raises:
+        ArgumentError: the name is none of a folder, or the size is below 1.
+        ImportError: without the package onnx.
+        UnsupportedError: ONNX cannot hold what the model does.
+        UnwritableFileError: the files cannot be written.
+    """
+    label = f"{model.name}.export"
+    name = model.name if name is None else name
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ArgumentError(
+            f"{label}: expected letters, digits, '_', '-' and '.' as the name of the "
+            f"model in the repository; received {name!r}"
+        )
+    if not is_int(max_batch_size) or max_batch_size < 1:
+        raise ArgumentError(
+            f"{label}: expected max_batch_size >= 1; received {max_batch_size!r}"
+        )
+    folder = Path(path, name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder, prefix=".new-") as place:
+            new = Path(place, "version")
+            new.mkdir()
+            export_onnx(
+                model,
+                str(new / "model.onnx"),
+                input_signature,
+                opset_version=opset_version,
+                external_data=external_data,
+            )
+            if not (folder / CONFIG).exists():
+                text = _config(name, *_tensors(new / "model.onnx"), max_batch_size)
+                replace_file(folder / CONFIG, lambda file: file.write_text(text))
+            os.rename(new, folder / str(_next_version(folder)))
+    except OSError as error:
+        raise UnwritableFileError(f"{label}: cannot write {path!r}: {error}") from error
+    finally:
+        with suppress(OSError):  # of a model that was not written nothing is left
+            folder.rmdir()
+
+
+def _next_version(folder: Path) -> int:
+    """One more than the last version in the folder of a model."""
+    found = [int(x.name) for x in folder.iterdir() if x.name.isdecimal()]
+    return max(found, default=0) + 1
+
+
+def _tensors(path: Path) -> tuple[list[_Tensor], list[_Tensor]]:
+    """The inputs and outputs of an ONNX file."""
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False).graph
+    weights = {x.name for x in graph.initializer}
+    inputs = [_tensor(x) for x in graph.input if x.name not in weights]
+    return inputs, [_tensor(y) for y in graph.output]
+
+
+def _tensor(info: Any) -> _Tensor:
+    import onnx
+
+    found = info.type.tensor_type
+    kind = onnx.TensorProto.DataType.Name(found.elem_type)
+    shape = [x.dim_param or int(x.dim_value) for x in found.shape.dim]
+    return _Tensor(info.name, _TYPES.get(kind, kind), tuple(shape))
+
+
+def _config(
+    name: str, inputs: Sequence[_Tensor], outputs: Sequence[_Tensor], rows: int
+) -> str:
+    """The model's configuration, as Triton's protocol buffer in text."""
+    is_batched = all(x.shape[:1] == (BATCH,) for x in (*inputs, *outputs))
+    lines = [f'name: "{name}"', 'backend: "onnxruntime"']
+    lines.append(f"max_batch_size: {rows if is_batched else 0}")
+    for what, tensors in (("input", inputs), ("output", outputs)):
+        for tensor in tensors:
+            shape = tensor.shape[1:] if is_batched else tensor.shape
+            lines += [f"{what} {{", *_described(tensor, shape), "}"]
+    if is_batched:
+        lines.append("dynamic_batching { }")
+    return "\n".join([*lines, ""])
+
+
+def _described(tensor: _Tensor, shape: Sequence[int | str]) -> list[str]:
+    dims = ", ".join(str(n) if isinstance(n, int) else "-1" for n in shape)
+    quoted = tensor.name.replace("\\", r"\\").replace('"', r"\"")
+    lines = [f'  name: "{quoted}"', f"  data_type: TYPE_{tensor.type}"]
+    if dims:
+        return [*lines, f"  dims: [ {dims} ]"]
+    # Triton wants an axis where a row is one number.
+    return [*lines, "  dims: [ 1 ]", "  reshape { shape: [ ] }"]
