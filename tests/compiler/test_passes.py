@@ -29,7 +29,8 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.core.trace import decomposable
 from toolkit.ir import PRIMITIVES, Graph, Spec
 
-PASSES = {*pipeline.simplifying(target()), rewriting.own_outputs, schedule}
+PASSES = {*pipeline.simplifying(target()), schedule}
+PASSES |= {rewriting.own_outputs, rewriting.own_carried}
 
 
 @pytest.mark.parametrize("step", sorted(PASSES, key=lambda f: f.__name__))

@@ -192,6 +192,8 @@ class Backend:
     is_accelerator = False
     # Whether a program can wait for a value to choose a branch by.
     can_branch = True
+    # Whether generated code can choose a branch, or end a loop, by what it computed.
+    jumps = False
     # Rewrites of graphs that it wants beside those of every backend.
     passes: BackendPasses = BackendPasses()
     # What libraries compute by one call; None: generated code follows anchors by
@@ -291,6 +293,40 @@ class Backend:
                 generated code alone.
         """
         raise UnsupportedError(f"backend {self.name} makes no native libraries")
+
+    def choose(
+        self,
+        branches: Sequence[LoopBody],
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+    ) -> Any:
+        """One of two lowered programs, by a bool; asked of backends that jump.
+
+        Args:
+            branches: programs that are generated code alone: for True and for False.
+            inputs: the bool, and what both programs read.
+            outputs: what both write.
+        """
+        raise NotImplementedError(f"backend {self.name} generates no jumps")
+
+    def repeat_while(
+        self,
+        condition: LoopBody,
+        body: LoopBody,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        limit: int | None,
+    ) -> Any:
+        """A lowered loop of unknown length; asked of backends that jump.
+
+        Args:
+            condition: of carried values and constants, whether there is a first turn.
+            body: of the same, new carried values and whether there is another turn.
+            inputs: the first carried values, then the constants.
+            outputs: the last carried values.
+            limit: turns at most; None: any number.
+        """
+        raise NotImplementedError(f"backend {self.name} generates no jumps")
 
     @property
     def anchors(self) -> Collection[str]:

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from toolkit.backends.base import Move, Operand, aligned
+from toolkit.core.trace import Trace, inline
 from toolkit.ir import Graph, Node, Spec
 
 Array = Any
@@ -68,6 +69,18 @@ class Cond(ControlKernel):
     ) -> None:
         branch = "true" if predicate else "false"
         self.programs[branch].run(inputs, out)
+
+    def lower(
+        self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> Any:
+        """A choice in generated code, if all of both branches is."""
+        if not backend.jumps:
+            return None
+        parts = (self.attrs[name] for name in ("true", "false"))
+        branches = [self.executable(part, inputs[1:]).program for part in parts]
+        if any(branch.code is None for branch in branches):
+            return None
+        return backend.choose(branches, inputs, outputs)
 
 
 class _Loop(ControlKernel):
@@ -171,6 +184,29 @@ class While(_Loop):
             count += 1
         for target, value in zip(out, carry, strict=True):
             target[...] = value
+
+    def lower(
+        self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> Any:
+        """A loop in generated code, if all of the condition and the body is."""
+        carried = inputs[: self.attrs["carry"]]
+        if not backend.jumps or not all(x.is_contiguous for x in carried):
+            return None
+        graphs = self.attrs["condition"], self._body_and_condition()
+        condition, body = (self.executable(g, inputs).program for g in graphs)
+        if condition.code is None or body.code is None:
+            return None
+        limit = self.attrs["maximum_iterations"]
+        return backend.repeat_while(condition, body, inputs, outputs, limit)
+
+    def _body_and_condition(self) -> Graph:
+        """New carried values, and whether there is another turn with them."""
+        body, condition = self.attrs["body"], self.attrs["condition"]
+        with Trace("while_loop") as trace:
+            given = [trace.placeholder(x.spec) for x in body.inputs]
+            made = inline(body, given)
+            answer = inline(condition, [*made, *given[self.attrs["carry"] :]])
+        return trace.finish([*made, *answer])
 
 
 # How the host runs collectives: filled by `toolkit.compiler.sharding.collectives`.

@@ -17,7 +17,12 @@ from toolkit.compiler.lowering import lower
 from toolkit.compiler.passes.branches import select_branches
 from toolkit.compiler.passes.pads import join_pads
 from toolkit.compiler.passes.placement import place
-from toolkit.compiler.passes.rewriting import decompose, own_outputs, prune
+from toolkit.compiler.passes.rewriting import (
+    decompose,
+    own_carried,
+    own_outputs,
+    prune,
+)
 from toolkit.compiler.passes.scans import hoist, tidy_scans
 from toolkit.compiler.passes.schedule import (
     needed_first,
@@ -56,7 +61,7 @@ def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
     own = target.backend.passes
     generated = target.generate
     return (
-        ("simplifying", (place, optimize, own_outputs)),
+        ("simplifying", (place, optimize, own_outputs, own_carried)),
         (
             "fusing",
             (*own.simplified, take_parts_apart, fuse) if generated else (),

@@ -110,6 +110,35 @@ class NumPyBackend(Backend):
         made: Library = build.library(source)
         return made
 
+    def choose(
+        self,
+        branches: Sequence[Any],
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+    ) -> Any:
+        """Two calls, one of which runs its program."""
+        return self._loops.lower_choice(branches, inputs, outputs)
+
+    def repeat_while(
+        self,
+        condition: Any,
+        body: Any,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        limit: int | None,
+    ) -> Any:
+        """Calls for the first answer, for the turns, and for what they leave."""
+        return self._loops.lower_while(condition, body, inputs, outputs, limit)
+
+    @property
+    def jumps(self) -> bool:  # type: ignore[override]
+        """Whether llvmlite is there."""
+        return self.generates
+
+    @property
+    def _loops(self) -> Any:
+        return import_module("toolkit.backends.numpy.jit.loop")
+
     @cached_property
     def lowering(self) -> Any:
         """The module that lowers nodes."""

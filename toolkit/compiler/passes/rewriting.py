@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from toolkit.backends.layout import Layouts
 from toolkit.backends.target import Target
 from toolkit.core.trace import Trace, body_graph, inline
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
@@ -84,3 +85,20 @@ def own_outputs(graph: Graph, target: Target) -> Graph:
         seen.add(value)
         outputs.append(value)
     return graph.replace(nodes, outputs)
+
+
+def own_carried(graph: Graph, target: Target) -> Graph:
+    """Copy what loops begin with where it is a view: each turn reads a whole array."""
+    if not any("carry" in node.attrs for node in graph.nodes):
+        return graph
+    layouts = Layouts(graph, target.inputs)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        inputs = list(node.inputs)
+        for i, x in enumerate(inputs[: node.attrs.get("carry", 0)]):
+            if not layouts.operand(x).is_contiguous:
+                inputs[i] = Value(x.spec)
+                copy = PRIMITIVES["stop_gradient"]
+                nodes.append(Node(copy, (x,), {}, (inputs[i],), node.device))
+        nodes.append(node.with_inputs(inputs))
+    return graph.replace(nodes)

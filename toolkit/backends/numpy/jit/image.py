@@ -224,14 +224,14 @@ class _Program:
             first_event,
         ]
 
-    def _table(self, places: Sequence[Place], numbers: Sequence[int]) -> int:
+    def _table(self, places: Sequence[Place], numbers: Sequence[Word]) -> int:
         """Put down addresses and numbers; the number of the first word."""
         table = self.image.take(len(places) + len(numbers))
         self._fill(table, places, numbers)
         return table
 
     def _fill(
-        self, table: int, places: Sequence[Place], numbers: Sequence[int]
+        self, table: int, places: Sequence[Place], numbers: Sequence[Word]
     ) -> None:
         """Write addresses and numbers; each run fills in those that move."""
         self.image.write(table, [*(offset for _, offset in places), *numbers])
@@ -260,12 +260,13 @@ class _Program:
             row = [first, last, (number, offset + move.offset)]
             numbers = [move.stride, move.phase, move.delta]
             self._fill(moves + _MOVE * k, row, numbers)
-        return image.put(
-            [
-                image.address(header),
-                loop.turns,
-                len(loop.moves),
-                image.address(moves),
-                image.address(moved),
-            ]
-        )
+        asked = (places[o] if o else (None, 0) for o in (loop.condition, loop.done))
+        words: list[Word] = [
+            int(loop.wanted),
+            image.address(header),
+            loop.turns,
+            len(loop.moves),
+            image.address(moves),
+            image.address(moved),
+        ]
+        return self._table(list(asked), words)

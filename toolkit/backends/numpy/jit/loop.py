@@ -1,15 +1,26 @@
-"""Loops over programs of generated code, as calls."""
+"""Loops over programs of generated code, and choices between them, as calls.
+
+A choice is two loops of at most one turn, of which one has none. A loop of unknown
+length asks before each turn; what it carries is in one of two sets of buffers then.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-from toolkit.backends.base import Move
+from toolkit.backends.base import ALIGNMENT, Move, Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.places import LoopBody
+
+_FOREVER = 1 << 62
+# Bytes that one task copies.
+_COPIED = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -20,7 +31,10 @@ class Loop(Call):
         body: a program that is generated code alone.
         arena: where the body keeps its intermediate values.
         moves: where each array of the body is.
-        turns: how often it runs.
+        turns: how often it runs, at most.
+        condition: a bool that is asked before each turn; None: nothing is.
+        wanted: what it has to be for another turn.
+        done: an int64 that is told how often the body ran; None: nothing is.
     """
 
     can_branch = False
@@ -28,6 +42,9 @@ class Loop(Call):
     arena: Reference = ("work", 0)
     moves: tuple[Move, ...] = ()
     turns: int = 1
+    condition: Reference | None = None
+    wanted: bool = True
+    done: Reference | None = None
 
     @property
     def codes(self) -> list[Code]:
@@ -36,24 +53,120 @@ class Loop(Call):
 
 
 def lower_loop(
-    body: LoopBody, arena: Reference, moves: Sequence[Move], turns: int
-) -> Any:
-    """A loop over the program of `body` as the one call of a node."""
-    places = (place for m in moves for place in (m.base, m.first, m.last) if place)
+    body: LoopBody, arena: Reference, moves: Sequence[Move], turns: int, **asked: Any
+) -> Lowered:
+    """A loop over the program of `body` as the one call of a node.
+
+    Args:
+        asked: `condition`, `wanted` and `done` of the `Loop`.
+    """
+    places = [place for m in moves for place in (m.base, m.first, m.last) if place]
+    places += [p for p in (asked.get("condition"), asked.get("done")) if p]
     operands = tuple(dict.fromkeys((arena, *places)))
     calls = [call for _, call in body.code.calls]
+    expected = 1 if "condition" in asked else turns
     loop = Loop(
         code=Code(_no_code),
         operands=operands,
-        flops=turns * sum(call.flops for call in calls),
-        nbytes=turns * sum(call.nbytes for call in calls),
+        flops=expected * sum(call.flops for call in calls),
+        nbytes=expected * sum(call.nbytes for call in calls),
         body=body,
         arena=arena,
         moves=tuple(moves),
         turns=turns,
+        **asked,
     )
     # The arena has a place even where nothing is in it.
     return Lowered((loop,), max(1, arena[1] + body.arena_bytes))
+
+
+def lower_choice(
+    branches: Sequence[LoopBody], inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered:
+    """One of two programs, by the first input: that for True, or the one behind it."""
+    moves = [Move(("in", 1 + i)) for i in range(len(inputs) - 1)]
+    moves += [Move(("out", i)) for i in range(len(outputs))]
+    condition: Reference = ("in", 0)
+    parts = [
+        lower_loop(body, ("work", 0), moves, 1, condition=condition, wanted=wanted)
+        for body, wanted in zip(branches, (True, False), strict=True)
+    ]
+    calls = [call for part in parts for call in part.calls]
+    return Lowered(calls, max(part.work for part in parts))
+
+
+def lower_while(
+    condition: LoopBody,
+    body: LoopBody,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    limit: int | None,
+) -> Lowered:
+    """A program as long as what it computes last is True.
+
+    Args:
+        condition: of carried values and constants, whether there is a first turn.
+        body: of the same, new carried values and whether there is another turn.
+        inputs: the first carried values, then the constants.
+        outputs: the last carried values.
+        limit: turns at most.
+    """
+    count = len(outputs)
+    starts = list(accumulate((aligned(y.spec.nbytes) for y in outputs), initial=0))
+    delta = starts[-1]
+    goes_on: Reference = ("work", 2 * delta)
+    done: Reference = ("work", goes_on[1] + ALIGNMENT)
+    arena: Reference = ("work", done[1] + ALIGNMENT)
+    constants = [Move(("in", i)) for i in range(count, len(inputs))]
+    given = [Move(("in", i)) for i in range(count)]
+    first = lower_loop(condition, arena, [*given, *constants, Move(goes_on)], 1)
+    sets: list[Reference] = [("work", start) for start in starts[:-1]]
+    carried = [
+        Move(place, phase=1, delta=delta, first=("in", i))
+        for i, place in enumerate(sets)
+    ]
+    following = [Move(place, delta=delta) for place in sets]
+    moves = [*carried, *constants, *following, Move(goes_on)]
+    turns = _FOREVER if limit is None else limit
+    rest = lower_loop(body, arena, moves, turns, condition=goes_on, done=done)
+    calls = [*first.calls, *rest.calls]
+    calls += [
+        _last(i, y, place, delta, done)
+        for i, (y, place) in enumerate(zip(outputs, sets, strict=True))
+        if y.spec.size
+    ]
+    return Lowered(calls, max(first.work, rest.work))
+
+
+def _last(
+    number: int, y: Operand, place: Reference, delta: int, done: Reference
+) -> Call:
+    """Copies a carried value from where the last turn left it."""
+    out: Reference = ("out", number)
+    other: Reference = ("work", place[1] + delta)
+    size = y.spec.nbytes
+    return Call(
+        Code(emit_last),
+        (("in", number), place, other, done, out),
+        rows=size,
+        grain=_COPIED,
+        row_operands=frozenset({out}),
+        nbytes=2 * size,
+    )
+
+
+def emit_last() -> Kernel:
+    """out = x after no turn, what is in the first place after an odd number, or else
+    in the second; a row is a byte."""
+    b = Kernel(current().lanes)
+    x, first, second, out = (b.address(k, "uint8") for k in (0, 1, 2, 4))
+    turns = b.integer_at(b.address(3, "int64"), "int64")
+    is_odd = b.compare("ne", turns & 1, 0)
+    made = b.pointer(f"select i1 {is_odd}, ptr {first}, ptr {second}")
+    ran = b.compare("ne", turns, 0)
+    source = b.pointer(f"select i1 {ran}, ptr {made}, ptr {x}")
+    b.copy(source + b.low, out + b.low, b.high - b.low, "uint8")
+    return b
 
 
 def _no_code() -> Any:

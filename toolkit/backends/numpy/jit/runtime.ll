@@ -17,8 +17,9 @@
 ;                 tasks, rows of a task, rows, rows of a group, calls, parallel, event
 ; calls: how many and where; 0: the address of a loop; -1: of as many sections as tasks
 %Call = type { i64, i64, i64 }                              ; code, table, row factor
-; program, turns, moves, and the words that they fill in
-%Loop = type { i64, i64, i64, i64, i64 }
+; where it is asked whether to go on, where the turns are counted: 0, if they are not;
+; what the answer has to be; program, turns at most, moves, the words that they fill in
+%Loop = type { i64, i64, i64, i64, i64, i64, i64, i64 }
 ; address in the first and last turn or 0, base, bytes per turn, phase, bytes every other
 %Move = type { i64, i64, i64, i64, i64, i64 }
 %Event = type { i64, i64, i64 }                             ; start, end, thread
@@ -215,23 +216,41 @@ end:
 define void @loop(ptr %loop, ptr %pool, ptr %error) #0 {
 entry:
   %loop.v = load %Loop, ptr %loop
-  %program.v = extractvalue %Loop %loop.v, 0
+  %condition.v = extractvalue %Loop %loop.v, 0
+  %condition = inttoptr i64 %condition.v to ptr
+  %done.v = extractvalue %Loop %loop.v, 1
+  %done = inttoptr i64 %done.v to ptr
+  %wanted = extractvalue %Loop %loop.v, 2
+  %program.v = extractvalue %Loop %loop.v, 3
   %program = inttoptr i64 %program.v to ptr
-  %length = extractvalue %Loop %loop.v, 1
-  %count = extractvalue %Loop %loop.v, 2
-  %moves.v = extractvalue %Loop %loop.v, 3
+  %length = extractvalue %Loop %loop.v, 4
+  %count = extractvalue %Loop %loop.v, 5
+  %moves.v = extractvalue %Loop %loop.v, 6
   %moves = inttoptr i64 %moves.v to ptr
-  %words.v = extractvalue %Loop %loop.v, 4
+  %words.v = extractvalue %Loop %loop.v, 7
   %words = inttoptr i64 %words.v to ptr
   %length.last = sub i64 %length, 1
+  %asks = icmp ne i64 %condition.v, 0
+  %counts = icmp ne i64 %done.v, 0
   br label %turn
 turn:
   %t = phi i64 [ 0, %entry ], [ %t.next, %again ]
   %is.first = icmp eq i64 %t, 0
   %is.last = icmp eq i64 %t, %length.last
+  %turns = icmp slt i64 %t, %length
+  br i1 %turns, label %ask, label %leave
+ask:
+  br i1 %asks, label %answer, label %places
+answer:
+  %answer.v = load i8, ptr %condition
+  %holds = icmp ne i8 %answer.v, 0
+  %holds.v = zext i1 %holds to i64
+  %goes.on = icmp eq i64 %holds.v, %wanted
+  br i1 %goes.on, label %places, label %leave
+places:
   br label %next
 next:
-  %k = phi i64 [ 0, %turn ], [ %k.next, %move ]
+  %k = phi i64 [ 0, %places ], [ %k.next, %move ]
   %more = icmp slt i64 %k, %count
   br i1 %more, label %move, label %run
 move:
@@ -267,8 +286,12 @@ run:
   br i1 %fine, label %again, label %end
 again:
   %t.next = add i64 %t, 1
-  %turns = icmp slt i64 %t.next, %length
-  br i1 %turns, label %turn, label %end
+  br label %turn
+leave:
+  br i1 %counts, label %tell, label %end
+tell:
+  store i64 %t, ptr %done
+  br label %end
 end:
   ret void
 }
