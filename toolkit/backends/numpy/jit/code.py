@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any
 
 from toolkit import dtypes, ir
-from toolkit.backends import base, loops
+from toolkit.backends import base, loops, operands
 from toolkit.backends.loops.formulas import source_digest
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.builder import Builder
@@ -73,7 +73,7 @@ def generator_sources() -> list[Path]:
     found = [p for folder in (own, planned) for p in sorted(folder.rglob("*.[pl][yl]"))]
     return [
         *(path for path in found if path.parent != own / "native"),  # no kernels
-        *(Path(str(m.__file__)) for m in (base, dtypes, ir, scalars)),
+        *(Path(str(m.__file__)) for m in (base, operands, dtypes, ir, scalars)),
     ]
 
 
