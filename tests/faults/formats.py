@@ -1,10 +1,12 @@
 """A small file of each format, and the public function that reads it."""
 
 import contextlib
+import functools
 import gzip
 import hashlib
 import io
 import json
+import math
 import os
 import shutil
 import tarfile
@@ -152,6 +154,38 @@ def config_of_model(path):
 def read_config(path):
     model = tk.models.model_from_json(path.read_bytes())
     return json.dumps(model.get_config(), default=repr)
+
+
+ONNX = Path(__file__).parents[1] / "fixtures" / "onnx"
+
+
+def save_onnx(path, name="lstm_torchscript"):
+    shutil.copy(ONNX / f"{name}.onnx", path)
+
+
+def read_onnx(path):
+    """The config and weights of a model, and what it makes of zeros."""
+    model = tk.saving.load_onnx(path)
+    shapes = [tuple(n or 1 for n in x.shape) for x in model.inputs]
+    found = None
+    if sum(map(math.prod, shapes)) < 1 << 20:
+        inputs = [
+            np.zeros(s, x.dtype) for s, x in zip(shapes, model.inputs, strict=True)
+        ]
+        outputs = model(inputs if len(inputs) != 1 else inputs[0])
+        outputs = outputs if isinstance(outputs, list) else [outputs]
+        found = [np.asarray(y) for y in outputs]
+    return contents(model), found
+
+
+def onnx_rows():
+    """Files of torch's exporters, with damaged bytes and with damaged messages."""
+    for name in ("lstm_torchscript", "mobilenetv3_dynamo", "bert_torchscript"):
+        save = functools.partial(save_onnx, name=name)
+        kind = name.partition("_")[0]
+        shared = ("model.onnx", save, read_onnx, FROM_CONFIG)
+        yield Format(f"onnx {kind}", *shared)
+        yield Format(f"onnx {kind} messages", *shared, m.damaged_onnx, 8)
 
 
 # --- data -----------------------------------------------------------------------------
@@ -302,6 +336,7 @@ UNCOUNTED = "a file that ends between two records is whole"
 LOSSY = "pixels are whatever the file says"
 
 FORMATS = (
+    *onnx_rows(),
     Format("keras", "model.keras", lambda p: small_model().save(p), read_model),
     Format(
         *("keras members", "model.keras", lambda p: small_model().save(p)),

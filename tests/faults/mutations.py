@@ -1,5 +1,6 @@
 """Damage to files: of any bytes, and inside of what is packed, whose checksums fit."""
 
+import contextlib
 import gzip
 import io
 import json
@@ -197,6 +198,72 @@ def damaged_png(data, chance):
         out += len(content).to_bytes(4, "big") + name + content
         out += zlib.crc32(name + content).to_bytes(4, "big")
     return bytes(out)
+
+
+def messages_in(message):
+    """A message of Protocol Buffers, and all that are inside."""
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            repeated = hasattr(value, "add")
+            for inner in value if repeated else [value]:
+                yield from messages_in(inner)
+
+
+def damaged_field(message, chance):
+    """Something else in place of one of a message's fields."""
+    fields = [(f, v) for f, v in message.ListFields() if f.message_type is None]
+    if not fields:
+        return
+    field, value = chance.choice(fields)
+    repeated = hasattr(value, "append")
+    if field.name in ("raw_data", "float_data", "int64_data") and chance.random() < 0.8:
+        return
+    if repeated and chance.random() < 0.4:
+        items = list(value)
+        chance.shuffle(items)
+        del value[:]
+        value.extend(items[: chance.randint(0, len(items))] + items[:1])
+        return
+    old = value[0] if repeated and len(value) else value
+    if isinstance(old, str):
+        new = chance.choice((*OPERATORS, "", "x", "../x", old + "_"))
+    elif isinstance(old, bytes):
+        new = damaged(old, chance) if old else b"x"
+    elif isinstance(old, float):
+        new = chance.choice((0.0, -1.0, 1e30, float("inf"), float("nan")))
+    else:
+        new = chance.choice((0, 1, -1, 2, 3, 7, 16, 2**20, 2**40, -(2**63), old + 1))
+        new = min(max(new, -(2**31)), 2**31 - 1) if field.name in SMALL else new
+    with contextlib.suppress(ValueError, TypeError):
+        if repeated:
+            value[chance.randrange(len(value))] = new
+        else:
+            setattr(message, field.name, new)
+
+
+SMALL = ("data_type", "elem_type", "data_location", "type")
+OPERATORS = ("Add", "MatMul", "Conv", "Reshape", "Expand", "Tile", "Gather", "Concat")
+OPERATORS += ("LSTM", "Transpose", "Slice", "Pad", "Range", "ConstantOfShape", "Resize")
+OPERATORS += ("ReduceSum", "Softmax", "Shape", "Squeeze", "OneHot", "Where", "Cast")
+OPERATORS += ("ScatterND", "GatherND", "Einsum", "TopK", "Split", "MaxPool", "Trilu")
+
+
+def damaged_onnx(data, chance):
+    """An ONNX file with wrong fields, which is read as what it is."""
+    import onnx
+
+    model = onnx.ModelProto.FromString(data)
+    found = list(messages_in(model))
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        damaged_field(chance.choice(found), chance)
+    nodes = model.graph.node
+    if chance.random() < 0.2 and len(nodes) > 1:
+        a, b = chance.sample(range(len(nodes)), 2)
+        nodes[a].input.extend(nodes[b].output[:1])
+    if chance.random() < 0.1:
+        chance.choice(nodes).op_type = chance.choice(OPERATORS)
+    return model.SerializeToString()
 
 
 def seeded(*words):

@@ -29,11 +29,12 @@ def check(seed, count, folder):
 def test_each_format_has_its_share():
     assert {form.name for form in FORMATS} == set(order())
     assert len(order()) < 400
-    assert len(FORMATS) == 46  # as the guide to saving says
+    assert len(FORMATS) == 52  # as the guide to saving says
 
 
-def test_damaged_safetensors(tmp_path):
-    check("1/safetensors", 500, tmp_path)
+@pytest.mark.parametrize("only", ["safetensors", "onnx"])
+def test_damaged_files_of_a_kind(only, tmp_path):
+    check(f"1/{only}", 500, tmp_path)
 
 
 def test_damaged_files(tmp_path):
@@ -47,6 +48,7 @@ def test_many_damaged_files(seed, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("only", ["safetensors", "onnx"])
 @pytest.mark.parametrize("seed", range(10))
-def test_many_damaged_safetensors(seed, tmp_path):
-    check(f"{seed}/safetensors", 10_000, tmp_path)
+def test_many_damaged_files_of_a_kind(seed, only, tmp_path):
+    check(f"{seed}/{only}", 10_000, tmp_path)

@@ -9,7 +9,9 @@ from toolkit.errors import LoadBudgetError, ModelFileError, ToolkitError
 
 
 @contextmanager
-def clear_errors(what: str) -> Iterator[None]:
+def clear_errors(
+    what: str, trouble: str = "expected the config of an object; making it failed"
+) -> Iterator[None]:
     """Raise a ModelFileError for any error that is not ours.
 
     A config is data: a value of a wrong type or size may fail anywhere in the code of
@@ -17,6 +19,7 @@ def clear_errors(what: str) -> Iterator[None]:
 
     Args:
         what: the file, or the part of it that is read.
+        trouble: what to say before the kind of the error.
     """
     try:
         yield
@@ -30,7 +33,4 @@ def clear_errors(what: str) -> Iterator[None]:
         ) from error
     except Exception as error:
         kind = type(error).__name__
-        raise ModelFileError(
-            f"{what}: expected the config of an object; making it failed ({kind}: "
-            f"{error})"
-        ) from error
+        raise ModelFileError(f"{what}: {trouble} ({kind}: {error})") from error

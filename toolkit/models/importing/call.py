@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -173,6 +174,10 @@ class Call:
         return array.reshape(())[()].item()
 
     # --- what is made -----------------------------------------------------------------
+
+    def repeated(self, times: int) -> AbstractContextManager[None]:
+        """Inside of a loop of so many steps, of which there may not be too many."""
+        return self._ledger.repeated(times)
 
     def allow(self, shape: Any, dtype: str) -> None:
         """Raise if a value of this shape would take too much; before it is made."""

@@ -19,20 +19,25 @@ _EXTENTS = (
     *(((1, 32), (3, 48)), ((1, 224), (3, 256)), ((1, 8), (3, 12))),
     *(((1, 640), (3, 768)), ((1, 2), (3, 3)), ((1, 32), (1, 48)), ((1, 1), (1, 2))),
 )
+_MOST_RUN = 20_000  # nodes, for extents that may not fit
 
 
 def infer_outputs(
-    run: Callable[[list[Tensor], bool], Sequence[Tensor]], inputs: Sequence[Any]
+    run: Callable[[list[Tensor], bool], Sequence[Tensor]],
+    inputs: Sequence[Any],
+    nodes: int,
 ) -> list[tuple[Shape, str]]:
     """Shape and dtype of each output.
 
     Args:
         run: (tensors without data, whether the extents are small) -> outputs.
         inputs: the shape, None where an extent is unknown, and the dtype of each.
+        nodes: how many are run: graphs of very many are not tried often.
     """
     unknown = any(n is None for shape, _ in inputs for n in shape)
+    tries = _EXTENTS[: max(1, min(len(_EXTENTS), _MOST_RUN // max(nodes, 1)))]
     first_error: ToolkitError | None = None
-    for small, large in _EXTENTS if unknown else _EXTENTS[:1]:
+    for small, large in tries if unknown else tries[:1]:
         try:
             found = _specs(run, inputs, small, True)
             again = _specs(run, inputs, large, False) if unknown else found

@@ -69,7 +69,7 @@ class Interpreter:
         self._ledger.step()
         title = f"the node {node.name!r} ({node.op})"
         try:
-            with clear_errors(title):
+            with clear_errors(title, "computing it failed"):
                 results = self._results(node, values)
         except ToolkitError as error:
             if "the node " not in str(error):
@@ -93,7 +93,7 @@ class Interpreter:
         if any(x is None for x in inputs[:least]):
             raise ModelFileError(f"expected its first {least} inputs; one is left out")
         there = [x for x in inputs if x is not None]
-        small = sum(x.size for x in there) <= MAX_KNOWN
+        small = sum(x.reach for x in there) <= MAX_KNOWN
         small = small and operator.needs_data and not operator.has_graphs
         if small and all(x.known is not None for x in there):
             try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from toolkit.errors import LoadBudgetError, ModelFileError
 
 MAX_KNOWN = 1 << 16  # elements of an array that is computed before the graph runs
+MAX_REPEATS = 1_000_000  # of a node, by all loops around it
 
 
 class TooLargeToKnow(Exception):
@@ -24,6 +27,22 @@ class Ledger:
     def __init__(self, limit: int, steps: int) -> None:
         self._limit, self._steps = limit, steps
         self._held = 0
+        self._repeats = 1
+
+    @contextmanager
+    def repeated(self, times: int) -> Iterator[None]:
+        """Inside of a loop of so many steps."""
+        outer = self._repeats
+        self._repeats = outer * max(times, 1)
+        if self._repeats > MAX_REPEATS:
+            raise ModelFileError(
+                f"loops of {self._repeats:,} steps in all; expected at most "
+                f"{MAX_REPEATS:,}"
+            )
+        try:
+            yield
+        finally:
+            self._repeats = outer
 
     def step(self) -> None:
         """Count a node that is run."""

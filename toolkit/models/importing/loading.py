@@ -45,7 +45,10 @@ def load_onnx(filepath: str | os.PathLike[str], name: str | None = None) -> Onnx
         >>> model.predict(images)  # doctest: +SKIP
     """
     path = Path(filepath)
-    with open_onnx(path) as file, clear_errors(repr(str(path))):
+    with (
+        open_onnx(path) as file,
+        clear_errors(repr(str(path)), "making it a model failed"),
+    ):
         graph = with_large_constants(file.graph)
         weights = chosen_weights(graph)
         sources = {weight.source for weight in weights}

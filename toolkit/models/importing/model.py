@@ -146,7 +146,9 @@ class OnnxModel(FunctionalInputs, Model):
             for row in self._rows
         }
         interpreter = Interpreter(self._opset, ledger, self._scopes)
-        found = interpreter.run(self._graph, [Value(x) for x in tensors], values)
+        inputs = [Value(x) for x in tensors]
+        ledger.take(inputs)
+        found = interpreter.run(self._graph, inputs, values)
         return [value.tensor for value in found], interpreter.shapes
 
     def _infer(self, inputs: list[Any]) -> list[KerasTensor]:
@@ -158,7 +160,7 @@ class OnnxModel(FunctionalInputs, Model):
             shapes.append(found)
             return results
 
-        outputs = infer_outputs(run, inputs)
+        outputs = infer_outputs(run, inputs, len(self._graph.nodes))
         for layer in self._modules:
             each = [found[layer.name] for found in shapes[-2:] if layer.name in found]
             if each and layer.output_shape is None:

@@ -8,6 +8,7 @@ file's own `Transpose` costs nothing until someone needs the result in one piece
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.core.tensor import Tensor
-from toolkit.dtypes import NAMES
+from toolkit.dtypes import NAMES, numpy_dtype
 
 Order: TypeAlias = tuple[int, ...]
 Shape: TypeAlias = tuple[int, ...]
@@ -81,12 +82,17 @@ class Value:
     @property
     def size(self) -> int:
         """The number of elements."""
-        return int(np.prod(self.shape, dtype=object))
+        return math.prod(self.shape)
+
+    @property
+    def reach(self) -> int:
+        """The number of elements if no extent were 0: what it may be broadcast to."""
+        return math.prod(max(n, 1) for n in self.shape)
 
     @property
     def nbytes(self) -> int:
         """What its elements take."""
-        return self.size * np.dtype(_plain(self.dtype)).itemsize
+        return self.size * numpy_dtype(self.dtype).itemsize
 
     @property
     def tensor(self) -> Tensor:
@@ -147,10 +153,6 @@ class Value:
 
 def _inverse(order: Order) -> Order:
     return tuple(order.index(i) for i in range(len(order)))
-
-
-def _plain(dtype: str) -> str:
-    return "uint16" if dtype == "bfloat16" else dtype
 
 
 def common_order(values: Sequence[Value], ndim: int) -> Order:

@@ -75,7 +75,9 @@ class TensorReader:
         dtype = dtype_of(message.get("type", 0), f"the tensor {name!r}")
         shape = tuple(message["dims"])
         if len(shape) > MAX_AXES or not all(0 <= n < _MAX_EXTENT for n in shape):
-            raise ModelFileError(f"the tensor {name!r} has the shape {shape}: refused")
+            raise ModelFileError(
+                f"the tensor {name!r} has the shape {shape!r:.99}: refused"
+            )
         if message.get("location", 0) == _EXTERNAL:
             data = self._external(message["external"], shape, dtype, name)
         elif message["external"]:

@@ -13,7 +13,8 @@ import numpy as np
 
 from toolkit.errors import ModelFileError
 
-MAX_FIELDS = 1_000_000  # of a file, but those inside of packed lists
+MAX_FIELDS = 2_000_000  # of a file, but those inside of packed lists
+_MESSAGE = 10  # fields that a message counts for, which costs more
 MAX_DEPTH = 100  # messages in messages, as in Google's own readers
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WORD = 1 << 64
@@ -34,6 +35,7 @@ class Walker:
         fixed numbers are memoryviews too.
         """
         place, end = 0, len(data)
+        self.left -= _MESSAGE
         while place < end:
             self.left -= 1
             if self.left < 0:

@@ -48,6 +48,8 @@ def _einsum(call: Call, x: Value, *others: Value) -> Value:
     equation = call.text("equation").replace(" ", "")
     values = (x, *others)
     extents = _extents(equation, values)
+    if len(values) > 2:  # in between there may be all axes
+        call.allow(extents.values(), x.dtype)
     result = equation.partition("->")[2] if "->" in equation else None
     if result is not None and "." not in equation:
         call.allow([extents.get(letter, 1) for letter in result], x.dtype)

@@ -11,11 +11,11 @@ from toolkit.control_flow.branches import cond
 from toolkit.control_flow.loops import scan, while_loop
 from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator, axis_of
+from toolkit.models.importing.ledger import MAX_REPEATS
 from toolkit.models.importing.values import Value
 from toolkit.reading.onnx.graph import OnnxGraph
 
 _UNROLLED = 16  # steps of a loop that are repeated in the graph
-_MOST_STEPS = 1_000_000
 _WAYS = ("axes", "directions")
 
 
@@ -56,9 +56,8 @@ def _loop(
             return found
     scans = len(body.outputs) - 1 - len(initial)
     if goes_on and steps is not None:
-        if steps > _MOST_STEPS:
-            raise ModelFileError(f"a loop of {steps:,} steps: refused")
-        return _counted(call, body, steps, initial)
+        with call.repeated(steps):
+            return _counted(call, body, max(steps, 0), initial)
     if scans:
         raise UnsupportedError(
             "a loop that stacks results needs a number of steps that is known"
@@ -84,8 +83,6 @@ def _unrolled(call: Call, body: OnnxGraph, steps: int, initial: Any) -> Any:
     """The results of a few steps; None if an end depends on data."""
     carried, rows = list(initial), []
     for i in range(max(steps, 0)):
-        if i > _MOST_STEPS:
-            raise ModelFileError("a loop without an end")
         given = [Value.of(np.array(i, np.int64)), Value.of(np.array(True)), *carried]
         goes_on, *results = call.run(body, given)
         carried = results[: len(initial)]
@@ -128,7 +125,7 @@ def _conditional(
         goes_on = ops.reshape(ops.cast(goes_on.tensor, "bool"), ())
         return i + 1, goes_on, *(v.tensor for v in results)
 
-    limit = _MOST_STEPS if steps is None else int(min(steps, _MOST_STEPS))
+    limit = int(steps) if steps is not None and steps <= MAX_REPEATS else None
     running = ops.convert_to_tensor(np.array(True))
     if condition is not None:
         running = ops.reshape(condition.tensor, ())
@@ -162,7 +159,8 @@ def _scan(call: Call, *inputs: Value) -> tuple[Value, ...]:
         return tuple(results[:states]), tuple(results[states:])
 
     carry = tuple(v.tensor for v in inputs[:states])
-    last, stacked = scan(step, carry, tuple(xs), length=xs[0].shape[0])
+    with call.repeated(xs[0].shape[0]):
+        last, stacked = scan(step, carry, tuple(xs), length=xs[0].shape[0])
     found = [Value(t) for t in last]
     for y, axis, back in zip(stacked, *ways_out, strict=True):
         y = ops.flip(y, axis=0) if back else y

@@ -36,6 +36,7 @@ def _gather_elements(call: Call, x: Value, indices: Value) -> Value:
     axis = axis_of(call.integer("axis", 0), x.ndim)
     if indices.ndim != x.ndim:
         raise ModelFileError(f"indices of {indices.shape} for shape {x.shape}")
+    call.allow((x.ndim, *indices.shape), "int64")
     cuts = tuple(
         slice(None) if i == axis else slice(0, n) for i, n in enumerate(indices.shape)
     )
@@ -84,6 +85,7 @@ def _scatter_elements(call: Call, x: Value, indices: Value, updates: Value) -> V
     mode = call.text("reduction", "none")
     if indices.shape != updates.shape or indices.ndim != x.ndim:
         raise ModelFileError(f"updates of {updates.shape} at {indices.shape}")
+    call.allow((x.ndim, *indices.shape), "int64")
     columns = np.indices(indices.shape, sparse=True)
     places = [
         ops.broadcast_to(ops.convert_to_tensor(c), indices.shape) for c in columns
@@ -185,6 +187,7 @@ def _reverse_sequence(call: Call, x: Value, lengths: Value) -> Value:
     batch, time = call.integer("batch_axis", 1), call.integer("time_axis", 0)
     if x.ndim < 2 or {batch, time} != {0, 1}:
         raise UnsupportedError(f"batch_axis={batch} and time_axis={time}")
+    call.allow(x.shape, "int64")
     return Value(reversed_sequences(x.tensor, lengths.tensor, time, batch))
 
 

@@ -158,9 +158,15 @@ def along(x: Value, axis: int) -> tuple[Any, Any, int]:
 
 
 def _softmax(name: str, function: Any) -> Operator:
+    def of_one(tensor: Any) -> Any:
+        return ops.zeros_like(tensor) if name == "LogSoftmax" else ops.ones_like(tensor)
+
     def run(call: Call, x: Value) -> Value:
         if call.opset >= 13:
-            tensor, order, place = along(x, axis_of(call.integer("axis", -1), x.ndim))
+            axis = axis_of(call.integer("axis", -1), x.ndim)
+            tensor, order, place = along(x, axis)
+            if x.shape[axis] == 1:
+                return Value(of_one(tensor), order)
             return Value(function(tensor, place), order)
         axis = call.integer("axis", 1)
         axis = x.ndim if axis == x.ndim else axis_of(axis, x.ndim)

@@ -284,6 +284,9 @@ def _eye_like(call: Call, x: Value) -> Value:
 def _triangle(call: Call, x: Value, k: Value | None = None) -> Value:
     shift = call.known_number(k, 0, "k")
     shift = max(min(shift, 1 << 30), -1 << 30)
+    if x.ndim < 2:
+        raise ModelFileError(f"expected a matrix; received shape {x.shape}")
+    call.allow(x.shape, "int64")
     tensor = x.tensor
     rows = ops.expand_dims(ops.arange(x.shape[-2], dtype="int32"), 1) + shift
     columns = ops.arange(x.shape[-1], dtype="int32")

@@ -239,7 +239,7 @@ def _max_pool(call: Call, x: Value) -> Value:
         raise UnsupportedError("expected a MaxPool whose indices are not wanted")
     windows, _ = _pooled(call, x)
     if max(windows.dilation) > 1 or x.dtype not in ("float32", "float64"):
-        return _made(_by_slices(x, windows, ops.maximum, _lowest(x.dtype)))
+        return _made(_by_slices(call, x, windows, ops.maximum, _lowest(x.dtype)))
     attrs = {"strides": windows.strides, "padding": windows.pads}
     return _made(bind(max_pool_p, _last(x), window=windows.size, **attrs)[0])
 
@@ -253,7 +253,7 @@ def _average_pool(call: Call, x: Value) -> Value:
     with_pads = call.integer("count_include_pad", 0)
     windows, stated = _pooled(call, x)
     if max(windows.dilation) > 1:
-        total = _by_slices(x, windows, ops.add, 0)
+        total = _by_slices(call, x, windows, ops.add, 0)
     else:
         attrs = {"strides": windows.strides, "padding": windows.pads}
         total = bind(sum_pool_p, _last(x), window=windows.size, **attrs)
@@ -283,14 +283,17 @@ def _seen(spatial: Any, windows: Windows, stated: Pairs, with_pads: int) -> Any:
 
 
 def _by_slices(
-    x: Value, windows: Windows, combine: Callable[..., Any], fill: Any
+    call: Call, x: Value, windows: Windows, combine: Callable[..., Any], fill: Any
 ) -> Any:
     """A pooling as a sum, or a maximum, of strided slices: one for each place."""
     if math.prod(windows.size) > _MOST_TERMS:
         raise UnsupportedError(f"a dilated window of {windows.size}")
     tensor = _last(x)
     if any(map(any, windows.pads)):
-        tensor = bind(pad_p, tensor, widths=((0, 0), *windows.pads, (0, 0)), value=fill)
+        widths = ((0, 0), *windows.pads, (0, 0))
+        padded = [n + sum(w) for n, w in zip(tensor.shape, widths, strict=True)]
+        call.allow(padded, x.dtype)
+        tensor = bind(pad_p, tensor, widths=widths, value=fill)
     counts = _counts(x.shape[2:], windows)
     result = None
     for place in itertools.product(*map(range, windows.size)):
@@ -308,7 +311,7 @@ def _lp_pool(call: Call, x: Value) -> Value:
     p = call.integer("p", 2)
     windows, _ = _pooled(call, x)
     powers = Value(ops.power(ops.abs(_last(x)), float(p)), channels_last(x.ndim))
-    total = _by_slices(powers, windows, ops.add, 0)
+    total = _by_slices(call, powers, windows, ops.add, 0)
     return _made(ops.power(total, 1 / p))
 
 
