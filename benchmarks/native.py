@@ -160,7 +160,8 @@ def facts(case):
     undefined = run("nm", "-D", "-u", f"{case}.so").split()
     found["symbols needed"] = " ".join(s for s in undefined if len(s) > 1)
     (FOLDER / "main.c").write_text(MAIN.format(p=case, P=case.upper()))
-    model.export(FOLDER / f"{case}.a", target=TARGETS[0], verbose=False)
+    archive = FOLDER / f"{case}.a"
+    model.export(archive, target=TARGETS[0], weights="embed", verbose=False)
     run("cc", "-O2", "main.c", f"{case}.a", "-lpthread", "-o", "main")
     run("sh", "-c", "printf 'int main(void){return 0;}' | cc -x c - -o empty")
     found["start to first result"] = f"{1e3 * seconds('main'):.2f} ms"

@@ -1,13 +1,16 @@
 """Models as native libraries: what they compute, and what is refused."""
 
 import platform
+import shlex
 import shutil
+import sys
 
 import numpy as np
 import pytest
 
 import toolkit
 from toolkit import layers, ops
+from toolkit.core.tensor import backend
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -17,6 +20,7 @@ from toolkit.errors import (
     UnsupportedError,
 )
 from toolkit.export.native.checking import check_native
+from toolkit.export.native.link import _zig, find_linker
 from toolkit.layers import InputSpec
 from toolkit.reading.safetensors import read_safetensors
 
@@ -391,3 +395,42 @@ def test_check_finds_another_model(folder):
     model.layers[-1].bias.assign([4, 0, 0, 0])
     with pytest.raises(ToolkitError, match="differs from the model by"):
         check_native(model, "m.so")
+
+
+MACHINES = {"aarch64": 183, "armv7": 40, "riscv64": 243}  # in the heads of ELF files
+
+
+@pytest.mark.parametrize("target", MACHINES)
+def test_shared_libraries_of_other_processors(folder, target):
+    if find_linker(f"{target}-unknown-linux-gnu") is None:
+        pytest.skip(f"there is no linker for {target}")
+    model = small()
+    model.export("m.so", target=target, batch=1, verbose=False)
+    head = (folder / "m.so").read_bytes()[:20]
+    assert head[:4] == b"\x7fELF"
+    assert int.from_bytes(head[18:20], "little") == MACHINES[target]
+    with pytest.raises(ToolkitError, match="expected a shared library for this system"):
+        toolkit.load_native("./m.so")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["x86-64-v2", *MACHINES, "wasm32"])
+def test_the_wheel_that_links(folder, target):
+    pytest.importorskip("ziglang")
+    ending = "wasm" if target == "wasm32" else "so"
+    triple = backend().processor(target).triple
+    command = shlex.join(_zig(triple, sys.executable).command)
+    small().export(f"m.{ending}", target=target, linker=command, verbose=False)
+    assert (folder / f"m.{ending}").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("ending", ["so", "o", "a", "wasm"])
+def test_same_bytes(folder, ending):
+    if ending == "wasm" and shutil.which("wasm-ld") is None:
+        pytest.skip("there is no wasm-ld")
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+        small().export(f"{name}/m.{ending}", verbose=False)
+    for name in (f"m.{ending}", "m.h"):
+        assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
+        assert bytes(folder) not in (folder / "a" / name).read_bytes()

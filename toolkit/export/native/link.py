@@ -32,7 +32,8 @@ _GNU = {
 }
 # No program headers of a compiler's own, no more of the table of symbols than is used.
 _DRIVER_FLAGS = ("-shared", "-nostartfiles", "-Wl,-s", "-Wl,--as-needed")
-_ELF_FLAGS = ("-z", "noexecstack", "-z", "relro", "-z", "now", "-z", "noseparate-code")
+_ELF_FLAGS = ("-z", "noexecstack", "-z", "relro", "-z", "now")
+_COMPACT = ("-z", "noseparate-code")  # 8 KB less; zig's does not know it
 _LIBRARIES = ("-lpthread", "-lm")  # left out where nothing is used of them
 _WASM_FLAGS = ("--no-entry", "--strip-all", "--export=__heap_base")
 
@@ -73,12 +74,14 @@ class Linking:
         if "apple" in self.triple:
             name = f"-Wl,-install_name,@rpath/{Path(self.output).name}"
             return [*linker.command, "-dynamiclib", name, *self._files()]
-        soname = ("-soname", Path(self.output).name, "--build-id=none")
+        named = ("-soname", Path(self.output).name, "--build-id=none")
+        compact = () if "ziglang" in linker.command else _COMPACT
+        flags = [*_ELF_FLAGS, *compact, *named]
         if linker.is_driver:
-            flags = [f"-Wl,{flag}" for flag in _joined(*_ELF_FLAGS, *soname)]
+            flags = [f"-Wl,{flag}" for flag in _joined(*flags)]
             flags = [*_DRIVER_FLAGS, *flags, *self._files(), *_LIBRARIES]
             return [*linker.command, *flags]
-        return [*linker.command, "-shared", "-s", *_ELF_FLAGS, *soname, *self._files()]
+        return [*linker.command, "-shared", "-s", *flags, *self._files()]
 
     def _files(self) -> list[str]:
         return ["-o", self.output, *self.objects]
