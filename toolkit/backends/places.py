@@ -10,7 +10,8 @@ from toolkit.backends.base import Share
 
 T = TypeVar("T")
 
-# An operand of a lowered node: ("in", number), ("out", number), or ("work", byte).
+# An operand of a lowered node: ("in", number), ("out", number), ("work", byte), or
+# ("kept", number) for what is made once.
 Reference = tuple[str, int]
 # (None, address), or (number of an array of the call, bytes from its start).
 Place = tuple[int | None, int]
@@ -37,12 +38,15 @@ class NodeOperands(Generic[T]):
     inputs: Sequence[T]
     outputs: Sequence[T]
     work: T
+    kept: Sequence[T] = ()
 
     def of(self, operand: Reference) -> T:
         """The fact of one operand."""
         kind, number = operand
         if kind == "work":
             return self.work
+        if kind == "kept":
+            return self.kept[number]
         return (self.inputs if kind == "in" else self.outputs)[number]
 
 

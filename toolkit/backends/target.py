@@ -24,6 +24,8 @@ class Target:
         updates: pairs of an output and the input that it is the new value of, or None.
         rows_independent: whether each row of a batch has the same bits in any batch,
             where the backend can promise that, for some loss of speed.
+        frozen: the numbers of inputs whose arrays never change, of a program that is
+            to be part of a library: what follows from them alone is made once there.
         processor: what machine code is written for, as `Backend.processor` returned
             it; None: this machine's.
     """
@@ -33,6 +35,7 @@ class Target:
     inputs: Sequence[Operand] | None = None
     updates: Sequence[tuple[int, int | None]] = ()
     rows_independent: bool = False
+    frozen: Collection[int] = ()
     processor: Any = None
 
 

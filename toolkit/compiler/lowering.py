@@ -41,7 +41,7 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
         compile_graph: compiles the graphs that nodes hold.
     """
     backend, layouts = target.backend, Layouts(graph, target.inputs)
-    lowering = _Lowering(target, layouts, compile_graph)
+    lowering = _Lowering(target, layouts, compile_graph, graph.inputs)
     units = lowering.units(graph)
     barrier = first_late(graph, target.updates) + len(units) - len(graph.nodes)
     graph = graph.replace(unit.node for unit in units)
@@ -96,8 +96,15 @@ class _Unit:
 class _Lowering:
     """Finds what computes each node."""
 
-    def __init__(self, target: Target, layouts: Layouts, compile_graph: Compile):
+    def __init__(
+        self,
+        target: Target,
+        layouts: Layouts,
+        compile_graph: Compile,
+        inputs: Sequence[Value],
+    ) -> None:
         self.target = target
+        self.frozen = {inputs[number] for number in target.frozen}
         self.backend = target.backend
         self.layouts = layouts
         self.compile_graph = compile_graph
@@ -133,7 +140,7 @@ class _Lowering:
 
     def _executable(self, graph: Graph, inputs: Any = None) -> Executable:
         """A sub-graph of a loop or a branch, to be run as a program of its own."""
-        target = replace(self.target, inputs=inputs, updates=())
+        target = replace(self.target, inputs=inputs, updates=(), frozen=())
         return Executable(self.compile_graph(graph, target))
 
     def _plain(self, graph: Graph, inputs: Any = None) -> Executable:
@@ -153,7 +160,16 @@ class _Lowering:
             return kernel.lower(self.backend, inputs, outputs)
         layouts = (self.layouts[v] for v in (*node.inputs, *node.outputs))
         is_aligned = all(layout.offset % 16 == 0 for layout in layouts)
-        return self.backend.lower(node, inputs, outputs, is_aligned)
+        lowered = self.backend.lower(node, inputs, outputs, is_aligned)
+        frozen = [i for i, x in enumerate(node.inputs) if self._is_frozen(x)]
+        if lowered is None or not frozen or not self.target.frozen:
+            return lowered
+        return self.backend.prepared(lowered, frozen)
+
+    def _is_frozen(self, value: Value) -> bool:
+        """Whether a value is the same in every run."""
+        root = self.layouts[value].root
+        return root.constant is not None or root in self.frozen
 
 
 def _copied(copy: Any, x: Array, *, out: Array, device: str) -> Array:
@@ -259,6 +275,10 @@ def _shares(index: int, unit: _Unit, layouts: Layouts) -> NodeOperands[Share]:
         [_share(x, layouts) for x in unit.node.inputs],
         [_share(y, layouts) for y in unit.node.outputs],
         Share(("work", index), unit.lowered.work, False),
+        [
+            Share(("kept", index, number), nbytes, False)
+            for number, nbytes in enumerate(getattr(unit.lowered, "kept", ()))
+        ],
     )
 
 

@@ -106,7 +106,9 @@ def source_of(
         changed = [weights.setdefault(v, len(weights)) for v in written]
         read = {id(v): len(xs) + i for i, v in enumerate(variables)}
         updates = [(len(ys) + i, read.get(id(v))) for i, v in enumerate(written)]
-        target = Target(backend(), processor=processor, updates=updates)
+        changing = set(map(id, written))
+        frozen = [number for v, number in read.items() if v not in changing]
+        target = Target(backend(), processor=processor, updates=updates, frozen=frozen)
         program = compile_program(graph, target)
         programs.append(LibraryProgram(batch, program, numbers, changed))
         outputs = [
@@ -131,7 +133,9 @@ def by_jit(source: LibrarySource, batch: int, *inputs: Any) -> list[Any]:
     """The outputs of the same program in this process."""
     (program,) = [p for p in source.programs if p.batch == batch]
     weights = [source.weights[i].array for i in program.weights]
-    found = Executable(program.program)([*inputs, *weights])
+    target = Target(backend(), processor=source.processor)
+    compiled = compile_program(program.program.source, target)
+    found = Executable(compiled)([*inputs, *weights])
     return [np.array(y) for y in found]
 
 

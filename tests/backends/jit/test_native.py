@@ -319,3 +319,39 @@ def test_other_backends_refuse():
     reference = toolkit.backends.registry.get_backend("reference")
     with pytest.raises(UnsupportedError, match="reference"):
         reference.processor(None)
+
+
+@needs_compiler
+def test_weights_are_packed_once(tmp_path):
+    """Each layout of them is made by `init`: what `run` reads of them is the rest."""
+    source, shape = model_source("cifar", (16, 32))
+    first, second = source.programs
+    assert first.program.code.prepared
+    calls = [call for _, call in first.program.code.calls]
+    assert not any(call.prepares for call in calls)
+    library = loaded(source, tmp_path)
+    library.weights = library.weights.copy()
+    memory, x = library.workspace(), numbers(32, shape)
+    (kept,) = [w for w in source.weights if w.array.shape == (3, 3, 64, 64)]
+    place = [w for w in library.library.weights if w.weight is kept][0]
+    _, (before,) = library.run(memory, 32, x)
+    library.weights[place.offset : place.offset + place.nbytes] = 0
+    _, (after,) = library.run(memory, 32, x)
+    np.testing.assert_array_equal(before, after)
+    np.testing.assert_array_equal(before, by_jit(source, 32, x)[0])
+
+
+def test_equal_layouts_of_weights_are_kept_once():
+    both, _ = model_source("cifar", (16, 32))
+    one = replace(both, programs=both.programs[:1])
+    libraries = [backend().library(source) for source in (one, both)]
+    grown = libraries[1].workspace_bytes[32] - libraries[0].workspace_bytes[16]
+    arenas = [p.program.arena_bytes for p in both.programs]
+    assert grown - (arenas[1] - arenas[0]) < 65536
+
+
+def test_programs_of_libraries_are_not_run_here():
+    source, _ = model_source("cifar", (16,))
+    program = source.programs[0].program
+    with pytest.raises(AssertionError, match="library"):
+        program.code.bind(lambda *_: (None, 0), (ctypes.c_int64 * 1)())

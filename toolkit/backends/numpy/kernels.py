@@ -83,6 +83,10 @@ class NumPyBackend(Backend):
         """Generated calls for a node; None where NumPy's kernels have to do."""
         return self.jit and self.lowering.lower(node, inputs, outputs)
 
+    def prepared(self, lowered: Any, frozen: Collection[int]) -> Any:
+        """The calls, without those that one run is enough for."""
+        return self.lowering.prepared(lowered, frozen)
+
     def assemble(self, lowered: Sequence[Any], shares: Any, barrier: int) -> Any:
         """One program of machine code for consecutive lowered nodes."""
         program = import_module("toolkit.backends.numpy.jit.program")

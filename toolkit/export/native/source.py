@@ -217,7 +217,9 @@ def _compile(label: str, traced: InferenceGraph, processor: Any) -> Program:
         (len(traced.names) + i, first + read[v] if v in read else None)
         for i, v in enumerate(traced.written)
     ]
-    target = Target(backend(), processor=processor, updates=updates)
+    written = set(traced.written)
+    frozen = [first + i for v, i in read.items() if v not in written]
+    target = Target(backend(), processor=processor, updates=updates, frozen=frozen)
     program = compile_program(traced.graph, target, label)
     if program.code is None:
         raise UnsupportedError(

@@ -7,7 +7,7 @@ whose first node is theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -41,6 +41,8 @@ class Call:
         row_operands: those of which rows [low, high) touch only the same share of the
             leading extent, so that chains of calls can run a few rows at a time.
         flops, nbytes: arithmetic and memory traffic of all rows.
+        prepares: the bytes of its last operand, if all that the call does is to write
+            there what follows from the others, and later calls only read it; else 0.
         problem: what to say of a bad index, with {index} and {limit}, as the NumPy
             kernel of the primitive does.
     """
@@ -53,6 +55,7 @@ class Call:
     row_operands: frozenset[Reference] = frozenset()
     flops: int = 0
     nbytes: int = 0
+    prepares: int = 0
     problem: str = "index {index} is out of range for {limit} elements"
 
     # Whether it can run on any thread beside other calls.
@@ -71,10 +74,19 @@ class Call:
 
 @dataclass(frozen=True)
 class Lowered:
-    """The calls of a node, in order, and the bytes of scratch memory they share."""
+    """The calls of a node, in order, and the bytes of scratch memory they share.
+
+    Attributes:
+        calls: of each run.
+        work: the bytes of scratch memory.
+        prepared: calls that one run is enough for.
+        kept: the bytes of what each of those makes: the operands ("kept", number).
+    """
 
     calls: Sequence[Call] = field(default_factory=tuple)
     work: int = 0
+    prepared: Sequence[Call] = ()
+    kept: Sequence[int] = ()
 
 
 def partition(rows: int) -> int:
@@ -202,6 +214,36 @@ def _of_copies(
         work = place[1] + aligned(inputs[i].spec.nbytes)
     calls += [redirected(call, places) for call in lowered.calls]
     return Lowered(calls, work)
+
+
+def prepared(lowered: Lowered, frozen: Collection[int]) -> Lowered:
+    """The same where some inputs never change: what they decide alone is made once."""
+    calls: list[Call] = []
+    once: list[Call] = []
+    places: dict[Reference, Reference] = {}
+    gaps: dict[int, int] = {}
+    for call in lowered.calls:
+        *given, made = call.operands or (ERROR,)
+        is_known = all(kind == "in" and number in frozen for kind, number in given)
+        if call.prepares and is_known:
+            places[made] = "kept", len(once)
+            gaps[made[1]] = aligned(call.prepares)
+            once.append(call)
+        else:
+            calls.append(call)
+    if not once:
+        return lowered
+    for call in calls:
+        for kind, start in call.operands:
+            if kind == "work" and start not in gaps:
+                before = sum(size for gap, size in gaps.items() if gap < start)
+                places[kind, start] = kind, start - before
+    return Lowered(
+        [redirected(call, places) for call in calls],
+        lowered.work - sum(gaps.values()),
+        [redirected(call, places) for call in once],
+        [call.prepares for call in once],
+    )
 
 
 def redirected(call: Call, places: Mapping[Reference, Reference]) -> Call:

@@ -36,6 +36,7 @@ class NativeProgram:
     def __init__(
         self, lowered: Sequence[Lowered], shares: Shares, barrier: int = 1 << 62
     ) -> None:
+        self.lowered = lowered
         calls = [
             (i, call)
             for i, node in enumerate(lowered)
@@ -84,6 +85,18 @@ class NativeProgram:
             for section in beside.sections
         ]
 
+    @property
+    def prepared(self) -> list[tuple[int, Call, int]]:
+        """Calls that one run is enough for: the node, the call, and the bytes it makes.
+
+        The k-th one of a node makes its operand ("kept", k).
+        """
+        return [
+            (i, call, nbytes)
+            for i, node in enumerate(self.lowered)
+            for call, nbytes in zip(node.prepared, node.kept, strict=True)
+        ]
+
     def bind(self, resolve: Resolve, objects: Any) -> Runner:
         """Put the program on memory.
 
@@ -92,4 +105,5 @@ class NativeProgram:
             objects: a ctypes array in which the caller puts the `id` of each numbered
                 array before a run.
         """
+        assert not self.prepared, "a program that is part of a library"
         return Runner(self, resolve, objects)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from toolkit.backends.base import aligned
+from toolkit.backends.base import ALIGNMENT, aligned
 from toolkit.backends.library import ABI, Library, LibraryProgram, LibrarySource, Status
 from toolkit.backends.numpy.jit.image import Image
 from toolkit.backends.numpy.jit.native import tables
@@ -83,22 +83,31 @@ class _Library:
         in_place = all(program.program.in_place for program in source.programs)
         self.layout = Layout(source, in_place, zero_bytes(source.programs))
         self.images = Images(source, self.layout, self.stored)
-        self.sizes: list[list[int]] = []  # as library.ll has them
+        self.batches: list[int] = []
+        self.ends: list[int] = []
+        self.sizes: list[list[int | str]] = []  # as library.ll has them
         self.problems: list[list[int]] = []
         self.problem_texts = b"an index is out of range\0"
         self.stream = b""
         for program in source.programs:
-            self._add(program, self.images.image(program))
+            self._add(program)
         self.threads = can_share(self.processor)
 
-    def _add(self, program: LibraryProgram, image: Image) -> None:
+    def _add(self, program: LibraryProgram) -> None:
+        """Lay out a size: its images, what it keeps, then the arena."""
+        once = self._image(self.images.preparing(program))
+        image = self._image(self.images.image(program))
+        arena = self.layout.end
+        end = arena + aligned(program.program.arena_bytes)
+        self.batches.append(program.batch)
+        self.ends.append(end)
+        self.sizes.append([program.batch, image, arena, end, once])
+
+    def _image(self, image: Image) -> str:
+        """Reserve memory for an image; the record of it."""
         offset = self.layout.take(8 * len(image.words))
-        plan, arena = program.program.arena_bytes, self.layout.end
-        self.sizes.append(
-            [
-                *(program.batch, offset, len(image.words), 8 * image.header),
-                *(len(self.stream), arena, arena + aligned(plan)),
-            ]
+        row = tables.record(
+            (offset, len(image.words), 8 * image.header, len(self.stream))
         )
         self.stream += self.images.stream(image)
         for number, problem in image.problems.items():
@@ -106,6 +115,7 @@ class _Library:
             if said not in self.problem_texts:
                 self.problem_texts += said
             self.problems.append([offset + 8 * number, self.problem_texts.find(said)])
+        return f"%Image {row}"
 
     def built(self) -> Library:
         """The object, and what is to be known of it."""
@@ -129,8 +139,11 @@ class _Library:
             weights=self.stored,
             weights_bytes=self.weights_bytes,
             weights_sha256=digest.digest(),
-            batches=[size[0] for size in self.sizes],
-            workspace_bytes={size[0]: size[-1] + 64 for size in self.sizes},
+            batches=self.batches,
+            workspace_bytes={
+                batch: end + ALIGNMENT
+                for batch, end in zip(self.batches, self.ends, strict=True)
+            },
             embeds=source.embed,
             has_threads=self.threads,
             has_states=bool(self.layout.states),
@@ -217,7 +230,7 @@ class _Library:
             _records("operands", "%Operand", rows),
             _records("states", "%State", states),
             _records("problems", "%Problem", self.problems),
-            tables.table("batches", "i64", (str(size[0]) for size in self.sizes)),
+            tables.table("batches", "i64", map(str, self.batches)),
             tables.table("wide", "i64", map(str, images.wide)),
             tables.table("kernels", "ptr", (f"@{code.key}" for code in images.codes)),
             tables.data("stream", self.stream),
@@ -232,7 +245,7 @@ class _Library:
         return found
 
 
-def _records(name: str, kind: str, rows: Iterable[Iterable[int]]) -> str:
+def _records(name: str, kind: str, rows: Iterable[Iterable[int | str]]) -> str:
     return tables.table(name, kind, map(tables.record, rows))
 
 

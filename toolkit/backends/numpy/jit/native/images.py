@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from toolkit.backends.base import Share
 from toolkit.backends.library import LibraryProgram, LibrarySource, StoredWeight
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.image import Address, Base, Image, Place
+from toolkit.backends.numpy.jit.image import Address, Base, Image, Place, Resolve
 from toolkit.backends.numpy.jit.loop import Loop
+from toolkit.backends.numpy.jit.lowering import Call, Lowered
 from toolkit.backends.numpy.jit.native.layout import (
     ERROR_WORD,
     HEADER_WORDS,
     Layout,
     raw,
 )
+from toolkit.backends.numpy.jit.program import NativeProgram
 from toolkit.backends.places import Reference
 
 _LINE = 64
@@ -88,29 +92,63 @@ class Images:
         self.codes: dict[Code, int] = {}
         self.constants = Constants(layout.zeros[0])
         self.wide: list[int] = []
+        # Where what is made once is: of the program at hand, and whatever it is.
+        self.kept: dict[tuple[int, Reference], int] = {}
+        self._known: dict[Any, int] = {}
         numbers = {id(weight): i for i, weight in enumerate(source.weights)}
         self._offsets = {numbers[id(s.weight)]: s.offset for s in stored}
 
     def image(self, program: LibraryProgram) -> Image:
-        """The words of one program."""
+        """The words of one program; what it keeps has its place then."""
+        return self._image(program.program.code, self._resolve(program))
+
+    def preparing(self, program: LibraryProgram) -> Image:
+        """The words of what has to run once for a program, and not for earlier ones."""
+        code = program.program.code
+        resolve = self._resolve(program)
+        calls: dict[int, list[Call]] = defaultdict(list)
+        sizes: dict[tuple[int, Reference], int] = {}
+        self.kept = {}
+        for index, call, nbytes in code.prepared:
+            *given, made = call.operands
+            sources = tuple(resolve(index, operand) for operand in given)
+            key = call.code, call.numbers, call.rows, sources
+            if key not in self._known:
+                self._known[key] = self.layout.take(nbytes)
+                calls[index].append(call)
+                sizes[index, made] = nbytes
+            self.kept[index, made] = self._known[key]
+        lowered = [Lowered(calls[i]) for i in range(len(code.lowered))]
+
+        def share(index: int, operand: Reference) -> Share:
+            return Share((index, operand), sizes.get((index, operand), 0), False)
+
+        return self._image(NativeProgram(lowered, share), resolve)
+
+    def _image(self, code: NativeProgram, resolve: Resolve) -> Image:
+        return Image(
+            code,
+            resolve,
+            Address(Base.WORKSPACE, 8 * HEADER_WORDS),
+            error=Address(Base.WORKSPACE, 8 * ERROR_WORD),
+            constant=self.constants.address,
+        )
+
+    def _resolve(self, program: LibraryProgram) -> Resolve:
         compiled = program.program
         places = compiled.located(self.constants.address).at(Address(Base.ARENA))
         operands = list(self._operands(program))
 
         def resolve(index: int, operand: Reference) -> Place:
+            if operand[0] == "kept":
+                return None, Address(Base.WORKSPACE, self.kept[index, operand])
             number, offset = places(index, operand)
             place = None if number is None else operands[number]
             if isinstance(place, Address):
                 return None, place + offset
             return place, offset
 
-        return Image(
-            compiled.code,
-            resolve,
-            Address(Base.WORKSPACE, 8 * HEADER_WORDS),
-            error=Address(Base.WORKSPACE, 8 * ERROR_WORD),
-            constant=self.constants.address,
-        )
+        return resolve
 
     def _operands(self, program: LibraryProgram) -> Iterator[int | Address]:
         """The number of each array's place, or where it is among the weights."""

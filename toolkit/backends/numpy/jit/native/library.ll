@@ -5,9 +5,10 @@
 ; about, 16 the message of that; then a word with the address of each operand's place,
 ; then those places. States, padded rows, images and the arena are behind them.
 
-; rows, offset of the image, its words, offset of its program, where it is in the stream,
-; offset of the arena, end
-%Size = type { i64, i64, i64, i64, i64, i64, i64 }
+; offset, words, offset of the program in it, where it is in the stream
+%Image = type { i64, i64, i64, i64 }
+; rows, image of each run, offset of the arena, end, image of what runs once
+%Size = type { i64, %Image, i64, i64, %Image }
 ; bytes of a row, offset of padded rows
 %Operand = type { i64, i64 }
 ; among the weights, bytes, offsets of the value and of the next, their places
@@ -52,7 +53,7 @@ define ptr @P_weights_sha256() #1 {
 define LONG @P_workspace_size(i64 %most) #1 {
   %count = call i64 @sizes_up_to(i64 %most)
   %last = sub i64 %count, 1
-  %end.at = getelementptr %Size, ptr @sizes, i64 %last, i32 6
+  %end.at = getelementptr %Size, ptr @sizes, i64 %last, i32 3
   %end.v = load i64, ptr %end.at
   ; An address can be rounded up in it.
   %size = add i64 %end.v, 64
@@ -141,14 +142,14 @@ end:
   ret void
 }
 
-; Write the image of a size to a workspace. The stream has seven bits of a number in each
+; Write an image to a workspace. The stream has seven bits of a number in each
 ; byte, the lowest first; its last three say what the word is counted from.
-define internal void @unpack(ptr %size, ptr %w) #0 {
+define internal void @unpack(ptr %image, ptr %w) #0 {
 entry:
-  %size.v = load %Size, ptr %size
-  %offset = extractvalue %Size %size.v, 1
-  %count = extractvalue %Size %size.v, 2
-  %start = extractvalue %Size %size.v, 4
+  %image.v = load %Image, ptr %image
+  %offset = extractvalue %Image %image.v, 0
+  %count = extractvalue %Image %image.v, 1
+  %start = extractvalue %Image %image.v, 3
   %to = getelementptr i8, ptr %w, i64 %offset
   %to.number = ptrtoint ptr %to to i64
   %bases = getelementptr i64, ptr %w, i64 2
@@ -231,7 +232,7 @@ lay.out:
   %count.at = getelementptr i64, ptr %w, i64 1
   store i64 %count, ptr %count.at
   %last = sub i64 %count, 1
-  %arena.at = getelementptr %Size, ptr @sizes, i64 %last, i32 5
+  %arena.at = getelementptr %Size, ptr @sizes, i64 %last, i32 2
   %arena = load i64, ptr %arena.at
   %w.number = ptrtoint ptr %w to i64
   %arena.number = add i64 %w.number, %arena
@@ -275,8 +276,11 @@ size:
   %s.more = icmp slt i64 %s, %count
   br i1 %s.more, label %size.do, label %done
 size.do:
-  %size.at = getelementptr %Size, ptr @sizes, i64 %s
-  call void @unpack(ptr %size.at, ptr %w)
+  %image.at = getelementptr %Size, ptr @sizes, i64 %s, i32 1
+  call void @unpack(ptr %image.at, ptr %w)
+  %once.at = getelementptr %Size, ptr @sizes, i64 %s, i32 4
+  call void @unpack(ptr %once.at, ptr %w)
+  %failed = call i64 @enter(ptr %once.at, ptr %w)
   %s.next = add i64 %s, 1
   br label %size
 done:
@@ -379,13 +383,7 @@ begin:
   call void @bring(ptr %w, ptr %inputs, i64 0, i64 INPUTS, i64 %done, i64 %used, i64 %rows)
   call void @bring(ptr %w, ptr %outputs, i64 INPUTS, i64 OUTPUTS, i64 %done, i64 %used, i64 %rows)
   %image.at = getelementptr %Size, ptr @sizes, i64 %number, i32 1
-  %image = load i64, ptr %image.at
-  %header.at = getelementptr %Size, ptr @sizes, i64 %number, i32 3
-  %header = load i64, ptr %header.at
-  %program.offset = add i64 %image, %header
-  %program = getelementptr i8, ptr %w, i64 %program.offset
-  %pool = call ptr @helpers()
-  %flag = call i64 @run(ptr %program, ptr %pool)
+  %flag = call i64 @enter(ptr %image.at, ptr %w)
   %fine = icmp eq i64 %flag, 0
   br i1 %fine, label %finish, label %failed
 failed:
@@ -402,6 +400,18 @@ advance:
   br label %next
 end:
   ret i32 0
+}
+
+; Run the program of an image; not 0: an index is wrong.
+define internal i64 @enter(ptr %image, ptr %w) #0 {
+  %image.v = load %Image, ptr %image
+  %offset = extractvalue %Image %image.v, 0
+  %header = extractvalue %Image %image.v, 2
+  %program.offset = add i64 %offset, %header
+  %program = getelementptr i8, ptr %w, i64 %program.offset
+  %pool = call ptr @helpers()
+  %flag = call i64 @run(ptr %program, ptr %pool)
+  ret i64 %flag
 }
 
 ; Whether an address is missing in a table.

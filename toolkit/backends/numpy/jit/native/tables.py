@@ -27,9 +27,10 @@ def table(name: str, kind: str, rows: Iterable[str]) -> str:
     return f"@{name} = internal constant [{len(rows)} x {kind}] {content}, align 8"
 
 
-def record(numbers: Iterable[int]) -> str:
-    """A structure of 64-bit integers."""
-    return f"{{ {', '.join(f'i64 {number}' for number in numbers)} }}"
+def record(fields: Iterable[int | str]) -> str:
+    """A structure of 64-bit integers, and of structures that are written already."""
+    found = (f"i64 {x}" if isinstance(x, int) else x for x in fields)
+    return f"{{ {', '.join(found)} }}"
 
 
 def data(name: str, content: bytes, align: int = 1) -> str:

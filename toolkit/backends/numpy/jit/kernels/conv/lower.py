@@ -268,6 +268,7 @@ class _Lowering:
             rows=rows,
             grain=rows if size < _LEAST_PACK else partition(rows),
             nbytes=2 * self.weights.spec.nbytes,
+            prepares=size * dtypes.itemsize(self.plan.dtype),
         )
         self.steps.calls.append(call)
         return packed

@@ -167,6 +167,7 @@ class Lowering:
                 rows,
                 _grain(rows, nbytes),
                 nbytes=nbytes,
+                prepares=size * self.panels * p.products,
             )
         )
         self.b_term, self.b_panel = width * p.itemsize, size
