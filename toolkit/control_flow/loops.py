@@ -7,7 +7,7 @@ holds sub-graphs. Variables that a body writes are carried along and assigned af
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from toolkit import dtypes, ops, tree
 from toolkit.arguments import is_int
@@ -33,6 +33,9 @@ from toolkit.core.trace import Trace, inline
 from toolkit.errors import ArgumentError, ArgumentTypeError, GradientError
 from toolkit.ir import Graph, Kind, Primitive, Spec, primitive
 from toolkit.ops.symbolic import operation
+
+# What a scan is bound as if nothing differentiates it: a primitive, and facts of it.
+Label: TypeAlias = tuple[Primitive, tuple[tuple[str, Any], ...]] | None
 
 # --- primitives -----------------------------------------------------------------------
 
@@ -104,8 +107,12 @@ def _bind_scan(
     xs: int,
     length: int,
     reverse: bool,
+    label: Label = None,
 ) -> tuple[Tensor, ...]:
-    """Apply a scan; if a tape will want its gradient, have it keep what that needs."""
+    """Apply a scan; if a tape will want its gradient, have it keep what that needs.
+
+    label: what it is bound as instead where none will.
+    """
     twins = twins_of_carry(body, carry)
     once = sorted(set(twins))
     if length and len(once) < carry:
@@ -113,7 +120,7 @@ def _bind_scan(
         results = [*(body.outputs[i] for i in once), *body.outputs[carry:]]
         body = Graph(tuple(inner), body.nodes, tuple(results))
         inputs = [*(inputs[i] for i in once), *inputs[carry:]]
-        found = _bind_scan(body, inputs, len(once), xs, length, reverse)
+        found = _bind_scan(body, inputs, len(once), xs, length, reverse, label)
         return (*(found[once.index(i)] for i in twins), *found[len(once) :])
     kept = 0
     backward = None
@@ -122,6 +129,9 @@ def _bind_scan(
         wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
         kept = len(body.outputs)
         body, backward = linearize(body, wanted, **attrs)
+    elif label is not None:
+        named: Any = {"body": body, "backward": None, **attrs, "facts": label[1]}
+        return tuple(bind(label[0], *inputs, **named))
     outputs = bind(scan_p, *inputs, body=body, backward=backward, **attrs)
     return outputs[:kept] if kept else outputs
 
@@ -277,6 +287,19 @@ def scan(
         >>> sums.tolist()
         [1.0, 2.0, 3.0]
     """
+    return run_scan(f, init, xs, length, reverse, unroll)
+
+
+def run_scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    length: int | None,
+    reverse: bool,
+    unroll: int | bool,
+    label: Label = None,
+) -> tuple[Any, Any]:
+    """`scan`; as a primitive with a name of its own, if `label` has one and facts."""
     if not callable(f):
         raise ArgumentTypeError(f"scan: `f` should be a callable. Received: {f!r}")
     if not isinstance(unroll, bool) and unroll < 1:
@@ -292,7 +315,7 @@ def scan(
     steps: Any = lengths.pop()
     if state.trace is None or unroll is True or 1 < unroll >= steps:
         return _unrolled_scan(f, init, xs, steps, reverse)
-    return _traced_scan(f, init, xs, steps, reverse)
+    return _traced_scan(f, init, xs, steps, reverse, label)
 
 
 def _unrolled_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> Any:
@@ -325,7 +348,9 @@ def _no_steps(f: Any, carry: Any, xs: Any) -> Any:
     )
 
 
-def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
+def _traced_scan(
+    f: Any, init: Any, xs: Any, length: int, reverse: bool, label: Label
+) -> Any:
     def step(carry: Any, x: Any) -> Any:
         return f(carry, None if xs is None else x)
 
@@ -349,7 +374,8 @@ def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
     x_leaves = [] if xs is None else tree.flatten(xs)
     inputs = [*carry, *outer_values(written), *x_leaves, *outer_values(sources)]
     carried = n + len(written)
-    found = _bind_scan(graph, inputs, carried, len(x_leaves), length, reverse)
+    sizes = (carried, len(x_leaves), length)
+    found = _bind_scan(graph, inputs, *sizes, reverse, label)
     assign_all(written, found[n:carried])
     new_carry, y_structure = body.structure
     return pack(new_carry, found[:n]), pack(y_structure, found[carried:])

@@ -171,7 +171,7 @@ class Trace(Overlay):
             outputs = set(node.outputs)
             if wanted.isdisjoint(outputs):
                 continue
-            if node.op.kind is Kind.CONTROL:
+            if node.subgraphs:
                 return None
             nodes.append(node)
             wanted -= outputs
@@ -317,8 +317,13 @@ def _body_graph(op: Primitive, specs: tuple[Spec, ...], attrs: Any) -> Graph:
 
 
 def body_graph(op: Primitive, specs: Iterable[Spec], attrs: Mapping[str, Any]) -> Graph:
-    """The body of a composite as a graph, traced once per signature."""
-    return _body_graph(op, tuple(specs), tuple(attrs.items()))
+    """The body of a composite as a graph, traced once per signature.
+
+    Of one that holds graphs itself it is traced anew: they are not kept alive here.
+    """
+    holds = any(isinstance(value, Graph) for value in attrs.values())
+    trace = _body_graph.__wrapped__ if holds else _body_graph
+    return trace(op, tuple(specs), tuple(attrs.items()))
 
 
 def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
@@ -331,8 +336,15 @@ def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
         found = tuple(v.spec for v in body_graph(record, specs, attrs).outputs)
         return found if len(found) > 1 else found[0]
 
-    record = primitive(name, Kind.COMPOSITE, spec, vjp=vjp, body=body)
+    record = decomposable_as(name, spec, body, vjp)
     return record
+
+
+def decomposable_as(
+    name: str, spec: Rule, body: Rule, vjp: Rule | None = None
+) -> Primitive:
+    """Declare a composite whose shape rule is known without its body."""
+    return primitive(name, Kind.COMPOSITE, spec, vjp=vjp, body=body)
 
 
 # A Variable's value after an assignment. Its gradient is one of the Variable, as that

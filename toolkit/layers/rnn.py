@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import ops, tree
 from toolkit.control_flow.loops import scan
+from toolkit.control_flow.recurrent import recurrence
 from toolkit.core.convert import convert
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
@@ -13,6 +14,7 @@ from toolkit.layers.call import context
 from toolkit.layers.cell_dropout import DropoutRNNCell, one_mask
 from toolkit.layers.cells import Cell
 from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.known_cells import known_cell
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
 
@@ -136,7 +138,7 @@ class RNN(Layer):
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         calls = _dropping_calls(self.cell, sequences, states) if training else []
         with one_mask(calls):
-            last, outputs, states = self._loop(xs, step, states, mask)
+            last, outputs, states = self._loop(xs, step, states, mask, training)
         if self.stateful:
             for variable, value in zip(
                 tree.flatten(self.states), tree.flatten(states), strict=True
@@ -168,7 +170,7 @@ class RNN(Layer):
         return states
 
     def _loop(
-        self, xs: Any, step: Any, states: list[Any], mask: Any
+        self, xs: Any, step: Any, states: list[Any], mask: Any, training: bool | None
     ) -> tuple[Any, Any, Any]:
         """The last output, all outputs (None if not wanted), and the last states."""
         size = _extents(getattr(self.cell, "output_size", None) or self.state_size[0])
@@ -188,13 +190,18 @@ class RNN(Layer):
         items: tuple[Any, ...] = (xs,)
         items = items if mask is None else (*items, _time_first(ops.cast(mask, "bool")))
         unroll = self.unroll and not context.symbolic
-        (states, last), outputs = scan(
-            body,
-            (states, zeros),
-            items,
-            reverse=self.go_backwards,
-            unroll=True if unroll else 1,
-        )
+        known = None if unroll else known_cell(self.cell, masked=len(items) > 1)
+        if known is not None and _is_projected(self.cell) and not training:
+            found = recurrence(*known, body, (states, zeros), items, self.go_backwards)
+        else:
+            found = scan(
+                body,
+                (states, zeros),
+                items,
+                reverse=self.go_backwards,
+                unroll=True if unroll else 1,
+            )
+        (states, last), outputs = found
         if outputs is not None:
             outputs = ops.flip(outputs, axis=0) if self.go_backwards else outputs
             outputs = _time_first(outputs)

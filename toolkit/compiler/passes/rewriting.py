@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from toolkit.backends.layout import Layouts
 from toolkit.backends.target import Target
+from toolkit.core.naming import scopes
 from toolkit.core.trace import Trace, body_graph, inline
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
@@ -51,9 +52,13 @@ def expand(graph: Graph, is_wanted: Callable[[Node], bool]) -> Graph:
             nodes.append(node)
             continue
         body = body_graph(node.op, (x.spec for x in node.inputs), node.attrs)
-        with Trace(node.op.name) as trace:
-            stand_ins = [trace.placeholder(x.spec) for x in node.inputs]
-            outputs = inline(body, stand_ins)
+        outer, scopes.names = scopes.names, node.outputs[0].origin
+        try:
+            with Trace(node.op.name) as trace:
+                stand_ins = [trace.placeholder(x.spec) for x in node.inputs]
+                outputs = inline(body, stand_ins)
+        finally:
+            scopes.names = outer
         expanded = expand(trace.finish(outputs), is_wanted)
         for old, new in zip(expanded.inputs, node.inputs, strict=True):
             substitute.replace(old, new)

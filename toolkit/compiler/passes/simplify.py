@@ -47,7 +47,11 @@ _NEVER = (Kind.CONTROL, Kind.COLLECTIVE)
 
 
 def _is_foldable(node: Node) -> bool:
-    if node.op.kind in _NEVER or any(x.constant is None for x in node.inputs):
+    if (
+        node.op.kind in _NEVER
+        or node.subgraphs
+        or any(x.constant is None for x in node.inputs)
+    ):
         return False
     if node.op.kind is Kind.VIEW:
         return True

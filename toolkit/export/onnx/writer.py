@@ -44,6 +44,7 @@ class Writer:
         scaled: values that are another one times and plus constants (`convolution`).
         normalized: values that are another one normalized (`patterns`).
         limited: values that are another one limited to an interval (`patterns`).
+        origin: the path of the layer whose nodes are written.
         uses: how often each value is read.
         producers: the node that makes each value.
         samples: the data, at each of the sizes, of constants that depend on them.
@@ -75,7 +76,7 @@ class Writer:
         self._root: Writer = self if outer is None else outer._root
         self._prelude: list[Operation] = []
         self._sizes: dict[Any, str] = {}
-        self._origin: str = "" if outer is None else outer._origin
+        self.origin: str = "" if outer is None else outer.origin
 
     # --- nodes ------------------------------------------------------------------------
 
@@ -87,7 +88,7 @@ class Writer:
         self, operator: str, inputs: Sequence[str], count: int, **attrs: Any
     ) -> list[str]:
         """Write a node with several results; their names."""
-        path = f"{self._origin}/{operator}" if self._origin else operator
+        path = f"{self.origin}/{operator}" if self.origin else operator
         name = self.names(path)
         outputs = [name] + [f"{name}:{i}" for i in range(1, count)]
         attrs = {k: v for k, v in attrs.items() if v is not None}
@@ -99,7 +100,7 @@ class Writer:
         self.uses.update(x for node in graph.nodes for x in node.inputs)
         self.uses.update(graph.outputs)
         for node in graph.nodes:
-            self._origin = node.origin or self._origin
+            self.origin = node.origin or self.origin
             self._write(node)
             self.producers.update((value, node) for value in node.outputs)
 
@@ -218,9 +219,7 @@ class Writer:
 
     def label(self, value: Any, name: str) -> str:
         """What to call something that is made from a constant."""
-        return self.labels.get(
-            value, f"{self._origin}/{name}" if self._origin else name
-        )
+        return self.labels.get(value, f"{self.origin}/{name}" if self.origin else name)
 
     def constant_of(self, value: Any) -> str:
         """The name of a constant's data."""
@@ -262,9 +261,9 @@ class Writer:
         root = self._root
         if length not in root._sizes:
             nodes, root.nodes = root.nodes, root._prelude
-            origin, root._origin = root._origin, ""
+            origin, root.origin = root.origin, ""
             root._sizes[length] = root._sum(length)
-            root.nodes, root._origin = nodes, origin
+            root.nodes, root.origin = nodes, origin
         return root._sizes[length]
 
     def _sum(self, length: Extent) -> str:

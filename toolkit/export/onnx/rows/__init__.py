@@ -6,6 +6,7 @@ from toolkit.export.onnx.rows import (
     control as control,
     elementwise as elementwise,
     index as index,
+    recurrent as recurrent,
     reduce as reduce,
     shape as shape,
 )
