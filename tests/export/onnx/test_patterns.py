@@ -85,6 +85,16 @@ IMAGES = {
         [layers.Conv2DTranspose(4, 3, strides=2), layers.BatchNormalization()],
         ["Transpose", "ConvTranspose", "Transpose"],
     ),
+    "flattened": (
+        [
+            layers.Conv2D(4, 3),
+            layers.MaxPooling2D((2, 1)),
+            layers.Flatten(),
+            layers.Dense(5),
+            layers.BatchNormalization(),
+        ],
+        ["Transpose", "Conv", "MaxPool", "Reshape", "Gemm"],
+    ),
     "pooled": (
         [
             layers.Conv2D(4, 3, padding="same"),

@@ -61,13 +61,33 @@ def _write_matrix_product(
     write: Writer, node: Node, out: Value, scaled: Scaled | None
 ) -> None:
     x, w = node.inputs
-    kernel = _scaled_kernel(write, w, scaled)
-    inputs = [write(x), kernel]
+    image = _flattened(write, x)
+    kernel = _scaled_kernel(write, w, scaled, image=image)
+    name = write(x)
+    if image is not None:
+        name = write.reshaped(write.first[image], write.family.shape(x))
+    inputs = [name, kernel]
     if scaled is None or not scaled.shift.any():
         write.last[out] = write.node("MatMul", inputs)
         return
     bias = _per_channel(scaled.shift, w.spec.shape[-1], out.spec.dtype)
     write.last[out] = write.node("Gemm", [*inputs, write.constants.add(bias)])
+
+
+def _flattened(write: Writer, x: Any) -> Any:
+    """The image that a value is, flattened, if that exists channels first.
+
+    It is flattened as it is then, and the rows of the weights change their places.
+    """
+    node = write.producers.get(x)
+    if node is None or node.op.name != "reshape" or not write.is_alone(x):
+        return None
+    (image,) = node.inputs
+    batch, *extents = write.family.shape(image)
+    is_row = write.family.shape(x)[:1] == (batch,) and x.spec.ndim == 2
+    is_image = 3 <= image.spec.ndim <= 5 and image in write.first
+    fixed = all(isinstance(n, int) for n in extents)
+    return image if is_row and is_image and fixed else None
 
 
 def _write_convolution(
@@ -153,11 +173,12 @@ def _scaled_kernel(
     before: Scaled | None = None,
     order: tuple[int, ...] = (),
     node: Node | None = None,
+    image: Any = None,
 ) -> str:
     """The name of the weights, made only if something reads them."""
     array = write.array(w)
     is_plain = scaled is None or bool((scaled.factor == 1).all())
-    if is_plain and before is None and not order:
+    if is_plain and before is None and not order and image is None:
         return write(w)
     across = node is not None and node.op.name == "conv_input_grad"
 
@@ -168,10 +189,13 @@ def _scaled_kernel(
         if not is_plain:
             factor = scaled.factor.astype(array.dtype)  # type: ignore[union-attr]
             kernel = kernel * (factor.reshape(-1, 1) if across else factor.reshape(-1))
+        if image is not None:
+            rows = kernel.reshape(*image.spec.shape[1:], -1)
+            kernel = np.moveaxis(rows, -2, 0).reshape(array.shape)
         return np.ascontiguousarray(kernel.transpose(order) if order else kernel)
 
     if is_plain and before is None:
-        return write.constants.shared((w, order), make, write.label(w, "kernel"))
+        return write.constants.shared((w, image, order), make, write.label(w, "kernel"))
     return write.constants.later(make, write.label(w, "kernel"))
 
 
