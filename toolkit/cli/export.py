@@ -198,7 +198,7 @@ def _output(options: argparse.Namespace) -> Path:
     if options.output is None:
         is_module = (options.target or "").startswith("wasm") and _WASM in endings
         ending = _WASM if is_module else endings[0]
-        return options.source.with_name(options.source.name.partition(".")[0] + ending)
+        return options.source.with_name(options.source.stem + ending)
     if options.format is not None and options.output.suffix not in endings:
         raise ArgumentError(
             f"--format {options.format}: expected a path that ends in "

@@ -25,8 +25,7 @@ class Comparison:
 
     Attributes:
         rows: of the batches that were compared.
-        error: the largest difference, where the largest result is 1 or more as a part
-            of that.
+        error: the largest difference, as a part of the largest result.
     """
 
     rows: Sequence[int]
@@ -98,5 +97,4 @@ def _error(found: Any, wanted: Any) -> float:
     with np.errstate(invalid="ignore"):
         difference = np.where(same, 0.0, np.abs(left - right))
     finite = np.abs(right[np.isfinite(right)])
-    scale = max(1.0, float(finite.max(initial=0.0)))
-    return float(np.max(difference)) / scale
+    return float(np.max(difference)) / (float(finite.max(initial=0.0)) or 1.0)

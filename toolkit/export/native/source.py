@@ -131,10 +131,11 @@ def _extents(
         size = given.get(name)
         if size is None:
             tensor = next(x for x in signature.inputs if name in x.shape)
+            missing = {name: 64 for name in wanted if name not in given}
             raise UnsupportedError(
                 f"{label}: axis {tensor.shape.index(name)} of input {tensor.name!r} "
                 "has no fixed size; a native library computes one: choose it by "
-                f"sizes={{{name!r}: 64}}, say, or by an input_signature"
+                f"sizes={missing}, say, or by an input_signature"
             )
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ArgumentError(
