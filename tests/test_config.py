@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from toolkit import settings
 from toolkit.errors import ArgumentError, DeviceError, UnsupportedError
 
 
@@ -126,3 +127,20 @@ def test_names_of_other_frameworks():
     assert not toolkit.config.is_nnx_enabled()
     with pytest.raises(UnsupportedError, match="never runs code from a file"):
         toolkit.config.enable_unsafe_deserialization()
+
+
+@pytest.mark.parametrize(
+    "given, expected", [(None, 60.0), ("5", 5.0), ("0.25", 0.25), ("inf", float("inf"))]
+)
+def test_the_timeout_of_the_environment(given, expected, monkeypatch):
+    monkeypatch.delenv("TOOLKIT_TIMEOUT", raising=False)
+    if given is not None:
+        monkeypatch.setenv("TOOLKIT_TIMEOUT", given)
+    assert settings.timeout(60.0) == expected
+
+
+@pytest.mark.parametrize("given", ["", "0", "-1", "nan", "a minute"])
+def test_a_timeout_that_is_none(given, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", given)
+    with pytest.raises(ArgumentError, match="TOOLKIT_TIMEOUT: expected seconds"):
+        settings.timeout(60.0)

@@ -42,6 +42,20 @@ def environment(name: str, default: str | None = None) -> str | None:
     return os.environ.get(f"TOOLKIT_{name}", default)
 
 
+def timeout(default: float) -> float:
+    """TOOLKIT_TIMEOUT, in seconds above 0, or `default`."""
+    given = environment("TIMEOUT")
+    try:
+        seconds = default if given is None else float(given)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise ArgumentError(
+            f"TOOLKIT_TIMEOUT: expected seconds, above 0; received {given!r}"
+        )
+    return seconds
+
+
 def home() -> Path:
     """The folder for downloads and caches; it is created by whoever writes there."""
     chosen = environment("HOME") or os.environ.get("KERAS_HOME")

@@ -483,3 +483,18 @@ def test_the_pace_leaves_out_the_first_step(monkeypatch, capsys):
         logger.on_train_batch_end(batch)
     logger.on_epoch_end(0, {"loss": 0.5})
     assert capsys.readouterr().out == "3/3 - 10s - 100ms/step - loss: 0.5000\n"
+
+
+def test_states_of_callbacks_that_save_keep_their_names(tmp_path):
+    """Backups that were written before have them."""
+    checkpoint = callbacks.ModelCheckpoint(tmp_path / "x.keras", save_freq=5)
+    checkpoint.load_state_dict({"best": 0.5, "_batches_since_save": 3})
+    assert checkpoint.state_dict() == {"best": 0.5, "_batches_since_save": 3}
+    saved = []
+    checkpoint._save = lambda batch, logs: saved.append(batch)
+    checkpoint.on_epoch_begin(2)
+    for batch in range(9):
+        checkpoint.on_train_batch_end(batch)
+    assert saved == [1, 6]  # two batches after the three, then five
+    backup = callbacks.BackupAndRestore(tmp_path)
+    assert backup.state_dict() == {"_epoch": 0, "_last_batch": -1, "_waiting": 0}

@@ -16,7 +16,7 @@ from toolkit.comm.local import single
 from toolkit.comm.replacements import Coming, Outside
 from toolkit.comm.slow import slowed
 from toolkit.comm.watch import STALLED, Watchdog, WatchedGroup
-from toolkit.errors import ArgumentError, LaunchError, RankLostError
+from toolkit.errors import LaunchError, RankLostError
 
 # Seconds after which a job ends in which a collective still waits.
 TIMEOUT = 600.0
@@ -184,16 +184,7 @@ def _watched(group: Group) -> Group:
 
 def timeout() -> float:
     """How long a collective may wait, in seconds: TOOLKIT_TIMEOUT, or 600."""
-    given = settings.environment("TIMEOUT")
-    try:
-        seconds = TIMEOUT if given is None else float(given)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise ArgumentError(
-            f"TOOLKIT_TIMEOUT: expected seconds, above 0; received {given!r}"
-        )
-    return seconds
+    return settings.timeout(TIMEOUT)
 
 
 def watchdog() -> Watchdog | None:

@@ -22,11 +22,12 @@ from toolkit.errors import (
 )
 from toolkit.files.staging import sweep
 from toolkit.models.callbacks.callback import Callback, Logs
+from toolkit.models.callbacks.regular_saves import RegularSaves
 
 _NAME = re.compile(r"checkpoint-(\d{6,12})")
 
 
-class CheckpointManager(Callback):
+class CheckpointManager(RegularSaves):
     """Saves the state of training from all processes, and goes on from the newest.
 
     What is saved, and how exactly training goes on, is as with `BackupAndRestore`: to
@@ -50,7 +51,7 @@ class CheckpointManager(Callback):
         True
     """
 
-    _needs_all = _never_stops = True
+    _never_stops = True
 
     def __init__(
         self,
@@ -78,10 +79,7 @@ class CheckpointManager(Callback):
         self._folder = Path(directory)
         self._made: tuple[Any, comm.Group, Checkpoint] | None = None
         self._number = 0  # of the last checkpoint
-        self._epoch = 0
         self._first_batch = 0  # of the next epoch, which goes on with it
-        self._last_batch = -1
-        self._waiting = 0  # batches since the last one
 
     def latest(self) -> Path | None:
         """The newest checkpoint that has all of its files; None if there is none."""
@@ -152,28 +150,17 @@ class CheckpointManager(Callback):
     # --- saving -----------------------------------------------------------------------
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self._epoch, self._last_batch = epoch, self._first_batch - 1
-        self._first_batch = 0
-
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        if self.save_freq == "epoch":
-            return
-        # A step may stand for several batches (steps_per_execution).
-        self._waiting += batch - self._last_batch
-        self._last_batch = batch
-        if self._waiting >= int(self.save_freq):
-            self._waiting = 0
-            self._save()
+        super().on_epoch_begin(epoch, logs)
+        self._last_batch, self._first_batch = self._first_batch - 1, 0
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._epoch, self._last_batch = epoch + 1, -1
-        if self.save_freq == "epoch":
-            self._save()
+        super().on_epoch_end(epoch, logs)
 
     def on_train_end(self, logs: Logs = None) -> None:
         recovery.run(lambda: self._checkpoint().wait())
 
-    def _save(self) -> None:
+    def _save(self, batch: int | None, logs: Logs) -> None:
         position = {"epoch": self._epoch, "batch": self._last_batch + 1}
         position["run"] = self.model._progress.state()
 

@@ -15,7 +15,8 @@ from toolkit.arguments import is_int
 from toolkit.compiler import spreading
 from toolkit.errors import ArgumentError, ModelFileError, NotBuiltError
 from toolkit.files.sets import FileSet
-from toolkit.models.callbacks.callback import Callback, Logs
+from toolkit.models.callbacks.callback import Logs
+from toolkit.models.callbacks.regular_saves import RegularSaves
 from toolkit.models.saving.state import all_variables
 
 _WEIGHTS, _METADATA = "latest.weights.h5", "training_metadata.json"
@@ -23,7 +24,7 @@ _OLDER = ".bkp"
 _NAMES = [f"{name}{end}" for name in (_WEIGHTS, _METADATA) for end in ("", _OLDER)]
 
 
-class BackupAndRestore(Callback):
+class BackupAndRestore(RegularSaves):
     """Saves the state of training, and takes it up when `fit` is called again.
 
     What is saved: weights, the optimizer's variables, the states of all random
@@ -46,7 +47,7 @@ class BackupAndRestore(Callback):
         >>> callback = BackupAndRestore("backup", double_checkpoint=True)
     """
 
-    _needs_all = _never_stops = True
+    _never_stops = True
     _state = ("_epoch", "_last_batch", "_waiting")
 
     def __init__(
@@ -70,9 +71,6 @@ class BackupAndRestore(Callback):
         self.delete_checkpoint = delete_checkpoint
         self._folder = Path(backup_dir)
         self._files = FileSet(self._folder, "backup", _NAMES.__contains__, _METADATA)
-        self._epoch = 0
-        self._last_batch = -1
-        self._waiting = 0  # batches since the last backup
 
     # --- restoring --------------------------------------------------------------------
 
@@ -114,25 +112,11 @@ class BackupAndRestore(Callback):
 
     # --- saving -----------------------------------------------------------------------
 
-    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self._epoch, self._last_batch = epoch, -1
-
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        if self.save_freq == "epoch":
-            return
-        # A step may stand for several batches (steps_per_execution).
-        self._waiting += batch - self._last_batch
-        self._last_batch = batch
-        if self._waiting >= int(self.save_freq):
-            self._waiting = 0
-            self._save()
-
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._epoch, self._last_batch = epoch + 1, -1
-        if self.save_freq == "epoch":
-            self._save()
+        super().on_epoch_end(epoch, logs)
 
-    def _save(self) -> None:
+    def _save(self, batch: int | None, logs: Logs) -> None:
         spreading.on_chief(self._write, all_variables(self.model))
 
     def _write(self) -> None:

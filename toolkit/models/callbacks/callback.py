@@ -64,7 +64,8 @@ class Callback(Checked):
                 f"{type(self).__name__}.load_state_dict: expected the keys "
                 f"{sorted(self._state)}; received {sorted(state)}"
             )
-        self.__dict__.update(state)
+        for name, value in state.items():
+            setattr(self, name, value)
         self._resumed = True
 
     def _is_resumed(self) -> bool:

@@ -11,9 +11,10 @@ from toolkit.compiler import spreading
 from toolkit.errors import ArgumentError, MissingKeyError
 from toolkit.models.callbacks.callback import Logs, tell
 from toolkit.models.callbacks.monitor import MonitorCallback
+from toolkit.models.callbacks.regular_saves import RegularSaves
 
 
-class ModelCheckpoint(MonitorCallback):
+class ModelCheckpoint(RegularSaves, MonitorCallback):
     """Saves the model, or its weights, every epoch or every so many batches.
 
     Args:
@@ -37,7 +38,7 @@ class ModelCheckpoint(MonitorCallback):
         >>> callback = ModelCheckpoint("best.keras", save_best_only=True)
     """
 
-    _needs_all = _never_stops = True
+    _never_stops = True
     _state = ("best", "_batches_since_save")
 
     def __init__(
@@ -57,9 +58,6 @@ class ModelCheckpoint(MonitorCallback):
         self.save_best_only = save_best_only
         self.save_weights_only = save_weights_only
         self.save_freq = save_freq
-        self._epoch = 0
-        self._batches_since_save = 0
-        self._last_batch = -1
         if save_freq != "epoch" and not is_int(save_freq):
             raise ArgumentError(
                 "ModelCheckpoint: expected save_freq to be 'epoch' or a number of "
@@ -73,23 +71,14 @@ class ModelCheckpoint(MonitorCallback):
                 f"{self.filepath!r}"
             )
 
-    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self._epoch = epoch
-        self._last_batch = -1
+    @property
+    def _batches_since_save(self) -> int:
+        """What `_waiting` is called in Keras, and in states that were saved."""
+        return self._waiting
 
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        if self.save_freq == "epoch":
-            return
-        # A step may stand for several batches (steps_per_execution).
-        self._batches_since_save += batch - self._last_batch
-        self._last_batch = batch
-        if self._batches_since_save >= int(self.save_freq):
-            self._batches_since_save = 0
-            self._save(batch, logs)
-
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        if self.save_freq == "epoch":
-            self._save(None, logs)
+    @_batches_since_save.setter
+    def _batches_since_save(self, value: int) -> None:
+        self._waiting = value
 
     def _save(self, batch: int | None, logs: Logs) -> None:
         path = self._path(batch, logs)

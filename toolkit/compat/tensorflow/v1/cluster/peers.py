@@ -12,7 +12,7 @@ from typing import Any
 from toolkit import settings
 from toolkit.compat.tensorflow.v1.cluster import frames
 from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task, host_and_port
-from toolkit.errors import ArgumentError, RankLostError
+from toolkit.errors import RankLostError
 
 # Seconds after which a task that does not answer at all counts as lost.
 PATIENCE = 60.0
@@ -20,16 +20,7 @@ PATIENCE = 60.0
 
 def patience() -> float:
     """How long a task may not answer, in seconds: TOOLKIT_TIMEOUT, or 60."""
-    given = settings.environment("TIMEOUT")
-    try:
-        seconds = PATIENCE if given is None else float(given)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise ArgumentError(
-            f"TOOLKIT_TIMEOUT: expected seconds, above 0; received {given!r}"
-        )
-    return seconds
+    return settings.timeout(PATIENCE)
 
 
 def connect(address: str, seconds: float, wait: bool = False) -> socket.socket:

@@ -1,0 +1,40 @@
+"""RegularSaves: the base of callbacks that save every so often while training."""
+
+from __future__ import annotations
+
+from toolkit.models.callbacks.callback import Callback, Logs
+
+
+class RegularSaves(Callback):
+    """Knows when it is time to save, by `save_freq`, and calls `_save` then.
+
+    A subclass sets `save_freq`, "epoch" or a number of batches, which go on to count
+    over the ends of epochs; and `_never_stops`, for what its own hooks do.
+    """
+
+    _needs_all = True
+    save_freq: str | int
+    _epoch = 0
+    _last_batch = -1
+    _waiting = 0  # batches since the last save
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self._epoch, self._last_batch = epoch, -1
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if self.save_freq == "epoch":
+            return
+        # A step may stand for several batches (steps_per_execution).
+        self._waiting += batch - self._last_batch
+        self._last_batch = batch
+        if self._waiting >= int(self.save_freq):
+            self._waiting = 0
+            self._save(batch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if self.save_freq == "epoch":
+            self._save(None, logs)
+
+    def _save(self, batch: int | None, logs: Logs) -> None:
+        """Save; `batch` is None at the end of an epoch."""
+        raise NotImplementedError
