@@ -32,6 +32,10 @@ def choice_in_a_choice(n, x):
     return ops.cond(n > 1, inner, lambda: ops.zeros_like(x))
 
 
+def choice_of_what_has_no_code(n, x):
+    return ops.cond(n > 2, lambda: ops.qr(x)[0], lambda: x)
+
+
 def grown(n, x):
     return ops.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * 1.5 + x), (0, x))
 
@@ -80,10 +84,15 @@ def loop_in_a_choice(n, x):
 
 CASES = [
     *(chosen, one_of_large_and_small, choice_in_a_choice, grown, until_large, at_most),
-    *(of_a_view, loop_in_a_loop, choice_in_a_scan, loop_in_a_choice),
+    *(
+        choice_of_what_has_no_code,
+        of_a_view,
+        loop_in_a_loop,
+        choice_in_a_scan,
+        loop_in_a_choice,
+    ),
 ]
-# What its nodes have no code for is called from Python.
-IN_PYTHON = {choice_in_a_choice}
+IN_PYTHON = {choice_of_what_has_no_code}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

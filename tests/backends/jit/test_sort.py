@@ -1,4 +1,4 @@
-"""Generated places in sorted sequences against the reference backend."""
+"""Generated orders against the reference backend."""
 
 from __future__ import annotations
 
@@ -59,6 +59,25 @@ def test_places_in_a_sorted_sequence(edges, shape, dtype, side, seed, lanes, chu
         run("searchsorted", [edges, x], {"side": side}, chunk)
 
 
-def test_many_values():
+@given(
+    shape=st.lists(st.sampled_from([0, 1, 2, 3, 8, 37, 300]), min_size=1, max_size=3),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 9),
+    lanes=LANES,
+    chunk=st.sampled_from([0, 1, 3]),
+    data=st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_the_order_along_an_axis(shape, dtype, seed, lanes, chunk, data):
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    x = numbers(shape, dtype, seed)
+    x = x[::-1] if data.draw(st.booleans()) else x
+    with vectors_of(lanes):
+        run("argsort", [x], {"axis": axis}, chunk)
+
+
+def test_a_long_row_and_many_rows():
+    run("argsort", [numbers((70_001,), "float32", 0)], {"axis": 0}, 0)
+    run("argsort", [numbers((300, 65), "float64", 0)], {"axis": 1}, 0)
     edges = np.sort(numbers((5000,), "float32", 0))
     run("searchsorted", [edges, numbers((40_000,), "float32", 1)], {"side": "left"}, 0)

@@ -128,6 +128,7 @@ LOWERINGS: dict[str, str | Lowering] = {
     ),
     "cumsum": "kernels.scan:lower_cumulative",
     "cumprod": "kernels.scan:lower_cumulative",
+    "argsort": "kernels.sort:lower_argsort",
     "searchsorted": "kernels.sort:lower_searchsorted",
     "random_uniform": "kernels.random:lower_random_uniform",
     "attention": "kernels.attention:lower_attention",
