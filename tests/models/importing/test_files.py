@@ -113,7 +113,7 @@ def test_convolutions_are_transposed_once(name):
     assert moved[0].inputs[0].shape == (1, *inputs[0].shape[1:])
 
 
-@pytest.mark.parametrize("name", [n for n in FILES if not n.startswith("lstm")])
+@pytest.mark.parametrize("name", FILES)
 def test_is_generated_code_alone(name):
     pytest.importorskip("llvmlite")
     model, inputs, _ = loaded(name)

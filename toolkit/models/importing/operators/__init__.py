@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toolkit.models.importing.call import Operator
 from toolkit.models.importing.operators import (
+    attention,
     contractions,
     control,
     elementwise,
@@ -17,7 +18,7 @@ from toolkit.models.importing.operators import (
 )
 
 _FAMILIES = (
-    *(elementwise, shapes, contractions, windows, normalization, reductions),
+    *(elementwise, shapes, contractions, attention, windows, normalization, reductions),
     *(indexing, resizing, recurrent, control),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
-from toolkit.errors import ModelFileError, UnsupportedError
+from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator
 from toolkit.models.importing.operators.elementwise import apply, broadcast
 from toolkit.models.importing.values import Value
@@ -73,67 +73,8 @@ def _extents(equation: str, values: Any) -> dict[str, int]:
     return found
 
 
-def _attention(
-    call: Call,
-    query: Value,
-    key: Value,
-    value: Value,
-    mask: Value | None = None,
-    past_key: Value | None = None,
-    past_value: Value | None = None,
-    lengths: Value | None = None,
-) -> Value:
-    """softmax(query key^T scale + mask) value, over heads."""
-    causal, cap = call.integer("is_causal", 0), float(call.number("softcap", 0.0))
-    heads = call.integer("q_num_heads", None), call.integer("kv_num_heads", None)
-    scale = call.number("scale", None)
-    call.integer("qk_matmul_output_mode", 0)
-    call.integer("softmax_precision", 1)
-    if past_key or past_value or lengths or cap or any(map(call.wants, (1, 2, 3))):
-        raise UnsupportedError("expected attention without a cache and a soft cap")
-    q, k, v = (
-        _heads(x, n) for x, n in ((query, heads[0]), (key, heads[1]), (value, heads[1]))
-    )
-    call.allow((*q.shape[:3], k.shape[2]), q.dtype)
-    group = q.shape[1] // max(k.shape[1], 1)
-    if group != 1:
-        k, v = (Value(ops.repeat(x.tensor, group, axis=1)) for x in (k, v))
-    scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
-    scores = ops.matmul(q.tensor * scale, k.permuted((0, 1, 3, 2)).tensor)
-    if mask is not None:
-        scores = _masked(scores, mask)
-    if causal:
-        rows = ops.expand_dims(ops.arange(q.shape[2], dtype="int32"), 1)
-        allowed = ops.arange(k.shape[2], dtype="int32") <= rows
-        scores = ops.where(allowed, scores, float("-inf"))
-    out = Value(ops.matmul(ops.softmax(scores, axis=-1), v.tensor))
-    if query.ndim == 4:
-        return out
-    n, h, steps, features = out.shape
-    joined = out.permuted((0, 2, 1, 3)).tensor
-    return Value(ops.reshape(joined, (n, steps, h * features)))
-
-
-def _heads(x: Value, heads: int | None) -> Value:
-    """(batch, heads, steps, features)."""
-    if x.ndim == 4:
-        return x
-    if x.ndim != 3 or not heads or x.shape[2] % heads:
-        raise ModelFileError(f"{heads} heads of shape {x.shape}")
-    n, steps, features = x.shape
-    split = ops.reshape(x.tensor, (n, steps, heads, features // heads))
-    return Value(split, (0, 2, 1, 3))
-
-
-def _masked(scores: Any, mask: Value) -> Any:
-    if mask.dtype == "bool":
-        return ops.where(mask.tensor, scores, float("-inf"))
-    return scores + mask.tensor
-
-
 OPERATORS = (
     Operator("MatMul", _matmul),
     Operator("Gemm", _gemm),
     Operator("Einsum", _einsum),
-    Operator("Attention", _attention),
 )

@@ -1,0 +1,135 @@
+"""What `export` writes, `load_onnx` reads: the same values, and as quick."""
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+from toolkit import layers
+
+
+def exported(model, folder, name="model.onnx"):
+    path = folder / name
+    model.export(path, format="onnx", verbose=False)
+    return tk.saving.load_onnx(path)
+
+
+def assert_near(model, again, *inputs):
+    given = list(inputs) if len(inputs) > 1 else inputs[0]
+    found, wanted = (m.predict(given, verbose=0) for m in (again, model))
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+def rows(*shape):
+    return np.random.default_rng(0).normal(size=(3, *shape)).astype("float32")
+
+
+def convolutional():
+    return tk.Sequential(
+        [
+            tk.Input((12, 12, 3), name="images"),
+            layers.Conv2D(8, 3, padding="same", activation="relu", name="first"),
+            layers.BatchNormalization(name="norm"),
+            layers.MaxPooling2D(),
+            layers.DepthwiseConv2D(3, strides=2, padding="same", name="depth"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(4, activation="softmax", name="classes"),
+        ]
+    )
+
+
+def attending():
+    inputs = tk.Input((7, 8))
+    x = layers.LayerNormalization()(inputs)
+    x = layers.MultiHeadAttention(2, 4)(x, x)
+    x = layers.Dense(8, activation="gelu")(layers.Add()([inputs, x]))
+    return tk.Model(inputs, layers.GlobalAveragePooling1D()(x))
+
+
+def recurrent():
+    return tk.Sequential(
+        [
+            tk.Input((7, 8)),
+            layers.LSTM(5, return_sequences=True),
+            layers.Bidirectional(layers.GRU(4, return_sequences=True)),
+            layers.SimpleRNN(3),
+        ]
+    )
+
+
+MODELS = {
+    "convolutional": (convolutional, (12, 12, 3)),
+    "attending": (attending, (7, 8)),
+    "recurrent": (recurrent, (7, 8)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_come_back(name, tmp_path):
+    make, shape = MODELS[name]
+    tk.utils.set_random_seed(1)
+    model = make()
+    again = exported(model, tmp_path)
+    assert_near(model, again, rows(*shape))
+    assert again.input_shape == model.input_shape
+    assert again.output_shape == model.output_shape
+    third = exported(again, tmp_path, "again.onnx")
+    assert_near(model, third, rows(*shape))
+
+
+def test_layers_keep_their_names(tmp_path):
+    again = exported(convolutional(), tmp_path)
+    found = " ".join(layer.name for layer in again.layers)
+    assert "first" in found and "depth" in found and "classes" in found
+    assert [x.name for x in again.inputs] == ["images"]
+
+
+def transposes_and_code(model, shape):
+    x = tk.ops.zeros((1, *shape))
+    function = tk.function(lambda x: model(x))
+    function(x)
+    concrete = function.get_concrete_function(x)
+    moved = sum(node.op.name == "transpose" for node in concrete.graph.nodes)
+    return moved, concrete.program.whole is not None
+
+
+def test_channels_stay_last(tmp_path):
+    """The file says channels first; neither inputs nor weights are transposed here."""
+    pytest.importorskip("llvmlite")
+    again = exported(convolutional(), tmp_path)
+    assert transposes_and_code(again, (12, 12, 3)) == (0, True)
+
+
+APPLICATIONS = {
+    "ConvNeXtTiny": 64,
+    "DenseNet121": 64,
+    "EfficientNetB0": 64,
+    "EfficientNetV2B0": 64,
+    "InceptionResNetV2": 75,
+    "InceptionV3": 75,
+    "MobileNetV2": 64,
+    "MobileNetV3Small": 64,
+    "NASNetMobile": 64,
+    "ResNet50V2": 64,
+    "VGG16": 64,
+    "Xception": 71,
+}
+SHORT = {"MobileNetV3Small"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        n if n in SHORT else pytest.param(n, marks=pytest.mark.slow)
+        for n in APPLICATIONS
+    ],
+)
+def test_applications_come_back(name, tmp_path):
+    pytest.importorskip("llvmlite")
+    tk.utils.set_random_seed(1)
+    shape = (APPLICATIONS[name], APPLICATIONS[name], 3)
+    options = {"weights": None, "input_shape": shape, "classes": 10}
+    model = getattr(tk.applications, name)(**options)
+    again = exported(model, tmp_path)
+    assert_near(model, again, 50 * rows(*shape))
+    assert transposes_and_code(again, shape) == (0, True)
