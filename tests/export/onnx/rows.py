@@ -4,7 +4,7 @@ import numpy as np
 
 import toolkit
 from tests.layers.test_all_layers import CASES
-from toolkit import Input, Model, Sequential, layers, ops
+from toolkit import Input, Model, Sequential, applications, layers, ops
 
 IMAGE = (7, 6, 3)
 
@@ -246,3 +246,30 @@ REFUSED = {
 
 TABLE = {f"{i}-{case[0]}": case for i, case in enumerate(CASES)}
 MODELS = {name: lambda c=case: of_case(*c) for name, case in TABLE.items()} | OTHERS
+
+
+def architecture(name):
+    """A network of `applications`, with statistics as they are after training."""
+    model = getattr(applications, name)(weights=None)
+    rng = np.random.default_rng(0)
+    for variable in model.weights:
+        if variable.path.endswith(("moving_variance", "gamma")) and variable.ndim == 1:
+            variable.assign(rng.uniform(0.5, 1.5, variable.shape))
+        elif variable.path.endswith(("moving_mean", "beta", "bias")):
+            variable.assign(rng.normal(0, 0.1, variable.shape))
+    return model
+
+
+ARCHITECTURES = (
+    *("ConvNeXtTiny", "DenseNet121", "EfficientNetB0", "EfficientNetV2B0"),
+    *("InceptionResNetV2", "InceptionV3", "MobileNet", "MobileNetV2"),
+    *(
+        "MobileNetV3Small",
+        "NASNetMobile",
+        "ResNet50",
+        "ResNet50V2",
+        "VGG16",
+        "Xception",
+    ),
+)
+APPLICATIONS = {name: lambda n=name: architecture(n) for name in ARCHITECTURES}

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Runs what `write_files.py` has written; needs NumPy and ONNX Runtime alone.
+
+    python run_files.py FOLDER [--nodes PATH]
+
+Prints the worst relative error, and fails if it is above 1e-5. With --nodes, compares
+how many nodes are left when the runtime has optimized a file with the numbers in PATH,
+which is JSON; it is written if it is not there.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+TOLERANCE = 1e-5
+
+
+def relative_error(found, expected):
+    """The largest difference, beside the largest number that is expected."""
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return np.inf
+    if found.dtype.kind in "biu":
+        return 0.0 if (found == expected).all() else np.inf
+    if not expected.size:
+        return 0.0
+    scale = np.abs(expected).max()
+    return float(np.abs(found.astype(float) - expected).max() / (scale or 1.0))
+
+
+def run(path):
+    """The worst error of a file."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options)
+    arrays = np.load(path.with_suffix(".npz"))
+    worst = 0.0
+    for size in sorted({int(name.split("-")[0]) for name in arrays.files}):
+        names = [x.name for x in session.get_inputs()]
+        feeds = {name: arrays[f"{size}-x-{i}"] for i, name in enumerate(names)}
+        for i, found in enumerate(session.run(None, feeds)):
+            worst = max(worst, relative_error(found, arrays[f"{size}-y-{i}"]))
+    return worst
+
+
+def nodes_of(path):
+    """How many nodes the runtime has when it has optimized a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.enable_profiling = True
+        options.profile_file_prefix = f"{folder}/profile"
+        session = onnxruntime.InferenceSession(str(path), options)
+        arrays = np.load(path.with_suffix(".npz"))
+        size = arrays.files[0].split("-")[0]
+        names = [x.name for x in session.get_inputs()]
+        feeds = {name: arrays[f"{size}-x-{i}"] for i, name in enumerate(names)}
+        session.run(None, feeds)
+        events = json.loads(Path(session.end_profiling()).read_text())
+    return sum(event["name"].endswith("_kernel_time") for event in events)
+
+
+def main():
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--nodes", type=Path)
+    options = parser.parse_args()
+    failed, worst, counts = [], 0.0, {}
+    files = sorted(options.folder.glob("*.onnx"), key=lambda path: int(path.stem))
+    for path in files:
+        name = path.with_suffix(".txt").read_text()
+        try:
+            error = run(path)
+        except Exception as exception:
+            failed.append(f"{name}: {str(exception)[:200]}")
+            continue
+        worst = max(worst, error)
+        if not error <= TOLERANCE:
+            failed.append(f"{name}: error {error:.1e}")
+        if options.nodes:
+            counts[name] = nodes_of(path)
+    version = onnxruntime.__version__
+    print(
+        f"onnxruntime {version}: {len(files)} files, worst relative error {worst:.1e}"
+    )
+    if options.nodes and not options.nodes.exists():
+        options.nodes.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
+    elif options.nodes:
+        known = json.loads(options.nodes.read_text())
+        failed += [
+            f"{name}: {count} nodes, {known[name]} before"
+            for name, count in counts.items()
+            if count > known.get(name, count)
+        ]
+    print("\n".join(failed))
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
