@@ -154,6 +154,16 @@ def test_what_others_may_write(path, of, mode):
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
+def test_what_another_user_owns(path, monkeypatch):
+    if os.getuid() == 0:  # whose files all may load
+        os.chown(path, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(ModelFileError, match="may be written by other users"):
+        toolkit.load_native(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
 def test_links_are_followed_before_rights_are_asked_for(path, tmp_path):
     link = tmp_path / "digits.so"
     link.symlink_to(path)
