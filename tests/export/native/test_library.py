@@ -314,16 +314,16 @@ def hashing():
     return toolkit.Model(x, layers.Hashing(5, name="bins")(x))
 
 
-class Sorted(layers.Layer):
+class Factor(layers.Layer):
     """What no code is generated for."""
 
     def call(self, x):
-        return ops.sort(x, axis=-1)
+        return ops.cholesky(x)
 
 
-def sorting():
-    x = toolkit.Input((3,))
-    return toolkit.Model(x, Sorted(name="sorted")(x))
+def factoring():
+    x = toolkit.Input((3, 3))
+    return toolkit.Model(x, Factor(name="factor")(x))
 
 
 def growing():
@@ -344,7 +344,12 @@ def fixed():
     [
         (text_model, {}, UnsupportedError, "dtype 'string'.*Export a model of the"),
         (hashing, {}, TraceError, "Hashing 'bins'.*call it on the data"),
-        (sorting, {}, UnsupportedError, "argsort in .*sorted.*leave it to the caller"),
+        (
+            factoring,
+            {},
+            UnsupportedError,
+            "cholesky in .*factor.*leave it to the caller",
+        ),
         (growing, {}, UnsupportedError, r"shapes \(2, 3\) for 1, .*fix the batch"),
         (sequences, {}, UnsupportedError, r"axis 1 of input 'steps'.*'dim_0_1': 64"),
         (
