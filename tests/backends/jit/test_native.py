@@ -18,6 +18,7 @@ import toolkit
 from tests.backends.jit.libraries import MODELS, Loaded, by_jit, source_of
 from toolkit import layers, ops
 from toolkit.backends.library import Status
+from toolkit.backends.numpy.jit.native import features
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
 from toolkit.core.tensor import backend
 from toolkit.errors import ArgumentError, OutOfRangeError, UnsupportedError
@@ -355,3 +356,31 @@ def test_programs_of_libraries_are_not_run_here():
     program = source.programs[0].program
     with pytest.raises(AssertionError, match="library"):
         program.code.bind(lambda *_: (None, 0), (ctypes.c_int64 * 1)())
+
+
+@needs_compiler
+@pytest.mark.skipif(Processor.host().architecture != "x86_64", reason="asks an x86")
+@pytest.mark.parametrize("feature", ["avx512vpopcntdq", "fma", "avx512vl"])
+def test_a_lesser_processor_is_told(feature, tmp_path, monkeypatch):
+    """A bit that no processor has stands for one that this one lacks."""
+    source, _ = model_source("mlp", (1,), processor="x86-64-v2")
+    library = loaded(source, tmp_path)
+    library.workspace()
+    tables = (features._ONE_C, features._SEVEN_B, features._SEVEN_C)
+    (bits,) = [table for table in tables if feature in table]
+    # Reserved, or of other kinds of processors: never set beside the others.
+    reserved = {"fma": 16, "avx512vl": 26, "avx512vpopcntdq": 15}[feature]
+    monkeypatch.setitem(bits, feature, reserved)
+    lesser = replace(source.processor, features=f"+{feature}")
+    (tmp_path / "other").mkdir()
+    other = Loaded(
+        backend().library(replace(source, prefix="other", processor=lesser)),
+        tmp_path / "other",
+    )
+    memory = np.zeros(other.function("workspace_size")(ctypes.c_int64(0)), np.uint8)
+    status = other.function("init")(
+        ctypes.c_void_p(memory.ctypes.data),
+        ctypes.c_void_p(other.weights.ctypes.data),
+        ctypes.c_int64(0),
+    )
+    assert status == Status.UNSUPPORTED_PROCESSOR

@@ -12,6 +12,7 @@ from toolkit.backends.base import ALIGNMENT, aligned
 from toolkit.backends.library import ABI, Library, LibraryProgram, LibrarySource, Status
 from toolkit.backends.numpy.jit.image import Image
 from toolkit.backends.numpy.jit.native import tables
+from toolkit.backends.numpy.jit.native.features import needed
 from toolkit.backends.numpy.jit.native.images import Images, zero_bytes
 from toolkit.backends.numpy.jit.native.layout import (
     HEADER_WORDS,
@@ -155,6 +156,8 @@ class _Library:
         layout = self.layout
         texts = [_TYPES, _read("library.ll"), runtime_text(self.processor, False)]
         texts.append(_read("pool.ll" if self.threads else "no_pool.ll"))
+        asks = self.processor.architecture == "x86_64"
+        texts.append(_read("supported_x86.ll" if asks else "supported.ll"))
         texts += self._tables(sha256)
         text = join(texts)
         if not self.source.embed:
@@ -162,6 +165,7 @@ class _Library:
         if self.processor.pointer_bits == 64:
             text = text.replace("CUT i64 %size TO LONG", "add i64 %size, 0")
         words = {
+            **needed(self.processor),
             "CUT": "trunc",
             "TO": "to",
             "MARK": str(self._mark(sha256)),

@@ -18,6 +18,7 @@
 
 declare i64 @run(ptr, ptr)
 declare ptr @helpers()
+declare i1 @supported()
 
 define i32 @P_abi() #1 {
   ret i32 ABI
@@ -213,9 +214,14 @@ end:
 define i32 @P_init(ptr %given, ptr %weights.given, i64 %most) #1 {
 entry:
   %none = icmp eq ptr %given, null
-  br i1 %none, label %bad, label %find
+  br i1 %none, label %bad, label %compare
 bad:
   ret i32 1
+compare:
+  %supported = call i1 @supported()
+  br i1 %supported, label %find, label %unsupported
+unsupported:
+  ret i32 7
 find:
   %own = icmp eq ptr %weights.given, null
   %weights = select i1 %own, ptr @weights, ptr %weights.given

@@ -1,0 +1,71 @@
+"""What an x86 processor is asked for before code that is written for another runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from toolkit.backends.numpy.jit.processor import Processor
+
+# Bits of cpuid, by LLVM's names: of ECX of leaf 1, of EBX and of ECX of leaf 7.
+_ONE_C = {
+    "sse3": 0,
+    "pclmul": 1,
+    "ssse3": 9,
+    "fma": 12,
+    "sse4.1": 19,
+    "sse4.2": 20,
+    "movbe": 22,
+    "popcnt": 23,
+    "xsave": 26,
+    "avx": 28,
+    "f16c": 29,
+}
+_SEVEN_B = {
+    "bmi": 3,
+    "avx2": 5,
+    "bmi2": 8,
+    "avx512f": 16,
+    "avx512dq": 17,
+    "avx512ifma": 21,
+    "avx512cd": 28,
+    "avx512bw": 30,
+    "avx512vl": 31,
+}
+_SEVEN_C = {
+    "avx512vbmi": 1,
+    "avx512vbmi2": 6,
+    "gfni": 8,
+    "vaes": 9,
+    "vpclmulqdq": 10,
+    "avx512vnni": 11,
+    "avx512bitalg": 12,
+    "avx512vpopcntdq": 14,
+}
+_OSXSAVE = 27  # of leaf 1: the system tells what it saves
+_V2 = ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "movbe", "xsave")
+_V4 = (*_V3, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl")
+_NAMED = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
+# The registers that a system has to save for vectors of 32 and of 64 bytes.
+_AVX, _AVX512 = 0x06, 0xE6
+
+
+def needed(processor: Processor) -> dict[str, str]:
+    """What supported_x86.ll compares with what it finds."""
+    own = (x[1:] for x in processor.features.split(",") if x.startswith("+"))
+    features = {*_NAMED.get(processor.cpu, ()), *own}
+    states = _AVX if "avx" in features else 0
+    states = _AVX512 if "avx512f" in features else states
+    one = _mask(_ONE_C, features) | (1 << _OSXSAVE if states else 0)
+    return {
+        "NEEDED_ONE_C": str(one),
+        "NEEDED_SEVEN_B": str(_mask(_SEVEN_B, features)),
+        "NEEDED_SEVEN_C": str(_mask(_SEVEN_C, features)),
+        "NEEDED_STATES": str(states),
+    }
+
+
+def _mask(bits: dict[str, int], features: Iterable[str]) -> int:
+    """The bits of some features, as a signed number of 32 bits."""
+    found = sum(1 << bits[name] for name in features if name in bits)
+    return found - (1 << 32) if found >> 31 else found
