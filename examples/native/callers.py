@@ -64,8 +64,12 @@ def train(epochs):
 def export(model, images, folder):
     """Write the libraries, the images and the callers into a folder."""
     model.export(folder / "libdigits.a", verbose=False)
-    (folder / "web").mkdir(exist_ok=True)  # its header is another
-    model.export(folder / "web" / "digits.wasm", verbose=False)
+    web = folder / "web"  # its header is another
+    web.mkdir(exist_ok=True)
+    try:
+        model.export(web / "digits.wasm", verbose=False)
+    except toolkit.errors.MissingLinkerError as error:
+        print(error)
     (folder / "images.f32").write_bytes(images.tobytes())
     for source in [*HERE.glob("caller.*"), HERE / "threads.c"]:
         shutil.copy(source, folder)
@@ -74,7 +78,8 @@ def export(model, images, folder):
 def call(language, folder):
     """The classes that a caller prints; None where its tools are not installed."""
     needs, build = CALLERS[language]
-    if not all(map(shutil.which, needs)):
+    is_there = build or (folder / "web" / "digits.wasm").exists()
+    if not all(map(shutil.which, needs)) or not is_there:
         return None
     if build:
         subprocess.run(build, cwd=folder, check=True)

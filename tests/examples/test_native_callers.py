@@ -14,7 +14,6 @@ FOLDER = ROOT / "examples" / "native"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not FOLDER.is_dir(), reason="examples are in checkouts only"),
-    pytest.mark.skipif(shutil.which("wasm-ld") is None, reason="there is no wasm-ld"),
     pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
 ]
 
