@@ -199,6 +199,9 @@ OTHERS = {
             value_range=(-4, 4), tile_grid_size=(2, 4)
         )
     ),
+    "padded maxima": lambda: chain(
+        layers.ZeroPadding2D(1), layers.MaxPooling2D(3, 2), shape=IMAGE
+    ),
     "while_loop": with_loop,
     "cond": with_branch,
 }

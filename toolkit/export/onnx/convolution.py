@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from toolkit.export.onnx.writer import Writer
 
 Array = Any
+# ONNX's default, which not all readers replace by 0.
+_EPSILON = 1e-5
 PRODUCTS = ("conv", "conv_input_grad", "matmul")
 
 
@@ -266,9 +268,10 @@ def write_scaled(write: Writer, node: Node) -> tuple[()] | None:
         for x in (found.factor, found.shift)
     )
     if found.base in write.first and out.spec.ndim > 2:
-        zeros, ones = (write.constants.add(np.full(channels, n, dtype)) for n in (0, 1))
-        inputs = [write.first[found.base], factor, shift, zeros, ones]
-        write.first[out] = write.node("BatchNormalization", inputs, epsilon=0.0)
+        zeros = write.constants.add(np.zeros(channels, dtype))
+        rest = write.constants.add(np.full(channels, 1 - _EPSILON, dtype))
+        inputs = [write.first[found.base], factor, shift, zeros, rest]
+        write.first[out] = write.node("BatchNormalization", inputs, epsilon=_EPSILON)
         return ()
     name = write(found.base)
     if (found.factor != 1).any():

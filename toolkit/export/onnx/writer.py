@@ -46,6 +46,7 @@ class Writer:
         limited: values that are another one limited to an interval (`patterns`).
         origin: the path of the layer whose nodes are written.
         uses: how often each value is read.
+        pooled: values of which maxima over windows are taken.
         producers: the node that makes each value.
         samples: the data, at each of the sizes, of constants that depend on them.
         labels: names that constants have, such as paths of Variables.
@@ -65,6 +66,7 @@ class Writer:
         self.normalized: dict[Value, Any] = {}
         self.limited: dict[Value, Any] = {}
         self.uses: Counter[Value] = Counter()
+        self.pooled: set[Value] = set()
         self.producers: dict[Value, Node] = {}
         self.names: Names = Names() if outer is None else outer.names
         self.constants: Constants = (
@@ -99,6 +101,8 @@ class Writer:
         """Write the nodes of a graph whose inputs have names."""
         self.uses.update(x for node in graph.nodes for x in node.inputs)
         self.uses.update(graph.outputs)
+        pools = (node for node in graph.nodes if node.op.name == "max_pool")
+        self.pooled.update(x for node in pools for x in node.inputs)
         for node in graph.nodes:
             self.origin = node.origin or self.origin
             self._write(node)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from toolkit.export.onnx.sizes import Extent, Length
 from toolkit.export.onnx.table import row
 from toolkit.export.onnx.writer import INT64, Writer
@@ -142,7 +144,12 @@ def _pad(write: Writer, node: Node) -> Any:
     is_first = in_layout(write, x)
     widths = moved(widths) if is_first else widths
     pads = write.lengths([low for low, _ in widths] + [high for _, high in widths])
-    value = write.scalar(attrs["value"], x.spec.dtype)
+    number, dtype = attrs["value"], x.spec.dtype
+    if number == 0 and node.outputs[0] in write.pooled and dtype == "float32":
+        # ONNX Runtime up to 1.24 takes zeros in front of MaxPool for its own padding,
+        # which never wins; so they are almost zeros.
+        number = np.finfo(np.float32).tiny
+    value = write.scalar(number, dtype)
     source = write.first[x] if is_first else write(x)
     name = write.node("Pad", [source, pads, value])
     if not is_first:
