@@ -173,8 +173,13 @@ class Backend:
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
 
-    def processor(self, name: str | None = None, threads: bool = True) -> Any:
-        """What machine code is written for: the `processor` of a `Target`.
+    def processors(
+        self, name: str | None = None, threads: bool = True
+    ) -> Sequence[Any]:
+        """What machine code is written for: each is the `processor` of a `Target`.
+
+        One, but for a name that stands for several: a library has programs for each
+        then. What runs on one of them runs on those behind it.
 
         Args:
             name: "x86-64-v3", say; None: the processor of this machine.
@@ -189,7 +194,7 @@ class Backend:
         """Programs as one object file that needs neither Python nor this package.
 
         Args:
-            source: programs for a processor, and their weights.
+            source: programs for one or several processors, and their weights.
 
         Raises:
             UnsupportedError: it generates no machine code, or a program is not

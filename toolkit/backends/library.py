@@ -2,8 +2,8 @@
 
 `backend.library(source)` turns programs into one relocatable object whose functions C
 calls. Programs are compiled for a processor, `compile_program(graph, Target(backend,
-processor=backend.processor("x86-64-v3"), updates=...))`, and are generated code alone:
-`program.code is not None`.
+processor=processor, updates=...))` for each of `backend.processors("x86-64")`, and are
+generated code alone: `program.code is not None`.
 
 The functions of the object, for a prefix `m`; all else in it is internal:
 
@@ -31,6 +31,9 @@ with `typedef struct { const char *name; int32_t dtype; int32_t rank; const int6
 after `init`; calls on different workspaces may run at the same time. `m_threads` and
 `m_stop` may not run beside them. `weights` NULL: those in the object, if it embeds
 them; they are read until the last run.
+
+`m_init` chooses the programs that a workspace is for: those of the last of the source's
+processors whose code this machine can run.
 
 `m_run` of n rows takes the largest size that is not larger, again and again; what is
 less than the smallest size is padded in the workspace. Where an input or output has no
@@ -98,14 +101,15 @@ class LibraryProgram:
 
     Attributes:
         batch: how many rows it computes.
-        program: whose inputs are those of a call, followed by weights; its outputs
-            those of a call, followed by new values of states.
+        bodies: what computes it on each of the source's processors, in their order.
+            Inputs are those of a call, followed by weights; outputs those of a call,
+            followed by new values of states.
         weights: of each input behind those of a call, its number among the weights.
         updates: of each output behind those of a call, the number of its state.
     """
 
     batch: int
-    program: Any
+    bodies: Sequence[Any]
     weights: Sequence[int] = ()
     updates: Sequence[int] = ()
 
@@ -116,10 +120,10 @@ class LibrarySource:
 
     Attributes:
         prefix: of its functions, a name in C.
-        programs: for each batch size, all for one processor.
+        programs: for each batch size.
         inputs, outputs: of a call.
         weights: of all programs.
-        processor: what `Backend.processor` returned, and the programs are for.
+        processors: what `Backend.processors` returned, and the programs are for.
         embed: whether the object holds the weights.
         takes_whole_batches: whether `run` takes no other n than the sizes, as rows are
             not known to be computed each by itself.
@@ -130,7 +134,7 @@ class LibrarySource:
     inputs: Sequence[LibraryTensor]
     outputs: Sequence[LibraryTensor]
     weights: Sequence[LibraryWeight]
-    processor: Any
+    processors: Sequence[Any]
     embed: bool = False
     takes_whole_batches: bool = False
 
@@ -154,12 +158,12 @@ class Library:
     Attributes:
         prefix, inputs, outputs: as in the source.
         code: the bytes of the object file.
-        triple: of the processor, as LLVM and linkers know it.
+        triple: of the processors, as LLVM and linkers know it.
         weights: in the order in which they are stored.
         weights_bytes: of all of them.
         weights_sha256: the digest of these bytes.
         batches: the sizes, ascending.
-        workspace_bytes: for each of them as the largest.
+        workspace_bytes: for each of them as the largest, on any of the processors.
         embeds: whether the object holds the weights.
         has_threads: whether it needs `pthread_create`.
         has_states: whether runs change something in the workspace.

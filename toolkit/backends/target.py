@@ -26,8 +26,8 @@ class Target:
             where the backend can promise that, for some loss of speed.
         frozen: the numbers of inputs whose arrays never change, of a program that is
             to be part of a library: what follows from them alone is made once there.
-        processor: what machine code is written for, as `Backend.processor` returned
-            it; None: this machine's.
+        processor: what machine code is written for, one that
+            `Backend.processors` returned; None: this machine's.
     """
 
     backend: Backend

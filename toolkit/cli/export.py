@@ -7,7 +7,7 @@
 
 Without -o it is written beside FROM. A native library is for this machine's processor,
 unless --target names one: x86-64-v2, x86-64-v3, x86-64-v4, aarch64, armv7, riscv64 or
-wasm32.
+wasm32. x86-64 is a library for the first three, which chooses when it is used.
 
 Examples:
   $ toolkit export model.keras

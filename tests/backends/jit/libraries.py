@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def source_of(
         prefix: of the functions.
         options: `threads` and `embed`.
     """
-    processor = backend().processor(name, options.pop("threads", False))
+    processors = backend().processors(name, options.pop("threads", False))
     weights: dict[Any, int] = {}
     programs, outputs = [], []
     for batch in batches:
@@ -108,9 +109,12 @@ def source_of(
         updates = [(len(ys) + i, read.get(id(v))) for i, v in enumerate(written)]
         changing = set(map(id, written))
         frozen = [number for v, number in read.items() if v not in changing]
-        target = Target(backend(), processor=processor, updates=updates, frozen=frozen)
-        program = compile_program(graph, target)
-        programs.append(LibraryProgram(batch, program, numbers, changed))
+        target = Target(backend(), updates=updates, frozen=frozen)
+        bodies = [
+            compile_program(graph, replace(target, processor=processor))
+            for processor in processors
+        ]
+        programs.append(LibraryProgram(batch, bodies, numbers, changed))
         outputs = [
             LibraryTensor(f"y{i}", y.dtype, (-1, *y.shape[1:]))
             for i, y in enumerate(ys)
@@ -124,17 +128,19 @@ def source_of(
             LibraryWeight(f"w{i}", np.array(v), i in changed)
             for v, i in weights.items()
         ],
-        processor=processor,
+        processors=processors,
         **options,
     )
 
 
-def by_jit(source: LibrarySource, batch: int, *inputs: Any) -> list[Any]:
+def by_jit(
+    source: LibrarySource, batch: int, *inputs: Any, body: int = -1
+) -> list[Any]:
     """The outputs of the same program in this process."""
     (program,) = [p for p in source.programs if p.batch == batch]
     weights = [source.weights[i].array for i in program.weights]
-    target = Target(backend(), processor=source.processor)
-    compiled = compile_program(program.program.source, target)
+    target = Target(backend(), processor=source.processors[body])
+    compiled = compile_program(program.bodies[body].source, target)
     found = Executable(compiled)([*inputs, *weights])
     return [np.array(y) for y in found]
 

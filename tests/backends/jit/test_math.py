@@ -15,7 +15,7 @@ pytest.importorskip("llvmlite")
 from toolkit import ops  # noqa: F401  (declare primitives)
 from toolkit.backends.numpy.jit.builder import TYPES, Builder, vector_type
 from toolkit.backends.numpy.jit.engine import compile_module
-from toolkit.backends.numpy.jit.processor import Processor, current
+from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES
@@ -62,7 +62,7 @@ WRITTEN_FOR = [None, "x86-64-v2"] if platform.machine() == "x86_64" else [None]
 @pytest.fixture(params=WRITTEN_FOR, ids=str)
 def processor(request):
     """The processor that code is written for."""
-    found = request.param and Processor.named(request.param)
+    found = request.param and PROCESSORS[request.param]
     with rules.inside(processor=found):
         yield found
 

@@ -99,12 +99,15 @@ class NumPyBackend(Backend):
         loop = import_module("toolkit.backends.numpy.jit.loop")
         return loop.lower_loop(body, arena, moves, turns)
 
-    def processor(self, name: str | None = None, threads: bool = True) -> Any:
-        """What machine code is written for; see `Backend.processor`."""
+    def processors(
+        self, name: str | None = None, threads: bool = True
+    ) -> Sequence[Any]:
+        """What machine code is written for; see `Backend.processors`."""
         if not self.generates:
-            return super().processor(name, threads)
-        processors = import_module("toolkit.backends.numpy.jit.processor")
-        return processors.find(name, threads)
+            return super().processors(name, threads)
+        processor = import_module("toolkit.backends.numpy.jit.processor")
+        found: Sequence[Any] = processor.find(name, threads)
+        return found
 
     def library(self, source: LibrarySource) -> Library:
         """One object file of machine code; see `Backend.library`."""

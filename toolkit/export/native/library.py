@@ -41,8 +41,9 @@ def export(
             a shared one, a module of WebAssembly.
         input_signature: see `Model.export`.
         target: the processor: "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64",
-            "armv7", "riscv64" or "wasm32"; None: that of this machine, with all that
-            it can do.
+            "armv7", "riscv64" or "wasm32"; "x86-64": programs for the first three,
+            of which `init` chooses; None: that of this machine, with all that it can
+            do.
         batch: the numbers of rows that are computed at once; None: 1, 4, 16, 64 and
             256, or what the model's inputs say.
         sizes: a number for each extent beside the batch that the model leaves free,
@@ -64,12 +65,12 @@ def export(
     """
     label = f"{model.name}.export"
     files = LibraryFiles(label, Path(path), target)
-    processor = backend().processor(files.target, threads is not False)
+    processors = backend().processors(files.target, threads is not False)
     source = make_source(
         model,
         signature_of(model, input_signature),
         Sizes(_batches(label, batch), sizes, workspace),
-        processor,
+        processors,
         checked_prefix(label, prefix or prefix_of(files.path)),
         embedding(label, weights),
     )

@@ -54,7 +54,7 @@ def make_source(
     model: Any,
     signature: Signature,
     sizes: Sizes,
-    processor: Any,
+    processors: Sequence[Any],
     prefix: str,
     embeds: Callable[[int], bool],
 ) -> LibrarySource:
@@ -64,7 +64,7 @@ def make_source(
         model: built.
         signature: what it is called with.
         sizes: of its inputs.
-        processor: that it is compiled for.
+        processors: that it is compiled for, each time.
         prefix: of the library's functions.
         embeds: whether so many bytes of weights are to be in the object.
 
@@ -80,11 +80,12 @@ def make_source(
     programs: list[LibraryProgram] = []
     for size in batches:
         traced = trace_inference(model, signature, {**extents, BATCH: size})
-        program = _compile(label, traced, processor)
-        if may_stop and programs and program.arena_bytes > sizes.workspace:
+        bodies = [_compile(label, traced, processor) for processor in processors]
+        arena_bytes = max(body.arena_bytes for body in bodies)
+        if may_stop and programs and arena_bytes > sizes.workspace:
             break
         traces[size] = traced
-        programs.append(weights.program(size, traced, program))
+        programs.append(weights.program(size, traced, bodies))
     if BATCH in signature.free and len(traces) == 1:
         other = 2 * batches[0] + 1  # to see which extents of outputs follow the batch
         traces[other] = trace_inference(model, signature, {**extents, BATCH: other})
@@ -96,7 +97,7 @@ def make_source(
         inputs=[_library_tensor(x, extents) for x in signature.inputs],
         outputs=_outputs(label, traces, BATCH in signature.free),
         weights=weights.found,
-        processor=processor,
+        processors=processors,
         embed=embeds(nbytes),
         takes_whole_batches=whole or not _rows_are_independent(signature, traces),
     )
@@ -254,13 +255,13 @@ class _Weights:
         self._names: set[str] = set()
 
     def program(
-        self, size: int, traced: InferenceGraph, program: Program
+        self, size: int, traced: InferenceGraph, bodies: Sequence[Program]
     ) -> LibraryProgram:
-        """A program with the numbers of its weights and states."""
+        """The programs of a size with the numbers of its weights and states."""
         states = set(traced.written)
         updates = [self._number(v, True) for v in traced.written]
         weights = [self._number(v, v in states) for v in traced.variables]
-        return LibraryProgram(size, program, weights, updates)
+        return LibraryProgram(size, bodies, weights, updates)
 
     def _number(self, variable: Variable, is_state: bool) -> int:
         if variable not in self._numbers:

@@ -87,17 +87,6 @@ class Processor:
         )
         return found.with_lanes(lanes)
 
-    @staticmethod
-    def named(name: str) -> Processor:
-        """A processor by its name.
-
-        Raises:
-            ArgumentError: if none has that name.
-        """
-        if name not in PROCESSORS:
-            raise unknown_choice("processor", name, PROCESSORS)
-        return PROCESSORS[name]
-
 
 def _host_cache_bytes() -> int:
     with contextlib.suppress(OSError, ValueError):
@@ -139,6 +128,8 @@ PROCESSORS = {
         threads=False,
     ),
 }
+# Names of several, each of which runs what is written for those before it.
+FAMILIES = {"x86-64": ("x86-64-v2", "x86-64-v3", "x86-64-v4")}
 
 
 def current() -> Processor:
@@ -146,7 +137,16 @@ def current() -> Processor:
     return rules.processor or Processor.host()
 
 
-def find(name: str | None, threads: bool) -> Processor:
-    """This machine's processor, or one by its name, with or without threads."""
-    found = Processor.host() if name is None else Processor.named(name)
-    return replace(found, threads=threads and found.threads)
+def find(name: str | None, threads: bool) -> tuple[Processor, ...]:
+    """This machine's processor, or those of a name, with or without threads.
+
+    Raises:
+        ArgumentError: if none has that name.
+    """
+    if name is None:
+        found = [Processor.host()]
+    elif name in FAMILIES or name in PROCESSORS:
+        found = [PROCESSORS[each] for each in FAMILIES.get(name, (name,))]
+    else:
+        raise unknown_choice("processor", name, [*FAMILIES, *PROCESSORS])
+    return tuple(replace(each, threads=threads and each.threads) for each in found)

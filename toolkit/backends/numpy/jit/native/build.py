@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -58,8 +59,9 @@ def _check(source: LibrarySource) -> None:
 
 def _check_generated(source: LibrarySource, program: LibraryProgram) -> None:
     """All of a program has to be generated code."""
-    compiled = program.program
-    if compiled.code is not None:
+    others = (body for body in program.bodies if body.code is None)
+    compiled = next(others, None)
+    if compiled is None:
         return
     missing = [
         f"{node.op.name} in {node.origin or 'no layer'}"
@@ -78,33 +80,41 @@ class _Library:
 
     def __init__(self, source: LibrarySource) -> None:
         self.source = source
-        self.processor = source.processor
+        # What this one does not run, `init` refuses.
+        self.processor = source.processors[0]
         self.stored = stored_weights(source.weights)
         self.weights_bytes = sum(stored.nbytes for stored in self.stored)
-        in_place = all(program.program.in_place for program in source.programs)
+        bodies = (body for program in source.programs for body in program.bodies)
+        in_place = all(body.in_place for body in bodies)
         self.layout = Layout(source, in_place, zero_bytes(source.programs))
         self.images = Images(source, self.layout, self.stored)
-        self.batches: list[int] = []
-        self.ends: list[int] = []
+        self.ends: dict[int, int] = defaultdict(int)  # the largest, of each batch
         self.sizes: list[list[int | str]] = []  # as library.ll has them
         self.problems: list[list[int]] = []
         self.problem_texts = b"an index is out of range\0"
         self.stream = b""
-        for program in source.programs:
-            self._add(program)
+        shared = self.layout.end
+        for number in range(len(source.processors)):
+            self.layout.rewind(shared)
+            self.images.begin()
+            self._add(number)
+        for size in self.sizes:
+            size[3] = self.ends[int(size[0])]
         self.threads = can_share(self.processor)
 
-    def _add(self, program: LibraryProgram) -> None:
-        """Lay out a size: its images, what it keeps, then the arena."""
-        once = self._image(self.images.preparing(program))
-        image = self._image(self.images.image(program))
-        arena = self.layout.end
-        end = arena + aligned(program.program.arena_bytes)
-        self.batches.append(program.batch)
-        self.ends.append(end)
-        self.sizes.append([program.batch, image, arena, end, once])
+    def _add(self, number: int) -> None:
+        """Lay out a processor's sizes: images and what they keep, then the arena."""
+        arena_bytes = 0
+        for program in self.source.programs:
+            once = self._image(self.images.preparing(program, number), number)
+            image = self._image(self.images.image(program, number), number)
+            arena_bytes = max(arena_bytes, program.bodies[number].arena_bytes)
+            arena, batch = self.layout.end, program.batch
+            end = arena + aligned(arena_bytes)
+            self.ends[batch] = max(self.ends[batch], end)
+            self.sizes.append([batch, image, arena, end, once])
 
-    def _image(self, image: Image) -> str:
+    def _image(self, image: Image, processor: int) -> str:
         """Reserve memory for an image; the record of it."""
         offset = self.layout.take(8 * len(image.words))
         row = tables.record(
@@ -115,7 +125,8 @@ class _Library:
             said = _message(problem)
             if said not in self.problem_texts:
                 self.problem_texts += said
-            self.problems.append([offset + 8 * number, self.problem_texts.find(said)])
+            text = self.problem_texts.find(said)
+            self.problems.append([offset + 8 * number, text, processor])
         return f"%Image {row}"
 
     def built(self) -> Library:
@@ -140,10 +151,9 @@ class _Library:
             weights=self.stored,
             weights_bytes=self.weights_bytes,
             weights_sha256=digest.digest(),
-            batches=self.batches,
+            batches=list(self.ends),
             workspace_bytes={
-                batch: end + ALIGNMENT
-                for batch, end in zip(self.batches, self.ends, strict=True)
+                batch: end + ALIGNMENT for batch, end in self.ends.items()
             },
             embeds=source.embed,
             has_threads=self.threads,
@@ -157,7 +167,7 @@ class _Library:
         texts = [_TYPES, _read("library.ll"), runtime_text(self.processor, False)]
         texts.append(_read("pool.ll" if self.threads else "no_pool.ll"))
         asks = self.processor.architecture == "x86_64"
-        texts.append(_read("supported_x86.ll" if asks else "supported.ll"))
+        texts.append(_read("processor_x86.ll" if asks else "processor.ll"))
         texts += self._tables(sha256)
         text = join(texts)
         if not self.source.embed:
@@ -165,14 +175,14 @@ class _Library:
         if self.processor.pointer_bits == 64:
             text = text.replace("CUT i64 %size TO LONG", "add i64 %size, 0")
         words = {
-            **needed(self.processor),
             "CUT": "trunc",
             "TO": "to",
             "MARK": str(self._mark(sha256)),
             "ABI": str(ABI),
             "INPUTS": str(len(self.source.inputs)),
             "OUTPUTS": str(len(self.source.outputs)),
-            "SIZES": str(len(self.sizes)),
+            "SIZES": str(len(self.ends)),
+            "PROCESSORS": str(len(self.source.processors)),
             "STATES": str(len(layout.states)),
             "STATUSES": str(len(Status)),
             "PROBLEMS": str(len(self.problems)),
@@ -234,7 +244,8 @@ class _Library:
             _records("operands", "%Operand", rows),
             _records("states", "%State", states),
             _records("problems", "%Problem", self.problems),
-            tables.table("batches", "i64", map(str, self.batches)),
+            _records("needs", "%Needs", map(needed, source.processors)),
+            tables.table("batches", "i64", map(str, self.ends)),
             tables.table("wide", "i64", map(str, images.wide)),
             tables.table("kernels", "ptr", (f"@{code.key}" for code in images.codes)),
             tables.data("stream", self.stream),

@@ -50,19 +50,19 @@ _NAMED = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 _AVX, _AVX512 = 0x06, 0xE6
 
 
-def needed(processor: Processor) -> dict[str, str]:
-    """What supported_x86.ll compares with what it finds."""
+def needed(processor: Processor) -> list[str]:
+    """What processor_x86.ll compares with what it finds, as it has it."""
     own = (x[1:] for x in processor.features.split(",") if x.startswith("+"))
     features = {*_NAMED.get(processor.cpu, ()), *own}
     states = _AVX if "avx" in features else 0
     states = _AVX512 if "avx512f" in features else states
     one = _mask(_ONE_C, features) | (1 << _OSXSAVE if states else 0)
-    return {
-        "NEEDED_ONE_C": str(one),
-        "NEEDED_SEVEN_B": str(_mask(_SEVEN_B, features)),
-        "NEEDED_SEVEN_C": str(_mask(_SEVEN_C, features)),
-        "NEEDED_STATES": str(states),
-    }
+    return [
+        f"i32 {one}",
+        f"i32 {_mask(_SEVEN_B, features)}",
+        f"i32 {_mask(_SEVEN_C, features)}",
+        f"i64 {states}",
+    ]
 
 
 def _mask(bits: dict[str, int], features: Iterable[str]) -> int:

@@ -40,7 +40,8 @@ def constant_arrays(program: Any) -> Iterator[np.ndarray]:
 
 def zero_bytes(programs: Sequence[LibraryProgram]) -> int:
     """The size of the largest constant that is nothing but zeros."""
-    arrays = (x for program in programs for x in constant_arrays(program.program))
+    bodies = (body for program in programs for body in program.bodies)
+    arrays = (x for body in bodies for x in constant_arrays(body))
     return max((x.nbytes for x in arrays if not _has_bits(x)), default=0)
 
 
@@ -98,14 +99,20 @@ class Images:
         numbers = {id(weight): i for i, weight in enumerate(source.weights)}
         self._offsets = {numbers[id(s.weight)]: s.offset for s in stored}
 
-    def image(self, program: LibraryProgram) -> Image:
-        """The words of one program; what it keeps has its place then."""
-        return self._image(program.program.code, self._resolve(program))
+    def begin(self) -> None:
+        """Forget what is made once: memory behind the layout is reserved anew."""
+        self._known.clear()
 
-    def preparing(self, program: LibraryProgram) -> Image:
-        """The words of what has to run once for a program, and not for earlier ones."""
-        code = program.program.code
-        resolve = self._resolve(program)
+    def image(self, program: LibraryProgram, number: int) -> Image:
+        """The words of a program's body; what it keeps has its place then."""
+        body = program.bodies[number]
+        return self._image(body.code, self._resolve(program, body))
+
+    def preparing(self, program: LibraryProgram, number: int) -> Image:
+        """The words of what has to run once for a body, and not for earlier ones."""
+        body = program.bodies[number]
+        code = body.code
+        resolve = self._resolve(program, body)
         calls: dict[int, list[Call]] = defaultdict(list)
         sizes: dict[tuple[int, Reference], int] = {}
         self.kept = {}
@@ -134,9 +141,8 @@ class Images:
             constant=self.constants.address,
         )
 
-    def _resolve(self, program: LibraryProgram) -> Resolve:
-        compiled = program.program
-        places = compiled.located(self.constants.address).at(Address(Base.ARENA))
+    def _resolve(self, program: LibraryProgram, body: Any) -> Resolve:
+        places = body.located(self.constants.address).at(Address(Base.ARENA))
         operands = list(self._operands(program))
 
         def resolve(index: int, operand: Reference) -> Place:

@@ -108,6 +108,10 @@ class Layout:
         self._end += aligned(nbytes)
         return start
 
+    def rewind(self, end: int) -> None:
+        """Reserve what is behind anew: of several uses there is one at a time."""
+        self._end = end
+
     @property
     def end(self) -> int:
         """Where what is reserved ends."""

@@ -1,7 +1,8 @@
 ; The functions of a native library, on tables that are written for each.
 ;
 ; A workspace begins with words: 0 a mark that `init` has been here, 1 how many sizes are
-; in use, 2 the bases that words of images are counted from, 10 what an index is wrong
+; in use, 2 the bases that words of images are counted from, 9 the number of the
+; processor whose programs are used, 10 what an index is wrong
 ; about, 16 the message of that; then a word with the address of each operand's place,
 ; then those places. States, padded rows, images and the arena are behind them.
 
@@ -13,12 +14,14 @@
 %Operand = type { i64, i64 }
 ; among the weights, bytes, offsets of the value and of the next, their places
 %State = type { i64, i64, i64, i64, i64, i64 }
-; offset of a section, where the text is
-%Problem = type { i64, i64 }
+; offset of a section, where the text is, of which processor
+%Problem = type { i64, i64, i64 }
+; what cpuid has to say of leaf 1 (ECX) and leaf 7 (EBX, ECX), the registers to be saved
+%Needs = type { i32, i32, i32, i64 }
 
 declare i64 @run(ptr, ptr)
 declare ptr @helpers()
-declare i1 @supported()
+declare i64 @processor()
 
 define i32 @P_abi() #1 {
   ret i32 ABI
@@ -218,7 +221,8 @@ entry:
 bad:
   ret i32 1
 compare:
-  %supported = call i1 @supported()
+  %processor = call i64 @processor()
+  %supported = icmp sge i64 %processor, 0
   br i1 %supported, label %find, label %unsupported
 unsupported:
   ret i32 7
@@ -237,8 +241,11 @@ lay.out:
   store i64 0, ptr %w
   %count.at = getelementptr i64, ptr %w, i64 1
   store i64 %count, ptr %count.at
+  %processor.at = getelementptr i64, ptr %w, i64 9
+  store i64 %processor, ptr %processor.at
   %last = sub i64 %count, 1
-  %arena.at = getelementptr %Size, ptr @sizes, i64 %last, i32 2
+  %last.at = call ptr @size(ptr %w, i64 %last)
+  %arena.at = getelementptr %Size, ptr %last.at, i64 0, i32 2
   %arena = load i64, ptr %arena.at
   %w.number = ptrtoint ptr %w to i64
   %arena.number = add i64 %w.number, %arena
@@ -282,9 +289,10 @@ size:
   %s.more = icmp slt i64 %s, %count
   br i1 %s.more, label %size.do, label %done
 size.do:
-  %image.at = getelementptr %Size, ptr @sizes, i64 %s, i32 1
+  %size.at = call ptr @size(ptr %w, i64 %s)
+  %image.at = getelementptr %Size, ptr %size.at, i64 0, i32 1
   call void @unpack(ptr %image.at, ptr %w)
-  %once.at = getelementptr %Size, ptr @sizes, i64 %s, i32 4
+  %once.at = getelementptr %Size, ptr %size.at, i64 0, i32 4
   call void @unpack(ptr %once.at, ptr %w)
   %failed = call i64 @enter(ptr %once.at, ptr %w)
   %s.next = add i64 %s, 1
@@ -294,6 +302,16 @@ done:
   %mark = xor i64 %w.number, MARK
   store i64 %mark, ptr %w
   ret i32 0
+}
+
+; A size of the processor whose programs are used; the table has them one by one.
+define internal ptr @size(ptr %w, i64 %number) #0 {
+  %processor.at = getelementptr i64, ptr %w, i64 9
+  %processor = load i64, ptr %processor.at
+  %first = mul i64 %processor, SIZES
+  %k = add i64 %first, %number
+  %at = getelementptr %Size, ptr @sizes, i64 %k
+  ret ptr %at
 }
 
 ; Where the address of an operand stands.
@@ -382,13 +400,13 @@ choose:
 no.size:
   ret i32 3
 begin:
-  %size.at = getelementptr %Size, ptr @sizes, i64 %number
+  %size.at = call ptr @size(ptr %w, i64 %number)
   %rows = load i64, ptr %size.at
   %pads = icmp slt i64 %rest, %rows
   %used = select i1 %pads, i64 %rest, i64 %rows
   call void @bring(ptr %w, ptr %inputs, i64 0, i64 INPUTS, i64 %done, i64 %used, i64 %rows)
   call void @bring(ptr %w, ptr %outputs, i64 INPUTS, i64 OUTPUTS, i64 %done, i64 %used, i64 %rows)
-  %image.at = getelementptr %Size, ptr @sizes, i64 %number, i32 1
+  %image.at = getelementptr %Size, ptr %size.at, i64 0, i32 1
   %flag = call i64 @enter(ptr %image.at, ptr %w)
   %fine = icmp eq i64 %flag, 0
   br i1 %fine, label %finish, label %failed
@@ -581,6 +599,8 @@ entry:
   %w.number = ptrtoint ptr %w to i64
   %offset = sub i64 %section, %w.number
   %message = getelementptr i64, ptr %w, i64 16
+  %processor.at = getelementptr i64, ptr %w, i64 9
+  %processor = load i64, ptr %processor.at
   br label %next
 next:
   %k = phi i64 [ 0, %entry ], [ %k.next, %look ]
@@ -590,7 +610,11 @@ look:
   %where.at = getelementptr %Problem, ptr @problems, i64 %k, i32 0
   %where = load i64, ptr %where.at
   %k.next = add i64 %k, 1
-  %same = icmp eq i64 %where, %offset
+  %of.at = getelementptr %Problem, ptr @problems, i64 %k, i32 2
+  %of = load i64, ptr %of.at
+  %is.there = icmp eq i64 %where, %offset
+  %is.used = icmp eq i64 %of, %processor
+  %same = and i1 %is.there, %is.used
   br i1 %same, label %found, label %next
 found:
   %start.at = getelementptr %Problem, ptr @problems, i64 %k, i32 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.code import ATTRIBUTES, Code
 from toolkit.backends.numpy.jit.engine import emit
 from toolkit.backends.numpy.jit.llvm import binding_for_all
 from toolkit.backends.numpy.jit.processor import Processor
@@ -15,13 +15,13 @@ class Linker:
     """Links modules of LLVM IR.
 
     Args:
-        processor: that the object is for.
+        processor: that the object is for, but for what is written for a better one.
     """
 
     def __init__(self, processor: Processor) -> None:
         self.llvm = binding_for_all()
         self.context = self.llvm.create_context()
-        self.triple = processor.triple
+        self.processor, self.triple = processor, processor.triple
         is_wasm = processor.architecture == "wasm32"
         self.machine = self.llvm.Target.from_triple(self.triple).create_target_machine(
             cpu=processor.cpu,
@@ -47,7 +47,11 @@ class Linker:
 
     def add_kernel(self, code: Code, name: str) -> None:
         """Link a generated function under a shorter name."""
-        self.add(code.text())
+        text, own = code.text(), code.processor
+        if (own.cpu, own.features) != (self.processor.cpu, self.processor.features):
+            wanted = f'"target-cpu"="{own.cpu}" "target-features"="{own.features}"'
+            text = text.replace(ATTRIBUTES, f"{ATTRIBUTES[:-2]} {wanted} }}")
+        self.add(text)
         self.module.get_function(code.key).name = name
 
     def fill(self, marker: bytes, parts: Iterable[bytes | memoryview]) -> None:
