@@ -18,6 +18,7 @@ import toolkit
 from tests.backends.jit.libraries import MODELS, Loaded, by_jit, source_of
 from toolkit import ops
 from toolkit.backends.library import Status
+from toolkit.backends.numpy.jit.native import build
 from toolkit.backends.numpy.jit.processor import FAMILIES, PROCESSORS, Processor
 from toolkit.core.tensor import backend
 from toolkit.errors import ArgumentError, OutOfRangeError, UnsupportedError
@@ -307,6 +308,25 @@ def test_bytes_are_reproducible(processor):
 def test_what_is_no_generated_code_is_refused():
     source = source_of(lambda x: ops.cholesky(x), [((4, 4), "float32")])
     with pytest.raises(UnsupportedError, match="cholesky"):
+        backend().library(source)
+
+
+@pytest.mark.parametrize("name", ["armv7", "wasm32"])
+def test_what_32_bits_do_not_count_is_refused(name):
+    rows = 1 << 20
+    source, _ = model_source("mlp", (1, rows), processor=name)
+    expected = rf"batches of {rows} would take \d{{10}}"
+    with pytest.raises(UnsupportedError, match=expected):
+        backend().library(source)
+
+
+@pytest.mark.parametrize("what", ["weights", "constants"])
+def test_weights_that_32_bits_do_not_count(what, monkeypatch):
+    numbers = np.arange(64, dtype="float32")
+    added = toolkit.Variable(numbers) if what == "weights" else numbers
+    source = source_of(lambda x: x + added, [((64,), "float32")], (1,), "wasm32")
+    monkeypatch.setattr(build, "_ADDRESSABLE", 256)
+    with pytest.raises(UnsupportedError, match=rf"{what} would take \d+$"):
         backend().library(source)
 
 

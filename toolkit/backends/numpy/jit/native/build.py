@@ -27,6 +27,7 @@ from toolkit.backends.numpy.jit.runtime import can_share, join, runtime_text
 from toolkit.errors import UnsupportedError
 
 _MOST_EMBEDDED = 1 << 30
+_ADDRESSABLE = 1 << 31  # by 32-bit pointers, whose differences have a sign
 _LONGEST_MESSAGE = 160
 _TYPES = "%Tensor = type { ptr, i32, i32, ptr }"
 
@@ -131,6 +132,7 @@ class _Library:
 
     def built(self) -> Library:
         """The object, and what is to be known of it."""
+        self._check_addresses()
         digest = hashlib.sha256()
         for stored in self.stored:
             digest.update(raw(stored.weight.array))
@@ -160,6 +162,21 @@ class _Library:
             has_states=bool(self.layout.states),
             takes_whole_batches=self.layout.only_whole,
         )
+
+    def _check_addresses(self) -> None:
+        """The processor has to be able to count the bytes."""
+        if self.processor.pointer_bits > 32:
+            return
+        found = [("weights", self.weights_bytes)]
+        found.append(("constants", self.images.constants.nbytes))
+        for batch, *_, end, _ in self.sizes:
+            found.append((f"a workspace for batches of {batch}", int(end) + ALIGNMENT))
+        for what, nbytes in found:
+            if nbytes >= _ADDRESSABLE:
+                raise UnsupportedError(
+                    f"{self.source.prefix}: {self.processor.triple} has addresses for "
+                    f"less than {_ADDRESSABLE} bytes; {what} would take {nbytes}"
+                )
 
     def _text(self, sha256: bytes) -> str:
         """The module of all but kernels."""
