@@ -32,6 +32,8 @@ int main(void) { return k_init(malloc(k_workspace_size(0)), NULL, 0); }
         ("x86-64-v3", "Nehalem", Status.UNSUPPORTED_PROCESSOR),
         ("x86-64-v3", "Haswell", Status.OK),
         ("x86-64-v4", "Haswell", Status.UNSUPPORTED_PROCESSOR),
+        ("x86-64", "Penryn", Status.UNSUPPORTED_PROCESSOR),
+        ("x86-64", "Nehalem", Status.OK),
     ],
 )
 def test_an_older_processor_is_told(target, emulated, expected, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from toolkit.backends.numpy.jit.code import ATTRIBUTES, Code
@@ -10,17 +11,27 @@ from toolkit.backends.numpy.jit.engine import emit
 from toolkit.backends.numpy.jit.llvm import binding_for_all
 from toolkit.backends.numpy.jit.processor import Processor
 
+# Architecture -> the least of its processors, whose code all others run.
+_LEAST = {"x86_64": "x86-64"}
+
 
 class Linker:
     """Links modules of LLVM IR.
 
     Args:
         processor: that the object is for, but for what is written for a better one.
+
+    Kernels alone are written for it. What calls them, `init` among it, runs on any
+    processor of the architecture, as far as there is one that has nothing more, for
+    it has to tell the others that they lack something.
     """
 
     def __init__(self, processor: Processor) -> None:
         self.llvm = binding_for_all()
         self.context = self.llvm.create_context()
+        if processor.architecture in _LEAST:
+            cpu = _LEAST[processor.architecture]
+            processor = replace(processor, cpu=cpu, features="")
         self.processor, self.triple = processor, processor.triple
         is_wasm = processor.architecture == "wasm32"
         self.machine = self.llvm.Target.from_triple(self.triple).create_target_machine(
