@@ -38,8 +38,8 @@ def rows(*shape, seed=0):
 @contextmanager
 def serving(models, batching=None, limits=None, watch=0.0):
     """A server that answers while the context lasts."""
-    service = Service(models, batching or Batching())
-    server = Server(service, port=0, limits=limits or Limits(), watch=watch)
+    service = Service(models, batching or Batching(), limits=limits or Limits())
+    server = Server(service, port=0, watch=watch)
     ready, failed = threading.Event(), []
 
     def run():

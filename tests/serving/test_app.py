@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -140,6 +141,79 @@ def test_a_request_of_a_client_that_left_leaves_the_queue():
         assert second.sent == [] and not app.service.models["mlp"].batcher.waiting
         servable.gate.set()
         assert (await first.answer()).status == 200
+
+    asyncio.run(run())
+
+
+class Loading(Gated):
+    """Takes a while until it is warm."""
+
+    def __init__(self):
+        super().__init__(is_open=True)
+        self.loads, self.loading, self.fails = 0, threading.Event(), False
+
+    def warm(self):
+        self.loads += 1
+        assert self.loading.wait(30)
+        if self.fails:
+            raise ArgumentError("it fails")
+
+
+def test_a_client_that_leaves_while_models_load_stops_nothing():
+    async def run():
+        servable = Loading()
+        app = App({"mlp": servable})
+        data = binary_request(np.float32([[1]]))
+        first, second = Caller(app, data), Caller(app, data)
+        await asyncio.sleep(0.05)
+        first.done.cancel()
+        await asyncio.sleep(0.01)
+        third = Caller(app, data)
+        servable.loading.set()
+        for caller in (second, third, Caller(app, data)):
+            assert (await caller.answer()).status == 200
+        assert servable.loads == 1
+
+    asyncio.run(run())
+
+
+def test_what_cannot_be_loaded_is_tried_again():
+    async def run():
+        servable = Loading()
+        servable.loading.set()
+        servable.fails = True
+        app = App({"other": Gated(is_open=True), "mlp": servable})
+        data = binary_request(np.float32([[1]]))
+        for _ in range(2):
+            with pytest.raises(ArgumentError, match="it fails"):
+                await Caller(app, data).answer()
+        servable.fails = False
+        assert (await Caller(app, data).answer()).status == 200
+        assert servable.loads == 3
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "name, root, path, status",
+    [
+        ("m", "/api", "/api/v2/models/m", 200),
+        ("m", "/api/", "/api/v2/models/m", 200),
+        ("m", "/api", "/v2/models/m", 200),  # as some servers leave it out
+        ("m", "/ap", "/api/v2/models/m", 404),
+        ("m", "", "/v2/models/m", 200),
+        ("two words", "", "/v2/models/two words", 200),
+        ("100%25", "", "/v2/models/100%25", 200),
+        ("100%", "", "/v2/models/100%25", 404),
+        ("why?", "", "/v2/models/why?", 200),
+    ],
+)
+def test_paths(name, root, path, status):
+    async def run():
+        app = App({name: Gated()})
+        caller = Caller(app, b"GET /v2 HTTP/1.1\r\n\r\n")
+        caller.scope |= {"root_path": root, "path": path}
+        assert (await caller.answer()).status == status
 
     asyncio.run(run())
 

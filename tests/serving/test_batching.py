@@ -283,6 +283,56 @@ def test_closing_ends_when_clients_leave():
     asyncio.run(run())
 
 
+def test_closing_waits_no_longer_than_requests_do():
+    async def run():
+        asked = Asked(Gated(), timeout=0.1)
+        first, second = asked.ask(1), asked.ask(2)
+        await asked.begun()
+        third = asked.ask(3)
+        start = time.perf_counter()
+        await asked.batcher.close()
+        assert time.perf_counter() - start < 10
+        for late in (first, second, third):
+            assert (await late).status == 504
+        asked.servable.gate.set()
+
+    asyncio.run(run())
+
+
+def test_nothing_more_is_computed_when_nobody_waits():
+    async def run():
+        asked = Asked(Gated(sizes=(1,)))
+        found = asked.ask(*range(10), seconds=0.05)
+        await asked.begun()
+        assert (await found).status == 504
+        asked.servable.gate.set()
+        await asked.batcher.close()
+        assert len(asked.servable.seen) == 1
+
+    asyncio.run(run())
+
+
+def test_large_requests_are_computed_in_a_thread():
+    class Quick(Gated):
+        def run(self, arrays):
+            threads.append(threading.current_thread())
+            return super().run(arrays)
+
+    async def run():
+        servable = Quick(is_open=True)
+        servable.seconds = 1e-5
+        asked = Asked(servable)
+        for count, is_inline in ((4, True), (5, False)):
+            threads.clear()
+            await asked.ask(*range(count))
+            own = threading.current_thread()
+            assert {x is own for x in threads} == {is_inline}
+        await asked.batcher.close()
+
+    threads = []
+    asyncio.run(run())
+
+
 # --- over HTTP ------------------------------------------------------------------------
 
 

@@ -1,6 +1,8 @@
 """The Open Inference Protocol, by requests that are written by hand."""
 
 import json
+import tracemalloc
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -17,6 +19,21 @@ from tests.serving.serve import (
     tensor,
     two_of_each,
 )
+from tests.serving.test_batching import Gated
+from toolkit import dtypes
+from toolkit.errors import ArgumentError
+from toolkit.serving import (
+    App,
+    Batching,
+    Limits,
+    Servable,
+    Server,
+    Service,
+    TensorSpec,
+    protocol,
+)
+from toolkit.serving.messages import RequestError
+from toolkit.serving.tensors import from_values
 
 INFER = "/v2/models/mlp/infer"
 
@@ -230,6 +247,33 @@ BAD = {
         "expected microseconds",
     ),
     "an id of another type": ({"id": 3, "inputs": [X]}, "id: expected a string"),
+    "an extent beyond all numbers": (changed(shape=[10**30, 5]), "of integers"),
+    "an extent of many digits": (
+        b'{"inputs":[{"name":"x","datatype":"FP32","shape":[%s,5],"data":[]}]}'
+        % (b"9" * 4299),
+        "shape of integers",
+    ),
+    "truths among numbers": (changed(data=[True] + [1.0] * 9), "expected FP32 values"),
+    "a text among numbers": (
+        changed(data=["1" * 9999] + [1] * 9999),
+        "expected FP32 values",
+    ),
+    "a number that no float is near to": (
+        changed(data=[10**400] + [1] * 9),
+        "expected FP32 values",
+    ),
+    "lists beside numbers": (changed(data=[[1.0], 1.0]), "in regular lists"),
+    "a flag of text": (
+        {"inputs": [X], "parameters": {"binary_data_output": "no"}},
+        "expected true or false",
+    ),
+    "a flag of an output": (
+        {
+            "inputs": [X],
+            "outputs": [{"name": "y", "parameters": {"binary_data": 1}}],
+        },
+        "expected true or false",
+    ),
     "deep lists": (b'{"inputs":' + b"[" * 9 + b"]" * 9 + b"}", "more than 8 levels"),
     "very deep lists": (b"[" * 10**6, "more than 8 levels"),
     "a long number": (b'{"inputs":[' + b"1" * 10**5 + b"]}", "not valid JSON"),
@@ -242,6 +286,7 @@ def test_errors_repeat_little_of_what_was_sent(server):
         {"name": "x" * 10**6},
         {"shape": [1] * 10**6},
         {"datatype": "a" * 999},
+        {"datatype": {"a" * 10**5: ["b" * 10**5] * 10}},
     ):
         answer = ask(server, "POST", INFER, changed(**changes))
         assert answer.status == 400 and len(answer.body) < 300
@@ -303,3 +348,209 @@ def test_paths_that_lead_nowhere(server, method, path, status):
     answer = ask(server, method, path, b"")
     assert answer.status == status and list(answer.json) == ["error"]
     assert (status == 405) == ("allow" in answer.headers)
+
+
+def test_no_extent_is_zero():
+    """Of requests that hold nothing there could be any number of rows."""
+    servable = Gated(is_open=True)
+    with serving({"m": servable}) as server:
+        for shape in ([10**9, 0], [2**63 - 1, 0], [1, 0]):
+            spec = {"name": "x", "datatype": "FP32", "shape": shape}
+            given = {"inputs": [spec | {"data": []}]}
+            answer = ask(server, "POST", "/v2/models/m/infer", given)
+            assert answer.status == 400 and "expected shape" in answer.json["error"]
+            body, length = binary(
+                {"inputs": [spec | {"parameters": {"binary_data_size": 0}}]}
+            )
+            answer = ask(
+                server,
+                *("POST", "/v2/models/m/infer", body),
+                Inference_Header_Content_Length=length,
+            )
+            assert answer.status == 400 and "expected shape" in answer.json["error"]
+    assert servable.seen == []
+
+
+class Texts(Servable):
+    """Gives back what it is given."""
+
+    inputs = (TensorSpec("x", dtypes.STRING, (None,)),)
+    outputs = (TensorSpec("y", dtypes.STRING, (None,)),)
+
+    def run(self, arrays):
+        return [arrays[0].copy()]
+
+
+def test_a_long_text_takes_no_room_for_each_of_the_others():
+    texts = ["a" * 150_000, *["b"] * 30_000]
+    given = {"name": "x", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
+    with serving({"m": Texts(sizes=(32,))}) as server:
+        tracemalloc.start()
+        try:
+            answer = ask(server, "POST", "/v2/models/m/infer", {"inputs": [given]})
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert answer.json["outputs"][0]["data"] == texts
+        assert peak < 100 * 2**20
+        given["data"] = [*texts[:-1], 3]
+        answer = ask(server, "POST", "/v2/models/m/infer", {"inputs": [given]})
+        assert answer.status == 400
+
+
+@pytest.mark.parametrize(
+    "dtype, values, expected",
+    [
+        ("uint64", [2**64 - 1, 0], True),
+        ("uint64", [2**64, 0], False),
+        ("uint64", [-1], False),
+        ("int64", [-(2**63), 2**63 - 1], True),
+        ("int64", [2**63], False),
+        ("int8", [[-128], [127]], True),
+        ("int8", [1.0], False),
+        ("int8", [True], False),
+        ("bool", [True, False], True),
+        ("bool", [1], False),
+        ("float32", [1, 2.5, 10**300], True),
+        ("float64", [float("inf")], True),
+        (dtypes.STRING, ["\ud800"], False),
+        (dtypes.STRING, ["", "b\0"], True),
+        (dtypes.STRING, [["a"], "a"], False),
+        (dtypes.STRING, [{}], False),
+        ("float32", [[1], [1, 2]], False),
+        ("float32", [[], []], True),
+    ],
+)
+def test_values_in_json(dtype, values, expected):
+    spec = TensorSpec("x", dtype, (None,))
+    if not expected:
+        with pytest.raises(RequestError, match="in regular lists"):
+            from_values(spec, values)
+        return
+    found = from_values(spec, values)
+    if dtype == dtypes.STRING:
+        assert found.dtype == object and found.tolist() == values
+    else:
+        with np.errstate(over="ignore"):
+            wanted = np.array(values, "float64" if "float" in dtype else dtype)
+            np.testing.assert_array_equal(found, wanted.astype(dtype))
+        assert found.dtype == dtype
+
+
+# --- limits ---------------------------------------------------------------------------
+
+
+class Wide(Servable):
+    """A megabyte for each row."""
+
+    inputs = (TensorSpec("x", "float32", (None, 1)),)
+    outputs = (TensorSpec("y", "float32", (None, 2**18)),)
+
+    def __init__(self):
+        super().__init__(sizes=(1,))
+        self.calls = 0
+
+    def warm(self):
+        pass
+
+    def run(self, arrays):
+        self.calls += 1
+        return [np.broadcast_to(arrays[0], (1, 2**18))]
+
+
+class Unknown(Wide):
+    outputs = (TensorSpec("y", "float32", (None, None)),)
+
+
+def test_an_answer_is_bounded_before_it_is_computed():
+    servable = Wide()
+    with serving({"m": servable}, limits=Limits(answer=4 * 2**20)) as server:
+        with closing(Client(server)) as client:
+            client.send(binary_request(rows(4, 1), model="m"))
+            assert client.read().status == 200
+            client.send(binary_request(rows(5, 1), model="m"))
+            answer = client.read()
+        assert answer.status == 413 and "an answer of <=" in answer.json["error"]
+        given = {"inputs": [tensor("x", rows(1, 1))]}  # which takes more in JSON
+        assert ask(server, "POST", "/v2/models/m/infer", given).status == 413
+    assert servable.calls == 4
+
+
+def test_an_answer_of_unknown_size_is_bounded_meanwhile():
+    servable = Unknown()
+    with serving({"m": servable}, limits=Limits(answer=4 * 2**20)) as server:
+        with closing(Client(server)) as client:
+            client.send(binary_request(rows(100, 1), model="m"))
+            assert client.read().status == 413
+    assert servable.calls == 5
+
+
+def test_rows_are_bounded(model):
+    with serving({"mlp": model}, limits=Limits(rows=10)) as server:
+        for count, status in ((10, 200), (11, 413)):
+            given = {"inputs": [tensor("x", rows(count, 5))]}
+            assert ask(server, "POST", INFER, given).status == status
+
+
+def test_json_is_bounded_more_tightly_than_tensors(model):
+    with serving({"mlp": model}, limits=Limits(json=1000)) as server:
+        x = rows(100, 5)
+        with closing(Client(server)) as client:
+            client.send(binary_request(x))
+            assert client.read().status == 200
+        answer = ask(server, "POST", INFER, {"inputs": [tensor("x", x)]})
+        assert answer.status == 413 and "of JSON" in answer.json["error"]
+        words = {"inputs": [], "id": "a" * 1000}
+        answer = ask(
+            server,
+            *("POST", INFER, json.dumps(words).encode()),
+            Inference_Header_Content_Length=len(json.dumps(words)),
+        )
+        assert answer.status == 413
+
+
+def test_a_mistake_of_ours_is_told_as_one(caplog, monkeypatch, server):
+    def broken(*arguments):
+        raise KeyError("/secret")
+
+    monkeypatch.setattr(protocol.Plan, "arrays", broken)
+    answer = ask(server, "POST", INFER, {"inputs": [X]})
+    assert answer.status == 500 and "secret" not in answer.json["error"]
+    assert "/secret" in caplog.text
+    monkeypatch.setattr(server.service.metrics, "text", broken)
+    assert ask(server, "GET", "/metrics").status == 500
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: Batching(size=0), "Batching: size: expected an integer >= 1"),
+        (lambda: Batching(size=1.5), "size"),
+        (lambda: Batching(workers=0), "workers"),
+        (lambda: Batching(queue=-1), "queue"),
+        (lambda: Batching(wait=-1), "wait: expected seconds >= 0"),
+        (lambda: Batching(wait=float("nan")), "wait"),
+        (lambda: Batching(timeout=0), "timeout: expected seconds > 0"),
+        (lambda: Batching(timeout="1"), "timeout"),
+        (lambda: Limits(body=-1), "Limits: body"),
+        (lambda: Limits(json=0), "json"),
+        (lambda: Limits(rows=0), "rows"),
+        (lambda: Limits(answer=0), "answer"),
+        (lambda: Limits(held=True), "held"),
+        (lambda: Limits(connections=0), "connections"),
+        (lambda: Limits(read_timeout=0), "read_timeout"),
+        (lambda: Limits(idle_timeout=-1), "idle_timeout"),
+        (lambda: App({"m": Texts((1,))}, max_body=-1), "App: max_body"),
+        (lambda: App({"m": Texts((1,))}, max_json=0), "App: max_json"),
+        (lambda: App({"m": Texts((1,))}, max_rows=0), "App: max_rows"),
+        (lambda: App({"m": Texts((1,))}, max_answer=0), "App: max_answer"),
+        (lambda: App({"m": Texts((1,))}, watch=-1), "App: watch"),
+        (
+            lambda: Server(Service({"m": Texts((1,))}, Batching()), watch=-1),
+            "Server: watch",
+        ),
+    ],
+)
+def test_options_are_checked(make, words):
+    with pytest.raises(ArgumentError, match=words):
+        make()

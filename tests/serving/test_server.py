@@ -29,7 +29,7 @@ from tests.serving.serve import (
 )
 from tests.serving.test_batching import Gated, wait_for
 from toolkit import cli
-from toolkit.serving import Batching, Limits
+from toolkit.serving import Batching, Limits, service
 from toolkit.serving.http import MAX_HEAD, parse_head
 
 INFER = "/v2/models/mlp/infer"
@@ -354,6 +354,24 @@ def test_a_file_that_changes_is_loaded_again(tmp_path):
         assert answer_of(server, x)[0] == "1"
         mlp(seed=2).save(path)
         wait_for(lambda: answer_of(server, x)[0] == "2")
+
+
+def test_a_file_that_changes_while_it_is_loaded_is_loaded_again(tmp_path, monkeypatch):
+    path, x = tmp_path / "mlp.keras", rows(2, 5)
+    first, second = mlp(seed=1), mlp(seed=2)
+    first.save(path)
+    own = service.open_servable
+
+    def opened(*arguments):
+        found = own(*arguments)
+        monkeypatch.setattr(service, "open_servable", own)
+        second.save(path)
+        return found
+
+    monkeypatch.setattr(service, "open_servable", opened)
+    with serving({"mlp": path}, watch=0.05) as server:
+        wait_for(lambda: answer_of(server, x)[0] == "2")
+        np.testing.assert_allclose(answer_of(server, x)[1], second(x).numpy(), 1e-5)
 
 
 def test_no_request_is_lost_while_versions_change(tmp_path):

@@ -38,8 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "models",
         nargs="+",
         metavar="[NAME=]FILE",
-        help="a .keras, .h5 or .onnx file, or the folder of a model; named as the file "
-        "unless it says more",
+        help="a .keras, .h5 or .onnx file, the folder of a model, or a library that "
+        "export has made (.so), which is code; named as the file unless it says more",
     )
     add("--host", default="127.0.0.1", help="the address to listen at; 127.0.0.1")
     add("--port", type=_port, default=8000, metavar="N", help="8000; 0 is a free one")
@@ -61,6 +61,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     limits = Limits()
     text = f"of the body of a request; {limits.body >> 20}MB"
     add("--max-body", type=_nbytes, default=limits.body, metavar="SIZE", help=text)
+    text = f"of JSON in a body; {limits.json >> 20}MB"
+    add("--max-json", type=_nbytes, default=limits.json, metavar="SIZE", help=text)
+    text = f"rows of a request; {limits.rows}"
+    add("--max-rows", type=_count, default=limits.rows, metavar="N", help=text)
+    text = f"of all outputs of a request; {limits.answer >> 20}MB"
+    add("--max-answer", type=_nbytes, default=limits.answer, metavar="SIZE", help=text)
     text = f"connections at a time; {limits.connections}"
     kept = limits.connections
     add("--max-connections", type=_count, default=kept, metavar="N", help=text)
@@ -85,12 +91,17 @@ def run(options: argparse.Namespace) -> int:
     )
     limits = Limits(
         body=options.max_body,
+        json=options.max_json,
+        rows=options.max_rows,
+        answer=options.max_answer,
         held=max(Limits.held, 2 * options.max_body),
         connections=options.max_connections,
         read_timeout=options.read_timeout,
     )
-    service = Service(_named(options.models), batching, imported_objects(options))
-    server = Server(service, options.host, options.port, limits, options.watch)
+    service = Service(
+        _named(options.models), batching, imported_objects(options), limits
+    )
+    server = Server(service, options.host, options.port, options.watch)
     server.run(_tell)
     return 0
 

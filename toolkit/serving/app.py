@@ -6,12 +6,13 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from toolkit.errors import ArgumentError
 from toolkit.serving.batching import Batching
 from toolkit.serving.http import timeout_of
+from toolkit.serving.limits import Limits, check_count, check_seconds
 from toolkit.serving.messages import Request, RequestError, Response
-from toolkit.serving.server import Limits
 from toolkit.serving.service import Service
 
 Message = dict[str, Any]
@@ -32,6 +33,9 @@ class App:
         models: name -> a model, a `Servable`, or the path of a file.
         batching: how requests are put together.
         max_body: bytes of the body of a request.
+        max_json: bytes of JSON in it; to read them, other clients wait.
+        max_rows: that a request has.
+        max_answer: bytes of all outputs of a request.
         watch: seconds between two looks at the models' files; 0 never looks.
         custom_objects: name -> class or function that files may name.
 
@@ -46,11 +50,20 @@ class App:
         models: Mapping[str, Any],
         batching: Batching | None = None,
         max_body: int = Limits.body,
+        max_json: int = Limits.json,
+        max_rows: int = Limits.rows,
+        max_answer: int = Limits.answer,
         watch: float = 0.0,
         custom_objects: Mapping[str, Any] | None = None,
     ) -> None:
-        self.service = Service(models, batching or Batching(), custom_objects)
-        self.max_body = max_body
+        for name, value in (
+            *(("max_body", max_body), ("max_json", max_json)),
+            *(("max_rows", max_rows), ("max_answer", max_answer)),
+        ):
+            check_count("App", name, value, 1)
+        check_seconds("App", "watch", watch, or_zero=True)
+        limits = Limits(max_body, max_json, max_rows, max_answer)
+        self.service = Service(models, batching or Batching(), custom_objects, limits)
         self.watch = watch
         self._started: asyncio.Future[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -68,14 +81,24 @@ class App:
             )
 
     async def _start(self) -> None:
-        """Load the models, once: servers may leave the life span out."""
+        """Load the models, once: servers may leave the life span out.
+
+        A client that leaves meanwhile stops nothing. What fails is tried again with the
+        next request.
+        """
         if self._started is None:
-            self._started = asyncio.ensure_future(self.service.start())
-            await self._started
-            if self.watch:
-                self._watching = asyncio.ensure_future(self.service.watch(self.watch))
-        elif not self._started.done():
-            await asyncio.shield(self._started)
+            self._started = asyncio.ensure_future(self._load())
+            self._started.add_done_callback(self._forget_failure)
+        await asyncio.shield(self._started)
+
+    async def _load(self) -> None:
+        await self.service.start()
+        if self.watch:
+            self._watching = asyncio.ensure_future(self.service.watch(self.watch))
+
+    def _forget_failure(self, started: asyncio.Future[None]) -> None:
+        if started.cancelled() or started.exception() is not None:
+            self._started = None
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -121,6 +144,7 @@ class App:
                 timeout = timeout_of(value)
             elif name == b"content-encoding" and value.lower() != b"identity":
                 raise RequestError(415, "expected a body without Content-Encoding")
+        limits = self.service.limits
         pieces, size, is_whole = [], 0, False
         while not is_whole:
             message = await receive()
@@ -128,11 +152,18 @@ class App:
                 return None
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
-            if size > self.max_body:
-                raise RequestError(413, f"expected a body of <= {self.max_body} bytes")
+            limits.check_lengths(size, json_length)
             is_whole = not message.get("more_body", False)
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        return Request(scope["method"], scope["path"], body, json_length, timeout)
+        return Request(scope["method"], _path(scope), body, json_length, timeout)
+
+
+def _path(scope: Message) -> str:
+    """The path below the one that the application is mounted at, with escapes."""
+    path, root = scope["path"], scope.get("root_path", "").rstrip("/")
+    if root and f"{path}/".startswith(f"{root}/"):
+        path = path[len(root) :] or "/"
+    return quote(path, safe="/:")
 
 
 async def _has_left(found: asyncio.Future[Response], receive: Receive) -> bool:

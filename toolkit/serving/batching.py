@@ -15,11 +15,15 @@ from threading import Thread
 from typing import Any
 
 from toolkit.errors import OutOfRangeError
+from toolkit.serving.limits import check_count, check_seconds
 from toolkit.serving.messages import RequestError
 from toolkit.serving.metrics import ModelMetrics
 from toolkit.serving.servable import Buffers, Servable
 
 _log = logging.getLogger("toolkit.serving")
+
+# Seconds for who closes beyond those that any request waits.
+GRACE = 0.5
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,9 @@ class Batching:
         queue: the most requests that wait; more get the status 429.
         timeout: after how many seconds a request gets the status 504.
         one_size: whether all batches are padded to `size`.
+
+    Raises:
+        ArgumentError: one of them is no such number, or too small.
     """
 
     size: int = 32
@@ -41,6 +48,12 @@ class Batching:
     queue: int = 1024
     timeout: float = 30.0
     one_size: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("size", 1), ("workers", 1), ("queue", 1)):
+            check_count("Batching", name, getattr(self, name), least)
+        check_seconds("Batching", "wait", self.wait, or_zero=True)
+        check_seconds("Batching", "timeout", self.timeout)
 
 
 class Item:
@@ -51,10 +64,12 @@ class Item:
         rows: the extent of their first axis.
         seconds: after which nobody waits any more.
         done: called once with the outputs, or the error.
+        most: bytes of outputs; None: any number.
     """
 
     __slots__ = (
-        *("arrays", "batcher", "deadline", "done", "key", "rows", "seconds", "since"),
+        *("arrays", "batcher", "deadline", "done", "key", "most", "rows", "seconds"),
+        "since",
     )
 
     def __init__(
@@ -63,10 +78,12 @@ class Item:
         rows: int,
         seconds: float | None,
         done: Callable[[list[Any] | RequestError], None],
+        most: int | None = None,
     ) -> None:
         self.arrays = arrays
         self.rows = rows
         self.seconds = seconds
+        self.most = most
         self.done: Callable[[list[Any] | RequestError], None] | None = done
         self.key: Any = None
         self.batcher: Batcher | None = None
@@ -83,6 +100,17 @@ class Item:
         done, self.done = self.done, None
         if done is not None:
             done(result)
+
+    def check(self, nbytes: int) -> None:
+        """Whether to go on, with so many bytes of outputs.
+
+        Raises:
+            RequestError: nobody waits any more, or they are too many.
+        """
+        if self.done is None:
+            raise _late()
+        if self.most is not None and nbytes > self.most:
+            raise RequestError(413, f"expected an answer of <= {self.most} bytes")
 
 
 class Batcher:
@@ -166,18 +194,22 @@ class Batcher:
         self._check_idle()
 
     async def close(self) -> None:
-        """Compute all that was accepted, then stop the threads."""
+        """Compute all that was accepted, then stop the threads.
+
+        What takes longer than any request waits is left to its thread.
+        """
         if self._count or self._running:
             self._idle = self.loop.create_future()
             self._pump()  # nothing waits for more any longer
-            await self._idle
+            await asyncio.wait((self._idle,), timeout=self.options.timeout + GRACE)
         for timer in (self._expiry, self._wait):
             if timer is not None:
                 timer.cancel()
         for _ in self._threads:
             self._jobs.put(None)
-        for thread in self._threads:
-            await asyncio.to_thread(thread.join)
+        if not self._running:
+            for thread in self._threads:
+                await asyncio.to_thread(thread.join)
 
     # --- making batches ---------------------------------------------------------------
 
@@ -191,7 +223,7 @@ class Batcher:
             if not batch:
                 continue
             self._running.append(batch)
-            if self._inline:
+            if self._inline and sum(x.rows for x in batch) <= self.servable.sizes[-1]:
                 self._finish(batch, self._compute(batch, self._buffers))
                 break  # what has come meanwhile is read first
             self._free -= 1
@@ -221,6 +253,8 @@ class Batcher:
                 return None
         batch: list[Item] = []
         rows, most, now = 0, self.servable.sizes[-1], self.loop.time()
+        if self.servable.takes_whole_batches:
+            most = 0  # so that the first request is alone
         while queue and (not batch or rows + queue[0].rows <= most):
             item = queue.popleft()
             self._count -= 1
@@ -247,7 +281,10 @@ class Batcher:
         buffers: Buffers = {}
         while (batch := self._jobs.get()) is not None:
             found = self._compute(batch, buffers)
-            self.loop.call_soon_threadsafe(self._finish_threaded, batch, found)
+            try:
+                self.loop.call_soon_threadsafe(self._finish_threaded, batch, found)
+            except RuntimeError:  # the loop is closed: the server did not wait
+                return
 
     def _finish_threaded(self, batch: list[Item], found: list[Any]) -> None:
         self._free += 1
@@ -271,7 +308,12 @@ class Batcher:
         """The result for each request; an error is of those alone that have it."""
         try:
             arrays = [item.arrays for item in batch]
-            return self.servable.compute(arrays, [x.rows for x in batch], buffers)
+            rows = [item.rows for item in batch]
+            # More than one batch is computed for one request alone.
+            check = batch[0].check if len(batch) == 1 else None
+            return self.servable.compute(arrays, rows, buffers, check)
+        except RequestError as error:
+            return [error] * len(batch)
         except Exception as error:
             if len(batch) > 1:
                 return [self._compute([item], buffers)[0] for item in batch]

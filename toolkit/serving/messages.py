@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from reprlib import Repr
 from typing import Any, NamedTuple
 
 JSON = "application/json"
@@ -86,10 +87,14 @@ def read_json(text: bytes) -> dict[str, Any]:
 
 def shown(value: Any) -> str:
     """A value that a client has sent, as short as an error may repeat it."""
-    if isinstance(value, list):
-        value = value[:9]
-    text = repr(value[:61] if isinstance(value, str) else value)
+    text = _SHORT.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+_SHORT.maxlist = _SHORT.maxdict = 9
+_SHORT.maxlevel = 3
 
 
 def _check_depth(text: bytes) -> None:

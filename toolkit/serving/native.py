@@ -35,6 +35,9 @@ class NativeServable(Servable):
             )
         sizes = [n for n in model.batches if n <= batch_size] or model.batches[:1]
         super().__init__(sizes[-1:] if one_size else sizes)
+        self.takes_whole_batches = model.takes_whole_batches
+        if self.takes_whole_batches:
+            self.allowed_rows = model.batches
         self.model = model
         self.inputs = tuple(map(_spec_of, model.inputs))
         self.outputs = tuple(map(_spec_of, model.outputs))

@@ -89,6 +89,7 @@ class Prediction:
                 400, f"expected one extent of the first axes; received {sorted(rows)}"
             )
         (self.rows,) = rows
+        self.in_json = range(len(servable.outputs))
         self.seconds: float | None = None
 
     def response(self, outputs: Sequence[Any]) -> Response:

@@ -32,6 +32,7 @@ from toolkit.serving.tensors import (
 )
 
 PLANS = 512  # kept for each version of a model
+LARGEST = 2**63 - 1  # of extents and sizes
 LONGEST = 4096  # bytes of words that a plan is kept for
 
 
@@ -63,6 +64,7 @@ class Plan:
 
     Attributes:
         rows: the extent of the batch axis.
+        in_json: the numbers of the outputs that are sent as JSON.
         seconds: that the client waits; None if it does not say.
     """
 
@@ -92,8 +94,9 @@ class Plan:
                 400, f"expected one extent of the first axes; received {sorted(rows)}"
             )
         (self.rows,) = rows
-        in_binary = bool(parameters.get("binary_data_output", False))
+        in_binary = _flag(parameters, "binary_data_output", False)
         self.wanted = _wanted(value.get("outputs"), servable, in_binary)
+        self.in_json = {i for i, _, in_binary in self.wanted if not in_binary}
         # Whether the words hold no values, so that they mean the same next time.
         self.is_kept = all(isinstance(x, slice) for _, _, x in self.tensors)
         self._head: tuple[Any, bytes] | None = None
@@ -121,7 +124,8 @@ class Plan:
             if nbytes is None:
                 given[name] = shape, _values(specs[name], shape, tensor)
                 continue
-            if follows is None or type(nbytes) is not int or nbytes < 0:
+            is_size = type(nbytes) is int and 0 <= nbytes <= LARGEST
+            if follows is None or not is_size:
                 raise RequestError(
                     400,
                     f"input {name!r}: binary_data_size needs the header "
@@ -234,6 +238,13 @@ def _parameters(value: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _flag(parameters: dict[str, Any], name: str, default: bool) -> bool:
+    found = parameters.get(name, default)
+    if type(found) is not bool:
+        raise RequestError(400, f"parameter {name!r}: expected true or false")
+    return found
+
+
 def _seconds(microseconds: Any) -> float | None:
     if microseconds is None or microseconds == 0:
         return None
@@ -250,7 +261,9 @@ def _checked_shape(spec: TensorSpec, tensor: dict[str, Any]) -> list[int]:
             f"{shown(tensor.get('datatype'))}",
         )
     shape = tensor.get("shape")
-    if not isinstance(shape, list) or any(type(n) is not int for n in shape):
+    if not isinstance(shape, list) or any(
+        type(n) is not int or n > LARGEST for n in shape
+    ):
         raise RequestError(400, f"input {spec.name!r}: expected a shape of integers")
     spec.check_shape(shape)
     return shape
@@ -290,7 +303,7 @@ def _wanted(
         parameters = _parameters(output)
         if parameters.get("classification"):
             raise RequestError(400, f"output {name!r}: no classes are told")
-        binary = bool(parameters.get("binary_data", in_binary))
+        binary = _flag(parameters, "binary_data", in_binary)
         found.append((*specs[name], binary))
     if len({i for i, _, _ in found}) != len(found):
         raise RequestError(400, "outputs: expected each name once")

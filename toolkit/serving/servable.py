@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes, tree
+from toolkit.compiler.sharding.rows import rows_are_independent
 from toolkit.core.convert import convert
+from toolkit.core.trace import Trace
 from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
 from toolkit.export.inference import (
     BATCH,
@@ -20,6 +23,7 @@ from toolkit.export.inference import (
 )
 from toolkit.functions.concrete_function import ConcreteFunction
 from toolkit.functions.function import Function
+from toolkit.ir import Graph
 from toolkit.serving.tensors import DATATYPES, TensorSpec
 from toolkit.thread_state import restored
 
@@ -28,8 +32,12 @@ from toolkit.thread_state import restored
 PROGRAMS = 256
 # Buffers that a worker keeps; all go when there are more.
 BUFFERS = 64
+# Of axes that a model leaves free, to see what it computes; one that it can compute.
+EXTENTS = (16, 128, 1)
 # A batch that takes longer is not computed in the thread that reads requests.
 QUICK = 1e-3  # seconds
+
+_log = logging.getLogger("toolkit.serving")
 
 Arrays = Sequence[Any]
 Buffers = dict[tuple[int, ...], Any]
@@ -47,7 +55,10 @@ class Servable:
     """Something that computes outputs for the rows of a batch.
 
     A subclass sets `inputs`, `outputs`, `sizes` and `platform`, and defines `run`.
-    `run` is called by one thread for each worker, several at a time.
+    `run` is called by one thread for each worker, several at a time. Rows of a batch
+    come from several clients, and zeros fill it up; where a row of an output depends on
+    other rows of the inputs, `takes_whole_batches` has to be set, and `run` gets the
+    rows of one request, as many as there are.
 
     Args:
         sizes: of the batches that are computed, in rising order.
@@ -55,12 +66,16 @@ class Servable:
     Attributes:
         inputs, outputs: their TensorSpecs, in the order of arrays.
         platform: what computes it, for clients that ask.
+        takes_whole_batches: whether each request is computed alone and as it is.
+        allowed_rows: the numbers of rows that a request may have; None: any.
         seconds: for the largest batch, once it is warm.
     """
 
     platform = "toolkit"
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    takes_whole_batches: bool = False
+    allowed_rows: Sequence[int] | None = None
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = tuple(sizes)
@@ -69,10 +84,12 @@ class Servable:
     @property
     def is_quick(self) -> bool:
         """Whether a batch takes less time than it does to hand it to a thread."""
-        return 0 < self.seconds < QUICK
+        return 0 < self.seconds < QUICK and not self.takes_whole_batches
 
     def run(self, arrays: Arrays) -> list[Any]:
         """The outputs for arrays whose first axis is one of `sizes`.
+
+        Where whole batches are taken it is whatever a request has.
 
         The caller writes into these arrays again: what is returned must be others,
         which do not change in later calls.
@@ -94,7 +111,11 @@ class Servable:
         self.seconds = min(times)
 
     def compute(
-        self, parts: Sequence[Arrays], rows: Sequence[int], buffers: Buffers
+        self,
+        parts: Sequence[Arrays],
+        rows: Sequence[int],
+        buffers: Buffers,
+        check: Callable[[int], None] | None = None,
     ) -> list[list[Any]]:
         """The outputs of each of several requests that are computed together.
 
@@ -102,7 +123,11 @@ class Servable:
             parts: the arrays of each request, which differ in their first axis alone.
             rows: the extent of that axis for each.
             buffers: of the worker, which are filled as they are needed.
+            check: is told the bytes of outputs after each batch, and may raise an error
+                to leave the rest.
         """
+        if self.takes_whole_batches:
+            return [self.run(_aligned(arrays)) for arrays in parts]
         total, largest = sum(rows), self.sizes[-1]
         if total <= largest:
             outputs = self._batch(parts, total, buffers)
@@ -110,14 +135,13 @@ class Servable:
             joined = parts[0]
             if len(parts) > 1:
                 joined = [np.concatenate(xs) for xs in zip(*parts, strict=True)]
-            pieces = [
-                self._batch(
-                    [[x[at : at + largest] for x in joined]],
-                    min(largest, total - at),
-                    buffers,
-                )
-                for at in range(0, total, largest)
-            ]
+            pieces, made = [], 0
+            for at in range(0, total, largest):
+                piece = [x[at : at + largest] for x in joined]
+                pieces.append(self._batch([piece], min(largest, total - at), buffers))
+                made += sum(y.nbytes for y in pieces[-1])
+                if check is not None:
+                    check(made)
             outputs = [np.concatenate(ys) for ys in zip(*pieces, strict=True)]
         if len(parts) == 1:
             return [outputs]
@@ -131,8 +155,7 @@ class Servable:
         """The outputs for up to the largest number of rows, padded with zeros."""
         size = next(n for n in self.sizes if n >= rows)
         if len(parts) == 1 and size == rows:
-            # What follows words in a body may begin at any address.
-            return self.run([x if x.flags.aligned else x.copy() for x in parts[0]])
+            return self.run(_aligned(parts[0]))
         batch = []
         for i, x in enumerate(parts[0]):
             key = (i, size, *x.shape[1:])
@@ -197,6 +220,15 @@ class ModelServable(Servable):
             )
         sizes = batch_sizes(batch_size, one_size)
         super().__init__([int(n) for n in fixed] or sizes)
+        self.takes_whole_batches = not _rows_are_independent(
+            model, signature, self.sizes[-1]
+        )
+        if self.takes_whole_batches:
+            _log.info(
+                "%s: rows may depend on each other, so each request is computed alone",
+                model.name,
+            )
+            self.allowed_rows = self.sizes if fixed else None
         self.model = model
         self._structure = signature.structure
         self._compiles = model._can_compile() and not model.run_eagerly
@@ -261,12 +293,45 @@ class ModelServable(Servable):
                 )
 
 
+def _aligned(arrays: Arrays) -> Arrays:
+    """What follows words in a body may begin at any address."""
+    return [x if x.flags.aligned else x.copy() for x in arrays]
+
+
 def zeros(spec: TensorSpec, rows: int) -> Any:
     """An array of a tensor's dtype and shape, which knows all but the first axis."""
     shape = rows, *spec.shape[1:]
     if spec.dtype == dtypes.STRING:
         return np.full(shape, "", object)
     return np.zeros(shape, dtypes.numpy_dtype(spec.dtype))
+
+
+def _rows_are_independent(model: Any, signature: Signature, rows: int) -> bool:
+    """Whether a batch may hold rows of several requests, and be filled up with zeros.
+
+    False where that is not known, as for layers that are Python code.
+    """
+    if rows == 1 and BATCH not in signature.free:
+        return True  # what is made for one row sees no others
+    rows = max(rows, 2)
+    batches = [i for i, x in enumerate(signature.inputs) if x.shape]
+    for extent in EXTENTS if len(signature.free) > 1 else EXTENTS[:1]:
+        sizes = dict.fromkeys(signature.free, extent) | {BATCH: rows}
+        try:
+            graph = _predicting(model, signature, sizes)
+        except Exception:  # layers may raise anything
+            continue
+        return rows_are_independent(graph, rows, batches)
+    return False
+
+
+def _predicting(model: Any, signature: Signature, sizes: dict[str, int]) -> Graph:
+    """The graph of `predict_step`, without what it writes."""
+    with restored(), Trace(model.name, creates_variables=False) as trace:
+        leaves = [trace.placeholder(x.at(sizes)) for x in signature.inputs]
+        outputs = model.predict_step(tree.pack_sequence_as(signature.structure, leaves))
+        results = [trace.localize(y) for y in tree.flatten(outputs)]
+    return trace.finish(results).pruned()
 
 
 def _outputs(

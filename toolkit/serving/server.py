@@ -9,12 +9,12 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from toolkit.serving.batching import Item
 from toolkit.serving.http import MAX_HEAD, Head, parse_head, written
+from toolkit.serving.limits import check_seconds
 from toolkit.serving.messages import Request, RequestError, Response
 from toolkit.serving.service import Service
 
@@ -26,25 +26,6 @@ _AHEAD = 64 * 1024
 # Seconds for a client to read the answer to what was no request.
 LINGER = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one client, and all of them, may take.
-
-    Args:
-        body: bytes of the body of a request.
-        held: bytes of all bodies that are read or worked on at a time.
-        connections: that are open at a time.
-        read_timeout: seconds for a head to come whole, and for a body.
-        idle_timeout: seconds that a connection without a request stays open.
-    """
-
-    body: int = 64 * 2**20
-    held: int = 512 * 2**20
-    connections: int = 1024
-    read_timeout: float = 30.0
-    idle_timeout: float = 75.0
 
 
 class Connection(asyncio.Protocol):
@@ -146,7 +127,7 @@ class Connection(asyncio.Protocol):
                     self._begin_body(head)
                     self._keep(data[at:])
                     return False
-                self._check_body(head)
+                self.server.limits.check_lengths(head.length, head.json_length)
             except RequestError as error:
                 self._refuse(error)
                 return False
@@ -160,15 +141,9 @@ class Connection(asyncio.Protocol):
         self._pieces = [data] if data else []
         self._size = len(data)
 
-    def _check_body(self, head: Head) -> None:
-        if head.length > self.server.limits.body:
-            raise RequestError(
-                413, f"expected a body of <= {self.server.limits.body} bytes"
-            )
-
     def _begin_body(self, head: Head) -> None:
         """Wait for the rest of a body, for which there has to be room."""
-        self._check_body(head)
+        self.server.limits.check_lengths(head.length, head.json_length)
         self.server.hold(head.length)
         self._held, self._head = head.length, head
         if head.expects:
@@ -255,7 +230,6 @@ class Server:
     Args:
         service: answers requests.
         host, port: to listen at; port 0 is any free one.
-        limits: of clients.
         watch: seconds between two looks at the models' files; 0 never looks.
 
     Example:
@@ -272,12 +246,12 @@ class Server:
         service: Service,
         host: str = "127.0.0.1",
         port: int = 8000,
-        limits: Limits | None = None,
         watch: float = 0.0,
     ) -> None:
         self.service = service
         self.host, self.port = host, port
-        self.limits = limits or Limits()
+        self.limits = service.limits
+        check_seconds("Server", "watch", watch, or_zero=True)
         self.watch = watch
         self.connections: set[Connection] = set()
         self._held = 0

@@ -14,6 +14,7 @@ import toolkit
 from toolkit.errors import ArgumentError, ToolkitError
 from toolkit.serving import predict, protocol
 from toolkit.serving.batching import Batcher, Batching, Item
+from toolkit.serving.limits import Limits
 from toolkit.serving.loading import open_servable
 from toolkit.serving.messages import (
     TEXT,
@@ -57,11 +58,13 @@ class ServedModel:
         self.custom_objects = custom_objects
         self.version: Version | None = None
         self.batcher: Batcher | None = None
+        self.opened: tuple[int, ...] | None = None  # the state of the file then
         metrics.queue_length = lambda: self.batcher.waiting if self.batcher else 0
         metrics.version = lambda: self.version.number if self.version else 0
 
     def open(self) -> Servable:
         """A servable that is warm; it takes a while, and is for another thread."""
+        self.opened = _state_of(self.source)
         servable = open_servable(self.source, self.batching, self.custom_objects)
         servable.warm()
         return servable
@@ -84,6 +87,7 @@ class Service:
         models: name -> the path of a file, a model or a Servable.
         batching: how requests are put together.
         custom_objects: name -> class or function that files may name.
+        limits: of what clients may take.
 
     Attributes:
         metrics: what is counted.
@@ -95,10 +99,12 @@ class Service:
         models: Mapping[str, Any],
         batching: Batching,
         custom_objects: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         if not models:
             raise ArgumentError("serve: expected at least one model")
         self.metrics = Metrics()
+        self.limits = limits or Limits()
         self.stopping = False
         self.models: dict[str, ServedModel] = {}
         for name, source in models.items():
@@ -129,8 +135,10 @@ class Service:
             ToolkitError: one cannot be served.
         """
         self._loop = asyncio.get_running_loop()
-        for model in self.models.values():
-            model.use(await asyncio.to_thread(model.open), self._loop)
+        models = self.models.values()
+        opened = [await asyncio.to_thread(model.open) for model in models]
+        for model, servable in zip(models, opened, strict=True):
+            model.use(servable, self._loop)
         self._make_routes()
 
     async def reload(self, name: str) -> bool:
@@ -182,14 +190,12 @@ class Service:
         Args:
             seconds: between two looks.
         """
-        seen = {name: _state_of(m.source) for name, m in self.models.items()}
-        used = dict(seen)
+        seen = {name: model.opened for name, model in self.models.items()}
         while True:
             await asyncio.sleep(seconds)
             for name, model in self.models.items():
                 now = _state_of(model.source)
-                if now is not None and now == seen[name] != used[name]:
-                    used[name] = now
+                if now is not None and now == seen[name] != model.opened:
                     await self.reload(name)
                 seen[name] = now
 
@@ -200,13 +206,16 @@ class Service:
             _log.warning("%s: the new file has other inputs or outputs", model.name)
 
     async def close(self) -> None:
-        """Take no more requests, and compute those that were accepted."""
+        """Take no more requests, and compute those that were accepted.
+
+        It takes little longer than requests wait at most.
+        """
         self.stopping = True
-        for model in self.models.values():
-            if model.batcher is not None:
-                await model.batcher.close()
+        batchers = [m.batcher for m in self.models.values() if m.batcher is not None]
+        await asyncio.gather(*(batcher.close() for batcher in batchers))
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            seconds = max(m.batching.timeout for m in self.models.values())
+            await asyncio.wait(self._tasks, timeout=seconds)
 
     # --- routes -----------------------------------------------------------------------
 
@@ -258,7 +267,10 @@ class Service:
         """A route that answers at once."""
 
         def handle(request: Request, respond: Respond) -> None:
-            response = make()
+            try:
+                response = make()
+            except Exception as error:
+                response = _failed(error).response()
             self.metrics.answered(response.status)
             respond(response)
 
@@ -268,7 +280,7 @@ class Service:
         self, model: ServedModel, read: Callable[[Request], tuple[Any, list[Any]]]
     ) -> Handler:
         """A route that has a model compute."""
-        answered = model.metrics.answered
+        answered, limits = model.metrics.answered, self.limits
         # The version that the path means: another one may answer later.
         batcher = model.batcher
         assert batcher is not None
@@ -287,12 +299,17 @@ class Service:
             try:
                 if self.stopping:
                     raise RequestError(503, "the server stops", ("Retry-After", "1"))
+                limits.check_lengths(len(request.body), request.json_length)
                 plan, arrays = read(request)
+                limits.check_rows(batcher.servable, plan.rows, plan.in_json)
                 seconds = _least(plan.seconds, request.timeout)
-                item = Item(arrays, plan.rows, seconds, finish)
+                item = Item(arrays, plan.rows, seconds, finish, limits.answer)
                 batcher.add(item)
             except RequestError as error:
                 finish(error)
+                return None
+            except Exception as error:
+                finish(_failed(error))
                 return None
             return item
 
@@ -308,10 +325,11 @@ class Service:
         Returns:
             What to `cancel` if the client leaves before its answer; None after it.
         """
-        try:
-            return self._routes[request.path][request.method](request, respond)
-        except KeyError:
+        methods = self._routes.get(request.path)
+        route = None if methods is None else methods.get(request.method)
+        if route is None:
             return self._handle_seldom(request, respond)
+        return route(request, respond)
 
     def _handle_seldom(self, request: Request, respond: Respond) -> Item | None:
         """Paths with escapes or a query, other methods, and paths that lead nowhere."""
@@ -333,6 +351,12 @@ class Service:
         self.metrics.answered(error.status)
         respond(error.response())
         return None
+
+
+def _failed(error: Exception) -> RequestError:
+    """What a client is told of a mistake that is ours."""
+    _log.error("a request could not be read or answered", exc_info=error)
+    return RequestError(500, "the request could not be answered")
 
 
 def _state_of(source: Any) -> tuple[int, ...] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -58,13 +59,13 @@ class TensorSpec:
         return [-1 if n is None else n for n in self.shape]
 
     def check_shape(self, shape: Sequence[int]) -> None:
-        """Refuse a shape that is not one of this tensor, or has no rows.
+        """Refuse a shape that is not one of this tensor, or holds nothing.
 
         Raises:
             RequestError: it says what was expected.
         """
         fits = len(shape) == len(self.shape) and all(
-            n == own or (own is None and n >= 0)
+            n == own or (own is None and n >= 1)
             for n, own in zip(shape[1:], self.shape[1:], strict=True)
         )
         if not fits or not shape[0] >= 1:
@@ -147,25 +148,49 @@ def from_values(spec: TensorSpec, values: Any) -> Any:
     Raises:
         RequestError: they are ragged, or not of this type.
     """
-    try:
-        found = np.asarray(values)
-    except (ValueError, OverflowError):  # ragged, or lists and numbers side by side
-        raise _wrong_values(spec) from None
+    flat, shape = _flattened(spec, values)
+    types = set(map(type, flat))
     if spec.dtype == dtypes.STRING:
-        texts = found.astype(object)
-        if found.dtype.kind != "U" and found.size or not all(map(_is_text, texts.flat)):
+        if types - {str} or not all(map(_is_text, flat)):
             raise _wrong_values(spec)
-        return texts
-    kinds = {"b": "b", "u": "iu", "i": "iu"}.get(_kind(spec.dtype), "iuf")
-    if found.dtype.kind not in kinds and found.size:
+        texts = np.empty(len(flat), object)
+        texts[:] = flat
+        return texts.reshape(shape)
+    kind = _kind(spec.dtype)
+    if types - _TYPES[kind]:
         raise _wrong_values(spec)
     dtype = dtypes.numpy_dtype(spec.dtype)
-    if dtype.kind in "iu" and found.size:
-        limits = np.iinfo(dtype)
-        if found.min() < limits.min or found.max() > limits.max:
+    if kind != "f":
+        limits = None if kind == "b" or not flat else np.iinfo(dtype)
+        if limits and (min(flat) < limits.min or max(flat) > limits.max):
             raise _wrong_values(spec)
+        return np.array(flat, dtype).reshape(shape)
+    try:
+        found = np.array(flat, np.float64).reshape(shape)
+    except OverflowError:  # an integer that no float64 is near to
+        raise _wrong_values(spec) from None
     with np.errstate(over="ignore"):  # a number beyond its range is infinite
         return found.astype(dtype)
+
+
+# The types of values in JSON, by the kind of dtype that they are for.
+_TYPES: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
+
+
+def _flattened(spec: TensorSpec, values: Any) -> tuple[list[Any], list[int]]:
+    """The values in nested lists, and the shape of these.
+
+    NumPy would make room for the longest text as many times as there are values.
+    """
+    flat: list[Any] = [values]
+    shape: list[int] = []
+    while list in (types := set(map(type, flat))):
+        lengths = set(map(len, flat)) if len(types) == 1 else set()
+        if len(lengths) != 1:
+            raise _wrong_values(spec)
+        shape += lengths
+        flat = list(chain.from_iterable(flat))
+    return flat, shape
 
 
 def _kind(dtype: str) -> str:
@@ -180,8 +205,12 @@ def _wrong_values(spec: TensorSpec) -> RequestError:
 
 def to_values(array: Any) -> Any:
     """The nested lists of a tensor, for JSON."""
-    if array.dtype.kind == "O":
-        array = array.astype(str)
+    if array.dtype.kind == "O":  # as text, one by one: the longest is not for all
+        return _texts(array.tolist())
     if array.dtype.kind == "V":  # bfloat16 and its like have no Python numbers
         array = array.astype(np.float32)
     return array.tolist()
+
+
+def _texts(values: Any) -> Any:
+    return [_texts(x) for x in values] if isinstance(values, list) else str(values)

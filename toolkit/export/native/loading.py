@@ -8,13 +8,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.library import DTYPES
+from toolkit.backends.library import DTYPES, Status
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.export.native.binding import (
     Binding,
@@ -130,6 +131,25 @@ class NativeModel:
         self._turns = threading.Lock()
         self._idle.append(self._new_workspace())  # errors show now
 
+    @property
+    def takes_whole_batches(self) -> bool:
+        """Whether `predict` takes no other numbers of rows than those of `batches`.
+
+        It is so where rows may depend on each other.
+        """
+        if self.is_stateful or not all(
+            None in one.shape for one in (*self.inputs, *self.outputs)
+        ):
+            return True
+        rows = next(n for n in count(1) if n not in self.batches)
+        inputs, outputs = (
+            _zeros(tensors, rows) for tensors in (self.inputs, self.outputs)
+        )
+        with self._workspace() as workspace:
+            pointers = _pointers(inputs), _pointers(outputs)
+            status = self._binding.call("run", workspace.ctypes.data, rows, *pointers)
+        return bool(status == Status.BAD_BATCH)
+
     def __call__(self, x: Any) -> Any:
         """`predict(x)`."""
         return self.predict(x)
@@ -237,6 +257,15 @@ def _tensors(binding: Binding, name: str) -> list[NativeTensor]:
     return [
         NativeTensor(own, tuple(None if n < 0 else n for n in shape), DTYPES[dtype])
         for own, dtype, shape in binding.tensors(name)
+    ]
+
+
+def _zeros(tensors: Sequence[NativeTensor], rows: int) -> list[Array]:
+    return [
+        np.zeros(
+            [rows if n is None else n for n in x.shape], dtypes.numpy_dtype(x.dtype)
+        )
+        for x in tensors
     ]
 
 
