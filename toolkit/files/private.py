@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+_MOST_PARTS = 4096  # of a path, with all that its links stand for
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -14,6 +15,50 @@ def is_private(status: os.stat_result) -> bool:
     if not hasattr(os, "getuid"):
         return True
     return status.st_uid == os.getuid() and not status.st_mode & _OTHERS
+
+
+def replaceable_by_others(path: Path) -> Path | None:
+    """What somebody else could replace, so that a path is of another file.
+
+    Args:
+        path: absolute. The folders of all links on the way are looked at, too.
+
+    Returns:
+        As `writable_by_others`.
+    """
+    if not hasattr(os, "getuid"):
+        return None
+    place, waiting = Path(path.anchor), [*path.parts[1:]]
+    for _ in range(_MOST_PARTS):
+        if not waiting:
+            break
+        name = waiting.pop(0)
+        if name == os.pardir:
+            place = place.parent
+        elif not (place / name).is_symlink():
+            place /= name
+        else:
+            link = place / name
+            if link.lstat().st_uid not in (0, os.getuid()):
+                return link
+            found = _writable_folder(place)
+            if found is not None:
+                return found
+            target = Path(os.readlink(link))
+            if target.is_absolute():
+                place, target = Path(target.anchor), target.relative_to(target.anchor)
+            waiting = [*target.parts, *waiting]
+    return writable_by_others(place)
+
+
+def _writable_folder(folder: Path) -> Path | None:
+    """Of a folder and those it is in, one where others may replace what is ours."""
+    for place in (folder, *folder.parents):
+        status = place.lstat()
+        is_open = status.st_mode & _OTHERS and not status.st_mode & stat.S_ISVTX
+        if is_open or status.st_uid not in (0, os.getuid()):
+            return place
+    return None
 
 
 def writable_by_others(path: Path) -> Path | None:

@@ -233,6 +233,35 @@ def test_only_whole_batches_on_request(tmp_path):
 
 
 @needs_compiler
+def test_no_rows_are_no_whole_batch(tmp_path):
+    source, shape = model_source("mlp", (2,), takes_whole_batches=True)
+    library = loaded(source, tmp_path)
+    x = numbers(0, shape)
+    assert library.run(library.workspace(), 0, x)[0] == Status.BAD_BATCH
+
+
+@needs_compiler
+def test_what_is_told_before_anything_is_wrong(tmp_path):
+    library = loaded(lookup_source(), tmp_path)
+    memory = library.workspace()  # of bytes that are no text
+    status = ctypes.c_int32(Status.OUT_OF_RANGE)
+    message = library.function("message")
+    assert message(ctypes.c_void_p(memory.ctypes.data), status) == message(None, status)
+
+
+@needs_compiler
+def test_counts_need_not_be_asked_for(tmp_path):
+    source, _ = model_source("mlp", (1,))
+    library = loaded(source, tmp_path)
+    for name in ("inputs", "outputs", "batches"):
+        function = library.function(name)
+        function.restype = ctypes.c_void_p
+        count = ctypes.c_int32(-1)
+        assert function(None) == function(ctypes.byref(count)) is not None
+        assert count.value == 1
+
+
+@needs_compiler
 def test_bad_arguments_have_a_status(tmp_path):
     source, _ = model_source("mlp", (1,))
     library = loaded(source, tmp_path)
@@ -246,6 +275,9 @@ def test_bad_arguments_have_a_status(tmp_path):
     init = library.function("init")
     assert init(None, None, one) == Status.BAD_ARGUMENT
     assert init(at, None, one) == Status.NO_WEIGHTS
+    weights = ctypes.c_void_p(library.weights.ctypes.data)
+    assert init(at, weights, ctypes.c_int64(-5)) == Status.BAD_ARGUMENT
+    assert library.function("workspace_size")(ctypes.c_int64(-5)) == 0
     threads = library.function("threads")
     assert threads(ctypes.c_int32(0), ctypes.c_int32(0)) == Status.BAD_ARGUMENT
     said = {

@@ -66,6 +66,14 @@ def test_predict(path, given):
     np.testing.assert_array_equal(model(given), EXPECTED)
 
 
+def test_values_that_a_dtype_has(path):
+    model = toolkit.load_native(path)
+    infinite = np.full((1, 3), -np.inf)
+    assert np.isneginf(model.predict([infinite, [np.uint64(3)]])).all()
+    assert model.predict([[[1, True, 0]], [False]]).tolist() == [[1, 2, 0]]
+    assert model.predict([np.empty((0, 3)), []]).shape == (0, 3)
+
+
 def test_no_rows(path):
     model = toolkit.load_native(path)
     assert model.predict([X[:0], NUMBERS[:0]]).shape == (0, 3)
@@ -80,6 +88,16 @@ def test_no_rows(path):
         ([X[:, :2], NUMBERS], ShapeError, r"'x'.*\(None, 3\).*\(5, 2\)"),
         ([X[0], NUMBERS], ShapeError, r"received \(3,\)"),
         ([X, NUMBERS[:4]], ShapeError, "equally many rows.*5.*4"),
+        ([X, NUMBERS.astype("int64") + 2**40], ArgumentError, "values of int32.*109"),
+        ([X, NUMBERS + 1.7], ArgumentError, "integers for int32; received float64"),
+        (
+            [X + np.float64(1e39), NUMBERS],
+            ArgumentError,
+            "'x': expected values of float32.*e",
+        ),
+        ([X + 1j, NUMBERS], ArgumentError, "real numbers for float32.*complex"),
+        (["a", NUMBERS], ArgumentError, "'x': expected"),
+        ([[[1, 2], [1]], NUMBERS], ArgumentError, "'x': expected an array"),
         ([X, NUMBERS + 6], OutOfRangeError, "digits.so: number: 10 is out of range"),
     ],
 )
@@ -161,6 +179,30 @@ def test_what_another_user_owns(path, monkeypatch):
         monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(ModelFileError, match="may be written by other users"):
         toolkit.load_native(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
+@pytest.mark.parametrize("to", ["file", "folder", "a link"])
+def test_links_that_others_may_replace(path, tmp_path, to):
+    (tmp_path / "kept").symlink_to(path.parent)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    given = shared / "digits.so"
+    if to == "file":
+        given.symlink_to(path)
+    elif to == "folder":
+        (shared / "own").symlink_to(path.parent)
+        given = shared / "own" / "digits.so"
+    else:
+        given.symlink_to(path)
+        given = tmp_path / "digits.so"
+        given.symlink_to(shared / "digits.so")
+    with pytest.raises(ModelFileError, match="shared' may be written by other"):
+        toolkit.load_native(given)
+    shared.chmod(0o1777)  # all may make links there, and none may replace mine
+    assert toolkit.load_native(given).batches == (1, 8)
+    assert toolkit.load_native(tmp_path / "kept" / "digits.so").batches == (1, 8)
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")

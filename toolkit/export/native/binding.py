@@ -24,7 +24,7 @@ from toolkit.errors import (
     UnsupportedError,
 )
 from toolkit.export.native.names import KINDS, SHARED
-from toolkit.files.private import writable_by_others
+from toolkit.files.private import replaceable_by_others
 
 Array = np.ndarray[Any, Any]
 
@@ -185,11 +185,11 @@ class Binding:
 
 
 def checked(path: Path, what: str = "path") -> Path:
-    """The file itself, that nobody else may replace."""
+    """The file itself, which nobody else may replace, nor a link to it."""
     file = Path(os.path.realpath(path))
     if not file.is_file():
         raise MissingFileError(f"load_native: {what}: no file {str(path)!r}")
-    place = writable_by_others(file)
+    place = replaceable_by_others(Path(os.path.abspath(path)))
     if place is not None:
         raise ModelFileError(
             f"load_native: {what}: {str(place)!r} may be written by other users, and "

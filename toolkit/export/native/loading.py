@@ -17,6 +17,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.backends.library import DTYPES, Status
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.export.native.arrays import as_input
 from toolkit.export.native.binding import (
     Binding,
     MappedWeights,
@@ -73,11 +74,12 @@ def load_native(
 
     Args:
         path: of the library, with the folder that it is in, such as "./digits.so".
-            Neither it nor its folder may be writable by other users.
+            Neither it nor its folder may be writable by other users, nor the folder
+            of a link to it.
         weights: of the file of weights, if they are not in the library; None: the one
             beside it. It is mapped, and must stay as it is while the model is in use.
-        threads: how many share the work of a call; all models of one library share
-            them.
+        threads: how many share the work of a call. All models of one library share
+            them: as many as the last one that was loaded has asked for.
         prefix: of its functions, if it is another than the file's name.
 
     Raises:
@@ -98,8 +100,7 @@ def load_native(
         )
     file = checked_library(path)
     binding = Binding(file, prefix or prefix_of(file))
-    if threads > 1:
-        binding.check(binding.call("threads", threads, -1))
+    binding.check(binding.call("threads", threads, -1))
     if weights is None:
         try:
             return NativeModel(binding)
@@ -159,12 +160,14 @@ class NativeModel:
 
         Args:
             x: an array; where there are several inputs a list of them in order, or a
-                dict by their names. They are cast to the inputs' dtypes.
+                dict by their names. They are converted to the inputs' dtypes, floats
+                with a rounding.
 
         Returns:
             An array, or a list of them if there are several outputs.
 
         Raises:
+            ArgumentError: if an input's dtype lacks a value: floats for integers, say.
             ShapeError: if shapes or numbers of rows do not fit.
             OutOfRangeError: if an index among the inputs is beyond what it selects of.
         """
@@ -193,9 +196,7 @@ class NativeModel:
 
     def _arrays(self, x: Any) -> list[Array]:
         return [
-            np.ascontiguousarray(value, dtypes.numpy_dtype(one.dtype)).reshape(
-                np.shape(value)  # that of a number has an axis too many else
-            )
+            as_input(one.name, value, one.dtype)
             for one, value in zip(self.inputs, self._values(x), strict=True)
         ]
 

@@ -87,6 +87,11 @@ def can_share(processor: Processor | None = None) -> bool:
     return processor.threads and is_linux and processor.architecture in _MACHINES
 
 
+def usual_spins(processor: Processor) -> int:
+    """How often a worker looks for work before it sleeps; 0: there are none."""
+    return _MACHINES[processor.architecture].spins if can_share(processor) else 0
+
+
 def runtime_text(processor: Processor | None = None, is_timed: bool = True) -> str:
     """The LLVM IR of the runtime.
 

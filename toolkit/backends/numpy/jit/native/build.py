@@ -23,7 +23,12 @@ from toolkit.backends.numpy.jit.native.layout import (
     stored_weights,
 )
 from toolkit.backends.numpy.jit.native.linking import Linker
-from toolkit.backends.numpy.jit.runtime import can_share, join, runtime_text
+from toolkit.backends.numpy.jit.runtime import (
+    can_share,
+    join,
+    runtime_text,
+    usual_spins,
+)
 from toolkit.errors import UnsupportedError
 
 _MOST_EMBEDDED = 1 << 30
@@ -209,9 +214,10 @@ class _Library:
             "FIRST_PLACE": str(HEADER_WORDS),
             "WEIGHTS_BYTES": str(self.weights_bytes),
             "FITS": "eq" if layout.only_whole else "sle",
+            "NEEDS_ROWS": "true" if layout.only_whole else "false",
             "OTHERWISE": "-1" if layout.only_whole else "0",
             "LONG": f"i{self.processor.pointer_bits}",
-            "SPINS": "6000",
+            "SPINS": str(usual_spins(self.processor)),
         }
         text = re.sub(r"\b[A-Z_]{2,}\b", lambda m: words.get(m[0], m[0]), text)
         return self._exported(text)

@@ -27,18 +27,30 @@ define i32 @P_abi() #1 {
   ret i32 ABI
 }
 
+; Say how many, to those who ask.
+define internal void @count(ptr %to, i32 %number) #0 {
+entry:
+  %none = icmp eq ptr %to, null
+  br i1 %none, label %end, label %tell
+tell:
+  store i32 %number, ptr %to
+  br label %end
+end:
+  ret void
+}
+
 define ptr @P_inputs(ptr %count) #1 {
-  store i32 INPUTS, ptr %count
+  call void @count(ptr %count, i32 INPUTS)
   ret ptr @input.tensors
 }
 
 define ptr @P_outputs(ptr %count) #1 {
-  store i32 OUTPUTS, ptr %count
+  call void @count(ptr %count, i32 OUTPUTS)
   ret ptr @output.tensors
 }
 
 define ptr @P_batches(ptr %count) #1 {
-  store i32 SIZES, ptr %count
+  call void @count(ptr %count, i32 SIZES)
   ret ptr @batches
 }
 
@@ -55,6 +67,12 @@ define ptr @P_weights_sha256() #1 {
 }
 
 define LONG @P_workspace_size(i64 %most) #1 {
+entry:
+  %negative = icmp slt i64 %most, 0
+  br i1 %negative, label %none, label %some
+none:
+  ret LONG 0
+some:
   %count = call i64 @sizes_up_to(i64 %most)
   %last = sub i64 %count, 1
   %end.at = getelementptr %Size, ptr @sizes, i64 %last, i32 3
@@ -217,7 +235,9 @@ end:
 define i32 @P_init(ptr %given, ptr %weights.given, i64 %most) #1 {
 entry:
   %none = icmp eq ptr %given, null
-  br i1 %none, label %bad, label %compare
+  %negative = icmp slt i64 %most, 0
+  %wrong = or i1 %none, %negative
+  br i1 %wrong, label %bad, label %compare
 bad:
   ret i32 1
 compare:
@@ -239,6 +259,8 @@ lay.out:
   %w = call ptr @rounded_up(ptr %given)
   %count = call i64 @sizes_up_to(i64 %most)
   store i64 0, ptr %w
+  %message = getelementptr i64, ptr %w, i64 16
+  store i8 0, ptr %message
   %count.at = getelementptr i64, ptr %w, i64 1
   store i64 %count, ptr %count.at
   %processor.at = getelementptr i64, ptr %w, i64 9
@@ -294,7 +316,7 @@ size.do:
   call void @unpack(ptr %image.at, ptr %w)
   %once.at = getelementptr %Size, ptr %size.at, i64 0, i32 4
   call void @unpack(ptr %once.at, ptr %w)
-  %failed = call i64 @enter(ptr %once.at, ptr %w)
+  call i64 @enter(ptr %once.at, ptr %w)
   %s.next = add i64 %s, 1
   br label %size
 done:
@@ -385,11 +407,15 @@ check:
   %no.outputs = call i1 @lacks(ptr %outputs, i64 OUTPUTS)
   %some = or i1 %negative, %no.inputs
   %bad = or i1 %some, %no.outputs
-  br i1 %bad, label %refuse, label %next
+  br i1 %bad, label %refuse, label %compare
 refuse:
   ret i32 1
+compare:
+  %nothing = icmp eq i64 %n, 0
+  %empty = and i1 %nothing, NEEDS_ROWS
+  br i1 %empty, label %no.size, label %next
 next:
-  %done = phi i64 [ 0, %check ], [ %done.next, %advance ]
+  %done = phi i64 [ 0, %compare ], [ %done.next, %advance ]
   %rest = sub i64 %n, %done
   %more = icmp sgt i64 %rest, 0
   br i1 %more, label %choose, label %end
@@ -689,6 +715,10 @@ own:
   br i1 %none, label %general, label %written
 written:
   %message = getelementptr i64, ptr %w, i64 16
+  %first = load i8, ptr %message
+  %empty = icmp eq i8 %first, 0
+  br i1 %empty, label %general, label %tell
+tell:
   ret ptr %message
 general:
   %known = icmp ult i32 %status, STATUSES

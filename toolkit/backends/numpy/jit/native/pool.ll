@@ -4,10 +4,16 @@ declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(LONG, ptr)
 declare ptr @worker(ptr)
 declare void @stop(ptr)
+declare i1 @borrow(ptr)
+declare void @give_back(ptr)
+declare void @give_way()
 
 @pool = internal global [128 x i64] zeroinitializer, align 64
 @workers = internal global [255 x %Worker] zeroinitializer
 @handles = internal global [255 x LONG] zeroinitializer
+; How many have been started: only for who has borrowed the pool.
+@started = internal global i32 0
+; How many there are for runs.
 @running = internal global i32 0
 
 ; The pool, null if there are no threads.
@@ -18,58 +24,27 @@ define internal ptr @helpers() #0 {
   ret ptr %pool
 }
 
-define i32 @P_threads(i32 %count, i32 %spins) #1 {
+; Borrow the pool, after the run that has it; other runs go on alone meanwhile.
+define internal void @seize() #0 {
 entry:
-  %bad = icmp slt i32 %count, 1
-  br i1 %bad, label %refuse, label %begin
-refuse:
-  ret i32 1
-begin:
-  call void @P_stop()
-  %usual = icmp slt i32 %spins, 0
-  %chosen = select i1 %usual, i32 SPINS, i32 %spins
-  %chosen.long = sext i32 %chosen to i64
-  store i64 %chosen.long, ptr @spins
-  %helpers = sub i32 %count, 1
-  %many = icmp sgt i32 %helpers, 255
-  %limit = select i1 %many, i32 255, i32 %helpers
-  br label %clear
-clear:
-  %c = phi i64 [ 0, %begin ], [ %c.next, %clear ]
-  %word.at = getelementptr i64, ptr @pool, i64 %c
-  store i64 0, ptr %word.at
-  %c.next = add i64 %c, 1
-  %c.more = icmp slt i64 %c.next, 128
-  br i1 %c.more, label %clear, label %next
-next:
-  %k = phi i32 [ 0, %clear ], [ %k.next, %started ]
-  %more = icmp slt i32 %k, %limit
-  br i1 %more, label %start, label %end
-start:
-  %worker.at = getelementptr %Worker, ptr @workers, i32 %k
-  %pool.number = ptrtoint ptr @pool to i64
-  store i64 %pool.number, ptr %worker.at
-  %k.next = add i32 %k, 1
-  %number = zext i32 %k.next to i64
-  %number.at = getelementptr %Worker, ptr %worker.at, i32 0, i32 1
-  store i64 %number, ptr %number.at
-  %handle.at = getelementptr LONG, ptr @handles, i32 %k
-  %problem = call i32 @pthread_create(ptr %handle.at, ptr null, ptr @worker, ptr %worker.at)
-  %fine = icmp eq i32 %problem, 0
-  br i1 %fine, label %started, label %end
-started:
-  store atomic i32 %k.next, ptr @running release, align 4
-  br label %next
+  br label %try
+try:
+  ; Another caller may have started threads since the last look.
+  store atomic i32 0, ptr @running release, align 4
+  %got = call i1 @borrow(ptr @pool)
+  br i1 %got, label %end, label %wait
+wait:
+  call void @give_way()
+  br label %try
 end:
-  %all = icmp eq i32 %k, %helpers
-  %status = select i1 %all, i32 0, i32 6
-  ret i32 %status
+  ret void
 }
 
-define void @P_stop() #1 {
+; End the threads of a pool that is borrowed.
+define internal void @quit() #0 {
 entry:
-  %count = load atomic i32, ptr @running acquire, align 4
-  store atomic i32 0, ptr @running release, align 4
+  %count = load i32, ptr @started
+  store i32 0, ptr @started
   %some = icmp ne i32 %count, 0
   br i1 %some, label %quit, label %end
 quit:
@@ -84,6 +59,74 @@ next:
   %more = icmp slt i32 %k.next, %count
   br i1 %more, label %next, label %end
 end:
+  ret void
+}
+
+define i32 @P_threads(i32 %count, i32 %spins) #1 {
+entry:
+  %bad = icmp slt i32 %count, 1
+  br i1 %bad, label %refuse, label %begin
+refuse:
+  ret i32 1
+begin:
+  call void @seize()
+  call void @quit()
+  %usual = icmp slt i32 %spins, 0
+  %chosen = select i1 %usual, i32 SPINS, i32 %spins
+  %chosen.long = sext i32 %chosen to i64
+  store i64 %chosen.long, ptr @spins
+  %helpers = sub i32 %count, 1
+  %many = icmp sgt i32 %helpers, 255
+  br i1 %many, label %fewer, label %clear
+clear:
+  %c = phi i64 [ 0, %begin ], [ %c.next, %cleared ]
+  ; That it is borrowed stays.
+  %used.at = getelementptr %Pool, ptr @pool, i32 0, i32 8
+  %word.at = getelementptr i64, ptr @pool, i64 %c
+  %keeps = icmp eq ptr %word.at, %used.at
+  br i1 %keeps, label %cleared, label %zero
+zero:
+  store i64 0, ptr %word.at
+  br label %cleared
+cleared:
+  %c.next = add i64 %c, 1
+  %c.more = icmp slt i64 %c.next, 128
+  br i1 %c.more, label %clear, label %next
+next:
+  %k = phi i32 [ 0, %cleared ], [ %k.next, %start.done ]
+  %more = icmp slt i32 %k, %helpers
+  br i1 %more, label %start, label %all
+start:
+  %worker.at = getelementptr %Worker, ptr @workers, i32 %k
+  %pool.number = ptrtoint ptr @pool to i64
+  store i64 %pool.number, ptr %worker.at
+  %k.next = add i32 %k, 1
+  %number = zext i32 %k.next to i64
+  %number.at = getelementptr %Worker, ptr %worker.at, i32 0, i32 1
+  store i64 %number, ptr %number.at
+  %handle.at = getelementptr LONG, ptr @handles, i32 %k
+  %problem = call i32 @pthread_create(ptr %handle.at, ptr null, ptr @worker, ptr %worker.at)
+  %fine = icmp eq i32 %problem, 0
+  br i1 %fine, label %start.done, label %fewer
+start.done:
+  store i32 %k.next, ptr @started
+  br label %next
+fewer:
+  call void @quit()
+  br label %end
+all:
+  store atomic i32 %helpers, ptr @running release, align 4
+  br label %end
+end:
+  %status = phi i32 [ 0, %all ], [ 6, %fewer ]
+  call void @give_back(ptr @pool)
+  ret i32 %status
+}
+
+define void @P_stop() #1 {
+  call void @seize()
+  call void @quit()
+  call void @give_back(ptr @pool)
   ret void
 }
 

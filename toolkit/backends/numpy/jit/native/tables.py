@@ -13,8 +13,8 @@ MESSAGES = {
     Status.BAD_BATCH: "no program computes batches of this size",
     Status.OUT_OF_RANGE: "an index is out of range",
     Status.NO_WEIGHTS: "init was given no weights, and the library has none",
-    Status.NO_THREADS: "fewer threads than asked for: the system gives no more, or "
-    "the library is built without",
+    Status.NO_THREADS: "so many threads cannot be had: the system gives fewer, or the "
+    "library is built without",
     Status.UNSUPPORTED_PROCESSOR: "the processor lacks instructions of the library",
 }
 UNKNOWN = "an unknown status"
