@@ -110,9 +110,12 @@ def special_values(dtype):
     values = [0.0, 1.0, 0.5, 2.0, 3.0, 0.55, 0.925, np.pi / 2, 1e10, 2**24 + 1]
     values += [math.inf, limits.max, limits.tiny, limits.smallest_subnormal]
     values += [limits.eps, 1 + limits.eps, 1 - limits.epsneg, 2**17, 2**30]
+    # The nearest of all to a multiple of pi/2, for each of the dtypes.
+    values += [6381956970095103 * 2.0**797, 16367173 * 2.0**72]
     # Where exp overflows, becomes denormal, underflows.
     values += [88.722, 88.723, 87.4, 103.9, 104.1, 709.78, 709.79, 708.4, 745.1, 745.2]
-    return np.array([math.nan, *values, *(-v for v in values)], dtype)
+    with np.errstate(over="ignore"):
+        return np.array([math.nan, *values, *(-v for v in values)], dtype)
 
 
 def points(dtype):

@@ -3,14 +3,16 @@
 x = n * pi/2 + r with |r| <= pi/4, in three steps (Cody and Waite): with exact products
 the first is exact and the others round what they leave, so r is precise
 also where it is small. Beyond `limit`, where pi/2 would need more parts, the lanes
-concerned take the C library's function: rare, and as slow as it is there.
+concerned are reduced one by one, in integers: rare, and slow (large_angle.ll).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
-from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,
@@ -68,26 +70,22 @@ _CONSTANTS = {
 def sin(x: Vector) -> Vector:
     """The sine of x radians."""
     # The polynomial would lose the sign of 0.
-    return _with_library("sin", x, x.where(x.equals(0.0), _rotated(x, 0)))
+    return x.where(x.equals(0.0), _rotated(x, 0))
 
 
 def cos(x: Vector) -> Vector:
     """The cosine of x radians."""
-    return _with_library("cos", x, _rotated(x, 1))
+    return _rotated(x, 1)
 
 
 def _rotated(x: Vector, quarters: int) -> Vector:
-    """sin(x + quarters * pi/2) for |x| up to the limit."""
+    """sin(x + quarters * pi/2)."""
     numbers = _CONSTANTS[x.value.dtype]
-    shifted = fma(x, TWO_OVER_PI, x.format.shift)
-    n = shifted - x.format.shift
-    r = x
-    for part in numbers.parts:
-        r = exact_fma(n, -part, r)
+    r, n = _reduced(x)
     z = r * r
     sine = fma(r * z, polynomial(z, numbers.sine), r)
     cosine = fma(z * z, polynomial(z, numbers.cosine), fma(z, -0.5, 1.0))
-    quadrant = shifted.bits() + quarters
+    quadrant = n + quarters
     y = sine.where((quadrant & 1).equals(0), cosine)
     # Bit 1 of the quadrant becomes the sign.
     width = 32 if x.value.dtype == "float32" else 64
@@ -95,20 +93,105 @@ def _rotated(x: Vector, quarters: int) -> Vector:
     return (y.bits() ^ sign).convert("bitcast", x.value.dtype)
 
 
-def _with_library(name: str, x: Vector, fast: Vector) -> Vector:
-    """`fast`, and where |x| is beyond the limit, the C library's function."""
+def _reduced(x: Vector) -> tuple[Vector, Vector]:
+    """r and an integer n whose lowest bits count: x = n * pi/2 + r."""
+    numbers = _CONSTANTS[x.value.dtype]
+    shifted = fma(x, TWO_OVER_PI, x.format.shift)
+    n = shifted - x.format.shift
+    r = x
+    for part in numbers.parts:
+        r = exact_fma(n, -part, r)
     b = x.builder
-    large = absolute(x) > _CONSTANTS[x.value.dtype].limit
+    large = absolute(x) > numbers.limit
     slow_block, done, before = b.fresh("large"), b.fresh("done"), b.block
+    fast = r.value, shifted.bits().value
     b.emit(f"br i1 {_any(large).text}, label %{slow_block}, label %{done}")
     b.label(slow_block)
-    mixed = x.intrinsic(name).where(large, fast).value
+    rest, number = _reduced_one_by_one(x.where(large, 2 * numbers.limit))
+    slow = rest.where(large, r).value, number.where(large, shifted.bits()).value
     after = b.block
     b.emit(f"br label %{done}")
     b.label(done)
-    phi = f"phi {mixed.type} [ {fast.value.text}, %{before} ], "
-    phi += f"[ {mixed.text}, %{after} ]"
-    return Vector(b, b.let(phi, mixed.dtype, mixed.lanes))
+    merged = [
+        b.let(
+            f"phi {v.type} [ {u.text}, %{before} ], [ {v.text}, %{after} ]",
+            *(v.dtype, v.lanes),
+        )
+        for u, v in zip(fast, slow, strict=True)
+    ]
+    return Vector(b, merged[0]), Vector(b, merged[1])
+
+
+# --- large angles ---------------------------------------------------------------------
+
+_PAIR = "{ double, i64 }"
+_WORDS = 39
+
+
+def _reduced_one_by_one(x: Vector) -> tuple[Vector, Vector]:
+    """As `_reduced`, of numbers of at least the limit."""
+    b, value = x.builder, x.value
+    b.declarations |= {
+        "declare i64 @llvm.fshl.i64(i64, i64, i64)",
+        "declare i64 @llvm.ctlz.i64(i64, i1)",
+        _large_angle(),
+    }
+    if not value.lanes:
+        return _large(b, value)
+    found = Vector(b, value), x.bits()
+    for lane in range(value.lanes):
+        text = f"extractelement {value.type} {value.text}, i64 {lane}"
+        parts = _large(b, b.let(text, value.dtype))
+        found = (
+            _with_lane(found[0], parts[0], lane),
+            _with_lane(found[1], parts[1], lane),
+        )
+    return found
+
+
+def _large(b: Builder, x: Value) -> tuple[Vector, Vector]:
+    """As `_reduced`, of one number."""
+    wide = x if x.dtype == "float64" else b.convert("fpext", x, "float64")
+    pair = b.let(f"call {_PAIR} @large_angle(double {wide.text})", "float64")
+    r = b.let(f"extractvalue {_PAIR} {pair.text}, 0", "float64")
+    n = b.let(f"extractvalue {_PAIR} {pair.text}, 1", "int64")
+    if x.dtype == "float32":
+        r, n = b.convert("fptrunc", r, "float32"), b.convert("trunc", n, "int32")
+    return Vector(b, r), Vector(b, n)
+
+
+def _with_lane(x: Vector, one: Vector, lane: int) -> Vector:
+    value, part = x.value, one.value
+    text = f"insertelement {value.type} {value}, {part.type} {part}, i64 {lane}"
+    return Vector(x.builder, x.builder.let(text, value.dtype, value.lanes))
+
+
+@lru_cache(maxsize=1)
+def _large_angle() -> str:
+    """The function that reduces one number."""
+    words = [0, 0, *_two_over_pi(_WORDS - 2)]
+    text = Path(__file__).with_name("large_angle.ll").read_text(encoding="utf-8")
+    listed = ", ".join(f"i32 {word}" for word in words)
+    return text.replace("COUNT", str(_WORDS)).replace("WORDS", listed)
+
+
+def _two_over_pi(count: int) -> list[int]:
+    """Its first words of 32 bits."""
+    one = 1 << (32 * count + 64)
+    # Machin's formula.
+    pi = 4 * (4 * _arctangent_of_inverse(5, one) - _arctangent_of_inverse(239, one))
+    bits = 2 * one * one // pi >> 64
+    return [bits >> 32 * k & 0xFFFFFFFF for k in reversed(range(count))]
+
+
+def _arctangent_of_inverse(n: int, one: int) -> int:
+    """arctan(1 / n) of a fixed-point `one`, by its series."""
+    power, total, k = one // n, 0, 1
+    while power:
+        total += power // k if k % 4 == 1 else -(power // k)
+        power //= n * n
+        k += 2
+    return total
 
 
 def _any(condition: Vector) -> Value:
