@@ -121,9 +121,9 @@ def compiled(monkeypatch):
     names = []
     original = engine.machine_codes
 
-    def counted(texts):
+    def counted(texts, processor=None):
         names.extend(texts)
-        return original(texts)
+        return original(texts, processor)
 
     monkeypatch.setattr(engine, "machine_codes", counted)
     return names
