@@ -72,6 +72,20 @@ def test_a_failure_leaves_nothing(tmp_path):
     with pytest.raises(ToolkitError):
         write(words, tmp_path / "models")
     assert list((tmp_path / "models").iterdir()) == []
+    (tmp_path / "models" / words.name).mkdir()
+    with pytest.raises(ToolkitError):
+        write(words, tmp_path / "models")
+    assert list((tmp_path / "models" / words.name).iterdir()) == []
+
+
+def test_sizes_that_a_configuration_has(model, tmp_path):
+    write(model, tmp_path, max_batch_size=8)
+    write(model, tmp_path, max_batch_size=8)
+    with pytest.raises(ArgumentError, match="says 8, and stays as it is; received 16"):
+        write(model, tmp_path, max_batch_size=16)
+    unbatched = fixed()
+    for _ in range(2):
+        write(unbatched, tmp_path, max_batch_size=4)
 
 
 def numbers():
@@ -122,8 +136,14 @@ def test_the_command(model, tmp_path, capsys):
     text = (tmp_path / "to" / "m" / "config.pbtxt").read_text()
     assert 'name: "m"' in text and "max_batch_size: 64" in text
     onnx.checker.check_model(str(tmp_path / "to" / "m" / "1" / "model.onnx"))
-    assert cli.main([*command, "--target", "aarch64"]) == 1
-    assert "no other option" in capsys.readouterr().err
+    for other in (["--target", "aarch64"], ["--no-threads"], ["--check"]):
+        assert cli.main([*command, *other]) == 1
+        assert "no other option" in capsys.readouterr().err
+    assert cli.main([*command, "--batch", "8,16"]) == 1
+    assert "config.pbtxt' says 64, and stays" in capsys.readouterr().err
+    assert cli.main(command) == 0
+    assert (tmp_path / "to" / "m" / "config.pbtxt").read_text() == text
+    assert not (tmp_path / "to" / "m" / "3").exists()
 
 
 def test_triton_reads_configurations(tmp_path):

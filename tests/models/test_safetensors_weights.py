@@ -158,6 +158,23 @@ def test_every_mismatch_is_listed_and_nothing_changes(path):
         np.testing.assert_array_equal(np.asarray(weight), expected)
 
 
+def test_layouts_of_other_ranks_are_listed_too(path):
+    arrays = named(change(model_of()))
+    mapping = {name: (name, "a b -> b a") for name in arrays}
+    write_safetensors(path, arrays)
+    model = model_of()
+    before = values(model)
+    with pytest.raises(ModelFileError) as caught:
+        model.load_weights(path, mapping=mapping)
+    lines = str(caught.value).split("\n  ")[1:]
+    wrong = [line for line in lines if "mapping: the weight has the shape" in line]
+    assert len(wrong) == sum(array.ndim != 2 for array in arrays.values()) > 1
+    assert any(line.startswith("norm/gamma: mapping: ") for line in wrong)
+    same(model, before)
+    with pytest.warns(UserWarning, match="left as it was"):
+        model.load_weights(path, mapping=mapping, skip_mismatch=True)
+
+
 def named(model):
     return {w.path.partition("/")[2]: np.asarray(w) for w in model.weights}
 

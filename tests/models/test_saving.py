@@ -356,6 +356,14 @@ def test_arguments_of_save_weights(saved):
         model.save_weights(saved, overwrite=False)
     with pytest.raises(ArgumentError, match="increase max_shard_size"):
         model.save_weights(saved.parent / "x.weights.json", max_shard_size=1e-9)
+    for name in ("x.weights.json", "x.safetensors.index.json"):
+        for size in (0, -1, float("nan")):
+            with pytest.raises(
+                ArgumentError,
+                match="a number of gigabytes > 0",
+            ):
+                model.save_weights(saved.parent / name, max_shard_size=size)
+            assert not (saved.parent / name).exists()
     unbuilt = Sequential([layers.Dense(2)])
     with pytest.raises(NotBuiltError, match="save_weights"):
         unbuilt.save_weights(saved)

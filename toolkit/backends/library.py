@@ -50,6 +50,10 @@ from typing import Any
 # Of the functions above.
 ABI = 1
 
+# Bytes of weights in it. Beyond, code and what it refers to are too far apart for
+# linkers.
+MOST_EMBEDDED = 1 << 30
+
 # The number of a dtype in the library is its place here.
 DTYPES = (
     *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"),

@@ -174,7 +174,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _export_to_repository(options: argparse.Namespace) -> int:
     others = ("output", "format", "target", "sizes", "weights", "threads", "linker")
-    if any(getattr(options, x) for x in (*others, "prefix", "check", "force")):
+    given_too = any(getattr(options, x) is not None for x in (*others, "prefix"))
+    if given_too or options.check or options.force:
         raise ArgumentError(
             "--triton takes no other option than --batch, --opset, --external-data and "
             "--import"

@@ -21,6 +21,8 @@ CONFIG = "config.pbtxt"
 # ONNX's names of types that Triton calls otherwise.
 _TYPES = {"FLOAT": "FP32", "DOUBLE": "FP64", "FLOAT16": "FP16", "BFLOAT16": "BF16"}
 
+_SIZE = re.compile(r"^\s*max_batch_size\s*:\s*(\d+)", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class _Tensor:
@@ -37,7 +39,7 @@ def export(
     input_signature: Any = None,
     *,
     name: str | None = None,
-    max_batch_size: int = 32,
+    max_batch_size: int | None = None,
     opset_version: int = DEFAULT_OPSET,
     external_data: bool | None = None,
 ) -> None:
@@ -52,12 +54,14 @@ def export(
         path: of the repository, a folder that is made if it is not there.
         input_signature: what the model is called with, if its own inputs do not say.
         name: of the model in the repository; its own if None.
-        max_batch_size: the most rows that the server puts together. A model with a
-            fixed number of rows is served as it is.
+        max_batch_size: the most rows that the server puts together; None: what the
+            configuration that is there says, or 32. A model with a fixed number of
+            rows is served as it is.
         opset_version, external_data: as for ONNX.
 
     Raises:
-        ArgumentError: the name is none of a folder, or the size is below 1.
+        ArgumentError: the name is none of a folder, or the size is below 1, or another
+            than that in the configuration that is there.
         ImportError: without the package onnx.
         UnsupportedError: ONNX cannot hold what the model does.
         UnwritableFileError: the files cannot be written.
@@ -69,11 +73,13 @@ def export(
             f"{label}: expected letters, digits, '_', '-' and '.' as the name of the "
             f"model in the repository; received {name!r}"
         )
-    if not is_int(max_batch_size) or max_batch_size < 1:
+    given, rows = max_batch_size, 32 if max_batch_size is None else max_batch_size
+    if not is_int(rows) or rows < 1:
         raise ArgumentError(
             f"{label}: expected max_batch_size >= 1; received {max_batch_size!r}"
         )
     folder = Path(path, name)
+    was_there = folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder, prefix=".new-") as place:
@@ -86,15 +92,32 @@ def export(
                 opset_version=opset_version,
                 external_data=external_data,
             )
+            text = _config(name, *_tensors(new / "model.onnx"), rows)
             if not (folder / CONFIG).exists():
-                text = _config(name, *_tensors(new / "model.onnx"), max_batch_size)
                 replace_file(folder / CONFIG, lambda file: file.write_text(text))
+            elif given is not None:
+                _check_size(label, folder / CONFIG, text)
             os.rename(new, folder / str(_next_version(folder)))
     except OSError as error:
         raise UnwritableFileError(f"{label}: cannot write {path!r}: {error}") from error
     finally:
-        with suppress(OSError):  # of a model that was not written nothing is left
-            folder.rmdir()
+        if not was_there:
+            with suppress(OSError):  # of a model that was not written nothing is left
+                folder.rmdir()
+
+
+def _check_size(label: str, path: Path, wanted: str) -> None:
+    """Raise where the configuration that is there has other batches than those wanted.
+
+    A person may have changed it since it was written, so that it is not replaced.
+    """
+    sizes = [_SIZE.search(text) for text in (path.read_text(), wanted)]
+    there, asked = ["0" if size is None else size[1] for size in sizes]
+    if int(there) != int(asked):
+        raise ArgumentError(
+            f"{label}: max_batch_size: {str(path)!r} says {there}, and stays as it is; "
+            f"received {asked}: change it there, or leave the option out"
+        )
 
 
 def _next_version(folder: Path) -> int:

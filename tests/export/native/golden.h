@@ -1,4 +1,4 @@
-/* A model as a native library: written by toolkit 1.2.3. Do not edit. */
+/* A model as a native library: written by toolkit 1.2.3 for "digits.so", x86_64-unknown-linux-gnu. Do not edit. */
 
 #ifndef DIGITS_H
 #define DIGITS_H

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,6 +94,46 @@ def test_files_of_others_stay(tmp_path, folder, name):
     assert (folder / name).read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["digits.h", "digits.safetensors"])
+def test_folders_stay(tmp_path, folder, name):
+    (folder / name).mkdir()
+    with pytest.raises(UnwritableFileError, match=f"{name}.*not written by an export"):
+        write(stub.library(tmp_path, embeds=0), folder / "digits.so")
+    assert names(folder) == [name]
+
+
+@pytest.mark.parametrize(
+    "first, second", [("digits.so", "digits.o"), ("digits.so", "libdigits.so")]
+)
+def test_what_belongs_to_another_library_stays(tmp_path, folder, first, second):
+    library = stub.library(tmp_path, embeds=0)
+    write(library, folder / first)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    larger = replace(library, workspace_bytes={1: 24, 8: 32})
+    with pytest.raises(UnwritableFileError, match=f"digits.h' belongs.*{first}'"):
+        write(larger, folder / second)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    (folder / first).unlink()
+    write(larger, folder / second)
+    assert names(folder) == sorted(["digits.h", "digits.safetensors", second])
+
+
+def test_kinds_of_one_library_share_its_header(library, folder):
+    for name in ("digits.so", "digits.o", "libdigits.a", "digits.o"):
+        write(library, folder / name)
+    first = (folder / "digits.h").read_text().partition("\n")[0]
+    assert '"digits.o", "digits.so", "libdigits.a"' in first
+    with pytest.raises(UnwritableFileError, match="belongs to another library"):
+        write(replace(library, batches=[1]), folder / "digits.so")
+
+
+def test_name_with_a_comma(library, folder):
+    write(library, folder / "a,b.so")
+    model = toolkit.load_native(folder / "a,b.so", prefix="digits")
+    np.testing.assert_array_equal(model.predict(INPUTS), EXPECTED)
+    assert b"\0a,b.so\0" in (folder / "a,b.so").read_bytes()
+
+
 @pytest.mark.parametrize("name", ["digits.dylib", "digits.wasm"])
 def test_files_that_the_target_has_not(library, folder, name):
     with pytest.raises(ArgumentError, match="x86_64-unknown-linux-gnu has no"):
@@ -143,6 +184,17 @@ def test_without_a_linker(library, folder, bare):
     assert names(folder) == ["digits.h", "digits.o"]
     with pytest.raises(MissingLinkerError, match="is there already"):
         write(library, folder / "digits.so")
+
+
+def test_without_a_linker_beside_an_older_library(library, folder, monkeypatch):
+    write(library, folder / "digits.so")
+    library = replace(library, batches=[1])
+    before = (folder / "digits.h").read_bytes()
+    monkeypatch.setattr(link, "find_linker", lambda triple: None)
+    with pytest.raises(MissingLinkerError, match="nothing was written:.*belongs to"):
+        write(library, folder / "digits.so")
+    assert names(folder) == ["digits.h", "digits.so"]
+    assert (folder / "digits.h").read_bytes() == before
 
 
 @pytest.mark.parametrize("command", ["cc", "clang", "ld.lld", "cc -fuse-ld=lld"])

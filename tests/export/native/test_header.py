@@ -10,11 +10,11 @@ import pytest
 
 from tests.export.native import stub
 from toolkit.backends.library import DTYPES, LibraryTensor, Status
-from toolkit.export.native.header import MARK, Naming, header_text
+from toolkit.export.native.header import MARK, Naming, files_of, header_text
 from toolkit.export.native.weights import write_weights
 
 GOLDEN = Path(__file__).with_name("golden.h")
-NAMING = Naming("1.2.3", "x86-64-v3")
+NAMING = Naming("1.2.3", ["digits.so"], "x86-64-v3")
 
 
 def usage(text):
@@ -32,6 +32,19 @@ def run(*command, folder):
 def test_is_the_golden_one(tmp_path):
     assert header_text(stub.library(tmp_path), NAMING) == GOLDEN.read_text("utf-8")
     assert GOLDEN.read_text("utf-8").startswith(MARK)
+
+
+@pytest.mark.parametrize("name", ["a b.so", 'q".so', "ä\\.o", "new\nline.a", "*.so"])
+def test_says_what_it_belongs_to(tmp_path, name):
+    text = header_text(stub.library(tmp_path), replace(NAMING, files=["b.o", name]))
+    assert files_of(text) == ["b.o", name]
+    line = text.partition("\n")[0]
+    assert line.isascii() and line.count("*/") == 1
+    assert line.endswith("x86_64-unknown-linux-gnu. Do not edit. */")
+
+
+def test_older_headers_do_not_say_that():
+    assert files_of(f"{MARK}1.2.3. Do not edit. */") == []
 
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only")

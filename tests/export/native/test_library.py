@@ -397,7 +397,9 @@ def test_backends_that_make_none(folder):
 def test_check_finds_another_model(folder):
     model = small()
     model.export("m.so", verbose=False)
-    assert check_native(model, "m.so").error < 1e-6
+    found = check_native(model, "m.so")
+    assert found.error < 1e-6
+    assert found.rows == [1, 4, 16, 64, 256, 2, 13]
     model.layers[-1].bias.assign([4, 0, 0, 0])
     with pytest.raises(ToolkitError, match="differs from the model by"):
         check_native(model, "m.so")

@@ -16,7 +16,7 @@ from toolkit.export.native.binding import checked_library
 from toolkit.export.native.loading import NativeModel, NativeTensor, load_native
 
 LARGEST_ERROR = 1e-3  # beyond it something else is computed
-_ROWS = (2, 13)  # sizes that a library has none of, usually
+_ROWS = (2, 13)  # numbers of rows that no program is for, usually
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ def check_native(
     structure = signature_of(model, input_signature).structure
     generator = np.random.default_rng(0)
     has_batch = all(None in x.shape for x in library.inputs)
-    counts = library.batches[0], *(_ROWS if has_batch else ())
+    counts = (*library.batches, *_ROWS) if has_batch else library.batches[:1]
     worst, rows = 0.0, list[int]()
-    for count in counts:
+    for count in dict.fromkeys(counts):
         arrays = [_random(x, count, generator) for x in library.inputs]
         library.reset()
         try:

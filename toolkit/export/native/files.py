@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import toolkit
 from toolkit.backends.library import Library
 from toolkit.errors import ArgumentError, MissingLinkerError, UnwritableFileError
 from toolkit.export.native.binding import FUNCTIONS
-from toolkit.export.native.header import MARK, Naming, header_text
+from toolkit.export.native.header import MARK, Naming, files_of, header_text
 from toolkit.export.native.link import Linking, by_hand, link
 from toolkit.export.native.names import KINDS, MODULE, OBJECT, SHARED, STATIC, stem_of
 from toolkit.export.native.static_archive import static_archive
 from toolkit.export.native.weights import is_ours, write_weights
 from toolkit.files.sets import FileSet
+
+_LONGEST_LINE = 4096
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class LibraryFiles:
     Args:
         label: for messages.
         path: that the user asked for.
-        target: the name of the processor, or None.
+        given: the name of the processor, or None.
     """
 
     label: str
@@ -69,7 +71,12 @@ class LibraryFiles:
                 raise MissingLinkerError(
                     f"{error}; {str(place)!r} is there already: nothing was written"
                 ) from None
-            self._replace(library, place, library.code)
+            try:
+                self._replace(library, place, library.code)
+            except UnwritableFileError as other:
+                raise MissingLinkerError(
+                    f"{error}; nothing was written: {other}"
+                ) from None
             raise MissingLinkerError(
                 f"{error}; it takes {str(place)!r}, which is written"
             ) from None
@@ -121,12 +128,14 @@ class LibraryFiles:
             beside.append(self.beside(".safetensors"))
         for place in beside:
             self._check_ours(place)
+        weights_file = None if library.embeds else beside[-1].name
+        target = self.target or "this machine"
+        naming = Naming(toolkit.__version__, [main.name], target, weights_file)
+        text = header_text(library, naming)
+        others = self._others(main, beside[0], text)
+        naming = replace(naming, files=sorted([main.name, *others]))
         owned = {main.name, *(place.name for place in beside)}
         files = FileSet(main.parent, main.name, owned.__contains__, main.name)
-        weights_file = None if library.embeds else beside[-1].name
-        naming = Naming(
-            toolkit.__version__, self.target or "this machine", weights_file
-        )
         with files.replace() as folder:
             (folder / main.name).write_bytes(code)
             text = header_text(library, naming)
@@ -138,9 +147,10 @@ class LibraryFiles:
         """Raise where a file that somebody else has made is in the way."""
         if not place.exists():
             return
-        if place.suffix == ".h":
-            with open(place, "rb") as file:
-                ours = file.read(len(MARK)) == MARK.encode()
+        if not place.is_file():
+            ours = False
+        elif place.suffix == ".h":
+            ours = _start_of(place).startswith(MARK)
         else:
             ours = is_ours(place)
         if not ours:
@@ -148,3 +158,27 @@ class LibraryFiles:
                 f"{self.label}: {str(place)!r} is there, and was not written by an "
                 "export; move it, or give the library another name"
             )
+
+    def _others(self, main: Path, header: Path, text: str) -> list[str]:
+        """The libraries that a header is for beside a new one.
+
+        Raises:
+            UnwritableFileError: they are not those of the text for the new one.
+        """
+        if not header.exists():
+            return []
+        older = header.read_text("utf-8", "replace")
+        names = [name for name in files_of(older) if name != main.name]
+        found = [name for name in names if header.with_name(name).exists()]
+        if found and older.partition("\n")[2] != text.partition("\n")[2]:
+            raise UnwritableFileError(
+                f"{self.label}: {str(header)!r} belongs to another library, "
+                f"{found[0]!r}, which would be without it; give this one another name "
+                "or folder, or remove that one"
+            )
+        return found
+
+
+def _start_of(path: Path) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.readline(_LONGEST_LINE)

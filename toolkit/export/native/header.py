@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import indent
@@ -11,6 +13,8 @@ from toolkit.backends.library import ABI, DTYPES, Library, LibraryTensor, Status
 
 # By which an older header is known for one of ours.
 MARK = "/* A model as a native library: written by toolkit "
+
+_OF = re.compile(re.escape(MARK) + r'\S+ for ((?:(?:, )?"(?:[^"\\]|\\.)*")+), ')
 
 # What C calls the elements of a tensor. Halves are passed as their bits.
 _C_TYPES = {
@@ -39,20 +43,29 @@ class Naming:
 
     Attributes:
         version: of this package.
+        files: the names of the libraries that it is for: several are of other kinds.
         target: the name of the processor.
         weights_file: the name of the file of weights, if they are not embedded.
     """
 
     version: str
+    files: Sequence[str]
     target: str
     weights_file: str | None = None
+
+
+def files_of(text: str) -> list[str]:
+    """The libraries that a header of ours is for, by its first line."""
+    found = _OF.match(text)
+    return [] if found is None else json.loads(f"[{found[1]}]")
 
 
 def header_text(library: Library, naming: Naming) -> str:
     """The header: the same text for the same library and names."""
     prefix, macro = library.prefix, library.prefix.upper()
     parts = [
-        f"{MARK}{naming.version}. Do not edit. */",
+        f"{MARK}{naming.version} for {', '.join(map(json.dumps, naming.files))}, "
+        f"{library.triple}. Do not edit. */",
         f"#ifndef {macro}_H\n#define {macro}_H",
         _guide(library, naming),
         "#include <stddef.h>\n#include <stdint.h>",

@@ -72,16 +72,16 @@ class Linking:
         if _is_wasm(self.triple):
             return [*linker.command, *self._wasm()]
         if "apple" in self.triple:
-            name = f"-Wl,-install_name,@rpath/{Path(self.output).name}"
-            return [*linker.command, "-dynamiclib", name, *self._files()]
-        named = ("-soname", Path(self.output).name, "--build-id=none")
+            name = _handed_on("-install_name", f"@rpath/{Path(self.output).name}")
+            return [*linker.command, "-dynamiclib", *name, *self._files()]
+        named = ("-soname", Path(self.output).name)
         compact = () if "ziglang" in linker.command else _COMPACT
-        flags = [*_ELF_FLAGS, *compact, *named]
+        flags = [*_ELF_FLAGS, *compact, "--build-id=none"]
         if linker.is_driver:
             flags = [f"-Wl,{flag}" for flag in _joined(*flags)]
-            flags = [*_DRIVER_FLAGS, *flags, *self._files(), *_LIBRARIES]
-            return [*linker.command, *flags]
-        return [*linker.command, "-shared", "-s", *flags, *self._files()]
+            flags = [*_DRIVER_FLAGS, *flags, *_handed_on(*named)]
+            return [*linker.command, *flags, *self._files(), *_LIBRARIES]
+        return [*linker.command, "-shared", "-s", *flags, *named, *self._files()]
 
     def _files(self) -> list[str]:
         return ["-o", self.output, *self.objects]
@@ -91,6 +91,11 @@ class Linking:
         return [*_WASM_FLAGS, *exports, *self._files()]
 
 
+def _handed_on(*flags: str) -> list[str]:
+    """Flags that a driver hands on as they are, with the commas in them."""
+    return [word for flag in flags for word in ("-Xlinker", flag)]
+
+
 def _joined(*flags: str) -> Iterator[str]:
     """Flags with their values, as a driver hands them on: "-z,now"."""
     waiting = ""
@@ -98,7 +103,7 @@ def _joined(*flags: str) -> Iterator[str]:
         if waiting:
             yield f"{waiting},{flag}"
             waiting = ""
-        elif flag in ("-z", "-soname"):
+        elif flag == "-z":
             waiting = flag
         else:
             yield flag

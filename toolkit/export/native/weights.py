@@ -6,14 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from toolkit.backends.library import Library
+from toolkit.backends.library import MOST_EMBEDDED, Library
 from toolkit.console.messages import size_text
 from toolkit.errors import ArgumentError, ModelFileError, UnsupportedError
 from toolkit.reading.safetensors import open_safetensors, write_safetensors
 
 EMBEDDED_BY_DEFAULT = 64 * 2**20
-# Beyond this, code and what it refers to come too far apart for linkers.
-MOST_EMBEDDED = 2**30
 
 _MARK = "toolkit.native.sha256"  # in the file: of its values
 

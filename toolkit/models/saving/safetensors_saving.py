@@ -23,7 +23,7 @@ def save_safetensors(
 ) -> None:
     """Write arrays to a file, or to several and the list of them."""
     if path.name.endswith(LIST):
-        save_listed(path, arrays, max_shard_size or 5)
+        save_listed(path, arrays, 5 if max_shard_size is None else max_shard_size)
     else:
         write_safetensors(path, arrays)
 

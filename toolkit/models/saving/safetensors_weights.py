@@ -169,7 +169,10 @@ def _difference(load: Load, stored: Mapping[str, StoredArray]) -> str | None:
     found = stored[source.names[0]]
     if _kind(found.dtype) != _kind(load.weight.dtype):
         return f"expected {load.weight.dtype}; the file has {found.dtype}"
-    expected = shape if source.layout is None else source.layout.file_shape(shape)
+    try:
+        expected = shape if source.layout is None else source.layout.file_shape(shape)
+    except ArgumentError as error:  # the layout is for weights of other shapes
+        return str(error)
     if found.shape != expected:
         return f"expected the shape {expected}; the file has {found.shape}"
     return None

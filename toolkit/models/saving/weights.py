@@ -50,8 +50,9 @@ def save_weights(
             lie there, as for `load_weights`; no functions.
 
     Raises:
-        ArgumentError: for another ending, if the file exists and may not be replaced,
-            or for a mapping that does not tell all of the file.
+        ArgumentError: for another ending, a size that is not above 0, if the file
+            exists and may not be replaced, or for a mapping that does not tell all of
+            the file.
     """
     spreading.on_chief(
         lambda: _save(
@@ -69,6 +70,11 @@ def _save(
     skip: Any,
     mapping: Any,
 ) -> None:
+    if max_shard_size is not None and not max_shard_size > 0:
+        raise ArgumentError(
+            "save_weights: max_shard_size: expected a number of gigabytes > 0; "
+            f"received {max_shard_size!r}"
+        )
     if path.name.endswith(SAFETENSORS):
         path = list_path(path) if max_shard_size is not None else path
         check_free(path, overwrite, "save_weights")

@@ -10,7 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolkit.backends.base import ALIGNMENT, aligned
-from toolkit.backends.library import ABI, Library, LibraryProgram, LibrarySource, Status
+from toolkit.backends.library import (
+    ABI,
+    MOST_EMBEDDED,
+    Library,
+    LibraryProgram,
+    LibrarySource,
+    Status,
+)
 from toolkit.backends.numpy.jit.image import Image
 from toolkit.backends.numpy.jit.native import tables
 from toolkit.backends.numpy.jit.native.features import needed
@@ -31,7 +38,6 @@ from toolkit.backends.numpy.jit.runtime import (
 )
 from toolkit.errors import UnsupportedError
 
-_MOST_EMBEDDED = 1 << 30
 _ADDRESSABLE = 1 << 31  # by 32-bit pointers, whose differences have a sign
 _LONGEST_MESSAGE = 160
 _TYPES = "%Tensor = type { ptr, i32, i32, ptr }"
@@ -48,9 +54,9 @@ def _check(source: LibrarySource) -> None:
     for program in source.programs:
         _check_generated(source, program)
     nbytes = sum(weight.array.nbytes for weight in source.weights)
-    if source.embed and nbytes > _MOST_EMBEDDED:
+    if source.embed and nbytes > MOST_EMBEDDED:
         raise UnsupportedError(
-            f"{source.prefix}: expected up to {_MOST_EMBEDDED} bytes of weights in an "
+            f"{source.prefix}: expected up to {MOST_EMBEDDED} bytes of weights in an "
             f"object; received {nbytes}: let them be in a file of their own"
         )
     states = {i for i, weight in enumerate(source.weights) if weight.is_state}
