@@ -1,6 +1,7 @@
 """What the server does with clients of all kinds, with signals and with new files."""
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 
 import numpy as np
@@ -29,7 +31,7 @@ from tests.serving.serve import (
 )
 from tests.serving.test_batching import Gated, wait_for
 from toolkit import cli
-from toolkit.serving import Batching, Limits, service
+from toolkit.serving import Batching, Limits, server as server_module, service
 from toolkit.serving.http import MAX_HEAD, parse_head
 
 INFER = "/v2/models/mlp/infer"
@@ -70,7 +72,8 @@ def test_who_wants_to_keep_a_connection(server, head, keeps):
         client.send(head)
         answer = client.read()
         assert answer.status == 200
-        assert ("connection" in answer.headers) == (not keeps)
+        told = "keep-alive" if b"1.0" in head else None
+        assert answer.headers.get("connection") == (told if keeps else "close")
         client.send(head)
         assert (client.read() is not None) == keeps
 
@@ -117,7 +120,9 @@ REFUSED = {
     "bytes": (b"\x16\x03\x01\x02\x00\x01\xfc\r\n\r\n", 400),
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\n", 505),
     "an unknown method": (b"BREW /v2 HTTP/1.1\r\n" + HOST + b"\r\n", 501),
-    "another target": (b"GET http://a/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    "another target": (b"GET ftp://a/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    "a target without a host": (b"GET http:/// HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    "two empty lines": (b"\r\n\r\nGET /v2 HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     "no host": (b"GET /v2 HTTP/1.1\r\n\r\n", 400),
     "two hosts": (b"GET /v2 HTTP/1.1\r\n" + HOST * 2 + b"\r\n", 400),
     "a space before a colon": (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400),
@@ -180,12 +185,86 @@ def test_what_is_no_request_is_refused_and_the_connection_closed(server, name):
         assert client.read() is None
 
 
+@pytest.mark.parametrize(
+    "target, status",
+    [
+        (b"http://a:80/v2", 200),
+        (b"HTTPS://a/v2?x=1", 200),
+        (b"http://a/nowhere", 404),
+        (b"http://a", 404),
+        (b"*", 404),
+    ],
+)
+def test_targets_may_name_the_host(server, target, status):
+    with closing(Client(server)) as client:
+        client.send(b"GET %b HTTP/1.1\r\n" % target + HOST + b"\r\n")
+        assert client.read().status == status
+
+
+@pytest.mark.parametrize("pieces", [[b"\r\n"], [b"\r", b"\n"], [b""]])
+def test_an_empty_line_before_a_request_is_ignored(server, pieces):
+    body = json.dumps({"inputs": [tensor("x", rows(1, 5))]}).encode()
+    with closing(Client(server)) as client:
+        for _ in range(3):
+            client.send(request("POST", INFER, body))
+            assert client.read().status == 200
+            for piece in pieces:
+                client.send(piece)
+                time.sleep(0.02)
+
+
+def test_what_is_sent_after_the_last_request_does_not_cost_its_answer():
+    """Closing with bytes unread would throw the answer away."""
+    with serving({"m": Gated(is_open=True)}) as server:
+        for _ in range(5):
+            with closing(Client(server)) as client:
+                x = np.abs(rows(1, 2**16))
+                client.send(binary_request(x, model="m", Connection="close"))
+                with contextlib.suppress(ConnectionError):
+                    for _ in range(50):
+                        client.send(b"x" * 10_000)
+                found = binary_output(client.read())
+                np.testing.assert_array_equal(found, 2 * x)
+                assert client.read() is None
+
+
+def test_a_slow_reader_gets_the_last_answer_whole(monkeypatch):
+    monkeypatch.setattr(server_module, "LINGER", 0.1)
+    x = np.abs(rows(4, 2**20))
+    with serving({"m": Gated(is_open=True)}) as server:
+        with closing(Client(server)) as client:
+            client.send(binary_request(x, model="m", Connection="close"))
+            wait_for(lambda: any(c._is_full for c in server.connections))
+            time.sleep(2.5)  # two looks at connections
+            np.testing.assert_array_equal(binary_output(client.read()), 2 * x)
+
+
+def test_reading_pauses_while_an_answer_is_not_read():
+    x = np.abs(rows(4, 2**20))
+    with serving({"m": Gated(is_open=True)}) as server:
+        with closing(Client(server)) as client:
+            client.send(binary_request(x, model="m"))
+            wait_for(lambda: any(c._is_full for c in server.connections))
+            (connection,) = server.connections
+            client.socket.settimeout(0.5)
+            ahead = request("GET", "/v2")
+            sent = 0
+            with contextlib.suppress(TimeoutError):
+                while sent < 40 * 2**20:
+                    sent += client.socket.send(ahead * 1000)
+            assert connection._size < 2**20 and sent < 40 * 2**20
+            client.socket.settimeout(30)
+            np.testing.assert_array_equal(binary_output(client.read()), 2 * x)
+            for _ in range(sent // len(ahead)):
+                assert client.read().status == 200
+
+
 def test_heads_are_read():
     head = parse_head(
         b"POST /a HTTP/1.1\r\nHost: a\r\nCONTENT-LENGTH: 12 \r\nrequest-timeout:0.5\r\n"
         b"Inference-Header-Content-Length: 7"
     )
-    assert head == ("POST", "/a", 12, 7, 0.5, True, False)
+    assert head == ("POST", "/a", 12, 7, 0.5, True, False, False)
 
 
 # --- limits ---------------------------------------------------------------------------
@@ -220,13 +299,40 @@ def test_too_many_connections_are_refused():
 def test_all_bodies_together_are_bounded():
     with serving({"mlp": mlp()}, limits=Limits(held=1000)) as server:
         first, second = Client(server), Client(server)
-        first.send(b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: 800\r\n\r\n1")
+        head = b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+        first.send(head % 900 + b"1" * 500)
+        wait_for(lambda: server._held == 500)
+        first.send(b"1" * 300)
         wait_for(lambda: server._held == 800)
-        second.send(b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: 300\r\n\r\n1")
+        second.send(head % 300 + b"1" * 150)
+        wait_for(lambda: server._held == 950)
+        second.send(b"1" * 100)
         assert second.read().status == 503
+        wait_for(lambda: server._held == 800)
+        second.close()
+        third = Client(server)
+        third.send(head % 300 + b"1" * 201)
+        assert third.read().status == 503
+        third.close()
         first.close()
         wait_for(lambda: server._held == 0)
-        second.close()
+
+
+def test_bodies_that_are_announced_and_do_not_come_block_no_others(model):
+    with serving({"mlp": model}, limits=Limits(body=1000, held=1000)) as server:
+        idle = [Client(server) for _ in range(8)]
+        for client in idle:
+            client.send(b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\n1")
+        wait_for(lambda: server._held == 8)
+        data = binary_request(rows(10, 5))
+        with closing(Client(server)) as client:
+            client.send(data[:-1])
+            wait_for(lambda: server._held > 100)
+            client.send(data[-1:])
+            assert client.read().status == 200
+        wait_for(lambda: server._held == 8)
+        for client in idle:
+            client.close()
 
 
 def test_a_full_queue_is_told_to_clients():
@@ -489,6 +595,58 @@ def test_a_stop_answers_what_was_accepted(tmp_path):
     assert code == 0, errors
     for client in (*clients, ready):
         client.close()
+
+
+def stopping(server, times):
+    for _ in range(times):
+        server.loop.call_soon_threadsafe(server.stop)
+
+
+def test_a_stop_waits_no_longer_than_requests_do():
+    servable = Gated()
+    with serving({"m": servable}, Batching(timeout=0.5)) as server:
+        client = Client(server)
+        words = {"inputs": [tensor("x", np.float32([[1]]))]}
+        client.send(request("POST", "/v2/models/m/infer", words))
+        assert servable.begun.acquire(timeout=30)
+        start = time.monotonic()
+        stopping(server, 1)
+        assert client.read().status == 504
+        client.close()
+        wait_for(lambda: not server.loop.is_running())
+        assert time.monotonic() - start < 10
+    servable.gate.set()
+
+
+def test_a_stop_waits_for_no_client_that_does_not_read():
+    x = np.abs(rows(4, 2**20))
+    limits = Limits(read_timeout=0.5)
+    with serving({"m": Gated(is_open=True)}, limits=limits) as server:
+        client = Client(server)
+        client.send(binary_request(x, model="m"))
+        wait_for(lambda: any(c._is_full for c in server.connections))
+        start = time.monotonic()
+        stopping(server, 1)
+        wait_for(lambda: not server.loop.is_running())
+        assert time.monotonic() - start < 10
+        client.close()
+
+
+def test_a_second_stop_waits_for_nothing():
+    servable = Gated()
+    with serving({"m": servable}, Batching(timeout=1000)) as server:
+        client = Client(server)
+        words = {"inputs": [tensor("x", np.float32([[1]]))]}
+        client.send(request("POST", "/v2/models/m/infer", words))
+        assert servable.begun.acquire(timeout=30)
+        stopping(server, 1)
+        time.sleep(0.2)
+        assert server.loop.is_running()
+        stopping(server, 1)
+        wait_for(lambda: not server.loop.is_running())
+        assert client.read() is None
+        client.close()
+    servable.gate.set()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from toolkit.serving.messages import RequestError, Response
 
 MAX_HEAD = 16 * 1024
 _TARGET = re.compile(rb"[!-~]+")
+_ABSOLUTE = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _DIGITS = re.compile(rb"[0-9]{1,15}")
@@ -25,6 +26,7 @@ class Head(NamedTuple):
     json_length, timeout: as in a `messages.Request`.
     keeps: whether the client wants the connection to stay open.
     expects: whether it waits to be told to send the body.
+    is_old: whether it speaks HTTP/1.0, and has to be told that the connection stays.
     """
 
     method: str
@@ -34,6 +36,7 @@ class Head(NamedTuple):
     timeout: float | None
     keeps: bool
     expects: bool
+    is_old: bool
 
 
 # Most clients send the same head again and again.
@@ -68,6 +71,7 @@ def parse_head(head: bytes) -> Head:
         timeout_of(fields.get(b"request-timeout")),
         b"keep-alive" in options if is_old else b"close" not in options,
         expected is not None,
+        is_old,
     )
 
 
@@ -82,7 +86,10 @@ def _request_line(line: bytes) -> tuple[str, str, bool]:
         raise RequestError(505 if is_http else 400, "expected HTTP/1.1")
     if method not in _METHODS:
         raise RequestError(501 if _TOKEN.fullmatch(method) else 400, "unknown method")
-    if not target.startswith(b"/") and target != b"*":
+    if absolute := _ABSOLUTE.match(target):
+        target = target[absolute.end() :]
+        target = target if target.startswith(b"/") else b"/" + target
+    elif not target.startswith(b"/") and target != b"*":
         raise RequestError(400, "expected a path as the target")
     return method.decode(), target.decode(), version == b"HTTP/1.0"
 
@@ -125,7 +132,11 @@ def timeout_of(value: bytes | None) -> float | None:
 
 @lru_cache(512)
 def _start(
-    status: int, content_type: str, json_length: int | None, keeps: bool, *headers: str
+    status: int,
+    content_type: str,
+    json_length: int | None,
+    connection: str | None,
+    *headers: str,
 ) -> bytes:
     """All of a response's head but its length."""
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
@@ -133,20 +144,24 @@ def _start(
     if json_length is not None:
         lines.append(f"Inference-Header-Content-Length: {json_length}")
     lines += headers
-    if not keeps:
-        lines.append("Connection: close")
+    if connection is not None:
+        lines.append(f"Connection: {connection}")
     return "\r\n".join([*lines, "Content-Length: "]).encode()
 
 
-def written(response: Response, keeps: bool, with_body: bool = True) -> bytes:
+def written(
+    response: Response, keeps: bool, with_body: bool = True, is_old: bool = False
+) -> bytes:
     """A response as bytes.
 
     Args:
         response: what to send.
         keeps: whether the connection stays open.
         with_body: False for the answer to HEAD.
+        is_old: whether the request was one of HTTP/1.0.
     """
     status, body, content_type, json_length, headers = response
     extra = [f"{name}: {value}" for name, value in headers] if headers else ()
-    start = _start(status, content_type, json_length, keeps, *extra)
+    connection = ("keep-alive" if is_old else None) if keeps else "close"
+    start = _start(status, content_type, json_length, connection, *extra)
     return b"%b%d\r\n\r\n%b" % (start, len(body), body if with_body else b"")

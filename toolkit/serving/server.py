@@ -45,9 +45,11 @@ class Connection(asyncio.Protocol):
         self._item: Item | None = None  # of the request that is computed
         self._is_busy = False  # whether a request is worked on
         self._closes = False  # after the answer
+        self._is_old = False  # whether the request is one of HTTP/1.0
         self._is_full = False  # whether the client does not read what it is sent
         self._is_paused = False
         self.since = 0.0  # when it began to do what it does
+        self._unsent_at = 0.0  # when there was last something to send
 
     # --- called by the loop -----------------------------------------------------------
 
@@ -78,11 +80,13 @@ class Connection(asyncio.Protocol):
             self.since = self.server.loop.time()
         self._pieces.append(data)
         self._size += len(data)
-        if self._is_busy:
-            if self._size > _AHEAD and not self._is_paused:
-                self._is_paused = True
-                self.transport.pause_reading()
-        elif self._head is None or self._size >= self._head.length:
+        if self._is_busy or self._is_full:
+            if self._size > _AHEAD:
+                self._pause()
+            return
+        if self._head is not None and not self._hold(len(data)):
+            return
+        if self._head is None or self._size >= self._head.length:
             self._read()
 
     def eof_received(self) -> bool:
@@ -90,15 +94,27 @@ class Connection(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        """The client does not read; nothing more is computed for it."""
+        """The client does not read; nothing more is computed for it, or read."""
         self._is_full = True
+        self._pause()
 
     def resume_writing(self) -> None:
         """It reads again."""
         self._is_full = False
         if not self._is_busy:
             self.since = self.server.loop.time()
+            self._resume()
             self._read()
+
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._is_paused and not self._is_full:
+            self._is_paused = False
+            self.transport.resume_reading()
 
     # --- requests ---------------------------------------------------------------------
 
@@ -114,18 +130,22 @@ class Connection(asyncio.Protocol):
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         head, at = self._head, 0
         if head is None:
-            end = data.find(_END)
+            # Some clients end a body with an empty line that is not counted.
+            start = 2 if data.startswith(b"\r\n") else 0
+            end = data.find(_END, start)
             try:
+                if data.startswith(b"\r\n", start) and start:
+                    raise RequestError(400, "expected a request line of HTTP")
                 if end > MAX_HEAD or (end < 0 and len(data) > MAX_HEAD):
                     raise RequestError(431, f"expected a head of <= {MAX_HEAD} bytes")
                 if end < 0:
                     self._keep(data)
                     return False
-                head = parse_head(data[:end])
+                head = parse_head(data[start:end])
                 at = end + 4
                 if len(data) - at < head.length:
-                    self._begin_body(head)
                     self._keep(data[at:])
+                    self._begin_body(head)
                     return False
                 self.server.limits.check_lengths(head.length, head.json_length)
             except RequestError as error:
@@ -144,10 +164,19 @@ class Connection(asyncio.Protocol):
     def _begin_body(self, head: Head) -> None:
         """Wait for the rest of a body, for which there has to be room."""
         self.server.limits.check_lengths(head.length, head.json_length)
-        self.server.hold(head.length)
-        self._held, self._head = head.length, head
-        if head.expects:
+        self._head = head
+        if self._hold(self._size) and head.expects:
             self.transport.write(_CONTINUE)
+
+    def _hold(self, nbytes: int) -> bool:
+        """Account for so much more of a body; whether there was room for it."""
+        try:
+            self.server.hold(nbytes)
+        except RequestError as error:
+            self._refuse(error)
+            return False
+        self._held += nbytes
+        return True
 
     def _release(self) -> None:
         if self._held:
@@ -155,7 +184,7 @@ class Connection(asyncio.Protocol):
             self._held = 0
 
     def _start(self, head: Head, body: bytes) -> None:
-        self._is_busy = True
+        self._is_busy, self._is_old = True, head.is_old
         self._closes = self._closes or not head.keeps
         request = Request(head.method, head.path, body, head.json_length, head.timeout)
         self._item = self.server.service.handle(
@@ -173,30 +202,36 @@ class Connection(asyncio.Protocol):
         if self.transport.is_closing():
             return
         closes = self._closes or self.server.service.stopping
-        self.transport.write(written(response, not closes, with_body))
+        self.transport.write(written(response, not closes, with_body, self._is_old))
         self.since = self.server.loop.time()
         if closes:
-            self.transport.close()
+            self._linger()
             return
-        if self._is_paused:
-            self._is_paused = False
-            self.transport.resume_reading()
+        self._resume()
         if self._size:  # not at once: a thousand requests would be as many calls deep
             self.server.loop.call_soon(self._read)
 
     def _refuse(self, error: RequestError) -> None:
-        """Answer what is no request, and close: where the next begins is not known.
+        """Answer what is no request, and close: where the next begins is not known."""
+        self.server.service.metrics.answered(error.status)
+        self._release()
+        self._head = None
+        self.since = self.server.loop.time()
+        self.transport.write(written(error.response(), keeps=False))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Say that no more comes, and close when the client does, or soon.
 
         What is sent meanwhile is read: closing before would have the client's system
         throw the answer away.
         """
-        self.server.service.metrics.answered(error.status)
-        self._release()
-        self._closes, self._head = True, None
+        self._closes = True
         self._keep(b"")
-        self.since = self.server.loop.time()
-        self.transport.write(written(error.response(), keeps=False))
         self.transport.write_eof()
+        if self._is_paused:  # even if the client is slow to read: nothing is kept
+            self._is_paused = False
+            self.transport.resume_reading()
 
     # --- called by the server ---------------------------------------------------------
 
@@ -205,11 +240,12 @@ class Connection(asyncio.Protocol):
         limits = self.server.limits
         if self._is_busy:
             return
-        if self._closes:
-            if now - self.since > LINGER:
-                self.transport.abort()
-        elif self.transport.get_write_buffer_size():
+        if self.transport.get_write_buffer_size():
+            self._unsent_at = now
             if now - self.since > limits.read_timeout:
+                self.transport.abort()
+        elif self._closes:
+            if now - max(self.since, self._unsent_at) > LINGER:
                 self.transport.abort()
         elif self._size or self._head is not None:
             if now - self.since > limits.read_timeout:
@@ -219,8 +255,9 @@ class Connection(asyncio.Protocol):
 
     def close_soon(self) -> None:
         """Close when what it has asked is answered."""
+        is_idle = not (self._is_busy or self._closes)
         self._closes = True
-        if not self._is_busy:
+        if is_idle:
             self.transport.close()
 
 
@@ -257,10 +294,13 @@ class Server:
         self._held = 0
         self.loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
+        self._abort: asyncio.Event
         service.metrics.connections = lambda: len(self.connections)
 
     def run(self, started: Callable[[Server], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT, then answer what was accepted.
+
+        A second one leaves at once.
 
         Args:
             started: is called when requests are answered; `port` is that in use.
@@ -270,7 +310,7 @@ class Server:
     async def serve(self, started: Callable[[Server], None] | None = None) -> None:
         """`run`, in a loop that runs already; `stop` ends it."""
         self.loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
+        self._stop, self._abort = asyncio.Event(), asyncio.Event()
         await self.service.start()
         listening = await self.loop.create_server(
             partial(Connection, self), self.host, self.port, backlog=1024
@@ -285,19 +325,24 @@ class Server:
                 started(self)
             await self._stop.wait()
         finally:
-            for task in tasks:
-                task.cancel()
             listening.close()
             await self._finish()
+            for task in tasks:
+                task.cancel()
             for number in signals:
                 self.loop.remove_signal_handler(number)
 
     def stop(self) -> None:
-        """Take no more requests, and leave `serve` when all are answered."""
+        """Take no more requests, and leave `serve` when all are answered.
+
+        Called again, it does not wait for them any more.
+        """
+        if self._stop.is_set():
+            self._abort.set()
         self._stop.set()
 
     def hold(self, nbytes: int) -> None:
-        """Account for a body that is to come, or one that is done with.
+        """Account for what has come of a body, or one that is done with.
 
         Raises:
             RequestError: there are too many.
@@ -342,12 +387,19 @@ class Server:
                 connection.check_time(now)
 
     async def _finish(self) -> None:
-        """Answer what was accepted, and wait until it is sent."""
+        """Answer what was accepted, and wait until it is sent, or for a second stop."""
         for connection in list(self.connections):
             connection.close_soon()
+        waits = [asyncio.ensure_future(x) for x in (self._drain(), self._abort.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for task in waits:
+            task.cancel()
+        await asyncio.wait(waits)
+        for connection in list(self.connections):
+            connection.transport.abort()
+
+    async def _drain(self) -> None:
         await self.service.close()
         end = self.loop.time() + self.limits.read_timeout
         while self.connections and self.loop.time() < end:
             await asyncio.sleep(0.01)
-        for connection in list(self.connections):
-            connection.transport.abort()
