@@ -35,7 +35,9 @@ def relative_error(found, expected):
     return float(np.nanmax(np.abs(found.astype(float) - expected))) / scale
 
 
-def check_export(model, path, sizes=SIZES, draw=None, run=onnx_run, **options):
+def check_export(
+    model, path, sizes=SIZES, draw=None, run=onnx_run, free=FREE, **options
+):
     """Export a model, and run the file with batches of some sizes.
 
     Args:
@@ -44,6 +46,7 @@ def check_export(model, path, sizes=SIZES, draw=None, run=onnx_run, **options):
         sizes: of batches.
         draw: makes an array for a shape and a dtype.
         run: gives a function of feeds for a path.
+        free: other extents that are free.
         **options: of the export.
 
     Returns:
@@ -56,7 +59,7 @@ def check_export(model, path, sizes=SIZES, draw=None, run=onnx_run, **options):
     outputs_of = run(path)
     worst = 0.0
     for size in sizes:
-        shapes = [[size, *(n or FREE for n in x.shape[1:])] for x in model.inputs]
+        shapes = [[size, *(n or free for n in x.shape[1:])] for x in model.inputs]
         pairs = zip(shapes, model.inputs, strict=True)
         arrays = [draw(tuple(shape), x.dtype) for shape, x in pairs]
         names = [x.name for x in proto.graph.input]

@@ -206,6 +206,59 @@ OTHERS = {
     "cond": with_branch,
 }
 
+
+def of_call(call, shape, dtype="float32"):
+    """A model of a function."""
+    return chain(layers.Lambda(call), shape=shape, dtype=dtype)
+
+
+def grouped(steps):
+    """A model with an attention whose heads share keys."""
+    x = Input((steps, 8))
+    return Model(x, layers.GroupedQueryAttention(4, 4, 2)(x, x))
+
+
+ANY = (None, None, 3)  # images of any extents
+# Models with free extents beside the batch, run at several.
+FREE = {
+    "Rescaling": lambda: chain(layers.Rescaling(1 / 128, -1), shape=(None,)),
+    "a chain of numbers": lambda: of_call(lambda x: (x * 2 + 1) - 3, (4, None)),
+    "numbers of images": lambda: of_call(
+        lambda x: ops.max(ops.max_pool(x, 2, 1) * 2 + 1, -1), (4, 5, None)
+    ),
+    "Normalization": lambda: chain(
+        layers.Normalization(mean=1.0, variance=4.0, axis=None), shape=(None,)
+    ),
+    "UpSampling1D": lambda: chain(layers.UpSampling1D(2), shape=(None, 3)),
+    "UpSampling2D": lambda: chain(layers.UpSampling2D(2), shape=ANY),
+    "UpSampling2D, bilinear": lambda: chain(
+        layers.UpSampling2D(2, interpolation="bilinear"), shape=ANY
+    ),
+    "UpSampling3D": lambda: chain(layers.UpSampling3D(2), shape=(None, *ANY)),
+    "GroupNormalization": lambda: chain(
+        layers.GroupNormalization(2), shape=(None, None, 4)
+    ),
+    "GroupNormalization of steps": lambda: chain(
+        layers.GroupNormalization(2), shape=(None, 4)
+    ),
+    "GroupedQueryAttention": lambda: grouped(None),
+    "TimeDistributed": lambda: chain(
+        layers.TimeDistributed(layers.Dense(2)), shape=ANY
+    ),
+    "Dense": lambda: chain(layers.Dense(2), shape=ANY),
+    "Reshape": lambda: chain(layers.Reshape((-1, 2, 3)), shape=(None, 6)),
+    "Flatten": lambda: of_call(lambda x: ops.reshape(x, (-1, 6)), (None, 6)),
+    "repeat": lambda: of_call(lambda x: ops.repeat(x, 3, axis=1), (None, 2)),
+    "repeat of images": lambda: of_call(lambda x: ops.repeat(x, 3, axis=2), ANY),
+    "the last three": lambda: of_call(lambda x: x[:, -3:], (None, 2)),
+    "all but the last three": lambda: of_call(lambda x: x[:, :-3], (None, 2)),
+    "from the fourth last": lambda: of_call(lambda x: x[:, -4:-1], (None, 2)),
+    "backwards": lambda: of_call(lambda x: x[:, -2::-1], (None, 2)),
+    "backwards, by two": lambda: of_call(lambda x: x[:, :-4:-2], (None, 2)),
+    "backwards, in the middle": lambda: of_call(lambda x: x[:, -2:-4:-1], (None, 2)),
+    "three of images": lambda: of_call(lambda x: ops.max_pool(x, 1)[:, -3:, :-2], ANY),
+}
+
 REFUSED = {
     "Hashing": (
         lambda: chain(layers.Hashing(4), dtype="int32"),
@@ -244,6 +297,13 @@ REFUSED = {
             ]
         ),
         "third.*depends on the free sizes.*fixed extents",
+    ),
+    "remainders of sizes": (
+        lambda: chain(
+            layers.Lambda(lambda x: x[:, : x.shape[1] - x.shape[1] % 5], name="fifths"),
+            shape=(None, 4),
+        ),
+        "fifths.*depends on the free sizes.*fixed extents",
     ),
 }
 

@@ -6,7 +6,7 @@ import pytest
 
 import toolkit
 from tests.export.onnx.reference import check_export, relative_error
-from tests.export.onnx.rows import MODELS, REFUSED, chain, dropping
+from tests.export.onnx.rows import FREE, MODELS, REFUSED, chain, dropping
 from toolkit import Input, layers
 from toolkit.errors import UnsupportedError
 
@@ -14,6 +14,12 @@ from toolkit.errors import UnsupportedError
 @pytest.mark.parametrize("name", MODELS)
 def test_layer(name, tmp_path):
     check_export(MODELS[name](), tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("free", [2, 4, 9])
+@pytest.mark.parametrize("name", FREE)
+def test_free_extents(name, free, tmp_path):
+    check_export(FREE[name](), tmp_path / "m.onnx", sizes=(1, 3), free=free)
 
 
 @pytest.mark.parametrize("opset", [17, 18, 19, 21, 22, 23, 24])

@@ -24,6 +24,8 @@ SKIPPED = {
     r"^test_not_[234]d$": "opset 1",
     r"^test_scan_sum$": "opset 8's Scan",
     r"^test_resize_downsample_.*_antialias$": "antialias",
+    # Runtimes, and the exporters that write such nodes, take the new extent.
+    r"^test_resize_downsample_scales_.*_align_corners$": "extents that are not whole",
     r"^test_attention_.*(window|qk_|nonpad|padded_kv)": "windows, logits, lengths",
     r"^test_attention_.*causal_.*(fp16|bf16)": "half floats, rounded in between",
 }

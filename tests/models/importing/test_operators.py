@@ -334,3 +334,25 @@ def test_inputs_are_checked(tmp_path):
     loaded = load(model([node("Relu", ["x"])]), tmp_path)
     with pytest.raises(tk.errors.ShapeError, match="OnnxModel"):
         loaded(np.ones((2, 4), "float32"))
+
+
+def aligned(x, axis, n):
+    """An axis stretched to n elements, so that the first and last keep their places."""
+    old = x.shape[axis]
+    places = np.arange(n) * (old - 1) / max(n - 1, 1)
+    low = np.minimum(np.floor(places).astype(int), old - 1)
+    shape = [-1 if i == axis else 1 for i in range(x.ndim)]
+    part = (places - low).reshape(shape)
+    behind = np.take(x, np.minimum(low + 1, old - 1), axis)
+    return np.take(x, low, axis) * (1 - part) + behind * part
+
+
+@pytest.mark.parametrize("scale", [1.3, 1.5, 2.0, 0.7, 0.2])
+def test_aligned_corners_of_scales_that_are_not_whole(scale, tmp_path):
+    attributes = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    scales = np.float32([1, 1, scale, scale])
+    nodes = [node("Resize", ["x", "", "scales"], **attributes)]
+    loaded = load(model(nodes, {"scales": scales}, ("n", 2, 5, 6)), tmp_path)
+    x = np.random.default_rng(0).normal(size=(2, 2, 5, 6)).astype("float32")
+    wanted = aligned(aligned(x, 2, int(5 * scale)), 3, int(6 * scale))
+    assert np.allclose(np.asarray(loaded(x)), wanted, atol=1e-6)

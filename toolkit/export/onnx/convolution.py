@@ -263,11 +263,14 @@ def write_scaled(write: Writer, node: Node) -> tuple[()] | None:
     if found.base is _operand(write, node)[0]:
         return None  # the first of a chain: it is written as it is
     channels, dtype = out.spec.shape[-1], out.spec.dtype
+    is_fixed = isinstance(write.family.shape(out)[-1], int)
+    if not is_fixed:  # then there is one number for all of them
+        channels = 1
     factor, shift = (
         write.constants.add(_per_channel(x, channels, dtype))
         for x in (found.factor, found.shift)
     )
-    if found.base in write.first and out.spec.ndim > 2:
+    if found.base in write.first and out.spec.ndim > 2 and is_fixed:
         zeros = write.constants.add(np.zeros(channels, dtype))
         rest = write.constants.add(np.full(channels, 1 - _EPSILON, dtype))
         inputs = [write.first[found.base], factor, shift, zeros, rest]

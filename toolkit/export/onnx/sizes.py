@@ -31,6 +31,16 @@ class Extent:
             for product, factor in self.terms.items()
         )
 
+    def __add__(self, number: int) -> Extent:
+        return Extent({**self.terms, (): self.terms.get((), 0) + number})
+
+    def without(self, other: Extent) -> int | None:
+        """What is left if another one is taken away; None if that is no number."""
+        products = {*self.terms, *other.terms} - {()}
+        if any(self.terms.get(p) != other.terms.get(p) for p in products):
+            return None
+        return self.terms.get((), 0) - other.terms.get((), 0)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Extent) and self.terms == other.terms
 
@@ -55,7 +65,7 @@ def samples_of(names: Sequence[str], spread: int = 0) -> list[dict[str, int]]:
     """
     if not names:
         return [{}]
-    first, second, third = ((7, 12, 17), (37, 42, 53), (96, 161, 225))[spread]
+    first, second, third = ((7, 12, 18), (37, 42, 53), (96, 161, 225))[spread]
     base = {name: first + 13 * i for i, name in enumerate(names)}
     others = {name: second + 13 * i for i, name in enumerate(names)}
     last = {name: third + 13 * i for i, name in enumerate(names)}

@@ -294,8 +294,8 @@ class Writer:
         """The nodes that compute sizes, then all others."""
         return [*self._prelude, *self.nodes]
 
-    def lengths(self, shape: Sequence[Length | None]) -> str:
-        """The name of an int64[n] with these lengths."""
+    def lengths(self, shape: Sequence[Length | str | None]) -> str:
+        """The name of an int64[n] with these lengths, or what names stand for."""
         if all(isinstance(n, int) for n in shape):
             return self.ints([n for n in shape if isinstance(n, int)])
         parts: list[str] = []
@@ -305,7 +305,7 @@ class Writer:
                 run.append(n)
                 continue
             parts += [self.ints(run)] if run else []
-            parts.append(self.size(n))  # type: ignore[arg-type]
+            parts.append(n if isinstance(n, str) else self.size(n))  # type: ignore
             run = []
         parts += [self.ints(run)] if run else []
         return self.node("Concat", parts, axis=0) if len(parts) > 1 else parts[0]
@@ -318,11 +318,14 @@ class Writer:
         return shape  # type: ignore[return-value]
 
     def reshaped(self, name: str, shape: Sequence[Length | None]) -> str:
-        """A tensor in another shape, of which one extent may be unknown."""
+        """A tensor in another shape, of which one extent may be unknown.
+
+        Beside -1, for what is left, 0 means the extent that the tensor has there.
+        """
         free = [i for i, n in enumerate(shape) if not isinstance(n, int)]
         if len(free) == 1 and 0 not in shape and -1 not in shape:
             shape = [-1 if i == free[0] else n for i, n in enumerate(shape)]
-        is_empty = 0 in shape
+        is_empty = 0 in shape and -1 not in shape
         target = self.lengths(shape)
         return self.node("Reshape", [name, target], allowzero=1 if is_empty else None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,7 @@ def _reshape(write: Writer, node: Node) -> str:
     source = ""
     if write.only_first(x) and all(n == 1 for n in old[1:-1]):
         source = write.first[x]  # the order of its elements is the same
+        old = tuple(moved(old))
     source = source or write(x)
     return write.reshaped(source, _copied(attrs["shape"], old))
 
@@ -89,40 +90,73 @@ def _slice(write: Writer, node: Node) -> Any:
     bounds = [*zip(attrs["start"], attrs["stop"], attrs["step"], shape, strict=True)]
     is_first = in_layout(write, x)
     source = write.first[x] if is_first else write(x)
-    axes, parts = [], []
+    cuts: list[_Cut] = []
+    turns: list[_Cut] = []
     for axis, (start, stop, step, n) in enumerate(bounds):
         if (start, step) == (0, 1) and stop == n:
             continue
-        axes.append(moved_axis(axis, len(bounds)) if is_first else axis)
-        parts.append(_bounds(start, stop, step, n))
-    if not axes:
+        place = moved_axis(axis, len(bounds)) if is_first else axis
+        if step > 0:
+            cuts.append(_Cut(place, start, stop, step, n))
+            continue
+        if isinstance(n, int):
+            stop = INT64.min if stop == -1 else stop
+            turns.append(_Cut(place, start, stop, step, n))
+            continue
+        if stop != -1 or not _is_last(start, n):
+            # A start in front of all is the first one to ONNX, so it is cut off before.
+            cuts.append(_Cut(place, stop + 1, start + 1, 1, n))
+        turns.append(_Cut(place, -1, INT64.min, step, n))
+    if not cuts and not turns:
         return source if not is_first else write(x)
-    starts, stops, steps = (write.lengths(part) for part in zip(*parts, strict=True))
-    name = write.node("Slice", [source, starts, stops, write.ints(axes), steps])
+    for some in (cuts, turns):
+        source = _sliced(write, source, some) if some else source
     if not is_first:
-        return name
-    write.first[node.outputs[0]] = name
+        return source
+    write.first[node.outputs[0]] = source
     return ()
 
 
-def _bounds(
-    start: Length, stop: Length, step: int, n: Length | None
-) -> tuple[Length, Length, int]:
-    """The bounds in ONNX, where they are cut to what there is."""
-    if step < 0:
-        if isinstance(start, Extent) or start == -1:
-            start = INT64.max if _is_last(start, n) else start
-        stop = INT64.min if stop == -1 else stop
-        return start, stop, step
-    return start, INT64.max if stop == n and not isinstance(n, int) else stop, step
+class _Cut(NamedTuple):
+    """A slice along an axis of n elements."""
+
+    axis: int
+    start: Length
+    stop: Length
+    step: int
+    n: Length | None
+
+
+def _sliced(write: Writer, name: str, cuts: list[_Cut]) -> str:
+    starts = [_bound(write, cut.start, cut.n) for cut in cuts]
+    stops = [
+        INT64.max if _is(c.stop, c.n) else _bound(write, c.stop, c.n) for c in cuts
+    ]
+    axes, steps = [cut.axis for cut in cuts], [cut.step for cut in cuts]
+    given = [write.lengths(starts), write.lengths(stops), write.ints(axes)]
+    return write.node("Slice", [name, *given, write.ints(steps)])
+
+
+def _bound(write: Writer, bound: Length, n: Length | None) -> Length | str:
+    """A bound in ONNX, where it is cut to what there is; it may be less than 0 here.
+
+    There, what is less than 0 is counted from the end.
+    """
+    if isinstance(bound, int) or min(bound.terms.values()) >= 0:
+        return bound
+    behind = bound.without(n) if isinstance(n, Extent) else None
+    if behind is not None and behind < 0:
+        return behind
+    return write.node("Max", [write.size(bound), write.ints([0])])
+
+
+def _is(bound: Length, n: Length | None) -> bool:
+    """Whether a bound is the end, whatever that is."""
+    return bound == n and not isinstance(n, int)
 
 
 def _is_last(start: Length, n: Length | None) -> bool:
-    if not isinstance(start, Extent) or not isinstance(n, Extent):
-        return False
-    terms = dict(n.terms)
-    terms[()] = terms.get((), 0) - 1
-    return Extent(terms) == start
+    return n is not None and start + 1 == n
 
 
 @row("concatenate")

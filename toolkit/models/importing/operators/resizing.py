@@ -122,7 +122,8 @@ class _Way:
             shift = old / 2 * (1 - new / (scale * old))
             return shift + (i + 0.5) / scale - 0.5
         if self.transform == "align_corners":
-            return i * (old - 1) / max(scale * old - 1, 1e-9)
+            # Of the new extent, not of scale * old: what runtimes and exporters do.
+            return i * (old - 1) / max(new - 1, 1)
         if self.transform == "tf_crop_and_resize":
             start, end = ends
             if new == 1:
