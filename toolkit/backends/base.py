@@ -194,11 +194,12 @@ class Backend:
         """Programs as one object file that needs neither Python nor this package.
 
         Args:
-            source: programs for one or several processors, and their weights.
+            source: programs for one or several processors, each of them generated
+                code alone, and their weights.
 
         Raises:
-            UnsupportedError: it generates no machine code, or a program is not
-                generated code alone.
+            UnsupportedError: it generates no machine code, or what is in the source is
+                too large.
         """
         raise UnsupportedError(f"backend {self.name} makes no native libraries")
 

@@ -337,12 +337,6 @@ def test_bytes_are_reproducible(processor):
     assert len(digests) == 1
 
 
-def test_what_is_no_generated_code_is_refused():
-    source = source_of(lambda x: ops.cholesky(x), [((4, 4), "float32")])
-    with pytest.raises(UnsupportedError, match="cholesky"):
-        backend().library(source)
-
-
 @pytest.mark.parametrize("name", ["armv7", "wasm32"])
 def test_what_32_bits_do_not_count_is_refused(name):
     rows = 1 << 20

@@ -14,7 +14,6 @@ from toolkit.backends.library import (
     ABI,
     MOST_EMBEDDED,
     Library,
-    LibraryProgram,
     LibrarySource,
     Status,
 )
@@ -51,8 +50,6 @@ def library(source: LibrarySource) -> Library:
 
 
 def _check(source: LibrarySource) -> None:
-    for program in source.programs:
-        _check_generated(source, program)
     nbytes = sum(weight.array.nbytes for weight in source.weights)
     if source.embed and nbytes > MOST_EMBEDDED:
         raise UnsupportedError(
@@ -67,24 +64,6 @@ def _check(source: LibrarySource) -> None:
                 f"{sorted(states)}; that for {program.batch} rows changes "
                 f"{sorted(set(program.updates))}"
             )
-
-
-def _check_generated(source: LibrarySource, program: LibraryProgram) -> None:
-    """All of a program has to be generated code."""
-    others = (body for body in program.bodies if body.code is None)
-    compiled = next(others, None)
-    if compiled is None:
-        return
-    missing = [
-        f"{node.op.name} in {node.origin or 'no layer'}"
-        for i, node in enumerate(compiled.graph.nodes)
-        if compiled.lowered[i] is None and not compiled.is_view(i)
-    ]
-    what = ", ".join(dict.fromkeys(missing)) or "nothing is computed"
-    raise UnsupportedError(
-        f"{source.prefix}: a native library is generated code alone, and there is none "
-        f"for: {what}"
-    )
 
 
 class _Library:
