@@ -115,7 +115,7 @@ typedef struct {
 /* The number of this interface: DIGITS_ABI, if header and library belong together. */
 uint32_t digits_abi(void);
 
-/* What run takes and gives. */
+/* What run takes and gives, and how many; count may be NULL. */
 const digits_tensor *digits_inputs(int32_t *count);
 const digits_tensor *digits_outputs(int32_t *count);
 
@@ -144,7 +144,8 @@ digits_status digits_run(void *workspace, int64_t n, const void *const *inputs,
 digits_status digits_reset(void *workspace);
 
 /* Share the work of runs among so many threads, this one included. Threads that wait
-   look for work so many times before they sleep; spins < 0: the default. */
+   look for work so many times before they sleep; spins < 0: the default. Where so
+   many cannot be had, there are none. */
 digits_status digits_threads(int32_t count, int32_t spins);
 
 /* End the threads. A workspace holds nothing else: to end its use, free its memory. */

@@ -280,7 +280,7 @@ _FUNCTIONS = """\
 /* The number of this interface: {P}_ABI, if header and library belong together. */
 uint32_t {p}_abi(void);
 
-/* What run takes and gives. */
+/* What run takes and gives, and how many; count may be NULL. */
 const {p}_tensor *{p}_inputs(int32_t *count);
 const {p}_tensor *{p}_outputs(int32_t *count);
 
@@ -309,7 +309,8 @@ const uint8_t *{p}_weights_sha256(void);
 {p}_status {p}_reset(void *workspace);
 
 /* Share the work of runs among so many threads, this one included. Threads that wait
-   look for work so many times before they sleep; spins < 0: the default. */
+   look for work so many times before they sleep; spins < 0: the default. Where so
+   many cannot be had, there are none. */
 {p}_status {p}_threads(int32_t count, int32_t spins);
 
 /* End the threads. A workspace holds nothing else: to end its use, free its memory. */
