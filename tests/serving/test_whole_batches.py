@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import tracemalloc
 from contextlib import closing
 
 import numpy as np
@@ -152,3 +153,24 @@ def test_a_servable_may_say_so():
         await asked.batcher.close()
 
     asyncio.run(run())
+
+
+def test_long_texts_take_no_room_for_each_of_the_others():
+    inputs = toolkit.Input((), dtype="string", name="x")
+    words = layers.TextVectorization(vocabulary=["a"], output_sequence_length=2)
+    with serving({"m": toolkit.Model(inputs, words(inputs))}) as server:
+        for texts, status in (
+            (["a b", "a"], 200),
+            (["a" * 99_999] + ["b"] * 9_999, 413),
+        ):
+            given = {"name": "x", "datatype": "BYTES", "shape": [len(texts)]}
+            words = {"inputs": [given | {"data": texts}]}
+            tracemalloc.start()
+            try:
+                answer = ask(server, "POST", "/v2/models/m/infer", words)
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert answer.status == status and peak < 2**26
+            if status == 200:
+                assert answer.json["outputs"][0]["data"] == [2, 1, 2, 0]

@@ -24,6 +24,7 @@ from toolkit.export.inference import (
 from toolkit.functions.concrete_function import ConcreteFunction
 from toolkit.functions.function import Function
 from toolkit.ir import Graph
+from toolkit.serving.messages import RequestError
 from toolkit.serving.tensors import DATATYPES, TensorSpec
 from toolkit.thread_state import restored
 
@@ -32,6 +33,8 @@ from toolkit.thread_state import restored
 PROGRAMS = 256
 # Buffers that a worker keeps; all go when there are more.
 BUFFERS = 64
+# Bytes of the texts of a batch, each with room for the longest, at 4 for a sign.
+TEXTS = 256 * 2**20
 # Of axes that a model leaves free, to see what it computes; one that it can compute.
 EXTENTS = (16, 128, 1)
 # A batch that takes longer is not computed in the thread that reads requests.
@@ -274,7 +277,7 @@ class ModelServable(Servable):
     def _run_eagerly(self, arrays: Arrays) -> list[Any]:
         """For layers that are Python code, such as those that split texts."""
         leaves = [
-            np.array(x, str) if x.dtype == object else convert(np.array(x))
+            _checked_texts(x) if x.dtype == object else convert(np.array(x))
             for x in arrays
         ]
         with restored():
@@ -291,6 +294,16 @@ class ModelServable(Servable):
                     f"serve: expected one row for each of the input's {rows} in output "
                     f"{spec.name!r}; received shape {tuple(shape)}"
                 )
+
+
+def _checked_texts(array: Any) -> Any:
+    """Texts, for each of which layers may make as much room as for the longest."""
+    longest = max(map(len, array.flat), default=0)
+    if 4 * longest * array.size > TEXTS:
+        raise RequestError(
+            413, f"expected texts of <= {TEXTS} bytes, where all are as long as one"
+        )
+    return array.copy()
 
 
 def _aligned(arrays: Arrays) -> Arrays:
