@@ -1,6 +1,7 @@
 """Tensors: conversion, operators, indexing, printing, and NumPy's protocols."""
 
 import copy
+import itertools
 import operator
 import pickle
 import threading
@@ -237,6 +238,16 @@ def test_index_and_iterate():
     assert [row.tolist() for row in x] == A.tolist()
     first, second = x
     assert first.tolist() == A[0].tolist()
+
+
+@pytest.mark.parametrize("step", [None, 1, 2, 7, -1, -2, -7])
+def test_slices_beyond_the_ends(step):
+    bounds = (None, -10, -6, -5, -1, 0, 1, 4, 5, 10)
+    for n in (1, 5):
+        x = np.arange(n, dtype="float32")
+        for low, high in itertools.product(bounds, bounds):
+            found = ops.convert_to_tensor(x)[low:high:step]
+            np.testing.assert_array_equal(found, x[low:high:step])
 
 
 def test_index_by_tensors():

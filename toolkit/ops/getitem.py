@@ -119,8 +119,11 @@ def _plan(x: Tensor, items: list[Any]) -> _Plan:
         if item is None:
             shape.append(1)
         elif isinstance(item, slice):
-            bounds.append(item.indices(x.shape[axis]))
-            shape.append(len(range(*bounds[-1])))
+            bound = item.indices(x.shape[axis])
+            count = len(range(*bound))
+            # Backwards from -1 to -1 means all of it to the primitive, not nothing.
+            bounds.append(bound if count else (0, 0, 1))
+            shape.append(count)
         elif isinstance(item, (int, np.integer)):
             i = _position(x, axis, int(item))
             bounds.append((i, i + 1, 1))
