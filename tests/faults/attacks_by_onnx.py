@@ -361,6 +361,101 @@ def chain(count):
     )
 
 
+OWN = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+
+
+def graphs_of_functions(depth, uses):
+    """Functions that use a graph of their caller several times, in a graph again."""
+
+    def branches(name):
+        found = []
+        for i in range(uses):
+            found.append(node("If", ["c"], [f"{name}{i}"]))
+            for branch in ("then_branch", "else_branch"):
+                found[-1].attribute.add(
+                    name=branch, type=onnx.AttributeProto.GRAPH, ref_attr_name="g"
+                )
+        return found
+
+    def graph(nodes, result):
+        return helper.make_graph(nodes, "inner", [], [info(result)])
+
+    found = []
+    for k in range(depth):
+        name = f"v{k}_"
+        nodes = [*branches(name), node("Add", [f"{name}0", "x"])]
+        if k:
+            inner = graph(branches(name), f"{name}0")
+            nodes = [node(f"f{k - 1}", ["x", "c"], domain="own", g=inner)]
+        given = ["x", "c"], ["y"], nodes, OWN
+        found.append(helper.make_function("own", f"f{k}", *given, attributes=["g"]))
+    last = graph([node("Identity", ["x"], ["z"])], "z")
+    nodes = [node("Cast", ["x"], ["c"], to=TensorProto.BOOL)]
+    nodes.append(node(f"f{depth - 1}", ["x", "c"], domain="own", g=last))
+    return model(nodes, x=(), functions=found, opset_imports=OWN)
+
+
+def array_of_function(size, calls, in_branch=False):
+    """A function with an array, or with a list of numbers, called many times."""
+    numbers = helper.make_tensor("k", FLOAT, [size], np.ones(size, "float32"))
+    nodes = [node("Constant", [], ["k"], value=numbers)]
+    if in_branch:
+        inner = helper.make_graph([*nodes], "inner", [], [info("k")])
+        nodes = [node("If", ["c"], ["k"], then_branch=inner, else_branch=inner)]
+        nodes.insert(
+            0, node("Constant", [], ["c"], value=constant("c", np.array(True)))
+        )
+    nodes += [node("ReduceSum", ["k"], ["s"], keepdims=0), node("Add", ["x", "s"])]
+    function = helper.make_function("own", "f", ["x"], ["y"], nodes, OWN)
+    names = ["x", *(f"v{i}" for i in range(calls - 1)), "y"]
+    steps = zip(names, names[1:], strict=False)
+    found = [node("f", [a], [b], domain="own") for a, b in steps]
+    return model(found, functions=[function], opset_imports=OWN)
+
+
+def folded(op, shapes, count=40, **attributes):
+    """Nodes that read small arrays, and take long."""
+    nodes = []
+    for i, shape in enumerate(shapes):
+        extents = constant("", np.array(shape))
+        nodes.append(node("Constant", [], [f"n{i}"], value=extents))
+        nodes.append(node("ConstantOfShape", [f"n{i}"], [f"c{i}"]))
+    inputs = [f"c{i}" for i in range(len(shapes))]
+    for k in range(count):
+        nodes.append(node(op, inputs, [f"v{k}"], **attributes))
+        nodes.append(node("ReduceSum", [f"v{k}"], [f"s{k}"], keepdims=0))
+    nodes.append(node("Sum", ["x", *(f"s{k}" for k in range(count))]))
+    return model(nodes)
+
+
+def slow(name, op, shapes, **attributes):
+    """An attack that may be read: what takes long is not computed then."""
+
+    def make(folder):
+        write(folder, folded(op, shapes, **attributes))
+        return lambda: saving.load_onnx(folder / "model.onnx")
+
+    attack(f"onnx: time by {name} of constants", make, harmless=True)
+
+
+SIDE = (1, 1, 181, 181)
+slow("Conv", "Conv", [SIDE, SIDE], pads=[90] * 4)
+slow("ConvTranspose", "ConvTranspose", [SIDE, SIDE], pads=[90] * 4)
+slow("Einsum", "Einsum", [(1 << 15,)] * 2, equation="i,j->")
+slow("Einsum of a sum", "Einsum", [(1 << 15,)] * 2, equation="i,j->i")
+slow("MatMul", "MatMul", [(181, 181), (181, 181)], count=100)
+slow("Gemm", "Gemm", [(181, 181), (181, 181)], count=100)
+slow("AveragePool", "AveragePool", [SIDE], kernel_shape=[181, 181], pads=[90] * 4)
+slow("MaxPool", "MaxPool", [SIDE], kernel_shape=[181, 181], pads=[90] * 4)
+slow("LRN", "LRN", [(1, 9, 60, 60)], size=999, count=9)
+slow(
+    *("RNN", "RNN", [(1 << 14, 1, 1), (1, 1, 1), (1, 1, 1)]),
+    hidden_size=1,
+)
+bad("graphs of functions in graphs", lambda: graphs_of_functions(7, 9))
+bad("an array of a function", lambda: array_of_function(1 << 18, 2_000), harmless=True)
+bad("a small one", lambda: array_of_function(1_000, 9_000))
+bad("an array of a branch", lambda: array_of_function(1 << 18, 2_000, True))
 bad("branches in branches", lambda: nested(40))
 bad("functions of functions", lambda: functions(8, 8))
 bad("deep functions", lambda: functions(12, 1))

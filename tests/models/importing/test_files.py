@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import toolkit as tk
 
@@ -166,3 +168,28 @@ def test_a_copy_has_weights_of_its_own():
     copy.layers[0].weights[0].assign(0 * copy.layers[0].weights[0])
     assert np.array_equal(model.predict(rows, verbose=0), right)
     assert not np.array_equal(copy.predict(rows, verbose=0), right)
+
+
+def test_an_array_of_a_function_that_is_called_twice_is_one_weight(tmp_path):
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    kernel = np.random.default_rng(0).normal(size=(40, 40)).astype("float32")
+    nodes = [
+        helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(kernel)),
+        helper.make_node("MatMul", ["a", "k"], ["b"]),
+    ]
+    function = helper.make_function("own", "Dense", ["a"], ["b"], nodes, opsets)
+    calls = [helper.make_node("Dense", [a], [b], domain="own") for a, b in ("xh", "hy")]
+    graph = helper.make_graph(
+        calls,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 40])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 40])],
+    )
+    found = helper.make_model(
+        graph, functions=[function], opset_imports=opsets, ir_version=8
+    )
+    onnx.save(found, tmp_path / "model.onnx")
+    model = tk.saving.load_onnx(tmp_path / "model.onnx")
+    assert [w.shape for w in model.weights] == [(40, 40)]
+    x = np.ones((2, 40), "float32")
+    assert np.allclose(np.asarray(model(x)), x @ kernel @ kernel, atol=1e-3)

@@ -179,6 +179,15 @@ class Call:
         """Inside of a loop of so many steps, of which there may not be too many."""
         return self._ledger.repeated(times)
 
+    def work(self, *factors: int) -> None:
+        """Count the multiplications of a node that is computed before the graph runs.
+
+        Args:
+            *factors: whose product they are.
+        """
+        if self._is_known:
+            self._ledger.work(math.prod(factors))
+
     def allow(self, shape: Any, dtype: str) -> None:
         """Raise if a value of this shape would take too much; before it is made."""
         if any(n < 0 for n in shape):

@@ -9,11 +9,12 @@ from typing import Any
 from toolkit.errors import LoadBudgetError, ModelFileError
 
 MAX_KNOWN = 1 << 16  # elements of an array that is computed before the graph runs
+MAX_WORK = 1 << 28  # multiplications of all that is computed before
 MAX_REPEATS = 1_000_000  # of a node, by all loops around it
 
 
 class TooLargeToKnow(Exception):
-    """A known array would be large: it is computed when the graph runs."""
+    """A known array would be large or take long: it is made when the graph runs."""
 
 
 class Ledger:
@@ -28,6 +29,7 @@ class Ledger:
         self._limit, self._steps = limit, steps
         self._held = 0
         self._repeats = 1
+        self._work = MAX_WORK
 
     @contextmanager
     def repeated(self, times: int) -> Iterator[None]:
@@ -49,6 +51,12 @@ class Ledger:
         self._steps -= 1
         if self._steps < 0:
             raise ModelFileError("its loops repeat more nodes than may be unrolled")
+
+    def work(self, count: int) -> None:
+        """Count what is computed before the graph runs; raise if it is too much."""
+        if count > self._work:
+            raise TooLargeToKnow
+        self._work -= count
 
     def check(self, nbytes: int) -> None:
         """Raise if so many bytes more would be too many; before they are made."""

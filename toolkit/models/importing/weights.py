@@ -74,11 +74,18 @@ def chosen_weights(graph: OnnxGraph) -> list[Weight]:
 def with_large_constants(graph: OnnxGraph) -> OnnxGraph:
     """The graph in which nodes that make large arrays are such arrays."""
     arrays, nodes = dict(graph.initializers), []
+    places: dict[int, str] = {}
     for node in graph.nodes:
         value = node.attributes.get("value")
         is_large = isinstance(value, np.ndarray) and value.size > _SMALL
         if node.op == "Constant" and is_large and len(node.outputs) == 1:
-            arrays[node.outputs[0]] = np.asarray(value)
+            # An array of a function that is called several times is one weight.
+            place = places.setdefault(id(value), node.outputs[0])
+            if place == node.outputs[0]:
+                arrays[place] = np.asarray(value)
+            else:
+                same = replace(node, op="Identity", inputs=(place,), attributes={})
+                nodes.append(same)
         else:
             nodes.append(node)
     return replace(graph, nodes=tuple(nodes), initializers=arrays)

@@ -31,7 +31,7 @@ def checked(graph: OnnxGraph, opset: int, given: Collection[str] = ()) -> OnnxGr
             f"it is of opset {opset}; expected {OLDEST} to {NEWEST}. "
             "onnx.version_converter converts files"
         )
-    if sum(1 for _ in _walk(graph, 0)) > MAX_NODES:
+    if any(count >= MAX_NODES for count, _ in enumerate(_walk(graph, 0))):
         raise ModelFileError(f"more than {MAX_NODES:,} nodes: refused")
     if len(set(given)) != len(given):
         raise ModelFileError("a value that is given twice")

@@ -65,14 +65,38 @@ class Converter:
         self._most = min(MAX_NODES, _GROWTH * written + 1_000)
         self._count = 0
         self._unrolled = 0
+        # Of what is converted once for all calls of a function, by its message, which
+        # is kept so that its identity is its own; and what each graph counts.
+        self._converted: dict[int, tuple[Message, Any]] = {}
+        self._counts: dict[int, tuple[OnnxGraph, int]] = {}
 
     def graph(self, message: Message) -> OnnxGraph:
         """The graph of the file."""
         return self._graph(message, _Scope(lambda name: name, {}))
 
-    def _graph(self, message: Message, scope: _Scope) -> OnnxGraph:
-        if scope.subgraphs > MAX_SUBGRAPHS:
+    def _add(self, count: int) -> None:
+        """Count nodes, and what else takes time wherever it is used."""
+        self._count += count
+        if self._count > self._most:
+            raise ModelFileError(f"more than {self._most:,} nodes: refused")
+
+    def _subgraph(self, message: Message, scope: _Scope) -> OnnxGraph:
+        """A graph that is an attribute."""
+        before = self._count
+        if scope.subgraphs >= MAX_SUBGRAPHS:
             raise ModelFileError(f"graphs in graphs, more than {MAX_SUBGRAPHS} deep")
+        self._add(sum(len(message[k]) for k in ("inputs", "outputs", "initializers")))
+        found = self._graph(message, replace(scope, subgraphs=scope.subgraphs + 1))
+        self._counts[id(found)] = found, self._count - before
+        return found
+
+    def _referred(self, value: Any) -> Any:
+        """What an attribute of a function is where a node in it refers to that."""
+        if isinstance(value, OnnxGraph):  # it is walked at each place again
+            self._add(self._counts[id(value)][1])
+        return value
+
+    def _graph(self, message: Message, scope: _Scope) -> OnnxGraph:
         arrays = {}
         for tensor in message["initializers"]:
             name = scope.rename(tensor.get("name", ""))
@@ -103,9 +127,7 @@ class Converter:
     def _nodes(self, messages: list[Message], scope: _Scope) -> list[OnnxNode]:
         nodes: list[OnnxNode] = []
         for message in messages:
-            self._count += 1
-            if self._count > self._most:
-                raise ModelFileError(f"more than {self._most:,} nodes: refused")
+            self._add(1)
             function = self._functions.get(_key(message, "op"))
             if function is None:
                 nodes.append(self._node(message, scope))
@@ -138,10 +160,20 @@ class Converter:
             if reference is None:
                 found[name] = self._attribute(attribute, message, scope)
             elif reference in scope.arguments:  # else it was left out
-                found[name] = scope.arguments[reference]
+                found[name] = self._referred(scope.arguments[reference])
         return found
 
     def _attribute(self, attribute: Message, message: Message, scope: _Scope) -> Any:
+        if id(attribute) not in self._converted:
+            value = self._new_attribute(attribute, message, scope)
+            if isinstance(value, OnnxGraph):  # names in it depend on the scope
+                return value
+            self._converted[id(attribute)] = attribute, value
+        return self._converted[id(attribute)][1]
+
+    def _new_attribute(
+        self, attribute: Message, message: Message, scope: _Scope
+    ) -> Any:
         number = attribute.get("type", 0)
         what = f"the attribute {attribute.get('name', '')!r} of {_title(message)}"
         if number == 0:  # files before IR 2 do not say it
@@ -157,7 +189,7 @@ class Converter:
         if field == "t":
             return self._tensors.array(value, what)
         if field == "g":
-            return self._graph(value, replace(scope, subgraphs=scope.subgraphs + 1))
+            return self._subgraph(value, scope)
         if field in ("s", "strings"):
             texts = [_text(v, what) for v in (value if field == "strings" else [value])]
             return texts if field == "strings" else texts[0]

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.errors import ModelFileError
+from toolkit.errors import LoadBudgetError, ModelFileError
 from toolkit.reading.budget import spend
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -58,6 +58,7 @@ class OnnxGraph:
 
 def array_config(array: Array) -> dict[str, Any]:
     """An array as plain values, to the last bit."""
+    spend(array.nbytes, "an array")
     data = np.ascontiguousarray(array)
     data = data.astype(data.dtype.newbyteorder("<"), copy=False)
     return {
@@ -79,6 +80,8 @@ def array_of(config: Any) -> Array:
         text = config["data"].encode("ascii")
         spend(len(text), "an array")
         data = base64.b64decode(text, validate=True)
+    except LoadBudgetError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError, binascii.Error) as error:
         raise ModelFileError(
             f"expected an array as shape, dtype and data; found {config!r:.200}"
@@ -201,6 +204,8 @@ def _attribute_of(value: Any, depth: int) -> Any:
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"an attribute of {value!r:.99}") from error
         return floats[0] if value.get("single") and floats else floats
+    if isinstance(value, (list, tuple)):
+        spend(8 * len(value), "an attribute")
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     if {type(v) for v in items} - {int, float, str} or len(set(map(type, items))) > 1:
         raise ModelFileError(f"expected an attribute; found {value!r:.99}")

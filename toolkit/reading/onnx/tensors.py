@@ -63,14 +63,21 @@ class TensorReader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # By the message, which is kept so that its identity is its own.
+        self._arrays: dict[int, tuple[Message, Array]] = {}
 
     def array(self, message: Message, what: str) -> Array:
-        """The array of a TensorProto.
+        """The array of a TensorProto; the same one whenever it is asked for.
 
         Args:
             message: the TensorProto.
             what: names it in messages.
         """
+        if id(message) not in self._arrays:
+            self._arrays[id(message)] = message, self._read(message, what)
+        return self._arrays[id(message)][1]
+
+    def _read(self, message: Message, what: str) -> Array:
         name = message.get("name") or what
         dtype = dtype_of(message.get("type", 0), f"the tensor {name!r}")
         shape = tuple(message["dims"])

@@ -38,6 +38,7 @@ def _attention(
         steps = past_key.shape[2]
         k, v = _joined(call, past_key, k), _joined(call, past_value, v)
     call.allow((*q.shape[:3], k.shape[2]), q.dtype)
+    call.work(*q.shape[:3], k.shape[2], q.shape[3] + v.shape[3])
     extras: dict[str, Any] = {} if cap == 0 else {"attn_logits_soft_cap": cap}
     extras |= _mask(mask)
     masked = "mask" in extras

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from toolkit import ops
@@ -22,7 +23,9 @@ def _check_product(call: Call, x: Value, y: Value) -> None:
     b = y.shape if y.ndim > 1 else (*y.shape, 1)
     if not x.ndim or not y.ndim or a[-1] != b[-2]:
         raise ModelFileError(f"a product of shapes {x.shape} and {y.shape}")
-    call.allow((*broadcast(a[:-2], b[:-2]), a[-2], b[-1]), x.dtype)
+    shape = (*broadcast(a[:-2], b[:-2]), a[-2], b[-1])
+    call.allow(shape, x.dtype)
+    call.work(*shape, a[-1])
 
 
 def _gemm(call: Call, a: Value, b: Value, c: Value | None = None) -> Value:
@@ -56,12 +59,23 @@ def _einsum(call: Call, x: Value, *others: Value) -> Value:
     elif "." not in equation:
         once = [c for c in extents if equation.count(c) == 1]
         call.allow([extents[c] for c in once], x.dtype)
+    known = math.prod(extents.values()) * math.prod(
+        value.size
+        for term, value in zip(_terms(equation), values, strict=True)
+        if "." in term
+    )
+    call.work(known)
     return Value(ops.einsum(equation, *(v.tensor for v in values)))
+
+
+def _terms(equation: str) -> list[str]:
+    """The letters of each input."""
+    return equation.partition("->")[0].split(",")
 
 
 def _extents(equation: str, values: Any) -> dict[str, int]:
     """The extent of each letter."""
-    terms = equation.partition("->")[0].split(",")
+    terms = _terms(equation)
     if len(terms) != len(values) or len(equation) > 200:
         raise ModelFileError(f"{equation!r} for {len(values)} inputs")
     found: dict[str, int] = {}

@@ -134,6 +134,7 @@ def _local_response(call: Call, x: Value) -> Value:
     low, high = (size - 1) // 2, size - 1 - (size - 1) // 2
     widths = [*[(0, 0)] * (x.ndim - 1), (low, high)]
     call.allow((*tensor.shape[:-1], channels + size), x.dtype)
+    call.work(x.size, size)
     squares = ops.pad(tensor * tensor, widths, "constant", 0.0)
     total = squares[..., :channels]
     for i in range(1, size):

@@ -67,6 +67,9 @@ def _activations(call: Call, defaults: tuple[str, ...], directions: int) -> Any:
     return found
 
 
+_STEP = 4_096  # multiplications: what a step takes beside those of its products
+
+
 class Direction(NamedTuple):
     """The weights of a direction, as a step needs them.
 
@@ -97,6 +100,7 @@ def _unpacked(call: Call, x: Value, r: Value, lengths: Value | None) -> _Sequenc
         raise ModelFileError(f"inputs of {x.shape} and recurrent weights of {r.shape}")
     # With the batch first, the steps are axis 1.
     x = x.permuted((1, 0, 2)) if batch_first else x
+    call.work(x.shape[0], x.shape[1] * (r.size + x.shape[2]) + _STEP)
     return _Sequences(
         x.tensor, units, None if lengths is None else lengths.tensor, clip, batch_first
     )

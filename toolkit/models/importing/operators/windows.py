@@ -120,6 +120,7 @@ def _conv(call: Call, x: Value, w: Value, bias: Value | None = None) -> Value:
         )
     counts = _counts(x.shape[2:], windows)
     call.allow((x.shape[0], *counts, filters), x.dtype)
+    call.work(x.shape[0], *counts, w.size)
     y = bind(
         conv_p,
         _last(x),
@@ -167,6 +168,7 @@ def _conv_transpose(call: Call, x: Value, w: Value, bias: Value | None = None) -
         for size, (low, high), extra in zip(whole, pads, added, strict=True)
     )
     call.allow((x.shape[0], *extents, filters), x.dtype)
+    call.work(x.shape[0], *x.shape[2:], w.size)
     y = _scattered(x, w, windows, pads, added, groups)
     return _made(y if bias is None else y + _vector(bias, filters))
 
@@ -229,7 +231,9 @@ def _pooled(call: Call, x: Value) -> tuple[Windows, Pairs]:
             grown = (count - 1) * stride + reach - n - low
             pairs.append((low, max(high, grown)))
         windows = windows._replace(pads=tuple(pairs))
-    call.allow((*x.shape[:2], *_counts(x.shape[2:], windows)), x.dtype)
+    shape = (*x.shape[:2], *_counts(x.shape[2:], windows))
+    call.allow(shape, x.dtype)
+    call.work(*shape, *windows.size)
     return windows, stated
 
 
