@@ -154,10 +154,14 @@ def _takes_more(model: Any) -> bool:
 def _names(leaves: Sequence[Any]) -> list[str]:
     """The names of the inputs: their own, or made up where one lacks or recurs."""
     own = [getattr(x, "name", None) for x in leaves]
-    return [
-        name if name and own.count(name) == 1 else f"input_{i}"
-        for i, name in enumerate(own)
-    ]
+    found = []
+    for i, name in enumerate(own):
+        if not name or own.count(name) > 1:
+            name = f"input_{i}"
+            while name in own or name in found:
+                name += "_"
+        found.append(name)
+    return found
 
 
 def _tensor(model: Any, number: int, x: Any, name: str) -> ModelTensor:

@@ -14,6 +14,7 @@ from toolkit import Input, Sequential, layers
 from toolkit.cli import main
 from toolkit.errors import ArgumentError, UnsupportedError, UnwritableFileError
 from toolkit.export.onnx import exporter, files, model
+from toolkit.layers import InputSpec
 
 
 def digits(**arguments):
@@ -228,3 +229,65 @@ def test_complex_inputs(path):
     network = Sequential([Input((3,), dtype="complex64"), layers.Identity()])
     with pytest.raises(UnsupportedError, match="complex64"):
         network.export(path)
+
+
+# --- what is there already ------------------------------------------------------------
+
+
+def test_data_of_somebody_else_stay(path):
+    data = path.with_name("m.onnx.data")
+    data.write_text("mine")
+    with pytest.raises(UnwritableFileError, match="does not name it"):
+        digits().export(path, verbose=False, external_data=True)
+    assert data.read_text() == "mine" and not path.exists()
+    digits().export(path, verbose=False, external_data=False)
+    assert data.read_text() == "mine"
+
+
+def test_data_that_nothing_names_any_more_go(path):
+    for external in (True, True, False):
+        digits().export(path, verbose=False, external_data=external)
+        assert path.with_name("m.onnx.data").exists() == external
+
+
+def test_what_onnx_refuses_is_an_error_of_ours(path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise onnx.shape_inference.InferenceError("node digits/conv/Conv: no")
+
+    monkeypatch.setattr(onnx.checker, "check_model", refuse)
+    with pytest.raises(UnsupportedError, match="digits.export: .*digits/conv/Conv"):
+        digits().export(path, verbose=False)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"external_data": "no"}, {"allow_random": 3}, {"metadata": 5}),
+        *({"metadata": {"a": 1}}, {"dynamic_axes": 3}),
+        *({"dynamic_axes": {"image": [0]}}, {"dynamic_axes": {"image": {0: ""}}}),
+    ],
+)
+def test_options_of_other_types(options, path):
+    with pytest.raises(ArgumentError, match=f"digits.export: .*{[*options][0]}"):
+        digits().export(path, verbose=False, **options)
+
+
+def test_names_of_variables_that_end_with_a_digit(path):
+    a, b = (
+        toolkit.Variable(np.full((30, 30), n, "float32"), name=f"w{n}") for n in (1, 2)
+    )
+    call = layers.Lambda(lambda x: x @ a @ b)
+    proto = check_export(Sequential([Input((30,)), call]), path)
+    assert {"w1", "w2"} <= {x.name for x in proto.graph.initializer}
+
+
+def test_names_of_inputs_that_are_made_up_differ(path):
+    class Sum(toolkit.Model):
+        def call(self, a, b):
+            return a + b
+
+    signature = [InputSpec(shape=(None, 3), name="input_1"), InputSpec(shape=(None, 3))]
+    Sum().export(path, verbose=False, input_signature=signature)
+    names = [x.name for x in onnx.load(path).graph.input]
+    assert names == ["input_1", "input_1_"]

@@ -7,7 +7,7 @@ import pytest
 import toolkit
 from tests.export.onnx.reference import check_export, relative_error
 from tests.export.onnx.rows import FREE, MODELS, REFUSED, chain, dropping
-from toolkit import Input, layers
+from toolkit import Input, layers, ops
 from toolkit.errors import UnsupportedError
 
 
@@ -79,3 +79,49 @@ def test_batches_of_a_fixed_size(tmp_path):
     model = toolkit.Sequential([Input(batch_shape=(3, 4)), layers.Dense(2)])
     proto = check_export(model, tmp_path / "m.onnx", sizes=(3,))
     assert proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3
+
+
+INF, NAN = np.inf, np.nan
+NUMBERS = [1, 1, -1, 5, 5, 1e8, -5, INF, 1, 0, 3, NAN, INF, -INF, 2, -2]
+OTHERS = [0.1, 0.3, 0.1, INF, -INF, 3, INF, 2, 0, 0, 3, 1, -INF, INF, -INF, -INF]
+SPECIAL = {
+    "floor_divide": lambda x, y: ops.floor_divide(x, y),
+    "mod": lambda x, y: ops.mod(x, y),
+    "arctan2": lambda x, y: ops.arctan2(x, y),
+    "arctan2, turned": lambda x, y: ops.arctan2(y, x),
+    "log1p": lambda x, y: ops.log1p(ops.abs(x)) + y * 0,
+    "searchsorted": lambda x, y: ops.searchsorted(np.float32([0, 1, 2]), x),
+    "searchsorted, right": lambda x, y: ops.searchsorted(
+        np.float32([0, 1, 2]), x, side="right"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_numbers_without_end(name, tmp_path):
+    a, b = Input((16,)), Input((16,))
+    call = SPECIAL[name]
+    model = toolkit.Model([a, b], layers.Lambda(lambda pair: call(*pair))([a, b]))
+    model.export(tmp_path / "m.onnx", verbose=False)
+    proto = onnx.load(tmp_path / "m.onnx")
+    arrays = [np.float32([row]) for row in (NUMBERS, OTHERS)]
+    feeds = dict(zip([x.name for x in proto.graph.input], arrays, strict=True))
+    with np.errstate(all="ignore"):
+        (found,) = onnx.reference.ReferenceEvaluator(proto).run(None, feeds)
+        expected = model(arrays).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_dilations_have_pads(tmp_path):
+    """ONNX Runtime refuses auto_pad beside them."""
+    layer = layers.Conv2D(2, 3, dilation_rate=2, padding="same")
+    proto = check_export(chain(layer, shape=(None, None, 3)), tmp_path / "m.onnx")
+    (node,) = [n for n in proto.graph.node if n.op_type == "Conv"]
+    assert "auto_pad" not in {a.name for a in node.attribute}
+
+
+def test_constants_that_broadcast_against_what_is_normalized(tmp_path):
+    c = np.random.default_rng(0).normal(size=(2, 1, 3)).astype("float32")
+    normal = layers.LayerNormalization(axis=(2, 3), scale=False, center=False)
+    model = chain(normal, layers.Lambda(lambda x: x * c), shape=(2, 2, 3))
+    check_export(model, tmp_path / "m.onnx")

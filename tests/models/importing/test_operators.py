@@ -356,3 +356,33 @@ def test_aligned_corners_of_scales_that_are_not_whole(scale, tmp_path):
     x = np.random.default_rng(0).normal(size=(2, 2, 5, 6)).astype("float32")
     wanted = aligned(aligned(x, 2, int(5 * scale)), 3, int(6 * scale))
     assert np.allclose(np.asarray(loaded(x)), wanted, atol=1e-6)
+
+
+def test_exclusive_sums_beside_infinity(tmp_path):
+    for reverse in (0, 1):
+        nodes = [node("CumSum", ["x", "axis"], exclusive=1, reverse=reverse)]
+        loaded = load(model(nodes, {"axis": np.int64(1)}), tmp_path)
+        y = np.asarray(loaded(np.float32([[1, 2, np.inf], [np.inf, 1, 2]])))
+        wanted = [[0, 1, 3], [0, np.inf, np.inf]]
+        if reverse:
+            wanted = [[np.inf, np.inf, 0], [3, 2, 0]]
+        assert np.array_equal(y, wanted)
+
+
+def test_narrow_integers_are_divided_towards_zero(tmp_path):
+    numbers = np.array([-128, -128, 127, -7, 7, -7], "int8")
+    others = np.array([2, 3, -2, 2, -2, -2], "int8")
+    arrays = {"a": numbers, "b": others}
+    nodes = [node("Div", ["a", "b"], ["q"]), node("Cast", ["q"], ["f"], to=FLOAT)]
+    nodes += [node("ReduceSum", ["x"], ["s"], keepdims=0), node("Mul", ["s", "f"])]
+    y = np.asarray(load(model(nodes, arrays), tmp_path)(np.float32([[1, 0, 0]])))
+    assert y.tolist() == [-64, -42, -63, -3, -3, 3]
+
+
+def test_paths_of_weights_do_not_collide(tmp_path):
+    names = ["a.w", "a/w", "a.w_1"]
+    arrays = {k: np.full((3, 3), i, "float32") for i, k in enumerate(names)}
+    steps = zip(["x", "p", "q"], names, ["p", "q", "y"], strict=True)
+    nodes = [node("MatMul", [a, w], [b]) for a, w, b in steps]
+    loaded = load(model(nodes, arrays), tmp_path)
+    assert len({w.path for w in loaded.weights}) == 3

@@ -58,11 +58,44 @@ def export(
             f"{label}: expected an opset_version of {[*IR_VERSIONS]}; received "
             f"{opset_version!r}"
         )
+    _check_options(
+        label,
+        (external_data in (True, False, None), "external_data", "a bool or None"),
+        (isinstance(allow_random, bool), "allow_random", "a bool"),
+        (_are_texts(metadata), "metadata", "texts by name"),
+        (
+            dynamic_axes is None
+            or (
+                isinstance(dynamic_axes, Mapping)
+                and all(isinstance(axes, Mapping) for axes in dynamic_axes.values())
+                and all(
+                    isinstance(name, str) and name
+                    for axes in dynamic_axes.values()
+                    for name in axes.values()
+                )
+            ),
+            "dynamic_axes",
+            "names by axes by names of inputs",
+        ),
+    )
     signature = _with_names(label, signature_of(model, input_signature), dynamic_axes)
     _check_dtypes(label, signature)
     prepared = prepare(model, signature, allow_random)
     written = _written(model, prepared, opset_version, metadata or {})
     save(written, path, VERSION, external_data)
+
+
+def _check_options(label: str, *checks: tuple[bool, str, str]) -> None:
+    for is_right, name, expected in checks:
+        if not is_right:
+            raise ArgumentError(f"{label}: expected {expected} as {name}")
+
+
+def _are_texts(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, Mapping)
+        and all(isinstance(text, str) for pair in value.items() for text in pair)
+    )
 
 
 def need_onnx(label: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.errors import UnwritableFileError
+from toolkit.errors import UnsupportedError, UnwritableFileError
 from toolkit.export.onnx.model import Written, to_message
 from toolkit.files.staging import Stage, check_replaceable, sweep
 
@@ -32,8 +32,6 @@ def save(written: Written, path: str, version: str, external: bool | None) -> No
     Raises:
         UnwritableFileError: it cannot be written.
     """
-    import onnx
-
     target = Path(os.path.realpath(path))
     total = sum(x.nbytes for x in written.constants.values())
     external = total > LARGE if external is None else external
@@ -41,8 +39,9 @@ def save(written: Written, path: str, version: str, external: bool | None) -> No
     try:
         check_replaceable(target)
         beside = target.with_name(f"{target.name}.data")
+        is_ours = _names_data(target, beside)
         if places:
-            check_replaceable(beside)
+            _check_data(beside, is_ours)
         sweep(target.parent, target.name)
         with Stage(target.parent, target.name) as stage:
             new, data = stage.files / target.name, stage.files / beside.name
@@ -50,12 +49,54 @@ def save(written: Written, path: str, version: str, external: bool | None) -> No
                 _write_data(data, written.constants, places)
             message = to_message(written, version, places)
             new.write_bytes(message.SerializeToString(deterministic=True))
-            onnx.checker.check_model(str(new), full_check=True)
+            _check(written, new)
             if places:
                 stage.deliver(data, beside)
             stage.deliver(new, target)
+        if is_ours and not places:
+            beside.unlink(missing_ok=True)
     except OSError as error:
         raise UnwritableFileError(f"cannot write {path!r}: {error}") from error
+
+
+def _check(written: Written, path: Path) -> None:
+    """Raise if a file is not valid: then the model asks for what ONNX has not."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(str(path), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise UnsupportedError(
+            f"{written.name}.export: the package onnx refuses the graph: {error}"
+        ) from error
+
+
+def _names_data(target: Path, beside: Path) -> bool:
+    """Whether a file of ONNX is there whose arrays are in the file beside it."""
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    if not (target.is_file() and beside.is_file()):
+        return False
+    try:
+        found = onnx.load(target, load_external_data=False)
+    except DecodeError:
+        return False
+    return any(
+        entry.key == "location" and entry.value == beside.name
+        for tensor in found.graph.initializer
+        for entry in tensor.external_data
+    )
+
+
+def _check_data(beside: Path, is_ours: bool) -> None:
+    """Raise where the arrays would take the place of another file."""
+    check_replaceable(beside)
+    if beside.exists() and not is_ours:
+        raise UnwritableFileError(
+            f"{str(beside)!r} is there, and the model beside it does not name it; "
+            "weights would take its place"
+        )
 
 
 def _places(constants: Mapping[str, Any], location: str) -> dict[str, tuple[str, int]]:

@@ -178,7 +178,8 @@ def numbered(
     renamed = {tensors(name): name for name in keep}
     found = {}
     for name, array in constants.items():
-        stem = name.rpartition("_")[0] if name[-1:].isdecimal() else name
+        head, _, number = name.rpartition("_")
+        stem = head if head and number.isdecimal() else name
         renamed[name] = tensors(stem if "/" not in name else name)
         found[renamed[name]] = array
     for node in _all_nodes(nodes):

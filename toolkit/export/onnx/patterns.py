@@ -329,8 +329,12 @@ def _normalized(write: Writer, node: Node) -> Normalized | None:
         array = write.array(other)
         if known is not None and array is not None and write.is_alone(x):
             shape = known.x.spec.shape[known.axis :]
-            fits = array.size == math.prod(shape) and array.shape[-1:] == shape[-1:]
-            if not fits or known.bias is not None:
+            fits = array.size == math.prod(shape) and array.ndim <= known.x.spec.ndim
+            if (
+                not fits
+                or array.shape[-len(shape) :] != shape
+                or known.bias is not None
+            ):
                 continue
             array = array.reshape(shape)
             if name == "add":

@@ -41,10 +41,10 @@ class Prepared:
     Attributes:
         family: the graph, its inputs those of the model, then those of `grown`.
         inputs: of the model.
-        outputs: of the model; `shape` is not known of them here.
+        names: of the outputs.
         grown: constants that depend on sizes; None for what nothing reads.
         samples: the data of each of these at each of the sizes.
-        names: of Variables, by the constants that they became.
+        variables: the paths of Variables, by the constants that they became.
     """
 
     family: Family

@@ -373,6 +373,8 @@ class Writer:
             return padding_pairs(node.op.name, "same", extents, *sizes)
 
         given = self.family.each(node, lambda twin: twin.attrs["padding"])
+        if {*node.attrs["strides"]} == {1} and all(pads == given[0] for pads in given):
+            return given[0]  # some runtimes refuse "same" beside dilations
         is_padded = any(any(pair) for pairs in given for pair in pairs)
         if is_padded and given == self.family.each(node, same):
             return None

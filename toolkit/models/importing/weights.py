@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -185,7 +185,7 @@ class _Names:
     """Layers' and Variables' names, of which none comes twice."""
 
     def __init__(self) -> None:
-        self._taken: Counter[tuple[str, str]] = Counter()
+        self._taken: set[tuple[str, str]] = set()
 
     def of(self, source: str, users: list[Use]) -> tuple[str, str]:
         """`encoder.0.dense.weight` is `weight` of `encoder.0.dense`.
@@ -197,9 +197,12 @@ class _Names:
             node = users[0][0]
             # TorchScript's `/conv1/Conv` is the only node of the module `conv1`.
             parent = plain_name(node.name.removesuffix(f"/{node.op}"))
-        count = self._taken[parent, own]
-        self._taken[parent, own] += 1
-        return parent, f"{own}_{count}" if count else own
+        name, count = own, 0
+        while (parent, name) in self._taken:
+            count += 1
+            name = f"{own}_{count}"
+        self._taken.add((parent, name))
+        return parent, name
 
 
 def stored(array: Array, weight: Weight) -> Any:

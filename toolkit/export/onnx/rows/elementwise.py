@@ -123,7 +123,10 @@ def _log1p(write: Writer, node: Node, x: str) -> str:
     one = _number(write, node, 1)
     u = write.node("Add", [x, one])
     ratio = write.node("Div", [x, write.node("Sub", [u, one])])
-    exact = write.node("Mul", [write.node("Log", [u]), ratio])
+    log = write.node("Log", [u])
+    # Of what 1 adds nothing to, infinity among it, there is nothing to mend.
+    exact = write.node("Mul", [log, ratio])
+    exact = _where(write, write.node("Equal", [u, x]), log, exact)
     return _where(write, write.node("Equal", [u, one]), x, exact)
 
 
@@ -203,7 +206,14 @@ def _zero_by_zero(write: Writer, node: Node, b: str, y: str) -> str:
 @elementwise("floor_divide")
 def _floor_divide(write: Writer, node: Node, a: str, b: str) -> str:
     if _is_float(node):
-        return write.node("Floor", [write.node("Div", [a, b])])
+        # As NumPy: the rest is exact, so what it leaves is divided exactly, too.
+        rest, other = _float_rest(write, node, a, b)
+        whole = write.node("Div", [write.node("Sub", [a, rest]), b])
+        whole = write.node("Round", [whole])
+        low = write.node("Sub", [whole, _number(write, node, 1)])
+        by_zero = write.node("Equal", [b, _number(write, node, 0)])
+        quotient = _where(write, other, low, whole)
+        return _where(write, by_zero, write.node("Div", [a, b]), quotient)
     divisor = _divisor(write, node, b)
     quotient = write.node("Div", [a, divisor])
     # Integers are divided towards zero: one less where that is up.
@@ -221,8 +231,17 @@ def _remainder(write: Writer, node: Node, a: str, b: str) -> str:
     if not _is_float(node):
         rest = write.node("Mod", [a, _divisor(write, node, b)])
         return _zero_by_zero(write, node, b, rest)
-    whole = write.node("Floor", [write.node("Div", [a, b])])
-    return write.node("Sub", [a, write.node("Mul", [whole, b])])
+    rest, other = _float_rest(write, node, a, b)
+    return _where(write, other, write.node("Add", [rest, b]), rest)
+
+
+def _float_rest(write: Writer, node: Node, a: str, b: str) -> tuple[str, str]:
+    """The rest with the sign of a, and whether its sign is not that of b."""
+    zero = _number(write, node, 0)
+    rest = write.node("Mod", [a, b], fmod=1)
+    signs = [write.node("Less", [x, zero]) for x in (rest, b)]
+    uneven = write.node("Not", [write.node("Equal", [rest, zero])])
+    return rest, write.node("And", [write.node("Xor", signs), uneven])
 
 
 @elementwise("power")
@@ -233,10 +252,24 @@ def _power(write: Writer, node: Node, a: str, b: str) -> str:
 @elementwise("arctan2")
 def _arctan2(write: Writer, node: Node, y: str, x: str) -> str:
     zero, pi = _number(write, node, 0), _number(write, node, math.pi)
+    below = write.node("Less", [y, zero])
+    # Beside infinity, what is finite is 0, and infinity is 1.
+    odd = [write.node("IsInf", [v]) for v in (y, x)]
+    beside = write.node("Or", odd)
+    y, x = (
+        _where(
+            write,
+            beside,
+            _where(
+                write, is_odd, write.node("Sign", [v]), write.node("Mul", [v, zero])
+            ),
+            v,
+        )
+        for v, is_odd in zip((y, x), odd, strict=True)
+    )
     # Minus zero is on the left, too; its inverse is below zero.
     inverse = write.node("Div", [_number(write, node, 1), x])
     left = write.node("Or", [write.node("Less", [v, zero]) for v in (x, inverse)])
-    below = write.node("Less", [y, zero])
     side = _where(write, below, write.node("Neg", [pi]), pi)
     angle = write.node("Atan", [write.node("Div", [y, x])])
     angle = _where(write, left, write.node("Add", [angle, side]), angle)

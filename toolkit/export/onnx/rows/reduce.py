@@ -126,5 +126,8 @@ def _searchsorted(write: Writer, node: Node) -> str:
         names = [write.cast(name, wide) for name in names]
     column = write.node("Unsqueeze", [names[1], write.ints([-1])])
     operator = "Less" if node.attrs["side"] == "left" else "LessOrEqual"
-    below = write.cast(write.node(operator, [names[0], column]), "int32")
+    found = write.node(operator, [names[0], column])
+    if x.spec.dtype in dtypes.INEXACT:  # NaN is behind all
+        found = write.node("Or", [found, write.node("IsNaN", [column])])
+    below = write.cast(found, "int32")
     return write.reduce("ReduceSum", below, [x.spec.ndim], False)

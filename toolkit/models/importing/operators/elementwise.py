@@ -96,8 +96,11 @@ def _divide(x: Tensor, y: Tensor) -> Any:
         return ops.divide(x, y)
     if x.dtype.startswith("u"):
         return ops.floor_divide(x, y)
-    quotient = ops.floor_divide(ops.abs(x), ops.abs(y))
-    return ops.cast(quotient * ops.sign(x) * ops.sign(y), x.dtype)
+    # One more where that is towards zero. The smallest integer has no absolute value.
+    quotient = ops.floor_divide(x, y)
+    uneven = ops.not_equal(quotient * y, x)
+    below = ops.logical_and(ops.logical_xor(x < 0, y < 0), uneven)
+    return quotient + ops.cast(below, x.dtype)
 
 
 def _elu(x: Tensor, alpha: float) -> Any:

@@ -152,9 +152,12 @@ def _cumulative_sum(call: Call, x: Value, axis: Value) -> Value:
     exclusive, reverse = call.integer("exclusive", 0), call.integer("reverse", 0)
     place = axis_of(int(call.known_number(axis, None, "the axis")), x.ndim)
     tensor = ops.flip(x.tensor, axis=place) if reverse else x.tensor
+    if exclusive and x.shape[place]:  # not the sum less x, where infinity is left
+        widths = [(1, 0) if axis == place else (0, 0) for axis in range(x.ndim)]
+        cut = [slice(None)] * x.ndim
+        cut[place] = slice(0, -1)
+        tensor = ops.pad(tensor[tuple(cut)], widths)
     total = ops.cumsum(tensor, axis=place, dtype=x.dtype)
-    if exclusive:
-        total = total - tensor
     return Value(ops.flip(total, axis=place) if reverse else total)
 
 
