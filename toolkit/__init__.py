@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from toolkit.settings import VERSION as __version__
-
 _MODULES = (
     "activations",
     "applications",
@@ -87,7 +85,7 @@ __all__ = ["__version__", "version", *_MODULES, *_NAMES]
 
 def version() -> str:
     """The version of the package."""
-    return __version__
+    return import_module("toolkit.settings").VERSION
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
@@ -95,6 +93,8 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
         for module in _COMPLETED_BY.get(_NAMES[name], ()):
             import_module(module)
         value = getattr(import_module(_NAMES[name]), name)
+    elif name == "__version__":
+        value = version()
     elif name in _MODULES:
         value = import_module(f"toolkit.{name}")
     else:

@@ -300,12 +300,24 @@ class StatelessScope(Overlay):
 def inline(graph: Graph, inputs: Iterable[Tensor]) -> list[Tensor]:
     """Apply the nodes of `graph` to other inputs, through `bind`."""
     values = dict(zip(graph.inputs, inputs, strict=True))
+
+    def value(x: Value) -> Tensor:
+        if x not in values:
+            values[x] = x if isinstance(x, Tensor) else _known(x)
+        return values[x]
+
     for node in graph.nodes:
-        arguments = [values.get(x, x) for x in node.inputs]
-        outputs = bind(node.op, *arguments, **node.attrs)
+        outputs = bind(node.op, *map(value, node.inputs), **node.attrs)
         several = outputs if isinstance(outputs, tuple) else (outputs,)
         values.update(zip(node.outputs, several, strict=True))
-    return [values.get(x, x) for x in graph.outputs]
+    return [value(x) for x in graph.outputs]
+
+
+def _known(constant: Value) -> Tensor:
+    """What a pass or a file has put in as a mere constant, as a tensor."""
+    tensor = Tensor(constant.constant, constant.spec)
+    tensor._is_open = constant.is_open
+    return tensor
 
 
 @lru_cache(maxsize=1024)
