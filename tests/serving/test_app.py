@@ -25,6 +25,8 @@ from tests.serving.test_batching import Gated
 from toolkit.errors import ArgumentError
 from toolkit.serving import App, Batching
 from toolkit.serving.app import from_environment
+from toolkit.serving.http import parse_head
+from toolkit.serving.messages import RequestError
 
 INFER = "/v2/models/mlp/infer"
 
@@ -124,6 +126,44 @@ def test_statuses(data, status):
         assert (answer.body == b"") == data.startswith(b"HEAD")
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "lines, expected",
+    [
+        ([], (None, None)),
+        (["Inference-Header-Content-Length: 2"], (2, None)),
+        (["Request-Timeout: 1.5", "Content-Encoding: Identity"], (None, 1.5)),
+        (["Inference-Header-Content-Length: 2"] * 2, 400),
+        (["Inference-Header-Content-Length: +2"], 400),
+        (["Inference-Header-Content-Length: " + "1" * 16], 400),
+        (["Request-Timeout: 0"], 400),
+        (["Request-Timeout: 1", "Request-Timeout: 2"], 400),
+        (["Content-Encoding: gzip"], 415),
+        (["Content-Encoding: gzip", "Content-Encoding: identity"], 415),
+    ],
+)
+def test_header_fields_mean_the_same_as_to_the_own_server(lines, expected):
+    head = "\r\n".join(["POST /v2 HTTP/1.1", "Host: a", "Content-Length: 2", *lines])
+    seen = []
+
+    async def run():
+        app = App({"m": Gated()})
+        handle = app.service.handle
+        app.service.handle = lambda *given: seen.append(given[0]) or handle(*given)
+        return await Caller(app, head.encode() + b"\r\n\r\n{}").answer()
+
+    answer = asyncio.run(run())
+    if isinstance(expected, int):
+        assert answer.status == expected and not seen
+        with pytest.raises(RequestError) as caught:
+            parse_head(head.encode())
+        assert caught.value.status == expected
+        assert answer.json == {"error": str(caught.value)}
+    else:
+        own = parse_head(head.encode())
+        assert (own.json_length, own.timeout) == expected
+        assert [(x.json_length, x.timeout) for x in seen] == [expected]
 
 
 def test_a_request_of_a_client_that_left_leaves_the_queue():

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from toolkit.errors import ArgumentError
 from toolkit.serving.batching import Batching
-from toolkit.serving.http import timeout_of
+from toolkit.serving.http import about_body, gathered
 from toolkit.serving.limits import Limits, check_count, check_seconds
 from toolkit.serving.messages import Request, RequestError, Response
 from toolkit.serving.service import Service
@@ -134,16 +134,7 @@ class App:
 
     async def _request(self, scope: Message, receive: Receive) -> Request | None:
         """The request, or None if the client leaves before it is whole."""
-        json_length = timeout = None
-        for name, value in scope["headers"]:
-            if name == b"inference-header-content-length":
-                if not value.isdigit() or len(value) > 15:
-                    raise RequestError(400, f"{name.decode()}: expected a number")
-                json_length = int(value)
-            elif name == b"request-timeout":
-                timeout = timeout_of(value)
-            elif name == b"content-encoding" and value.lower() != b"identity":
-                raise RequestError(415, "expected a body without Content-Encoding")
+        json_length, timeout = about_body(gathered(scope["headers"]))
         limits = self.service.limits
         pieces, size, is_whole = [], 0, False
         while not is_whole:

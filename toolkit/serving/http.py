@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
@@ -15,8 +16,8 @@ _ABSOLUTE = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _DIGITS = re.compile(rb"[0-9]{1,15}")
+_SECONDS = re.compile(rb"[0-9]{1,9}(\.[0-9]{1,9})?")
 _METHODS = {b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"}
-_ONCE = {b"content-length", b"host", b"inference-header-content-length"}
 
 
 class Head(NamedTuple):
@@ -49,13 +50,14 @@ def parse_head(head: bytes) -> Head:
     """
     line, *lines = head.split(b"\r\n")
     method, path, is_old = _request_line(line)
-    fields = _fields(lines)
-    if b"host" not in fields and not is_old:
-        raise RequestError(400, "expected a Host header")
+    pairs = [_field(line) for line in lines]
+    hosts = sum(name == b"host" for name, _ in pairs)
+    if hosts > 1 or not (hosts or is_old):
+        raise RequestError(400, "expected one Host header")
+    fields = gathered(pairs)
     if b"transfer-encoding" in fields:
         raise RequestError(411, "expected a Content-Length, no Transfer-Encoding")
-    if fields.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise RequestError(415, "expected a body without Content-Encoding")
+    json_length, timeout = about_body(fields)
     expected = fields.get(b"expect")
     if expected is not None and expected.lower() != b"100-continue":
         raise RequestError(417, "expected no other Expect than 100-continue")
@@ -67,8 +69,8 @@ def parse_head(head: bytes) -> Head:
         method,
         path,
         length or 0,
-        _number(fields, b"inference-header-content-length"),
-        timeout_of(fields.get(b"request-timeout")),
+        json_length,
+        timeout,
         b"keep-alive" in options if is_old else b"close" not in options,
         expected is not None,
         is_old,
@@ -94,40 +96,45 @@ def _request_line(line: bytes) -> tuple[str, str, bool]:
     return method.decode(), target.decode(), version == b"HTTP/1.0"
 
 
-def _fields(lines: list[bytes]) -> dict[bytes, bytes]:
+def _field(line: bytes) -> tuple[bytes, bytes]:
+    """The name in lower case and the value of a header field."""
+    name, colon, value = line.partition(b":")
+    # A space before the colon, or a folded line, is read in more than one way.
+    if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+        raise RequestError(400, "expected lines of 'Name: value' as headers")
+    return name.lower(), value.strip(b" \t")
+
+
+def gathered(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Header fields by their names in lower case; several of one name are joined."""
     fields: dict[bytes, bytes] = {}
-    for line in lines:
-        name, colon, value = line.partition(b":")
-        # A space before the colon, or a folded line, is read in more than one way.
-        if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise RequestError(400, "expected lines of 'Name: value' as headers")
-        name, value = name.lower(), value.strip(b" \t")
-        if name in fields and name in _ONCE:
-            raise RequestError(400, f"expected {name.decode()} once")
+    for name, value in pairs:
         fields[name] = fields[name] + b"," + value if name in fields else value
     return fields
 
 
-def _number(fields: dict[bytes, bytes], name: bytes) -> int | None:
+def about_body(fields: Mapping[bytes, bytes]) -> tuple[int | None, float | None]:
+    """The `json_length` and the `timeout` of a Request, from its header fields.
+
+    Raises:
+        RequestError: one is no such number, or the body is compressed.
+    """
+    if fields.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise RequestError(415, "expected a body without Content-Encoding")
+    timeout = fields.get(b"request-timeout")
+    if timeout is not None and not (_SECONDS.fullmatch(timeout) and float(timeout)):
+        raise RequestError(400, "Request-Timeout: expected seconds > 0")
+    json_length = _number(fields, b"inference-header-content-length")
+    return json_length, None if timeout is None else float(timeout)
+
+
+def _number(fields: Mapping[bytes, bytes], name: bytes) -> int | None:
     value = fields.get(name)
     if value is None:
         return None
     if not _DIGITS.fullmatch(value):
-        raise RequestError(400, f"{name.decode()}: expected a number")
+        raise RequestError(400, f"{name.decode()}: expected one number")
     return int(value)
-
-
-def timeout_of(value: bytes | None) -> float | None:
-    """The seconds of a Request-Timeout header.
-
-    Raises:
-        RequestError: it is no number of seconds.
-    """
-    if value is None:
-        return None
-    if not re.fullmatch(rb"[0-9]{1,9}(\.[0-9]{1,9})?", value) or not float(value):
-        raise RequestError(400, "Request-Timeout: expected seconds > 0")
-    return float(value)
 
 
 @lru_cache(512)
