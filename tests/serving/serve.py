@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from contextlib import closing, contextmanager
 
 import numpy as np
@@ -61,6 +62,13 @@ def serving(models, batching=None, limits=None, watch=0.0):
             server.loop.call_soon_threadsafe(server.stop)
         thread.join(60)
         assert not thread.is_alive() and not failed, failed
+
+
+def wait_for(condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 class Answer:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.serving.gated import Gated
 from tests.serving.serve import (
     Answer,
     ask,
@@ -21,7 +22,6 @@ from tests.serving.serve import (
     rows,
     tensor,
 )
-from tests.serving.test_batching import Gated
 from toolkit.errors import ArgumentError
 from toolkit.serving import App, Batching
 from toolkit.serving.app import from_environment

@@ -11,6 +11,7 @@ import pytest
 
 import toolkit
 from tests.export.native import stub
+from tests.serving.gated import Asked, Gated, values
 from tests.serving.serve import (
     Client,
     ask,
@@ -21,71 +22,17 @@ from tests.serving.serve import (
     rows,
     serving,
     tensor,
+    wait_for,
 )
 from toolkit import layers
-from toolkit.errors import ArgumentError, OutOfRangeError, UnsupportedError
-from toolkit.serving import App, Batching, ModelServable, Servable, TensorSpec
-from toolkit.serving.batching import Batcher, Item
+from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.serving import App, Batching, ModelServable
+from toolkit.serving.batching import Item
 from toolkit.serving.messages import RequestError
-from toolkit.serving.metrics import ModelMetrics
 from toolkit.serving.native import NativeServable
 from toolkit.serving.servable import batch_sizes
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-class Gated(Servable):
-    """Doubles what it is given, when it is let; tells which batches it saw."""
-
-    inputs = (TensorSpec("x", "float32", (None, None)),)
-    outputs = (TensorSpec("y", "float32", (None, None)),)
-
-    def __init__(self, sizes=(1, 2, 4), is_open=False):
-        super().__init__(sizes)
-        self.seen, self.aligned = [], set()
-        self.begun, self.gate = threading.Semaphore(0), threading.Event()
-        if is_open:
-            self.gate.set()
-
-    def warm(self):
-        pass
-
-    def run(self, arrays):
-        (x,) = arrays
-        self.seen.append(x.copy())
-        self.aligned.add(x.flags.aligned)
-        self.begun.release()
-        assert self.gate.wait(30)
-        if (x < 0).any():
-            raise OutOfRangeError("x is below 0")
-        if np.isnan(x).any():
-            raise ZeroDivisionError("/secret/path")
-        return [x * 2]
-
-
-class Asked:
-    """Requests of one row to a Batcher."""
-
-    def __init__(self, servable, **options):
-        self.servable = servable
-        metrics = ModelMetrics("m")
-        loop = asyncio.get_running_loop()
-        self.batcher = Batcher(servable, Batching(**options), metrics, loop)
-
-    def ask(self, *values, width=1, seconds=None):
-        found = asyncio.get_running_loop().create_future()
-        x = np.repeat(np.array(values, "float32")[:, None], width, axis=1)
-        item = Item([x], len(x), seconds, found.set_result)
-        self.batcher.add(item)
-        found.item = item
-        return found
-
-    async def begun(self):
-        await asyncio.to_thread(self.servable.begun.acquire)
-
-
-def values(result):
-    return result[0][:, 0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -395,13 +342,6 @@ def test_a_request_of_a_client_that_left_leaves_the_queue():
         assert first.read().status == 200
         first.close()
     assert len(servable.seen) == 1
-
-
-def wait_for(condition):
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("where", ["header", "parameter"])

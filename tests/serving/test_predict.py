@@ -3,30 +3,10 @@
 import numpy as np
 import pytest
 
-import toolkit
-from tests.serving.serve import ask, mlp, rows, serving, two_of_each
-from toolkit import layers
+from tests.serving.serve import ask, rows
 
 PREDICT = "/v1/models/mlp:predict"
-PAIR = "/v1/models/pair:predict"
-
-
-@pytest.fixture(scope="module")
-def model():
-    return mlp()
-
-
-@pytest.fixture(scope="module")
-def server(model):
-    words = toolkit.Sequential(
-        [
-            toolkit.Input((), dtype="string", name="word"),
-            layers.StringLookup(vocabulary=["red", "green"], name="code"),
-        ]
-    )
-    models = {"mlp": model, "pair": two_of_each(), "words": words}
-    with serving(models) as server:
-        yield server
+PAIR = "/v1/models/two%20words:predict"
 
 
 def test_status(server):
@@ -43,8 +23,8 @@ def test_status(server):
 
 
 def test_metadata(server):
-    found = ask(server, "GET", "/v1/models/pair/metadata").json
-    assert found["model_spec"]["name"] == "pair"
+    found = ask(server, "GET", "/v1/models/two%20words/metadata").json
+    assert found["model_spec"]["name"] == "two words"
     signature = found["metadata"]["signature_def"]["signature_def"]["serving_default"]
     assert signature["method_name"] == "tensorflow/serving/predict"
     assert signature["inputs"]["b"]["dtype"] == "DT_INT32"

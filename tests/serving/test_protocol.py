@@ -7,19 +7,17 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from tests.serving.gated import Gated
 from tests.serving.serve import (
     Client,
     ask,
     binary,
     binary_output,
     binary_request,
-    mlp,
     rows,
     serving,
     tensor,
-    two_of_each,
 )
-from tests.serving.test_batching import Gated
 from toolkit import dtypes
 from toolkit.errors import ArgumentError
 from toolkit.serving import (
@@ -36,22 +34,6 @@ from toolkit.serving.messages import RequestError
 from toolkit.serving.tensors import from_values
 
 INFER = "/v2/models/mlp/infer"
-
-
-@pytest.fixture(scope="module")
-def model():
-    return mlp()
-
-
-@pytest.fixture(scope="module")
-def pair():
-    return two_of_each()
-
-
-@pytest.fixture(scope="module")
-def server(model, pair):
-    with serving({"mlp": model, "two words": pair}) as server:
-        yield server
 
 
 @pytest.mark.parametrize(

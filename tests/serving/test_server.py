@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.serving.gated import Gated
 from tests.serving.malformed import malformed
 from tests.serving.serve import (
     Client,
@@ -28,24 +29,13 @@ from tests.serving.serve import (
     rows,
     serving,
     tensor,
+    wait_for,
 )
-from tests.serving.test_batching import Gated, wait_for
 from toolkit import cli
 from toolkit.serving import Batching, Limits, server as server_module, service
 from toolkit.serving.http import MAX_HEAD, parse_head
 
 INFER = "/v2/models/mlp/infer"
-
-
-@pytest.fixture(scope="module")
-def model():
-    return mlp()
-
-
-@pytest.fixture(scope="module")
-def server(model):
-    with serving({"mlp": model}, limits=Limits(body=2**20)) as server:
-        yield server
 
 
 # --- connections ----------------------------------------------------------------------
@@ -151,7 +141,7 @@ REFUSED = {
         400,
     ),
     "a large body": (
-        b"POST /v2 HTTP/1.1\r\n" + HOST + b"Content-Length: 1048577\r\n\r\n",
+        b"POST /v2 HTTP/1.1\r\n" + HOST + b"Content-Length: 4194305\r\n\r\n",
         413,
     ),
     "a huge body": (

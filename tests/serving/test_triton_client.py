@@ -1,24 +1,19 @@
 """A client that others wrote for other servers: NVIDIA's tritonclient."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 
-from tests.serving.serve import mlp, rows, serving, two_of_each
+from tests.serving.serve import rows
 
 http = pytest.importorskip("tritonclient.http")
 
 
 @pytest.fixture(scope="module")
-def model():
-    return mlp()
-
-
-@pytest.fixture(scope="module")
-def client(model):
-    with serving({"mlp": model, "pair": two_of_each()}) as server:
-        client = http.InferenceServerClient(f"{server.host}:{server.port}")
+def client(server):
+    with closing(http.InferenceServerClient(f"{server.host}:{server.port}")) as client:
         yield client
-        client.close()
 
 
 def input_of(name, array, is_binary):
@@ -57,7 +52,9 @@ def test_inference(client, model, sent, received, count):
 def test_several_tensors_at_the_same_time(client):
     a, b = rows(2, 2), np.arange(6, dtype="int32").reshape(2, 3)
     waiting = [
-        client.async_infer("pair", [input_of("b", b, True), input_of("a", a, False)])
+        client.async_infer(
+            "two words", [input_of("b", b, True), input_of("a", a, False)]
+        )
         for _ in range(8)
     ]
     for one in waiting:

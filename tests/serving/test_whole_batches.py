@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.serving.gated import Asked, Gated, values
 from tests.serving.serve import (
     Client,
     ask,
@@ -19,7 +20,6 @@ from tests.serving.serve import (
     serving,
     tensor,
 )
-from tests.serving.test_batching import Asked, Gated, values
 from toolkit import layers, ops
 from toolkit.backends import get_backend
 from toolkit.serving import Batching, ModelServable
