@@ -128,7 +128,7 @@ def _own_inputs(model: Any) -> Any:
     """The symbols of a model's inputs, or what it was built for."""
     symbols = getattr(model, "inputs", None)
     if symbols:
-        return getattr(model, "input", symbols if len(symbols) > 1 else symbols[0])
+        return model.input
     shapes = model._build_shapes
     if not model.built or not shapes or _takes_more(model):
         raise NotBuiltError(

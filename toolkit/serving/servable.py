@@ -353,7 +353,7 @@ def _outputs(
     """The names of a model's outputs, and what has their dtypes and shapes."""
     symbols = getattr(model, "outputs", None)
     if symbols:
-        return output_names(model, getattr(model, "output", symbols)), symbols
+        return output_names(model, model.output), symbols
     found = trace_inference(model, signature, {BATCH: rows})
     return found.names, [y.spec for y in found.graph.outputs[: len(found.names)]]
 

@@ -154,6 +154,8 @@ def test_summary_and_other_models():
     outputs = tk.layers.Dense(3)(model(images))
     whole = tk.Model(images, outputs)
     assert whole.output_shape == (None, 3)
+    assert [model.input, model.output] == [model.inputs[0], model.outputs[0]]
+    assert model.input is not images
     assert len(whole.trainable_variables) == 2
     whole.compile("sgd", "mse")
     whole.fit(inputs[0], np.zeros((2, 3)), verbose=0)

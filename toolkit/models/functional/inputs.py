@@ -10,17 +10,16 @@ from toolkit.core.convert import convert_input
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers import InputSpec
+from toolkit.models.functional.symbols import FunctionalSymbols
 from toolkit.ops.symbolic import KerasTensor, is_symbolic
 
 
-class FunctionalInputs:
+class FunctionalInputs(FunctionalSymbols):
     """The part of a functional model that knows what goes into it."""
 
     _kind = "Functional"  # what messages call it
     _is_strict = True  # whether inputs must have the shape of their symbols
     name: str
-    _inputs: list[KerasTensor]
-    _inputs_struct: Any
     _input_spec: Any
     _last_fit: Any
 

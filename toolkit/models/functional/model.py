@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -89,36 +89,6 @@ class Functional(FunctionalInputs, Model):
     def operations(self) -> list[Any]:
         """Layers and ops, those nearest to the inputs first."""
         return list(self._operations)
-
-    @property
-    def inputs(self) -> list[KerasTensor]:
-        """The symbols of the inputs, in one list."""
-        return list(self._inputs)
-
-    @property
-    def outputs(self) -> list[KerasTensor]:
-        """The symbols of the outputs, in one list."""
-        return list(self._outputs)
-
-    @property
-    def input(self) -> Any:
-        """The symbols of the inputs, as they were given."""
-        return tree.copied(self._inputs_struct)
-
-    @property
-    def output(self) -> Any:
-        """The symbols of the outputs, as they were given."""
-        return tree.copied(self._outputs_struct)
-
-    @property
-    def input_shape(self) -> Any:
-        """The shape of the input, or a list of them."""
-        return _only([x.shape for x in self._inputs])
-
-    @property
-    def output_shape(self) -> Any:
-        """The shape of the output, or a list of them."""
-        return _only([x.shape for x in self._outputs])
 
     def _make_plan(self) -> tuple[list[Step], list[int], int]:
         """The calls in order, the outputs' slots, and the number of slots."""
@@ -269,10 +239,6 @@ def _fill(
         filled[i] = values[slot]
     packed: tuple[Any, dict[str, Any]] = tree.pack_sequence_as(structure, filled)
     return packed
-
-
-def _only(values: Sequence[Any]) -> Any:
-    return values[0] if len(values) == 1 else list(values)
 
 
 def _unpack(outputs: Any) -> Any:

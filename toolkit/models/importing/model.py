@@ -13,6 +13,7 @@ from toolkit.layers import Input
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.functional.inputs import FunctionalInputs
+from toolkit.models.functional.symbols import only
 from toolkit.models.importing.inference import infer_outputs, merged
 from toolkit.models.importing.interpreter import Interpreter
 from toolkit.models.importing.ledger import Ledger
@@ -90,14 +91,14 @@ class OnnxModel(FunctionalInputs, Model):
         self._rows = rows
         with no_tracking():
             self._inputs = [_symbol(info) for info in self._graph.inputs]
-        single = len(self._inputs) == 1
-        with no_tracking():
-            self._inputs_struct = self._inputs[0] if single else list(self._inputs)
+            self._inputs_struct = only(self._inputs)
         self._modules: list[OnnxLayer] = []
         self._sources: dict[str, Any] = {}
         self._make_weights(frozen)
         self._scopes = self._name_scopes()
-        self._outputs = self._infer([(x.shape, x.dtype) for x in self._inputs])
+        with no_tracking():
+            self._outputs = self._infer([(x.shape, x.dtype) for x in self._inputs])
+            self._outputs_struct = only(self._outputs)
         self.output_names: list[str] = [v.name for v in self._graph.outputs]
         self.built = True
         self._input_dtype = None
@@ -136,7 +137,7 @@ class OnnxModel(FunctionalInputs, Model):
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Run the graph; `training` changes nothing, for the file is for inference."""
         results, _ = self._run_graph(self._standardize(inputs), limit_of_load())
-        return results[0] if len(results) == 1 else results
+        return only(results)
 
     def _run_graph(self, tensors: Sequence[Tensor], limit: int) -> _Results:
         """The outputs, and the shapes of what layers have computed."""
@@ -175,29 +176,7 @@ class OnnxModel(FunctionalInputs, Model):
             found = [KerasTensor(x.shape, x.dtype) for x in self._outputs]
         else:
             found = self._infer(shapes)
-        return found[0] if len(found) == 1 else found
-
-    @property
-    def inputs(self) -> list[KerasTensor]:
-        """The symbols of the inputs."""
-        return list(self._inputs)
-
-    @property
-    def outputs(self) -> list[KerasTensor]:
-        """Symbols of the shapes and dtypes of the outputs."""
-        return list(self._outputs)
-
-    @property
-    def input_shape(self) -> Any:
-        """The shape of the input, or a list of them."""
-        shapes = [x.shape for x in self._inputs]
-        return shapes[0] if len(shapes) == 1 else shapes
-
-    @property
-    def output_shape(self) -> Any:
-        """The shape of the output, or a list of them."""
-        shapes = [x.shape for x in self._outputs]
-        return shapes[0] if len(shapes) == 1 else shapes
+        return only(found)
 
     # --- configuration ----------------------------------------------------------------
 
