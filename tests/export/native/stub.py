@@ -65,6 +65,7 @@ int32_t {p}_run(void *workspace, int64_t n, const void *const *inputs,
     space *s = workspace;
     if (!s || !inputs || !outputs || n < 0) return 1;
     if (s->mark != 42) return 2;
+    if ({states} && n == 0) return 3;
     const float *x = inputs[0];
     const int32_t *number = inputs[1];
     float *y = outputs[0];

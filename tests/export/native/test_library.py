@@ -15,6 +15,7 @@ from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
     OutOfRangeError,
+    ShapeError,
     ToolkitError,
     TraceError,
     UnsupportedError,
@@ -166,13 +167,51 @@ def test_extents_that_are_chosen(folder):
     np.testing.assert_allclose(library.predict(x), expected, atol=1e-6)
 
 
+# --- which numbers of rows are taken --------------------------------------------------
+
+
+def stateful():
+    return toolkit.Sequential(
+        [toolkit.Input((5, 3), batch_size=2), layers.LSTM(4, stateful=True)]
+    )
+
+
+def centred():
+    """Rows that depend on each other."""
+    x = toolkit.Input((3,))
+    return toolkit.Model(x, x - ops.mean(x, axis=0))
+
+
+def summed():
+    """An output without a batch."""
+    x = toolkit.Input((3,))
+    return toolkit.Model(x, ops.sum(x, axis=0))
+
+
+@pytest.mark.parametrize(
+    "make, is_wanted",
+    [(small, False), (centred, True), (summed, True), (stateful, True)],
+)
+def test_what_takes_whole_batches(make, is_wanted, folder):
+    model = make()
+    batch = (2,) if make is stateful else (2, 4)
+    library = exported(model, batch=batch)
+    assert library.takes_whole_batches is is_wanted
+    x = random(3, *model.input_shape[1:])
+    if is_wanted:
+        with pytest.raises((ArgumentError, ShapeError), match="batches|expected"):
+            library.predict(x)
+    else:
+        assert library.predict(x).shape == (3, 4)
+    if make is stateful:  # what was asked has changed no state
+        np.testing.assert_allclose(library.predict(x[:2]), model(x[:2]), atol=1e-6)
+
+
 # --- states ---------------------------------------------------------------------------
 
 
 def test_state_of_a_layer(folder):
-    model = toolkit.Sequential(
-        [toolkit.Input((5, 3), batch_size=2), layers.LSTM(4, stateful=True)]
-    )
+    model = stateful()
     library = exported(model)
     x = random(2, 5, 3)
     expected = [ops.convert_to_numpy(model(x)) for _ in range(3)]

@@ -45,7 +45,7 @@ def test_what_it_says_of_itself(path):
     assert described == [("x", (None, 3), "float32"), ("number", (None,), "int32")]
     assert [y.name for y in model.outputs] == ["scores/a"]
     assert model.batches == (1, 8)
-    assert not model.is_stateful
+    assert not model.is_stateful and not model.takes_whole_batches
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_inputs_that_do_not_fit(path, given, error, expected):
 
 def test_states_go_on_and_are_reset(folder):
     model = toolkit.load_native(stub.shared(folder / "digits.so", states=1))
-    assert model.is_stateful
+    assert model.is_stateful and model.takes_whole_batches
     for runs in range(3):
         np.testing.assert_array_equal(model.predict([X, NUMBERS]), EXPECTED + runs)
     model.reset()
