@@ -34,9 +34,9 @@ from toolkit.models.saving.archives import (
 from toolkit.models.saving.folders import is_model_folder, load_folder, model_folder
 from toolkit.models.saving.json_config import parsed
 from toolkit.models.saving.legacy_h5 import load_legacy, load_legacy_weights
-from toolkit.models.saving.safetensors_lists import LIST, listed_names, open_listed
+from toolkit.models.saving.safetensors_lists import LIST, list_of, open_listed
 from toolkit.models.saving.safetensors_weights import load_safetensors
-from toolkit.models.saving.shards import listed_files, open_shards
+from toolkit.models.saving.shards import open_shards, shards_of
 from toolkit.reading.hdf5 import open_datasets, open_file
 from toolkit.reading.npy import MAGIC, MAX_RATIO, open_npy, open_npz
 from toolkit.reading.safetensors import open_safetensors
@@ -193,7 +193,7 @@ def _shards(path: Path) -> Iterator[Content]:
         yield Content(
             "the list of weights in several files",
             datasets,
-            {"files": ", ".join(listed_files(path))},
+            {"files": ", ".join(shards_of(path).listing().names)},
         )
 
 
@@ -210,7 +210,7 @@ def _safetensors(path: Path) -> Iterator[Content]:
 @contextmanager
 def _safetensors_list(path: Path) -> Iterator[Content]:
     with open_listed(path) as arrays:
-        facts = {"files": ", ".join(listed_names(path))}
+        facts = {"files": ", ".join(list_of(path).listing().names)}
         yield Content(
             f"{SAFETENSORS} in several files", arrays, facts, None, _by_name(path)
         )

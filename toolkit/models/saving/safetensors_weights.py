@@ -15,7 +15,7 @@ from toolkit import dtypes
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, ModelFileError, ShapeError
 from toolkit.models.saving.name_maps import Source, source_of
-from toolkit.models.saving.safetensors_lists import LIST, files_of, open_listed
+from toolkit.models.saving.safetensors_lists import LIST, list_of, open_listed
 from toolkit.models.saving.weight_names import named_weights, renumbered
 from toolkit.reading.safetensors import StoredArray, open_safetensors
 
@@ -94,7 +94,7 @@ def load_safetensors(
             return _read(loads, known, problems)
 
     is_list = path.name.endswith(LIST)
-    fit, problems = files_of(path).read(read) if is_list else read(path)
+    fit, problems = list_of(path).files.read(read) if is_list else read(path)
     if problems and not skip_mismatch:
         raise ModelFileError(
             f"load_weights: {str(path)!r} does not fit the model, and nothing was "

@@ -11,9 +11,10 @@ from toolkit.compiler import spreading
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.files.staging import replace_file
 from toolkit.models.saving.archives import weights_in_archive
+from toolkit.models.saving.file_lists import list_path
 from toolkit.models.saving.h5_files import write_groups
 from toolkit.models.saving.legacy_h5 import load_legacy_weights
-from toolkit.models.saving.safetensors_lists import LIST, list_path
+from toolkit.models.saving.safetensors_lists import LIST
 from toolkit.models.saving.safetensors_saving import safetensors_of, save_safetensors
 from toolkit.models.saving.safetensors_weights import load_safetensors
 from toolkit.models.saving.shards import load_shards, save_shards
@@ -76,7 +77,8 @@ def _save(
             f"received {max_shard_size!r}"
         )
     if path.name.endswith(SAFETENSORS):
-        path = list_path(path) if max_shard_size is not None else path
+        if max_shard_size is not None:
+            path = list_path(path, ".safetensors", LIST)
         check_free(path, overwrite, "save_weights")
         check_built(model, "save_weights")
         arrays = safetensors_of(model, mapping, skip or ())
@@ -93,6 +95,8 @@ def _save(
             f"save_weights: The filename must end in `{ending}`; expected a file name "
             f"that ends in {ending!r}, or in '.safetensors'; received {str(path)!r}"
         )
+    if max_shard_size is not None:
+        path = list_path(path, ".h5", ".json")
     check_free(path, overwrite, "save_weights")
     check_built(model, "save_weights")
     groups = groups_of(model, skip or ())

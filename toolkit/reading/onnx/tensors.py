@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.errors import MissingFileError, ModelFileError
+from toolkit.errors import ModelFileError
+from toolkit.reading.beside import open_beside
 from toolkit.reading.budget import spend
 from toolkit.reading.onnx.graph import MAX_AXES, Array
 from toolkit.reading.onnx.messages import Message
@@ -134,43 +134,6 @@ class TensorReader:
                     raise ModelFileError(f"{location!r} has become shorter")
                 done += count
         return data
-
-
-def open_beside(folder: Path, location: str) -> int:
-    """A descriptor of a plain file in a folder, which a file names.
-
-    Nothing but a name is followed: no link, no device, no other folder; and a file that
-    has another name elsewhere is refused, for it may be someone else's.
-    """
-    if not is_bare(location):
-        raise ModelFileError(
-            f"expected data in a file beside it, by a bare name; found {location!r}: "
-            "refused"
-        )
-    path = folder / location
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-    if path.is_symlink():
-        raise ModelFileError(f"{location!r} is a link: refused")
-    try:
-        descriptor = os.open(path, flags)
-    except FileNotFoundError as error:
-        raise MissingFileError(f"its data should be in {location!r}: not there") from (
-            error
-        )
-    except OSError as error:
-        raise ModelFileError(f"{location!r} cannot be read ({error})") from error
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        os.close(descriptor)
-        raise ModelFileError(f"{location!r} is no plain file with one name: refused")
-    return descriptor
-
-
-def is_bare(name: str) -> bool:
-    """Whether it names a file of the same folder, on every system."""
-    plain = name.isprintable() and not any(c in name for c in '/\\:*?"<>|')
-    return plain and name.strip(". ") != "" and len(name) <= 255
 
 
 def external_size(folder: Path, locations: set[str]) -> int:
