@@ -2,7 +2,12 @@
 
 import asyncio
 import json
+import os
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing, contextmanager
@@ -69,6 +74,33 @@ def wait_for(condition):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
+
+
+class Process:
+    """`toolkit serve` as a process of its own."""
+
+    def __init__(self, *arguments, is_ready=True):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "toolkit", "serve", "--port", "0", *arguments],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if is_ready:
+            self.wait_until_ready()
+
+    def wait_until_ready(self):
+        line = self.process.stdout.readline()
+        found = re.search(r"http://(.*):(\d+)", line)
+        assert found, line + self.process.stderr.read()
+        self.host, self.port = found[1], int(found[2])
+
+    def end(self, number=signal.SIGTERM):
+        if number is not None:
+            self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, errors
 
 
 class Answer:

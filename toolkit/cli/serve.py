@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import re
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ from pathlib import Path
 from toolkit.cli.own import add_import, imported_objects
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError
-from toolkit.serving import Batching, Limits, Server, Service
+from toolkit.serving import Batching, Limits, Server, Service, threads
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
 _SIZES = {"": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
@@ -103,6 +104,11 @@ def run(options: argparse.Namespace) -> int:
     )
     server = Server(service, options.host, options.port, options.watch)
     server.run(_tell)
+    if threads.are_left():
+        # What was given up is within libraries, whose ends would wait or crash.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
     return 0
 
 

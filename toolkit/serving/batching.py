@@ -19,6 +19,7 @@ from toolkit.serving.limits import check_count, check_seconds
 from toolkit.serving.messages import RequestError
 from toolkit.serving.metrics import ModelMetrics
 from toolkit.serving.servable import Buffers, Servable
+from toolkit.serving.threads import NAME
 
 _log = logging.getLogger("toolkit.serving")
 
@@ -271,7 +272,7 @@ class Batcher:
 
     def _start_thread(self) -> None:
         thread = Thread(
-            target=self._work, name=f"toolkit serve {len(self._threads)}", daemon=True
+            target=self._work, name=f"{NAME} {len(self._threads)}", daemon=True
         )
         self._threads.append(thread)
         thread.start()

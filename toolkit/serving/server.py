@@ -17,6 +17,7 @@ from toolkit.serving.http import MAX_HEAD, Head, parse_head, written
 from toolkit.serving.limits import check_seconds
 from toolkit.serving.messages import Request, RequestError, Response
 from toolkit.serving.service import Service
+from toolkit.serving.threads import either
 
 _log = logging.getLogger("toolkit.serving")
 
@@ -300,7 +301,7 @@ class Server:
     def run(self, started: Callable[[Server], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT, then answer what was accepted.
 
-        A second one leaves at once.
+        A second one leaves at once, and so does the first while models are loaded.
 
         Args:
             started: is called when requests are answered; `port` is that in use.
@@ -311,12 +312,20 @@ class Server:
         """`run`, in a loop that runs already; `stop` ends it."""
         self.loop = asyncio.get_running_loop()
         self._stop, self._abort = asyncio.Event(), asyncio.Event()
-        await self.service.start()
+        signals = self._handle_signals()
+        try:
+            if await either(self.service.start(), self._stop.wait()):
+                await self._serve(started)
+        finally:
+            for number in signals:
+                self.loop.remove_signal_handler(number)
+
+    async def _serve(self, started: Callable[[Server], None] | None) -> None:
+        """Listen until there is a `stop`, then finish."""
         listening = await self.loop.create_server(
             partial(Connection, self), self.host, self.port, backlog=1024
         )
         self.port = listening.sockets[0].getsockname()[1]
-        signals = self._handle_signals()
         tasks = [asyncio.ensure_future(self._look_at_connections())]
         if self.watch:
             tasks.append(asyncio.ensure_future(self.service.watch(self.watch)))
@@ -329,8 +338,6 @@ class Server:
             await self._finish()
             for task in tasks:
                 task.cancel()
-            for number in signals:
-                self.loop.remove_signal_handler(number)
 
     def stop(self) -> None:
         """Take no more requests, and leave `serve` when all are answered.
@@ -374,8 +381,9 @@ class Server:
         return found
 
     def _reload_all(self) -> None:
-        for name in self.service.models:
-            self.service.begin_reload(name)
+        if self.service.is_ready:  # what is read for the first time is new
+            for name in self.service.models:
+                self.service.begin_reload(name)
 
     async def _look_at_connections(self) -> None:
         """Close those that are too slow; one look for all costs a request nothing."""
@@ -390,11 +398,7 @@ class Server:
         """Answer what was accepted, and wait until it is sent, or for a second stop."""
         for connection in list(self.connections):
             connection.close_soon()
-        waits = [asyncio.ensure_future(x) for x in (self._drain(), self._abort.wait())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for task in waits:
-            task.cancel()
-        await asyncio.wait(waits)
+        await either(self._drain(), self._abort.wait())
         for connection in list(self.connections):
             connection.transport.abort()
 

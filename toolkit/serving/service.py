@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from time import perf_counter
 from typing import Any
 from urllib.parse import unquote
@@ -27,6 +27,7 @@ from toolkit.serving.messages import (
 from toolkit.serving.metrics import Metrics, ModelMetrics
 from toolkit.serving.protocol import Version
 from toolkit.serving.servable import Servable
+from toolkit.serving.threads import in_thread
 
 _log = logging.getLogger("toolkit.serving")
 
@@ -119,7 +120,8 @@ class Service:
         self._routes: dict[str, dict[str, Handler]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reloading: dict[str, asyncio.Lock] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._loads: set[asyncio.Task[Any]] = set()  # of new versions
+        self._closes: set[asyncio.Task[Any]] = set()  # of those before
 
     @property
     def is_ready(self) -> bool:
@@ -136,7 +138,7 @@ class Service:
         """
         self._loop = asyncio.get_running_loop()
         models = self.models.values()
-        opened = [await asyncio.to_thread(model.open) for model in models]
+        opened = [await in_thread(model.open) for model in models]
         for model, servable in zip(models, opened, strict=True):
             model.use(servable, self._loop)
         self._make_routes()
@@ -156,7 +158,7 @@ class Service:
         lock = self._reloading.setdefault(name, asyncio.Lock())
         async with lock:
             try:
-                servable = await asyncio.to_thread(model.open)
+                servable = await in_thread(model.open)
                 self._check_same(model, servable)
             except (ToolkitError, OSError, MemoryError) as error:
                 model.metrics.reloads["failure"] += 1
@@ -173,16 +175,12 @@ class Service:
             model.metrics.reloads["success"] += 1
             _log.info("%s: version %d answers", name, model.metrics.version())
         if before is not None:
-            task = asyncio.ensure_future(before.close())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            _begin(before.close(), self._closes)
         return True
 
     def begin_reload(self, name: str) -> None:
         """`reload` beside what else happens in the loop."""
-        task = asyncio.ensure_future(self.reload(name))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        _begin(self.reload(name), self._loads)
 
     async def watch(self, seconds: float) -> None:
         """Reload models whose files change, when a change is over.
@@ -208,14 +206,17 @@ class Service:
     async def close(self) -> None:
         """Take no more requests, and compute those that were accepted.
 
-        It takes little longer than requests wait at most.
+        It takes little longer than requests wait at most. New versions that are not
+        there yet are given up.
         """
         self.stopping = True
+        for task in self._loads:
+            task.cancel()
         batchers = [m.batcher for m in self.models.values() if m.batcher is not None]
         await asyncio.gather(*(batcher.close() for batcher in batchers))
-        if self._tasks:
+        if self._closes:
             seconds = max(m.batching.timeout for m in self.models.values())
-            await asyncio.wait(self._tasks, timeout=seconds)
+            await asyncio.wait(self._closes, timeout=seconds)
 
     # --- routes -----------------------------------------------------------------------
 
@@ -351,6 +352,13 @@ class Service:
         self.metrics.answered(error.status)
         respond(error.response())
         return None
+
+
+def _begin(work: Coroutine[Any, Any, Any], tasks: set[asyncio.Task[Any]]) -> None:
+    """Do it beside what else happens in the loop; it is among `tasks` until then."""
+    task = asyncio.ensure_future(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
 
 
 def _failed(error: Exception) -> RequestError:
