@@ -14,7 +14,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,17 +36,33 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> 
         UnwritableFileError: it cannot be written, or is there and no regular file.
     """
     target = Path(os.path.realpath(path))
+    replace_files([target], lambda folder: write(folder / target.name))
+
+
+def replace_files(targets: Sequence[Path], write: Callable[[Path], Any]) -> None:
+    """Let `write` fill a folder, then move its files to `targets`, flushed to disk.
+
+    If `write` fails, older files stay as they were.
+
+    Args:
+        targets: paths in one folder; links are not followed. The file by which readers
+            find the others is the last one, for it is moved last.
+        write: called with a folder, where it writes a file of each target's name.
+
+    Raises:
+        UnwritableFileError: one cannot be written, or is there and no regular file.
+    """
+    last = targets[-1]
     try:
-        check_replaceable(target)
-        sweep(target.parent, target.name)
-        with Stage(target.parent, target.name) as stage:
-            new = stage.files / target.name
-            write(new)
-            stage.deliver(new, target)
+        for target in targets:
+            check_replaceable(target)
+        sweep(last.parent, last.name)
+        with Stage(last.parent, last.name) as stage:
+            write(stage.files)
+            for target in targets:
+                stage.deliver(stage.files / target.name, target)
     except OSError as error:
-        raise UnwritableFileError(
-            f"cannot write {os.fspath(path)!r}: {error}"
-        ) from error
+        raise UnwritableFileError(f"cannot write {str(last)!r}: {error}") from error
 
 
 def check_replaceable(target: Path) -> None:

@@ -2,6 +2,8 @@
 
 import builtins
 import json
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -139,6 +141,28 @@ def test_a_folder_in_the_way_stays(path):
     assert path.is_dir()
 
 
+def test_a_link_in_the_place_of_the_weights_stays(path):
+    other = path.with_name("other")
+    other.write_text("mine")
+    path.with_name("m.onnx.data").symlink_to(other)
+    with pytest.raises(UnwritableFileError):
+        digits().export(path, verbose=False, external_data=True)
+    assert other.read_text() == "mine" and not path.exists()
+
+
+def test_what_a_killed_export_has_left_goes(path):
+    code = f"""
+import os, sys
+from pathlib import Path
+from toolkit.files.staging import replace_files
+replace_files([Path({str(path)!r})], lambda folder: os._exit(0))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert [p.suffix for p in path.parent.iterdir()] == [".tmp"]
+    digits().export(path, verbose=False, external_data=True)
+    assert {p.name for p in path.parent.iterdir()} == {"m.onnx", "m.onnx.data"}
+
+
 # --- axes that are free ---------------------------------------------------------------
 
 
@@ -263,7 +287,12 @@ def test_what_onnx_refuses_is_an_error_of_ours(path, monkeypatch):
 @pytest.mark.parametrize(
     "options",
     [
-        *({"external_data": "no"}, {"allow_random": 3}, {"metadata": 5}),
+        *(
+            {"external_data": "no"},
+            {"external_data": 1},
+            {"allow_random": 3},
+            {"metadata": 5},
+        ),
         *({"metadata": {"a": 1}}, {"dynamic_axes": 3}),
         *({"dynamic_axes": {"image": [0]}}, {"dynamic_axes": {"image": {0: ""}}}),
     ],

@@ -60,23 +60,10 @@ def export(
         )
     _check_options(
         label,
-        (external_data in (True, False, None), "external_data", "a bool or None"),
+        (_is_bool_or_none(external_data), "external_data", "a bool or None"),
         (isinstance(allow_random, bool), "allow_random", "a bool"),
         (_are_texts(metadata), "metadata", "texts by name"),
-        (
-            dynamic_axes is None
-            or (
-                isinstance(dynamic_axes, Mapping)
-                and all(isinstance(axes, Mapping) for axes in dynamic_axes.values())
-                and all(
-                    isinstance(name, str) and name
-                    for axes in dynamic_axes.values()
-                    for name in axes.values()
-                )
-            ),
-            "dynamic_axes",
-            "names by axes by names of inputs",
-        ),
+        (_are_axes(dynamic_axes), "dynamic_axes", "names by axes by names of inputs"),
     )
     signature = _with_names(label, signature_of(model, input_signature), dynamic_axes)
     _check_dtypes(label, signature)
@@ -89,6 +76,23 @@ def _check_options(label: str, *checks: tuple[bool, str, str]) -> None:
     for is_right, name, expected in checks:
         if not is_right:
             raise ArgumentError(f"{label}: expected {expected} as {name}")
+
+
+def _is_bool_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+def _are_axes(value: Any) -> bool:
+    """Whether it names axes: by their numbers, by the names of inputs."""
+    if value is None:
+        return True
+    return isinstance(value, Mapping) and all(map(_are_names, value.values()))
+
+
+def _are_names(axes: Any) -> bool:
+    return isinstance(axes, Mapping) and all(
+        isinstance(name, str) and name for name in axes.values()
+    )
 
 
 def _are_texts(value: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from toolkit.errors import UnsupportedError, UnwritableFileError
 from toolkit.export.onnx.model import Written, to_message
-from toolkit.files.staging import Stage, check_replaceable, sweep
+from toolkit.files.staging import replace_files
 
 # One message holds less than 2 GB; what is near that goes to a file of its own.
 LARGE = 1_500_000_000
@@ -36,27 +36,29 @@ def save(written: Written, path: str, version: str, external: bool | None) -> No
     total = sum(x.nbytes for x in written.constants.values())
     external = total > LARGE if external is None else external
     places = _places(written.constants, f"{target.name}.data") if external else {}
-    try:
-        check_replaceable(target)
-        beside = target.with_name(f"{target.name}.data")
-        is_ours = _names_data(target, beside)
+    beside = target.with_name(f"{target.name}.data")
+    is_ours = _names_data(target, beside)
+    if places:
+        _check_data(beside, is_ours)
+
+    def write(folder: Path) -> None:
         if places:
-            _check_data(beside, is_ours)
-        sweep(target.parent, target.name)
-        with Stage(target.parent, target.name) as stage:
-            new, data = stage.files / target.name, stage.files / beside.name
-            if places:
-                _write_data(data, written.constants, places)
-            message = to_message(written, version, places)
-            new.write_bytes(message.SerializeToString(deterministic=True))
-            _check(written, new)
-            if places:
-                stage.deliver(data, beside)
-            stage.deliver(new, target)
-        if is_ours and not places:
-            beside.unlink(missing_ok=True)
+            _write_data(folder / beside.name, written.constants, places)
+        message = to_message(written, version, places)
+        new = folder / target.name
+        new.write_bytes(message.SerializeToString(deterministic=True))
+        _check(written, new)
+
+    replace_files([beside, target] if places else [target], write)
+    if is_ours and not places:
+        _remove(beside)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
     except OSError as error:
-        raise UnwritableFileError(f"cannot write {path!r}: {error}") from error
+        raise UnwritableFileError(f"cannot remove {str(path)!r}: {error}") from error
 
 
 def _check(written: Written, path: Path) -> None:
@@ -80,7 +82,7 @@ def _names_data(target: Path, beside: Path) -> bool:
         return False
     try:
         found = onnx.load(target, load_external_data=False)
-    except DecodeError:
+    except (DecodeError, OSError):
         return False
     return any(
         entry.key == "location" and entry.value == beside.name
@@ -91,7 +93,6 @@ def _names_data(target: Path, beside: Path) -> bool:
 
 def _check_data(beside: Path, is_ours: bool) -> None:
     """Raise where the arrays would take the place of another file."""
-    check_replaceable(beside)
     if beside.exists() and not is_ours:
         raise UnwritableFileError(
             f"{str(beside)!r} is there, and the model beside it does not name it; "

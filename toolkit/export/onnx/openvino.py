@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from toolkit.errors import ArgumentError, UnwritableFileError
+from toolkit.errors import ArgumentError
 from toolkit.export.onnx.exporter import DEFAULT_OPSET, export as export_onnx, need_onnx
-from toolkit.files.staging import Stage, check_replaceable, sweep
+from toolkit.files.staging import replace_files
 
 
 def export(
@@ -59,19 +59,9 @@ def export(
             allow_random=allow_random,
         )
         converted = openvino.convert_model(source)
-        _save(converted, target, openvino.save_model)
 
+        def write(folder: Path) -> None:
+            new = folder / target.name
+            openvino.save_model(converted, new, compress_to_fp16=False)
 
-def _save(converted: Any, target: Path, save_model: Any) -> None:
-    weights = target.with_suffix(".bin")
-    try:
-        for path in (target, weights):
-            check_replaceable(path)
-        sweep(target.parent, target.name)
-        with Stage(target.parent, target.name) as stage:
-            new = stage.files / target.name
-            save_model(converted, new, compress_to_fp16=False)
-            stage.deliver(new.with_suffix(".bin"), weights)
-            stage.deliver(new, target)
-    except OSError as error:
-        raise UnwritableFileError(f"cannot write {str(target)!r}: {error}") from error
+        replace_files([target.with_suffix(".bin"), target], write)
