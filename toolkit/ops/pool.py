@@ -178,14 +178,24 @@ def average_pool(
     x = channels_last(x, data_format)
     attrs = _windows("average_pool", x, pool_size, strides, padding)
     total = bind(sum_pool_p, x, **attrs)
-    counts = _counts(x.shape[1:-1], x.dtype, **attrs)
+    is_same = str(padding).lower() == "same"
+    counts = _counts(x.shape[1:-1], x.dtype, is_same, **attrs)
     return in_format(total / counts, data_format)
 
 
 def _counts(
-    spatial: Extents, dtype: str, window: Extents, strides: Extents, padding: Pads
+    spatial: Extents,
+    dtype: str,
+    is_same: bool,
+    window: Extents,
+    strides: Extents,
+    padding: Pads,
 ) -> Tensor:
-    """How many elements each window sees that are not padding."""
+    """How many elements each window sees that are not padding.
+
+    For padding "same" they are no scalar where all are the same: graphs that differ in
+    extents alone have the same nodes.
+    """
     per_axis = []
     for axis, (n, k, stride, (low, high)) in enumerate(
         zip(spatial, window, strides, padding, strict=True)
@@ -193,8 +203,10 @@ def _counts(
         first = np.arange(-low, n + high - k + 1, stride)
         seen = np.minimum(first + k, n) - np.maximum(first, 0)
         full = np.all(seen == k)
+        if full and is_same:
+            seen = np.full(1, k)
         seen = seen.reshape([-1 if i == axis else 1 for i in range(len(spatial) + 1)])
-        per_axis.append(convert(k if full else seen, dtype))
+        per_axis.append(convert(k if full and not is_same else seen, dtype))
     # A product of tensors: where only shapes are wanted, nothing large is made.
     return reduce(operator.mul, per_axis)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from toolkit.export.onnx.windows import as_attributes, padding
 from toolkit.ir import Node, Value
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _write_convolution(
     attrs = write.family.attrs(node, but="padding")
     is_transposed = node.op.name == "conv_input_grad"
     x, w = node.inputs
-    pads = write.padding(node, w.spec.shape[:-2])
+    pads = padding(write.family, node)
     before = None if is_transposed else _scaled_input(write, node, pads)
     if not is_transposed and before is None and pads is not None:
         x, pads = _without_pad(write, x, pads)
@@ -137,13 +138,6 @@ def _without_pad(write: Writer, x: Any, pads: Any) -> tuple[Any, Any]:
         return x, pads
     pairs = zip(widths[1:-1], pads, strict=True)
     return node.inputs[0], tuple((a + c, b + d) for (a, b), (c, d) in pairs)
-
-
-def as_attributes(padding: Any) -> dict[str, Any]:
-    """Pairs of paddings as attributes of an operator; None: "same"."""
-    if padding is None:
-        return {"auto_pad": "SAME_UPPER"}
-    return {"pads": [low for low, _ in padding] + [high for _, high in padding]}
 
 
 def _output_padding(node: Node) -> list[int]:

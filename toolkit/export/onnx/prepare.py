@@ -23,6 +23,7 @@ from toolkit.export.inference import (
 from toolkit.export.onnx.family import Family, Grown, Misfit, where_is
 from toolkit.export.onnx.sizes import samples_of
 from toolkit.export.onnx.table import has_row
+from toolkit.export.onnx.windows import check_windows
 from toolkit.ir import Graph, Kind, Node, Value
 
 _PASSES = (prune, simplify, fold, share, tidy_scans, simplify, prune)
@@ -103,6 +104,7 @@ def _joined(
     with no_trace():
         graphs = [_small(graph, target) for graph in graphs]
     family = Family(graphs, samples, label)
+    check_windows(family)
     paths = [v.path for v in traces[0].variables]
     return Prepared(
         family,

@@ -15,14 +15,13 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.errors import UnsupportedError
-from toolkit.export.onnx.convolution import as_attributes
 from toolkit.export.onnx.family import Family, Grown, where_is
 from toolkit.export.onnx.nodes import Body, Constants, Names, Operation
 from toolkit.export.onnx.patterns import match
 from toolkit.export.onnx.sizes import Extent, Length
 from toolkit.export.onnx.table import ELEMENTWISE, REFUSED, ROWS
+from toolkit.export.onnx.windows import as_attributes, padding
 from toolkit.ir import Graph, Node, Value
-from toolkit.ops.conv import padding_pairs
 
 IMAGE_RANKS = (3, 4, 5)
 INT64 = np.iinfo(np.int64)
@@ -355,30 +354,9 @@ class Writer:
             [name],
             kernel_shape=list(given["window"]),
             strides=list(given["strides"]),
-            **as_attributes(self.padding(node, given["window"])),
+            **as_attributes(padding(self.family, node)),
             **attrs,
         )
-
-    def padding(self, node: Node, window: Sequence[int]) -> Any:
-        """The pairs of what a window is padded with; None: "same", by the extents."""
-        shape = self.family.shape(node.inputs[0])[1:-1]
-        if all(isinstance(n, int) for n in shape) or "spatial" in node.attrs:
-            return self.family.same(node, lambda twin: twin.attrs["padding"], "padding")
-
-        def same(twin: Node) -> Any:
-            attrs, ones = twin.attrs, (1,) * len(window)
-            extents = twin.inputs[0].spec.shape[1:-1]
-            dilation = attrs.get("dilation", ones)
-            sizes = tuple(window), attrs["strides"], dilation
-            return padding_pairs(node.op.name, "same", extents, *sizes)
-
-        given = self.family.each(node, lambda twin: twin.attrs["padding"])
-        if {*node.attrs["strides"]} == {1} and all(pads == given[0] for pads in given):
-            return given[0]  # some runtimes refuse "same" beside dilations
-        is_padded = any(any(pair) for pairs in given for pair in pairs)
-        if is_padded and given == self.family.each(node, same):
-            return None
-        return self.family.same(node, lambda twin: twin.attrs["padding"], "padding")
 
     # --- elementwise ------------------------------------------------------------------
 
