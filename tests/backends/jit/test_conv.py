@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,11 @@ from tests.backends.jit.convolutions import (
     lowered,
 )
 from tests.backends.jit.running import vectors_of
+from toolkit.backends.numpy.jit.engine import SETTINGS
 from toolkit.backends.numpy.jit.kernels.conv import lower_grad
+from toolkit.backends.numpy.jit.llvm import binding_for_all
+from toolkit.backends.numpy.jit.processor import PROCESSORS
+from toolkit.backends.target import rules
 
 
 @st.composite
@@ -107,6 +112,24 @@ def test_one_image_is_several_rows(kind, channels):
     found, _ = lowered(kind, arrays, attrs)
     assert found.calls[-1].rows > 1
     check(kind, arrays, attrs)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(
+    ("extent", "size", "channels"),
+    [(14, 1, (256, 64)), (7, 1, (160, 64)), (14, 3, (64, 64)), (56, 1, (24, 144))],
+)
+def test_sums_stay_in_registers(cpu, extent, size, channels):
+    pads = ((size // 2,) * 2,) * 2
+    problem = Problem(1, (extent,) * 2, (size,) * 2, channels, padding=pads)
+    with rules.inside(processor=PROCESSORS[cpu]):
+        found, _ = lowered("conv", *problem.of("conv", "float32"))
+    llvm = binding_for_all()
+    target = llvm.Target.from_triple(PROCESSORS[cpu].triple)
+    machine = target.create_target_machine(cpu=cpu, **SETTINGS)
+    text = machine.emit_assembly(llvm.parse_assembly(found.calls[-1].code.text()))
+    assert re.search(r"vfmadd\w+\s.*[yz]mm", text)
+    assert not re.search(r"\(%rsp\).*[yz]mm|[yz]mm.*\(%rsp\)", text)
 
 
 @pytest.mark.parametrize("name", NAMED)

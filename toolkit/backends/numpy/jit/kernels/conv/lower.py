@@ -177,7 +177,8 @@ class _Lowering:
         emit = emit_pack_points, plan.dtype, plan.lanes
         w = self._pack(emit, plan.vectors, plan.weights, at.depth)
         work = POINTS**2 * prod(plan.tiles) * at.depth * at.width
-        strips = self._strips(prod(plan.tiles), work)
+        # Every block reads the weights, which may be more than a cache holds.
+        strips = self._strips(-(-prod(plan.tiles) // plan.block), work)
         rows = self.spec.shape[0] * strips
         tasks = -(-rows // partition(rows))
         scratch = self.steps.take(tasks * plan.scratch * dtypes.itemsize(plan.dtype))

@@ -8,13 +8,13 @@ from math import prod
 
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
-from toolkit.backends.numpy.jit.kernels.conv.sums import UNROLL
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
     Segment,
     most_rows,
     panels,
     tiles,
+    unrolled,
 )
 
 # A tile with more kinds of edges than this is computed position by position.
@@ -107,7 +107,8 @@ class CorrelationPlan:
         steps = (part.high - part.low) * self.channels.depth
         if self.channels.spread or steps * accumulators <= self.straight:
             return steps * accumulators
-        return (UNROLL + steps % UNROLL) * accumulators
+        written = unrolled(accumulators, panel.vectors, self.registers)
+        return (written + steps % written) * accumulators
 
     def shortened(self) -> CorrelationPlan:
         """The same with less code, if there is too much of it."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from toolkit.backends.numpy.jit.builder import Pointer, Value
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, Feed
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
-from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, Segment
+from toolkit.backends.numpy.jit.kernels.conv.tiles import (
+    Panel,
+    Segment,
+    registers,
+    unrolled,
+)
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
-
-# Steps of a loop that are written out.
-UNROLL = 2
 
 
 class Sums(ConvolutionWriter):
@@ -95,12 +97,13 @@ class Sums(ConvolutionWriter):
         self, x: Pointer, w: Pointer, depth: int, sums: list[Value]
     ) -> list[Value]:
         """`depth` channels that follow each other in memory."""
-        whole = depth - depth % UNROLL
-        with self.b.accumulate(0, whole, UNROLL, sums) as iteration:
+        steps = unrolled(len(sums), len(self.live), registers())
+        whole = depth - depth % steps
+        with self.b.accumulate(0, whole, steps, sums) as iteration:
             xt = x + iteration.index * self.feed.channels.pitch
             wt = w + iteration.index * self.row
             sums = iteration.values
-            for u in range(UNROLL):
+            for u in range(steps):
                 sums = self._step(xt, wt + u * self.row, u, sums)
             iteration.next(sums)
         sums = iteration.values

@@ -16,6 +16,8 @@ from toolkit.backends.numpy.jit.processor import current
 # Two multiply-adds or two loads in a cycle; a result is there after four cycles, a
 # vector of weights from the second cache after about two and a half.
 _PER_CYCLE, _LATENCY, _FAR = 2, 4, 2.5
+# Registers for inputs, where the weights of two steps are in some.
+_SPARE = 3
 
 
 def registers() -> int:
@@ -26,6 +28,15 @@ def registers() -> int:
 def most_rows(vectors: int, available: int) -> int:
     """The scalars of the largest tile with that many vectors."""
     return (available - 1 - vectors) // vectors
+
+
+def unrolled(accumulators: int, vectors: int, available: int) -> int:
+    """Steps of a sum that are written out in its loop: one, or two.
+
+    The weights of two steps are loaded ahead. Where they do not fit beside a tile, and
+    some room to load inputs, all of its accumulators end up in memory.
+    """
+    return 2 if accumulators + 2 * vectors + _SPARE <= available else 1
 
 
 def cycles(rows: int, vectors: int) -> float:
