@@ -15,8 +15,9 @@ from toolkit.backends.numpy.fourier import transforms_as_products
 from toolkit.compiler.pipeline import optimize
 
 # One product, a prime number, two and three factors, factors that differ much.
-EXTENTS = (1, 2, 7, 64, 67, 127, 128, 360, 1000, 1024, 2 * 509, 3 * 4096, 10_007)
-LEFT_TO_NUMPY = {10_007}
+EXTENTS = (1, 2, 7, 64, 67, 127, 128, 360, 1000, 1024, 2 * 509, 3 * 4096, 509 * 510)
+# With a prime factor above 512: alone, as the smaller divisor, and as the larger one.
+LEFT_TO_NUMPY = (521, 10_007, 521 * 528, 510 * 521)
 
 
 def numbers(*shape, dtype="float64"):
@@ -33,7 +34,7 @@ def check(function, wanted, inputs, factor):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("n", EXTENTS)
+@pytest.mark.parametrize("n", EXTENTS + LEFT_TO_NUMPY)
 def test_transforms(n, dtype):
     real, imag = numbers(3, n, dtype=dtype)
     wanted = np.fft.fft(real.astype("float64") + 1j * imag)

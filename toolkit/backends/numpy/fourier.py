@@ -38,25 +38,27 @@ def transforms_as_products(graph: Graph, target: Target) -> Graph:
     owned = set(graph.outputs)
     nodes: list[Node] = []
     for node in graph.nodes:
-        if node.op.name == "dft" and _is_smooth(node):
+        if node.op.name == "dft" and _is_generated(node):
             nodes += _Transform(node, turns).results(owned)
         else:
             nodes.append(node)
     return graph.replace(nodes)
 
 
-def _is_smooth(node: Node) -> bool:
-    """Whether all prime factors of the extent are small."""
+def _is_generated(node: Node) -> bool:
+    """Whether the extent has no large prime factor, of a dtype that there is code for."""
     spec = node.inputs[0].spec
     if spec.dtype not in _DTYPES or not spec.size:
         return False
-    extent = spec.shape[node.attrs["axis"]]
-    while extent > _AT_ONCE:
-        small = _divisor(extent)
-        if small == 1:
-            return bool(extent <= _PRIME)
-        extent //= small
-    return True
+    return _is_smooth(spec.shape[node.attrs["axis"]])
+
+
+def _is_smooth(n: int) -> bool:
+    """Whether no prime factor of n is above `_PRIME`."""
+    if n <= _AT_ONCE:
+        return True
+    a = _divisor(n)
+    return n <= _PRIME if a == 1 else _is_smooth(a) and _is_smooth(n // a)
 
 
 def _divisor(n: int) -> int:
