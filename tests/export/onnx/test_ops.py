@@ -90,3 +90,34 @@ def test_sample(row, tmp_path):
     for a, b in zip(map(np.asarray, found), expected, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
+
+
+def onnxruntime_run(path):
+    """A function of feeds that runs a file in ONNX Runtime."""
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return lambda feeds: session.run(None, feeds)
+
+
+ENDS = (0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, -3e38, 2.5, -2)
+NEAR_ONE = (1 - 6e-8, 6e-8 - 1, 1 - 1e-6, 0.99999, -0.999, 0.9, 0.3, 1e-20, 1 + 2e-7)
+
+
+@pytest.mark.parametrize("run", [onnx_run, onnxruntime_run])
+@pytest.mark.parametrize("name", ["arctan2", "erfinv"])
+def test_corners(name, run, tmp_path):
+    """Zeros of both signs, ends of ranges, infinities and what is no number."""
+    pairs = np.array([(y, x) for y in ENDS for x in ENDS], "float32")
+    columns = [*pairs.T] if name == "arctan2" else [np.float32(ENDS + NEAR_ONE)]
+    symbols = [toolkit.Input((), name=f"x{i}") for i in range(len(columns))]
+    model = toolkit.Model(symbols, getattr(ops, name)(*symbols))
+    model.export(tmp_path / "m.onnx", verbose=False)
+    names = [x.name for x in symbols]
+    (found,) = run(tmp_path / "m.onnx")(dict(zip(names, columns, strict=True)))
+    exact = [np.float64(x) for x in columns]
+    if name == "arctan2":
+        expected = np.arctan2(*exact)
+        assert (np.signbit(found) == np.signbit(expected))[~np.isnan(expected)].all()
+    else:
+        expected = ops.erfinv(exact[0]).numpy()
+    np.testing.assert_allclose(found, expected.astype("float32"), rtol=1e-6, atol=0)

@@ -46,7 +46,7 @@ def transforms_as_products(graph: Graph, target: Target) -> Graph:
 
 
 def _is_generated(node: Node) -> bool:
-    """Whether the extent has no large prime factor, of a dtype that there is code for."""
+    """Whether there is code for the dtype, and no large prime factor."""
     spec = node.inputs[0].spec
     if spec.dtype not in _DTYPES or not spec.size:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from toolkit import dtypes
 from toolkit.export.onnx.table import ELEMENTWISE, Row, direct, elementwise
@@ -130,12 +131,21 @@ def _log1p(write: Writer, node: Node, x: str) -> str:
     return _where(write, write.node("Equal", [u, one]), x, exact)
 
 
+# erfinv(x) = x * P(w - 2.5) for w = -log(1 - x**2) < 5, and x * Q(sqrt(w) - 3) beyond;
+# highest powers first. M. Giles, "Approximating the erfinv function" (2010).
+_ERFINV_NEAR = (
+    *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06),
+    *(0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941),
+)
+_ERFINV_FAR = (
+    *(-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844),
+    *(0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682),
+)
+
+
 @elementwise("erfinv")
 def _erfinv(write: Writer, node: Node, x: str) -> str:
-    """A start, then steps of Newton's method: y -= (erf(y) - x) / erf'(y).
-
-    The start is Winitzki's approximation, of which the error is below 0.002.
-    """
+    """Polynomials for float32, and for float64 steps of Newton's method from there."""
 
     def number(value: float) -> str:
         return _number(write, node, value)
@@ -143,18 +153,26 @@ def _erfinv(write: Writer, node: Node, x: str) -> str:
     def apply(operator: str, *names: str) -> str:
         return write.node(operator, names)
 
-    below = apply("Sub", number(1), apply("Mul", x, x))
-    log = apply("Log", apply("Max", below, number(1e-30)))
-    half = apply("Add", apply("Mul", log, number(0.5)), number(2 / (math.pi * 0.147)))
-    inside = apply("Sub", apply("Mul", half, half), apply("Div", log, number(0.147)))
-    size = apply("Sqrt", apply("Sub", apply("Sqrt", inside), half))
-    y = apply("Mul", apply("Sign", x), size)
-    for _ in range(3):
+    def polynomial(coefficients: Sequence[float], w: str) -> str:
+        value, *rest = map(number, coefficients)
+        for coefficient in rest:
+            value = apply("Add", apply("Mul", value, w), coefficient)
+        return value
+
+    one = number(1)
+    below = apply("Mul", apply("Sub", one, x), apply("Add", one, x))
+    w = apply("Neg", apply("Log", below))
+    near = polynomial(_ERFINV_NEAR, apply("Sub", w, number(2.5)))
+    far = polynomial(_ERFINV_FAR, apply("Sub", apply("Sqrt", w), number(3)))
+    factor = _where(write, apply("Less", w, number(5)), near, far)
+    y = apply("Mul", x, factor)
+    for _ in range(2 if node.inputs[0].spec.dtype == "float64" else 0):
         error = apply("Sub", apply("Erf", y), x)
         slope = apply("Exp", apply("Mul", y, y))
         step = apply("Mul", apply("Mul", error, slope), number(math.sqrt(math.pi) / 2))
         y = apply("Sub", y, step)
-    return y
+    is_end = apply("Equal", apply("Abs", x), one)
+    return _where(write, is_end, apply("Mul", x, number(math.inf)), y)
 
 
 @elementwise("isnan", "isinf")
@@ -251,34 +269,29 @@ def _power(write: Writer, node: Node, a: str, b: str) -> str:
 
 @elementwise("arctan2")
 def _arctan2(write: Writer, node: Node, y: str, x: str) -> str:
-    zero, pi = _number(write, node, 0), _number(write, node, math.pi)
-    below = write.node("Less", [y, zero])
+    zero, one, pi = (_number(write, node, n) for n in (0, 1, math.pi))
+    # Minus zero is below zero, too: its inverse is.
+    inverses = [write.node("Div", [one, v]) for v in (y, x)]
+    below, left = (
+        write.node("Or", [write.node("Less", [v, zero]) for v in pair])
+        for pair in zip((y, x), inverses, strict=True)
+    )
     # Beside infinity, what is finite is 0, and infinity is 1.
     odd = [write.node("IsInf", [v]) for v in (y, x)]
     beside = write.node("Or", odd)
-    y, x = (
-        _where(
-            write,
-            beside,
-            _where(
-                write, is_odd, write.node("Sign", [v]), write.node("Mul", [v, zero])
-            ),
-            v,
-        )
-        for v, is_odd in zip((y, x), odd, strict=True)
-    )
-    # Minus zero is on the left, too; its inverse is below zero.
-    inverse = write.node("Div", [_number(write, node, 1), x])
-    left = write.node("Or", [write.node("Less", [v, zero]) for v in (x, inverse)])
-    side = _where(write, below, write.node("Neg", [pi]), pi)
-    angle = write.node("Atan", [write.node("Div", [y, x])])
-    angle = _where(write, left, write.node("Add", [angle, side]), angle)
-    right = write.node(
-        "Mul", [write.node("Sign", [y]), _number(write, node, math.pi / 2)]
-    )
-    flat = write.node("Equal", [y, zero])
-    upright = _where(write, flat, _where(write, left, pi, zero), right)
-    return _where(write, write.node("Equal", [x, zero]), upright, angle)
+    sides = []
+    for v, is_odd in zip((y, x), odd, strict=True):
+        size = write.node("Abs", [v])
+        none = write.node("Mul", [size, zero])  # NaN stays
+        sides.append(_where(write, beside, _where(write, is_odd, one, none), size))
+    height, width = sides
+    flat = write.node("And", [write.node("Equal", [v, zero]) for v in (height, width)])
+    width = _where(write, flat, one, width)
+    angle = write.node("Atan", [write.node("Div", [height, width])])
+    angle = _where(write, left, write.node("Sub", [pi, angle]), angle)
+    # A product, for Where takes the sign of zeros away in ONNX Runtime.
+    sign = _where(write, below, _number(write, node, -1), one)
+    return write.node("Mul", [angle, sign])
 
 
 # --- truth values, and bits -----------------------------------------------------------
