@@ -23,6 +23,7 @@ from toolkit.models.saving.legacy_config import (
     model_from_legacy,
     training_config,
 )
+from toolkit.models.saving.mismatches import Mismatch, tell
 from toolkit.reading.clear import clear_errors
 from toolkit.reading.hdf5 import Dataset, check_all, named, open_file
 from toolkit.reading.text import parsed_json
@@ -249,14 +250,11 @@ def _pair(
 def _assign(pairs: Pairs, skip_mismatch: bool) -> None:
     """Read and assign, once all shapes are known to fit."""
     wrong = [
-        f"{v.path}: expected shape {tuple(v.shape)}; the file has {d.shape}"
+        Mismatch(v.path, f"expected shape {tuple(v.shape)}; the file has {d.shape}")
         for v, d in pairs
         if tuple(v.shape) != d.shape
     ]
-    if wrong and not skip_mismatch:
-        raise ModelFileError("Shape mismatch:\n  " + "\n  ".join(wrong))
-    if wrong:
-        warn("load_weights: left as it was:\n  " + "\n  ".join(wrong))
+    tell(wrong, None if skip_mismatch else "Shape mismatch")
     fitting = [(v, d.read()) for v, d in pairs if tuple(v.shape) == d.shape]
     for variable, value in fitting:
         variable.assign(value)

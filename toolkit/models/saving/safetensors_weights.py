@@ -12,25 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.console.frames import warn
-from toolkit.errors import ArgumentError, ModelFileError, ShapeError
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.models.saving.mismatches import Mismatch, misfit, tell
 from toolkit.models.saving.name_maps import Source, source_of
 from toolkit.models.saving.safetensors_lists import LIST, list_of, open_listed
 from toolkit.models.saving.weight_names import named_weights, renumbered
 from toolkit.reading.safetensors import StoredArray, open_safetensors
 
-_MAX_LINES = 1_000  # of an error
 Array = np.ndarray[Any, Any]
-
-
-class Problem(NamedTuple):
-    """Something in which file and model differ."""
-
-    name: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.what}"
 
 
 class Load(NamedTuple):
@@ -81,27 +70,21 @@ def load_safetensors(
     """
     patterns = _patterns(ignore)
 
-    def read(_: Path) -> tuple[list[tuple[Any, Array]], list[Problem]]:
+    def read(_: Path) -> tuple[list[tuple[Any, Array]], list[Mismatch]]:
         with open_arrays(path) as stored:
             known = {
                 name: array
                 for name, array in stored.items()
                 if not any(fnmatchcase(name, pattern) for pattern in patterns)
             }
-            loads, problems = _matched(model, known, mapping, skip)
-            if problems and not skip_mismatch:
-                return [], problems
-            return _read(loads, known, problems)
+            loads, mismatches = _matched(model, known, mapping, skip)
+            if mismatches and not skip_mismatch:
+                return [], mismatches
+            return _read(loads, known, mismatches)
 
     is_list = path.name.endswith(LIST)
-    fit, problems = list_of(path).files.read(read) if is_list else read(path)
-    if problems and not skip_mismatch:
-        raise ModelFileError(
-            f"load_weights: {str(path)!r} does not fit the model, and nothing was "
-            f"changed:\n  {_lines(problems)}"
-        )
-    if problems:
-        warn(f"load_weights: left as it was:\n  {_lines(problems)}")
+    fit, mismatches = list_of(path).files.read(read) if is_list else read(path)
+    tell(mismatches, None if skip_mismatch else misfit(str(path)))
     for weight, value in fit:
         weight.assign(value)
 
@@ -115,26 +98,19 @@ def _patterns(ignore: Iterable[str]) -> list[str]:
     return patterns
 
 
-def _lines(problems: list[Problem]) -> str:
-    lines = [str(problem) for problem in problems[:_MAX_LINES]]
-    if len(problems) > _MAX_LINES:
-        lines.append(f"and {len(problems) - _MAX_LINES:,} more")
-    return "\n  ".join(lines)
-
-
 # --- names, shapes and dtypes ---------------------------------------------------------
 
 
 def _matched(
     model: Any, stored: Mapping[str, StoredArray], mapping: Any, skip: Iterable[Any]
-) -> tuple[list[Load], list[Problem]]:
+) -> tuple[list[Load], list[Mismatch]]:
     """What can be loaded, and in what else file and model differ; nothing is read."""
     skipped = {weight for layer in skip for weight in layer.weights}
     weights = named_weights(model, "load_weights")
     if mapping is None and weights.keys() != stored.keys():
         mapping = renumbered(model, weights, stored)
     loads: list[Load] = []
-    problems: list[Problem] = []
+    mismatches: list[Mismatch] = []
     used: set[str] = set()
     for name, weight in weights.items():
         source = source_of(name, mapping)
@@ -146,11 +122,11 @@ def _matched(
         if what is None:
             loads.append(load)
         else:
-            problems.append(Problem(load.label, what))
+            mismatches.append(Mismatch(load.label, what))
     for name in sorted(stored.keys() - used):
         what = f"unexpected, {stored[name].dtype} of shape {stored[name].shape}"
-        problems.append(Problem(name, what))
-    return loads, problems
+        mismatches.append(Mismatch(name, what))
+    return loads, mismatches
 
 
 def _difference(load: Load, stored: Mapping[str, StoredArray]) -> str | None:
@@ -189,9 +165,9 @@ def _kind(dtype: str) -> str:
 
 
 def _read(
-    loads: list[Load], stored: Mapping[str, StoredArray], problems: list[Problem]
-) -> tuple[list[tuple[Any, Array]], list[Problem]]:
-    """Weights and the values that they get, and what does not fit, with `problems`."""
+    loads: list[Load], stored: Mapping[str, StoredArray], mismatches: list[Mismatch]
+) -> tuple[list[tuple[Any, Array]], list[Mismatch]]:
+    """Weights and the values that they get, and all that does not fit."""
 
     @lru_cache(maxsize=1)  # parts of one array follow each other
     def read(name: str) -> Array:
@@ -203,8 +179,8 @@ def _read(
             value = _value(load, [read(name) for name in load.source.names])
             fit.append((load.weight, _converted(value, load.weight.dtype)))
         except (ShapeError, ArgumentError) as error:
-            failed.append(Problem(load.label, str(error)))
-    return fit, problems + failed
+            failed.append(Mismatch(load.label, str(error)))
+    return fit, mismatches + failed
 
 
 def _value(load: Load, arrays: list[Array]) -> Array:

@@ -8,8 +8,8 @@ import numpy as np
 
 from toolkit.console.frames import warn
 from toolkit.core.trace import StatelessScope
-from toolkit.errors import ModelFileError
 from toolkit.layers.tracking import StateOwner
+from toolkit.models.saving.mismatches import Mismatch, misfit, tell
 from toolkit.models.saving.state_paths import parts_of
 from toolkit.optimizers import Optimizer
 from toolkit.reading.hdf5 import Dataset
@@ -56,22 +56,16 @@ def load_state(
     """
     parts = parts_of(model, skip)
     with StatelessScope() as scope:
-        plan, problems, more = _match(parts, _renamed(datasets), model)
+        plan, mismatches, more = _match(parts, _renamed(datasets), model)
         if skip:
             more = []
-        fits = not problems and (may_hold_more or not more)
-        problems += more
+        fits = not mismatches and (may_hold_more or not more)
+        mismatches += more
         if fits or skip_mismatch:
             failed = _read(plan)
             fits = not failed
-            problems += failed
-    if not fits and not skip_mismatch:
-        raise ModelFileError(
-            f"load_weights: {where!r} does not fit the model, and nothing was "
-            "changed:\n  " + "\n  ".join(map(str, problems))
-        )
-    if problems:
-        warn("load_weights: left as it was:\n  " + "\n  ".join(map(str, problems)))
+            mismatches += failed
+    tell(mismatches, misfit(where) if not fits and not skip_mismatch else None)
     for variable, value in scope.writes.items():
         variable.assign(value)
 
@@ -98,16 +92,6 @@ def _earlier(group: str) -> str:
     return "/".join(part.removeprefix("_") for part in group.split("/"))
 
 
-class Problem(NamedTuple):
-    """Something in which file and model differ."""
-
-    path: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.what}"
-
-
 class Load(NamedTuple):
     """A part of the model, and what the file has for it."""
 
@@ -118,13 +102,13 @@ class Load(NamedTuple):
 
 def _match(
     parts: dict[str, Any], datasets: dict[str, Dataset], model: Any
-) -> tuple[list[Load], list[Problem], list[Problem]]:
+) -> tuple[list[Load], list[Mismatch], list[Mismatch]]:
     """What to load, what does not fit, and what only the file has."""
     groups: dict[str, dict[str, Dataset]] = {}
     for path, dataset in datasets.items():
         group, _, key = path.rpartition("/")
         groups.setdefault(group, {})[key] = dataset
-    plan, problems, more = [], [], []
+    plan, mismatches, more = [], [], []
     for path, part in parts.items():
         group = _group(path) if _group(path) in groups else _earlier(_group(path))
         load = Load(path, part, groups.pop(group, {}))
@@ -133,7 +117,7 @@ def _match(
                 plan.append(load)
             continue
         found = [] if _loads_itself(part) else _differences(load)
-        problems += found
+        mismatches += found
         if not found:
             plan.append(load)
     for group, left in groups.items():
@@ -142,8 +126,8 @@ def _match(
             continue
         for key, dataset in left.items():
             what = f"unexpected, of shape {dataset.shape}; the model has no such layer"
-            more.append(Problem(f"{group}/{key}", what))
-    return plan, sorted(problems), sorted(more)
+            more.append(Mismatch(f"{group}/{key}", what))
+    return plan, sorted(mismatches), sorted(more)
 
 
 def _loads_itself(part: Any) -> bool:
@@ -152,8 +136,8 @@ def _loads_itself(part: Any) -> bool:
     return own and getattr(part, "lora_enabled", True)
 
 
-def _differences(load: Load) -> list[Problem]:
-    problems = []
+def _differences(load: Load) -> list[Mismatch]:
+    mismatches = []
     own, group = _own(load.part), _group(load.path)
     for key, value in own.items():
         label = getattr(value, "path", load.part.name)
@@ -168,12 +152,12 @@ def _differences(load: Load) -> list[Problem]:
             )
         else:
             continue
-        problems.append(Problem(f"{group}/{key}", what))
+        mismatches.append(Mismatch(f"{group}/{key}", what))
     for key, dataset in load.stored.items():
         if key not in own:
             what = f"unexpected, of shape {dataset.shape}; {load.part.name} has no such"
-            problems.append(Problem(f"{group}/{key}", what))
-    return problems
+            mismatches.append(Mismatch(f"{group}/{key}", what))
+    return mismatches
 
 
 def _optimizer_fits(load: Load, model: Any) -> bool:
@@ -192,13 +176,13 @@ def _optimizer_fits(load: Load, model: Any) -> bool:
     return False
 
 
-def _read(plan: list[Load]) -> list[Problem]:
+def _read(plan: list[Load]) -> list[Mismatch]:
     """Load every part, inside the scope that is open; returns what failed."""
-    problems = []
+    mismatches = []
     for path, part, stored in plan:
         arrays = {key: dataset.read() for key, dataset in stored.items()}
         try:
             part.load_own_variables(arrays)
         except (KeyError, ValueError, TypeError) as error:
-            problems.append(Problem(_group(path), str(error)))
-    return problems
+            mismatches.append(Mismatch(_group(path), str(error)))
+    return mismatches
