@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from toolkit.errors import LoadBudgetError, ModelFileError, ToolkitError
+from toolkit.errors import (
+    LoadBudgetError,
+    MissingFileError,
+    ModelFileError,
+    ToolkitError,
+)
 
 
 @contextmanager
@@ -34,3 +41,21 @@ def clear_errors(
     except Exception as error:
         kind = type(error).__name__
         raise ModelFileError(f"{what}: {trouble} ({kind}: {error})") from error
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Have errors of a file name it, once."""
+    try:
+        yield
+    except ModelFileError as error:
+        label = repr(os.fspath(path))
+        if label not in str(error):
+            error.args = (f"{label}: {error}",)
+        raise
+
+
+def check_present(path: Path) -> None:
+    """Raise unless there is a file."""
+    if not path.is_file():
+        raise MissingFileError(f"File not found: there is no file {str(path)!r}")

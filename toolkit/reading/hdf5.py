@@ -12,15 +12,16 @@ import io
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.errors import MissingFileError, ModelFileError, ToolkitError
+from toolkit.errors import ModelFileError, ToolkitError
 from toolkit.reading.budget import limited_load, spend
+from toolkit.reading.clear import check_present, naming
 from toolkit.reading.hdf5_probe import is_harmless
 from toolkit.reading.hdf5_structure import Damage, Doubt, Structure
 
@@ -62,21 +63,15 @@ def open_file(
 ) -> Iterator[tuple[Any, dict[str, Dataset]]]:
     """The open file, and its datasets; see `open_datasets`."""
     label = label or str(source)
-    if isinstance(source, Path) and not source.is_file():
-        raise MissingFileError(f"there is no file {label!r}")
-    load = limited_load(source) if isinstance(source, Path) else nullcontext()
-    with load:
-        file = opened(source, label)
-        try:
-            with named(label):
-                datasets = dict(_walk(file, label))
-            yield file, datasets
-        except ModelFileError as error:
-            if isinstance(source, Path) and label not in str(error):
-                error.args = (f"{label!r}: {error}",)
-            raise
-        finally:
-            file.close()
+    with ExitStack() as stack:
+        if isinstance(source, Path):
+            check_present(source)
+            stack.enter_context(limited_load(source))
+            stack.enter_context(naming(label))
+        file = stack.enter_context(closing(opened(source, label)))
+        with named(label):
+            datasets = dict(_walk(file, label))
+        yield file, datasets
 
 
 @contextmanager

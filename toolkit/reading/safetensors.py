@@ -29,6 +29,7 @@ from toolkit import dtypes
 from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
 from toolkit.files.staging import replace_file
 from toolkit.reading.budget import limited_load, spend
+from toolkit.reading.clear import naming
 from toolkit.reading.text import parsed_json
 
 Array = np.ndarray[Any, Any]
@@ -127,7 +128,7 @@ def open_safetensors(path: str | os.PathLike[str]) -> Iterator[Content]:
         ModelFileError: it is no regular file, or not what the format asks for.
         LoadBudgetError: it asks for too much memory.
     """
-    with limited_load(Path(path)), _named(path), _opened(path) as file:
+    with limited_load(Path(path)), naming(path), _opened(path) as file:
         yield _content(file)
 
 
@@ -147,24 +148,12 @@ def read_safetensors(
         ModelFileError: it is no regular file, or not what the format asks for.
         LoadBudgetError: it asks for too much memory.
     """
-    with limited_load(Path(path)), _named(path), _opened(path) as file:
+    with limited_load(Path(path)), naming(path), _opened(path) as file:
         arrays = _content(file).arrays
         if not mapped:
             return {name: array.read() for name, array in arrays.items()}
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return {name: array.mapped(memory) for name, array in arrays.items()}
-
-
-@contextmanager
-def _named(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Have errors name the file."""
-    try:
-        yield
-    except ModelFileError as error:
-        label = repr(os.fspath(path))
-        if label not in str(error):
-            error.args = (f"{label}: {error}",)
-        raise
 
 
 @contextmanager

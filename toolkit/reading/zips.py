@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from toolkit.errors import MissingFileError, ModelFileError
+from toolkit.errors import ModelFileError
 from toolkit.reading.budget import limited_load, spend
+from toolkit.reading.clear import check_present, naming
 
 _MAX_MEMBERS = 10_000
 _MAX_DEPTH, _MAX_NAME = 200, 4096  # folders, and characters of a path
@@ -32,20 +33,15 @@ def open_members(path: Path, kind: str, max_ratio: int) -> Iterator[Members]:
         kind: what messages say was expected.
         max_ratio: how many times its size in the archive a member may unpack to.
     """
-    if not path.is_file():
-        raise MissingFileError(f"File not found: there is no file {str(path)!r}")
+    check_present(path)
     try:
-        with limited_load(path), _zip_file(path) as archive:
+        with naming(path), limited_load(path), _zip_file(path) as archive:
             yield Members(archive, max_ratio)
     except zipfile.BadZipFile as error:
         raise ModelFileError(
             f"{str(path)!r}: expected a {kind} file, which is a ZIP; it is damaged or "
             f"something else ({error})"
         ) from error
-    except ModelFileError as error:
-        if repr(str(path)) not in str(error):
-            error.args = (f"{str(path)!r}: {error}",)
-        raise
 
 
 def _zip_file(path: Path) -> zipfile.ZipFile:

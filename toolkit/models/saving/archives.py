@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from toolkit.errors import MissingFileError, ModelFileError
+from toolkit.errors import ModelFileError
 from toolkit.files.sets import paths_below
 from toolkit.files.staging import replace_file
 from toolkit.models.saving.h5_files import write_groups
@@ -24,7 +24,7 @@ from toolkit.models.saving.json_config import config_text, model_of, parsed
 from toolkit.models.saving.state import groups_of, load_state
 from toolkit.models.saving.state_paths import parts_of
 from toolkit.reading.budget import spend
-from toolkit.reading.clear import clear_errors
+from toolkit.reading.clear import check_present, clear_errors
 from toolkit.reading.hdf5 import (
     Dataset,
     check_all,
@@ -109,8 +109,7 @@ def load_archive(path: Path, custom_objects: Any, compile: bool) -> Any:
 
 def read_text(path: Path) -> bytes:
     """The bytes of a config, which must be a plain file."""
-    if not path.is_file():
-        raise MissingFileError(f"there is no file {str(path)!r}")
+    check_present(path)
     spend(path.stat().st_size, path.name)
     return path.read_bytes()
 

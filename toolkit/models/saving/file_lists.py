@@ -24,6 +24,7 @@ from toolkit.errors import (
 from toolkit.files.sets import FileSet
 from toolkit.reading.beside import is_bare, path_beside
 from toolkit.reading.budget import limited_load, spend
+from toolkit.reading.clear import naming
 from toolkit.reading.text import parsed_json
 
 _MAX_LIST = 1 << 25  # bytes of a list, enough for 300,000 arrays
@@ -82,25 +83,19 @@ class FileList:
         """
         path = self.files.folder() / self._path.name
         listing = self.listing()
-        files = {name: self._beside(path, name) for name in listing.names}
+        with naming(self._path):
+            files = {name: path_beside(path, name) for name in listing.names}
         with limited_load(path, *files.values()), ExitStack() as stack:
             yield (
                 listing,
                 {n: stack.enter_context(open_file(file)) for n, file in files.items()},
             )
 
-    def _beside(self, listing: Path, name: str) -> Path:
-        try:
-            return path_beside(listing, name)
-        except ModelFileError as error:
-            error.args = (f"{str(self._path)!r}: {error}",)
-            raise
-
     def listing(self) -> Listing:
         """What the list says, once all names in it are plain ones."""
         path, label = self.files.folder() / self._path.name, repr(str(self._path))
         if not path.is_file():
-            raise MissingFileError(f"there is no file {label}")
+            raise MissingFileError(f"File not found: there is no file {label}")
         size = path.stat().st_size
         if size > _MAX_LIST:
             raise ModelFileError(f"{label}: {size} bytes, too long for a list of files")

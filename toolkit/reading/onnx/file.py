@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolkit.errors import MissingFileError, ModelFileError
+from toolkit.errors import ModelFileError
 from toolkit.reading.budget import limited_load, spend
+from toolkit.reading.clear import check_present, naming
 from toolkit.reading.onnx.checks import checked
 from toolkit.reading.onnx.convert import STANDARD, Converter
 from toolkit.reading.onnx.graph import OnnxGraph
@@ -38,24 +39,19 @@ def open_onnx(path: Path) -> Iterator[OnnxFile]:
         MissingFileError: there is none.
         ModelFileError: it is damaged, suspicious, or of a kind that is not read.
     """
-    if not path.is_file():
-        raise MissingFileError(f"File not found: there is no file {str(path)!r}")
+    check_present(path)
     if path.stat().st_size > _MAX_SIZE:
         raise ModelFileError(
             f"{str(path)!r}: more than 2 GB, which no ONNX file may have; large "
             "arrays are in files beside it"
         )
-    try:
+    with naming(path):
         with limited_load(path):
             spend(path.stat().st_size, path.name)
             message = decode(memoryview(path.read_bytes()))
             more = external_size(path.parent, set(_locations(message)))
         with limited_load(path, more=more):
             yield _file(message, path)
-    except ModelFileError as error:
-        if repr(str(path)) not in str(error):
-            error.args = (f"{str(path)!r}: {error}",)
-        raise
 
 
 def _file(message: Message, path: Path) -> OnnxFile:
