@@ -183,3 +183,16 @@ def test_independent_calls_run_side_by_side(threads):
         assert (y == x + 1).all()
         assert (z == x + 2).all()
         assert (w == x + 4).all()
+
+
+def test_only_marked_names_of_a_module_are_replaced():
+    text = "define $LONG @SIZES($LONG %LONG) { ret $LONG ${SIZES} } ; SIZES"
+    assert runtime.filled(text, {"LONG": "i64", "SIZES": "3"}) == (
+        "define i64 @SIZES(i64 %LONG) { ret i64 3 } ; SIZES"
+    )
+
+
+@pytest.mark.parametrize("text", ["ret i32 $UNKNOWN", "ret i32 $1"])
+def test_each_marked_name_must_be_known(text):
+    with pytest.raises((KeyError, ValueError)):
+        runtime.filled(text, {"LONG": "i64"})

@@ -14,10 +14,11 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from string import Template
 from threading import Lock
 from typing import Any
 
@@ -105,15 +106,21 @@ def runtime_text(processor: Processor | None = None, is_timed: bool = True) -> s
     clock = "add i64 0, 0"
     if shares:
         machine = _MACHINES[processor.architecture]
-        threads = _text("threads.ll").replace("LONG", f"i{processor.pointer_bits}")
+        words = {"LONG": f"i{processor.pointer_bits}"}
         for name in ("futex", "sched_yield", "spins"):
-            threads = threads.replace(name.upper(), str(getattr(machine, name)))
+            words[name.upper()] = str(getattr(machine, name))
+        threads = filled(_text("threads.ll"), words)
         texts += [threads, _function("void @pause", machine.pause, "ret void")]
         clock = machine.clock if is_timed else clock
     else:
         texts.append(_text("alone.ll"))
     texts.append(_function("i64 @clock", f"%t = {clock}", "ret i64 %t"))
     return join(texts)
+
+
+def filled(text: str, words: Mapping[str, str]) -> str:
+    """A module with a word for each `$NAME` in it, all of which must be known."""
+    return Template(text).substitute(words)
 
 
 def _text(name: str) -> str:

@@ -11,12 +11,12 @@
   i64, i64, i32 } ; 10 section, 11 events, 12 quit
 %Worker = type { i64, i64 }                                 ; pool, number
 
-declare LONG @syscall(LONG, ...)
+declare $LONG @syscall($LONG, ...)
 declare void @pause()
 declare void @task(ptr, i64, ptr, i64)
 
 ; How often to look for work, or for its end, before giving the processor away.
-@spins = internal global i64 SPINS
+@spins = internal global i64 $SPINS
 
 ; Take the workers, if no other caller has them.
 define i1 @borrow(ptr %pool) #0 {
@@ -111,7 +111,7 @@ end:
 
 ; Let other threads of the system have this one's processor.
 define void @give_way() #0 {
-  %yielded = call LONG (LONG, ...) @syscall(LONG SCHED_YIELD)
+  %yielded = call $LONG ($LONG, ...) @syscall($LONG $SCHED_YIELD)
   ret void
 }
 
@@ -119,7 +119,7 @@ define void @wake(ptr %pool) #0 {
   %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
   %before = atomicrmw add ptr %wakes.at, i32 1 seq_cst
   ; 129: FUTEX_WAKE_PRIVATE
-  %woken = call LONG (LONG, ...) @syscall(LONG FUTEX, ptr %wakes.at, LONG 129, LONG 2147483647, ptr null, ptr null, LONG 0)
+  %woken = call $LONG ($LONG, ...) @syscall($LONG $FUTEX, ptr %wakes.at, $LONG 129, $LONG 2147483647, ptr null, ptr null, $LONG 0)
   ret void
 }
 
@@ -161,7 +161,7 @@ bed:
   br i1 %stay, label %up, label %sleep
 sleep:
   ; 128: FUTEX_WAIT_PRIVATE
-  %slept = call LONG (LONG, ...) @syscall(LONG FUTEX, ptr %wakes.at, LONG 128, i32 %wakes, ptr null, ptr null, LONG 0)
+  %slept = call $LONG ($LONG, ...) @syscall($LONG $FUTEX, ptr %wakes.at, $LONG 128, i32 %wakes, ptr null, ptr null, $LONG 0)
   br label %up
 up:
   %out = atomicrmw sub ptr %sleepers.at, i32 1 seq_cst

@@ -31,6 +31,7 @@ from toolkit.backends.numpy.jit.native.layout import (
 from toolkit.backends.numpy.jit.native.linking import Linker
 from toolkit.backends.numpy.jit.runtime import (
     can_share,
+    filled,
     join,
     runtime_text,
     usual_spins,
@@ -170,55 +171,56 @@ class _Library:
 
     def _text(self, sha256: bytes) -> str:
         """The module of all but kernels."""
-        layout = self.layout
-        texts = [_TYPES, _read("library.ll"), runtime_text(self.processor, False)]
-        texts.append(_read("pool.ll" if self.threads else "no_pool.ll"))
+        names = ["library.ll", "pool.ll" if self.threads else "no_pool.ll"]
         asks = self.processor.architecture == "x86_64"
-        texts.append(_read("processor_x86.ll" if asks else "processor.ll"))
-        texts += self._tables(sha256)
-        text = join(texts)
-        if not self.source.embed:
-            text = text.replace("ptr @weights,", "ptr null,")
-        if self.processor.pointer_bits == 64:
-            text = text.replace("CUT i64 %size TO LONG", "add i64 %size, 0")
-        words = {
-            "CUT": "trunc",
-            "TO": "to",
-            "MARK": str(self._mark(sha256)),
-            "ABI": str(ABI),
-            "INPUTS": str(len(self.source.inputs)),
-            "OUTPUTS": str(len(self.source.outputs)),
-            "SIZES": str(len(self.ends)),
-            "PROCESSORS": str(len(self.source.processors)),
-            "STATES": str(len(layout.states)),
-            "STATUSES": str(len(Status)),
-            "PROBLEMS": str(len(self.problems)),
-            "ZEROS": str(layout.zeros[0]),
-            "ZERO_BYTES": str(layout.zeros[1]),
-            "PLACES": str(layout.places),
-            "FIRST_PLACE": str(HEADER_WORDS),
-            "WEIGHTS_BYTES": str(self.weights_bytes),
-            "FITS": "eq" if layout.only_whole else "sle",
-            "NEEDS_ROWS": "true" if layout.only_whole else "false",
-            "OTHERWISE": "-1" if layout.only_whole else "0",
-            "LONG": f"i{self.processor.pointer_bits}",
-            "SPINS": str(usual_spins(self.processor)),
+        names.append("processor_x86.ll" if asks else "processor.ll")
+        words = self._words(sha256)
+        texts = [self._exported(filled(_read(name), words)) for name in names]
+        runtime = runtime_text(self.processor, False)
+        return join([_TYPES, texts[0], runtime, *texts[1:], *self._tables(sha256)])
+
+    def _words(self, sha256: bytes) -> dict[str, str]:
+        """What stands for each `$NAME` in the modules."""
+        layout, bits = self.layout, self.processor.pointer_bits
+        only_whole = layout.only_whole
+        numbers = {
+            "MARK": self._mark(sha256),
+            "ABI": ABI,
+            "INPUTS": len(self.source.inputs),
+            "OUTPUTS": len(self.source.outputs),
+            "SIZES": len(self.ends),
+            "PROCESSORS": len(self.source.processors),
+            "STATES": len(layout.states),
+            "STATUSES": len(Status),
+            "PROBLEMS": len(self.problems),
+            "ZEROS": layout.zeros[0],
+            "ZERO_BYTES": layout.zeros[1],
+            "PLACES": layout.places,
+            "FIRST_PLACE": HEADER_WORDS,
+            "WEIGHTS_BYTES": self.weights_bytes,
+            "SPINS": usual_spins(self.processor),
         }
-        text = re.sub(r"\b[A-Z_]{2,}\b", lambda m: words.get(m[0], m[0]), text)
-        return self._exported(text)
+        return {name: str(number) for name, number in numbers.items()} | {
+            "PREFIX": self.source.prefix,
+            "EMBEDDED": "@weights" if self.source.embed else "null",
+            "FITS": "eq" if only_whole else "sle",
+            "NEEDS_ROWS": "true" if only_whole else "false",
+            "OTHERWISE": "-1" if only_whole else "0",
+            "LONG": f"i{bits}",
+            "SIZE_AS_LONG": "add i64 %size, 0"
+            if bits == 64
+            else f"trunc i64 %size to i{bits}",
+        }
 
     def _exported(self, text: str) -> str:
-        """The functions with the library's prefix."""
-        prefix = self.source.prefix
+        """A module whose functions with `#1` programs outside may call."""
         is_wasm = self.processor.architecture == "wasm32"
 
         def head(found: re.Match[str]) -> str:
-            name = f"{prefix}_{found[2]}"
-            export = f'"wasm-export-name"="{name}" ' if is_wasm else ""
-            return f"define {found[1]} @P_{found[2]}({found[3]}) #0 {export}{{"
+            export = f'"wasm-export-name"="{found[2]}" ' if is_wasm else ""
+            return f"define {found[1]} @{found[2]}({found[3]}) #0 {export}{{"
 
-        text = re.sub(r"define (\w+) @P_(\w+)\((.*)\) #1 \{", head, text)
-        return text.replace("@P_", f"@{prefix}_")
+        return re.sub(r"define (\w+) @(\w+)\((.*)\) #1 \{", head, text)
 
     def _mark(self, sha256: bytes) -> int:
         """What tells workspaces of this library from others."""

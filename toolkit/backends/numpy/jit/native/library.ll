@@ -23,8 +23,8 @@ declare i64 @run(ptr, ptr)
 declare ptr @helpers()
 declare i64 @processor()
 
-define i32 @P_abi() #1 {
-  ret i32 ABI
+define i32 @${PREFIX}_abi() #1 {
+  ret i32 $ABI
 }
 
 ; Say how many, to those who ask.
@@ -39,39 +39,39 @@ end:
   ret void
 }
 
-define ptr @P_inputs(ptr %count) #1 {
-  call void @count(ptr %count, i32 INPUTS)
+define ptr @${PREFIX}_inputs(ptr %count) #1 {
+  call void @count(ptr %count, i32 $INPUTS)
   ret ptr @input.tensors
 }
 
-define ptr @P_outputs(ptr %count) #1 {
-  call void @count(ptr %count, i32 OUTPUTS)
+define ptr @${PREFIX}_outputs(ptr %count) #1 {
+  call void @count(ptr %count, i32 $OUTPUTS)
   ret ptr @output.tensors
 }
 
-define ptr @P_batches(ptr %count) #1 {
-  call void @count(ptr %count, i32 SIZES)
+define ptr @${PREFIX}_batches(ptr %count) #1 {
+  call void @count(ptr %count, i32 $SIZES)
   ret ptr @batches
 }
 
-define i32 @P_state_count() #1 {
-  ret i32 STATES
+define i32 @${PREFIX}_state_count() #1 {
+  ret i32 $STATES
 }
 
-define LONG @P_weights_size() #1 {
-  ret LONG WEIGHTS_BYTES
+define $LONG @${PREFIX}_weights_size() #1 {
+  ret $LONG $WEIGHTS_BYTES
 }
 
-define ptr @P_weights_sha256() #1 {
+define ptr @${PREFIX}_weights_sha256() #1 {
   ret ptr @weights.sha256
 }
 
-define LONG @P_workspace_size(i64 %most) #1 {
+define $LONG @${PREFIX}_workspace_size(i64 %most) #1 {
 entry:
   %negative = icmp slt i64 %most, 0
   br i1 %negative, label %none, label %some
 none:
-  ret LONG 0
+  ret $LONG 0
 some:
   %count = call i64 @sizes_up_to(i64 %most)
   %last = sub i64 %count, 1
@@ -79,8 +79,8 @@ some:
   %end.v = load i64, ptr %end.at
   ; An address can be rounded up in it.
   %size = add i64 %end.v, 64
-  %result = CUT i64 %size TO LONG
-  ret LONG %result
+  %result = $SIZE_AS_LONG
+  ret $LONG %result
 }
 
 ; How many sizes have up to so many rows; one at least, all for 0.
@@ -89,10 +89,10 @@ entry:
   %all = icmp sle i64 %most, 0
   br i1 %all, label %every, label %next
 every:
-  ret i64 SIZES
+  ret i64 $SIZES
 next:
   %k = phi i64 [ 1, %entry ], [ %k.next, %take ]
-  %more = icmp slt i64 %k, SIZES
+  %more = icmp slt i64 %k, $SIZES
   br i1 %more, label %look, label %end
 look:
   %rows.at = getelementptr %Size, ptr @sizes, i64 %k, i32 0
@@ -125,7 +125,7 @@ look:
   %w = call ptr @rounded_up(ptr %given)
   %mark = load i64, ptr %w
   %number = ptrtoint ptr %w to i64
-  %wanted = xor i64 %number, MARK
+  %wanted = xor i64 %number, $MARK
   %same = icmp eq i64 %mark, %wanted
   br i1 %same, label %yes, label %no
 yes:
@@ -232,7 +232,7 @@ end:
 
 ; --- init ------------------------------------------------------------------------------
 
-define i32 @P_init(ptr %given, ptr %weights.given, i64 %most) #1 {
+define i32 @${PREFIX}_init(ptr %given, ptr %weights.given, i64 %most) #1 {
 entry:
   %none = icmp eq ptr %given, null
   %negative = icmp slt i64 %most, 0
@@ -248,9 +248,9 @@ unsupported:
   ret i32 7
 find:
   %own = icmp eq ptr %weights.given, null
-  %weights = select i1 %own, ptr @weights, ptr %weights.given
+  %weights = select i1 %own, ptr $EMBEDDED, ptr %weights.given
   %lacking = icmp eq ptr %weights, null
-  %wanted = icmp ne i64 WEIGHTS_BYTES, 0
+  %wanted = icmp ne i64 $WEIGHTS_BYTES, 0
   %without = and i1 %lacking, %wanted
   br i1 %without, label %no.weights, label %lay.out
 no.weights:
@@ -286,22 +286,22 @@ lay.out:
   br label %zero
 zero:
   %z = phi i64 [ 0, %lay.out ], [ %z.next, %zero.do ]
-  %z.more = icmp slt i64 %z, ZERO_BYTES
+  %z.more = icmp slt i64 %z, $ZERO_BYTES
   br i1 %z.more, label %zero.do, label %place
 zero.do:
-  %z.offset = add i64 %z, ZEROS
+  %z.offset = add i64 %z, $ZEROS
   %z.at = getelementptr i8, ptr %w, i64 %z.offset
   store i64 0, ptr %z.at
   %z.next = add i64 %z, 8
   br label %zero
 place:
   %p = phi i64 [ 0, %zero ], [ %p.next, %place.do ]
-  %p.more = icmp slt i64 %p, PLACES
+  %p.more = icmp slt i64 %p, $PLACES
   br i1 %p.more, label %place.do, label %size
 place.do:
   %place.at = call ptr @place(ptr %w, i64 %p)
   %place.number = ptrtoint ptr %place.at to i64
-  %p.word = add i64 %p, FIRST_PLACE
+  %p.word = add i64 %p, $FIRST_PLACE
   %known.at = getelementptr i64, ptr %w, i64 %p.word
   store i64 %place.number, ptr %known.at
   %p.next = add i64 %p, 1
@@ -321,7 +321,7 @@ size.do:
   br label %size
 done:
   call void @start(ptr %w)
-  %mark = xor i64 %w.number, MARK
+  %mark = xor i64 %w.number, $MARK
   store i64 %mark, ptr %w
   ret i32 0
 }
@@ -330,7 +330,7 @@ done:
 define internal ptr @size(ptr %w, i64 %number) #0 {
   %processor.at = getelementptr i64, ptr %w, i64 9
   %processor = load i64, ptr %processor.at
-  %first = mul i64 %processor, SIZES
+  %first = mul i64 %processor, $SIZES
   %k = add i64 %first, %number
   %at = getelementptr %Size, ptr @sizes, i64 %k
   ret ptr %at
@@ -338,8 +338,8 @@ define internal ptr @size(ptr %w, i64 %number) #0 {
 
 ; Where the address of an operand stands.
 define internal ptr @place(ptr %w, i64 %number) #0 {
-  %from = add i64 %number, FIRST_PLACE
-  %word = add i64 %from, PLACES
+  %from = add i64 %number, $FIRST_PLACE
+  %word = add i64 %from, $PLACES
   %at = getelementptr i64, ptr %w, i64 %word
   ret ptr %at
 }
@@ -353,7 +353,7 @@ entry:
   br label %next
 next:
   %k = phi i64 [ 0, %entry ], [ %k.next, %do ]
-  %more = icmp slt i64 %k, STATES
+  %more = icmp slt i64 %k, $STATES
   br i1 %more, label %do, label %end
 do:
   %state.at = getelementptr %State, ptr @states, i64 %k
@@ -380,7 +380,7 @@ end:
   ret void
 }
 
-define i32 @P_reset(ptr %given) #1 {
+define i32 @${PREFIX}_reset(ptr %given) #1 {
 entry:
   %w = call ptr @ready(ptr %given)
   %none = icmp eq ptr %w, null
@@ -394,7 +394,7 @@ do:
 
 ; --- run -------------------------------------------------------------------------------
 
-define i32 @P_run(ptr %given, i64 %n, ptr %inputs, ptr %outputs) #1 {
+define i32 @${PREFIX}_run(ptr %given, i64 %n, ptr %inputs, ptr %outputs) #1 {
 entry:
   %w = call ptr @ready(ptr %given)
   %none = icmp eq ptr %w, null
@@ -403,8 +403,8 @@ not.ready:
   ret i32 2
 check:
   %negative = icmp slt i64 %n, 0
-  %no.inputs = call i1 @lacks(ptr %inputs, i64 INPUTS)
-  %no.outputs = call i1 @lacks(ptr %outputs, i64 OUTPUTS)
+  %no.inputs = call i1 @lacks(ptr %inputs, i64 $INPUTS)
+  %no.outputs = call i1 @lacks(ptr %outputs, i64 $OUTPUTS)
   %some = or i1 %negative, %no.inputs
   %bad = or i1 %some, %no.outputs
   br i1 %bad, label %refuse, label %compare
@@ -412,7 +412,7 @@ refuse:
   ret i32 1
 compare:
   %nothing = icmp eq i64 %n, 0
-  %empty = and i1 %nothing, NEEDS_ROWS
+  %empty = and i1 %nothing, $NEEDS_ROWS
   br i1 %empty, label %no.size, label %next
 next:
   %done = phi i64 [ 0, %compare ], [ %done.next, %advance ]
@@ -430,8 +430,8 @@ begin:
   %rows = load i64, ptr %size.at
   %pads = icmp slt i64 %rest, %rows
   %used = select i1 %pads, i64 %rest, i64 %rows
-  call void @bring(ptr %w, ptr %inputs, i64 0, i64 INPUTS, i64 %done, i64 %used, i64 %rows)
-  call void @bring(ptr %w, ptr %outputs, i64 INPUTS, i64 OUTPUTS, i64 %done, i64 %used, i64 %rows)
+  call void @bring(ptr %w, ptr %inputs, i64 0, i64 $INPUTS, i64 %done, i64 %used, i64 %rows)
+  call void @bring(ptr %w, ptr %outputs, i64 $INPUTS, i64 $OUTPUTS, i64 %done, i64 %used, i64 %rows)
   %image.at = getelementptr %Size, ptr %size.at, i64 0, i32 1
   %flag = call i64 @enter(ptr %image.at, ptr %w)
   %fine = icmp eq i64 %flag, 0
@@ -500,12 +500,12 @@ next:
 look:
   %rows.at = getelementptr %Size, ptr @sizes, i64 %k, i32 0
   %rows = load i64, ptr %rows.at
-  %fits = icmp FITS i64 %rows, %rest
+  %fits = icmp $FITS i64 %rows, %rest
   br i1 %fits, label %found, label %next
 found:
   ret i64 %k
 smallest:
-  ret i64 OTHERWISE
+  ret i64 $OTHERWISE
 }
 
 ; Put down where operands are: in the caller's arrays, or padded in the workspace, where
@@ -564,10 +564,10 @@ entry:
   br label %next
 next:
   %k = phi i64 [ 0, %entry ], [ %k.next, %do ]
-  %more = icmp slt i64 %k, OUTPUTS
+  %more = icmp slt i64 %k, $OUTPUTS
   br i1 %more, label %do, label %end
 do:
-  %number = add i64 INPUTS, %k
+  %number = add i64 $INPUTS, %k
   %operand.at = getelementptr %Operand, ptr @operands, i64 %number
   %operand = load %Operand, ptr %operand.at
   %row.bytes = extractvalue %Operand %operand, 0
@@ -591,7 +591,7 @@ entry:
   br label %next
 next:
   %k = phi i64 [ 0, %entry ], [ %k.next, %do ]
-  %more = icmp slt i64 %k, STATES
+  %more = icmp slt i64 %k, $STATES
   br i1 %more, label %do, label %end
 do:
   %value.at = getelementptr %State, ptr @states, i64 %k, i32 4
@@ -630,7 +630,7 @@ entry:
   br label %next
 next:
   %k = phi i64 [ 0, %entry ], [ %k.next, %look ]
-  %more = icmp slt i64 %k, PROBLEMS
+  %more = icmp slt i64 %k, $PROBLEMS
   br i1 %more, label %look, label %write
 look:
   %where.at = getelementptr %Problem, ptr @problems, i64 %k, i32 0
@@ -705,7 +705,7 @@ out:
   ret ptr %end
 }
 
-define ptr @P_message(ptr %given, i32 %status) #1 {
+define ptr @${PREFIX}_message(ptr %given, i32 %status) #1 {
 entry:
   %is.index = icmp eq i32 %status, 4
   br i1 %is.index, label %own, label %general
@@ -721,8 +721,8 @@ written:
 tell:
   ret ptr %message
 general:
-  %known = icmp ult i32 %status, STATUSES
-  %number = select i1 %known, i32 %status, i32 STATUSES
+  %known = icmp ult i32 %status, $STATUSES
+  %number = select i1 %known, i32 %status, i32 $STATUSES
   %at = getelementptr ptr, ptr @statuses, i32 %number
   %text = load ptr, ptr %at
   ret ptr %text

@@ -4,7 +4,7 @@ define internal ptr @helpers() #0 {
   ret ptr null
 }
 
-define i32 @P_threads(i32 %count, i32 %spins) #1 {
+define i32 @${PREFIX}_threads(i32 %count, i32 %spins) #1 {
   %is.one = icmp eq i32 %count, 1
   %is.bad = icmp slt i32 %count, 1
   %refusal = select i1 %is.bad, i32 1, i32 6
@@ -12,7 +12,7 @@ define i32 @P_threads(i32 %count, i32 %spins) #1 {
   ret i32 %status
 }
 
-define void @P_stop() #1 {
+define void @${PREFIX}_stop() #1 {
   ret void
 }
 

@@ -1,7 +1,7 @@
 ; The threads of a library.
 
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_join(LONG, ptr)
+declare i32 @pthread_join($LONG, ptr)
 declare ptr @worker(ptr)
 declare void @stop(ptr)
 declare i1 @borrow(ptr)
@@ -10,7 +10,7 @@ declare void @give_way()
 
 @pool = internal global [128 x i64] zeroinitializer, align 64
 @workers = internal global [255 x %Worker] zeroinitializer
-@handles = internal global [255 x LONG] zeroinitializer
+@handles = internal global [255 x $LONG] zeroinitializer
 ; How many have been started: only for who has borrowed the pool.
 @started = internal global i32 0
 ; How many there are for runs.
@@ -52,9 +52,9 @@ quit:
   br label %next
 next:
   %k = phi i32 [ 0, %quit ], [ %k.next, %next ]
-  %handle.at = getelementptr LONG, ptr @handles, i32 %k
-  %handle = load LONG, ptr %handle.at
-  %joined = call i32 @pthread_join(LONG %handle, ptr null)
+  %handle.at = getelementptr $LONG, ptr @handles, i32 %k
+  %handle = load $LONG, ptr %handle.at
+  %joined = call i32 @pthread_join($LONG %handle, ptr null)
   %k.next = add i32 %k, 1
   %more = icmp slt i32 %k.next, %count
   br i1 %more, label %next, label %end
@@ -62,7 +62,7 @@ end:
   ret void
 }
 
-define i32 @P_threads(i32 %count, i32 %spins) #1 {
+define i32 @${PREFIX}_threads(i32 %count, i32 %spins) #1 {
 entry:
   %bad = icmp slt i32 %count, 1
   br i1 %bad, label %refuse, label %begin
@@ -72,7 +72,7 @@ begin:
   call void @seize()
   call void @quit()
   %usual = icmp slt i32 %spins, 0
-  %chosen = select i1 %usual, i32 SPINS, i32 %spins
+  %chosen = select i1 %usual, i32 $SPINS, i32 %spins
   %chosen.long = sext i32 %chosen to i64
   store i64 %chosen.long, ptr @spins
   %helpers = sub i32 %count, 1
@@ -104,7 +104,7 @@ start:
   %number = zext i32 %k.next to i64
   %number.at = getelementptr %Worker, ptr %worker.at, i32 0, i32 1
   store i64 %number, ptr %number.at
-  %handle.at = getelementptr LONG, ptr @handles, i32 %k
+  %handle.at = getelementptr $LONG, ptr @handles, i32 %k
   %problem = call i32 @pthread_create(ptr %handle.at, ptr null, ptr @worker, ptr %worker.at)
   %fine = icmp eq i32 %problem, 0
   br i1 %fine, label %start.done, label %fewer
@@ -123,7 +123,7 @@ end:
   ret i32 %status
 }
 
-define void @P_stop() #1 {
+define void @${PREFIX}_stop() #1 {
   call void @seize()
   call void @quit()
   call void @give_back(ptr @pool)

@@ -23,7 +23,7 @@ ask:
   %seven.c = load i32, ptr %c.at
   br label %next
 next:
-  %left = phi i64 [ PROCESSORS, %ask ], [ %k, %look ], [ %k, %states ]
+  %left = phi i64 [ $PROCESSORS, %ask ], [ %k, %look ], [ %k, %states ]
   %k = sub i64 %left, 1
   %more = icmp sge i64 %k, 0
   br i1 %more, label %look, label %none
