@@ -8,7 +8,7 @@ import numpy as np
 
 from toolkit import dtypes, settings, tree
 from toolkit.backends.registry import get_backend
-from toolkit.core.strings import StringTensor
+from toolkit.core.strings import StringTensor, as_array
 from toolkit.core.tensor import Tensor, backend, bind, state
 from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
@@ -184,7 +184,7 @@ def convert_input(x: Any, dtype: str) -> Any:
         if is_strings(x) or getattr(x, "dtype", None) == dtypes.STRING:
             raise DTypeError("input x: expected numbers; received strings")
         return convert(x, dtype)
-    array = np.asarray(x)
+    array = as_array(x)
     if not is_strings(array):
         raise DTypeError(f"expected strings; received data of dtype {array.dtype}")
     return array

@@ -42,10 +42,9 @@ class StringTensor:
     dtype: Any = "string"
 
     def __init__(self, values: Any) -> None:
-        self._array = np.empty(np.shape(values), object)
-        self._array[...] = values
         encode = np.frompyfunc(_encoded, 1, 1)
-        self._array = np.asarray(encode(self._array), object)
+        array = as_array(values).astype(object, copy=False)
+        self._array = np.asarray(encode(array), object)
 
     @property
     def shape(self) -> Any:
@@ -110,6 +109,25 @@ def is_string(value: Any) -> bool:
         first = value.flat[0] if value.dtype.kind == "O" and value.size else None
         return value.dtype.kind in "SU" or isinstance(first, (str, bytes))
     return isinstance(value, (list, tuple)) and bool(value) and is_string(value[0])
+
+
+def as_array(x: Any) -> np.ndarray[Any, Any]:
+    """`x` as an array of NumPy; strings in lists as objects.
+
+    In an array of NumPy's own strings, each takes as much memory as the longest.
+
+    Raises:
+        ValueError: lists of different lengths.
+    """
+    if not isinstance(x, (list, tuple)) or not is_string(x):
+        return np.asarray(x)
+    array = np.asarray(x, object)
+    if _NESTS & set(map(type, array.reshape(-1).tolist())):
+        raise ValueError("expected rows of equal length")
+    return array
+
+
+_NESTS = {list, tuple, np.ndarray}
 
 
 def moved(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -34,6 +34,8 @@ def convert_to_tensor(
     name = None if dtype is None else dtypes.standardize(dtype)
     if name == dtypes.STRING:
         return x if isinstance(x, StringTensor) else StringTensor(x)
+    if name is None and isinstance(x, (list, tuple)) and is_string(x):
+        return StringTensor(x)
     try:
         return convert(x, name)
     except DTypeError:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.core.convert import is_strings
+from toolkit.core.strings import as_array
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, TraceError
@@ -16,6 +17,7 @@ from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import any_symbolic
 
 Array = np.ndarray[Any, Any]
+_MOST_FILLED = 1 << 22  # characters or words of a block, all rows filled up
 
 
 def host_array(layer: Any, x: Any) -> Array:
@@ -33,7 +35,7 @@ def host_array(layer: Any, x: Any) -> Array:
     if hasattr(x, "detach"):  # a torch tensor
         x = x.detach().cpu()
     try:
-        array = np.asarray(x)
+        array = as_array(x)
     except ValueError:
         raise ArgumentError(
             f"{type(layer).__name__} {layer.name!r}: expected rows of equal length; "
@@ -52,6 +54,23 @@ def as_text(array: Array, encoding: str = "utf-8") -> Array:
     result = np.empty(len(flat), object)
     result[:] = flat
     return result.reshape(array.shape)
+
+
+def blocks_of(lengths: list[int]) -> list[Array]:
+    """The numbers of rows that are filled up to the longest of their block.
+
+    All rows are one block, in their order, unless few long ones would make them take
+    far more memory than they need; then short ones come first.
+    """
+    if max(lengths, default=0) * len(lengths) <= _MOST_FILLED:
+        return [np.arange(len(lengths))]
+    order = np.argsort(lengths, kind="stable")
+    blocks, first = [], 0
+    for last, row in enumerate(order.tolist()):
+        if last > first and (last + 1 - first) * lengths[row] > _MOST_FILLED:
+            blocks.append(order[first:last])
+            first = last
+    return [*blocks, order[first:]]
 
 
 def refuse_sparse(layer: Any, sparse: bool, ragged: bool = False) -> None:

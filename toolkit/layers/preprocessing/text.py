@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes, settings
+from toolkit import dtypes, ops, settings
 from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.host import (
     AdaptableLayer,
     Array,
     as_text,
+    blocks_of,
     host_array,
     refuse_sparse,
 )
@@ -47,7 +48,8 @@ class TextVectorization(AdaptableLayer):
     Args:
         max_tokens: the most indices; None for no limit.
         standardize: "lower_and_strip_punctuation" (of ASCII), "lower",
-            "strip_punctuation", None, or a function of an array of texts.
+            "strip_punctuation", None, or a function of an array of texts, which gets
+            some of the rows at a time where one text is far longer than others.
         split: "whitespace", "character", None, or a function from an array of texts to
             one list of words each.
         ngrams: n for all n-grams up to n words; a tuple for these lengths; or None.
@@ -177,7 +179,7 @@ class TextVectorization(AdaptableLayer):
     def _documents(self, texts: Array) -> list[list[str]]:
         """The words, or n-grams, of each text."""
         if callable(self._standardize):
-            texts = host_array(self, self._standardize(texts.astype(str)))
+            texts = self._standardize_all(self._standardize, texts)
         elif self._standardize is not None:
             table = _STANDARDS[self._standardize]
             texts = _map_text(lambda text: text.translate(table), texts)
@@ -197,12 +199,29 @@ class TextVectorization(AdaptableLayer):
             for words in documents
         ]
 
+    def _standardize_all(self, function: Callable[[Any], Any], texts: Array) -> Array:
+        if texts.ndim == 0:
+            return host_array(self, function(texts.astype(str)))
+        blocks = blocks_of(_widths_of(texts))
+        made = [host_array(self, function(texts[rows].astype(str))) for rows in blocks]
+        return made[0] if len(made) == 1 else _in_order(np.concatenate(made), blocks)
+
     def _split_all(self, texts: Array) -> list[list[str]]:
         if not callable(self._split):
             return list(map(_SPLITS[self._split], texts.tolist()))
-        words = self._split(texts.astype(str))
-        words = words.to_list() if hasattr(words, "to_list") else words
-        return [as_text(np.asarray(row, object)).tolist() for row in words]
+        documents: list[list[str]] = [[]] * len(texts)
+        for rows in blocks_of(_widths_of(texts)):
+            words = self._split(texts[rows].astype(str))
+            words = list(words.to_list() if hasattr(words, "to_list") else words)
+            if len(words) != len(rows):
+                raise ShapeError(
+                    f"TextVectorization {self.name!r}: expected `split` to return a "
+                    f"list of words for each of {len(rows)} texts; received "
+                    f"{len(words)}"
+                )
+            for row, found in zip(rows.tolist(), words, strict=True):
+                documents[row] = as_text(np.asarray(found, object)).tolist()
+        return documents
 
     def call(self, inputs: Any) -> Any:
         if self._output_mode == "int":
@@ -213,18 +232,30 @@ class TextVectorization(AdaptableLayer):
     def _vectorize(self, documents: list[list[str]], single: bool) -> Any:
         is_int = self._output_mode == "int"
         lengths = list(map(len, documents))
-        width = self._output_sequence_length or max(lengths, default=0)
-        if self._output_mode == "one_hot" and set(lengths) - {width}:
+        longest = max(lengths, default=0)
+        if self._output_mode == "one_hot" and set(lengths) - {longest}:
             raise ArgumentError(
                 "TextVectorization: mode 'one_hot' needs texts of equally many words"
             )
         words = np.empty(sum(lengths), object)
         words[:] = [word for words in documents for word in words]
-        found = np.split(self._lookup_layer._lookup(words), np.cumsum(lengths)[:-1])
-        indices = np.full((len(documents), width), 0 if is_int else -1, "int64")
-        for row, values in zip(indices, found, strict=True):
-            row[: len(values)] = values[:width]
-        return self._lookup_layer._encode(indices[0] if single else indices)
+        found = np.split(self._lookup_layer._lookup(words), np.cumsum(lengths))[:-1]
+        if is_int:
+            indices = _filled(found, self._output_sequence_length or longest, 0)
+            return self._lookup_layer._encode(indices[0] if single else indices)
+        if single:
+            return self._lookup_layer._encode(found[0])
+        blocks = blocks_of(lengths)
+        codes = [self._codes([found[row] for row in rows]) for rows in blocks]
+        return (
+            codes[0] if len(codes) == 1 else _in_order(ops.concatenate(codes), blocks)
+        )
+
+    def _codes(self, found: list[Array]) -> Any:
+        """The codes of words, given by their indices for each text."""
+        return self._lookup_layer._encode(
+            _filled(found, max(map(len, found), default=0), -1)
+        )
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         if self._output_mode == "int":
@@ -310,6 +341,29 @@ def _map_text(function: Callable[[str], str], texts: Array) -> Array:
     result = np.empty(texts.size, object)
     result[:] = list(map(function, texts.reshape(-1).tolist()))
     return result.reshape(texts.shape)
+
+
+def _widths_of(texts: Array) -> list[int]:
+    """How many characters each row of texts takes, all filled up to its longest."""
+    lengths = list(map(len, texts.reshape(-1).tolist()))
+    if len(lengths) == len(texts):
+        return lengths
+    columns = texts.size // max(len(texts), 1)
+    rows = [lengths[i : i + columns] for i in range(0, len(lengths), columns or 1)]
+    return [columns * max(row) for row in rows] if columns else [0] * len(texts)
+
+
+def _in_order(rows: Any, blocks: list[Array]) -> Any:
+    """Rows that are in the order of blocks, in that of their numbers."""
+    return rows[np.argsort(np.concatenate(blocks))]
+
+
+def _filled(found: list[Array], width: int, fill: int) -> Array:
+    """Indices of words as rows of a width: cut, or filled up."""
+    indices = np.full((len(found), width), fill, "int64")
+    for row, values in zip(indices, found, strict=True):
+        row[: len(values)] = values[:width]
+    return indices
 
 
 def _one_column(texts: Array) -> Array:

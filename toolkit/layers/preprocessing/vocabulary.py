@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, settings
+from toolkit.core.strings import as_array
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.preprocessing.host import AdaptableLayer, Array, as_text, host_array
 
@@ -17,7 +18,7 @@ def plain(values: Any) -> list[Any] | None:
     """An array, tensor or list as a list of Python values."""
     if values is None:
         return None
-    array = np.asarray(values)
+    array = as_array(values)
     return (as_text(array) if array.dtype.kind in "OSU" else array).tolist()
 
 

@@ -10,6 +10,7 @@ from toolkit import dtypes, settings, tree
 from toolkit.arguments import is_real
 from toolkit.console.frames import warn
 from toolkit.core.convert import is_strings
+from toolkit.core.strings import as_array
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
@@ -34,7 +35,7 @@ def to_array(x: Any, what: str) -> np.ndarray[Any, Any]:
     """
     if hasattr(x, "detach"):  # a torch tensor
         x = x.detach().cpu()
-    array = np.asarray(x.numpy() if isinstance(x, (Tensor, Variable)) else x)
+    array = as_array(x.numpy() if isinstance(x, (Tensor, Variable)) else x)
     if what == "x" and is_strings(array):
         return array
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
