@@ -13,10 +13,14 @@ from toolkit.ir import Spec
 
 @dataclass(frozen=True)
 class Operand:
-    """An array as a kernel sees it: its shape, dtype, and strides in bytes."""
+    """An array as a kernel sees it: its shape, dtype, and strides in bytes.
+
+    is_frozen: whether its elements are the same in every run, of a part of a library.
+    """
 
     spec: Spec
     strides: tuple[int, ...]
+    is_frozen: bool = False
 
     @property
     def is_contiguous(self) -> bool:

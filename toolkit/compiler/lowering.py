@@ -10,6 +10,7 @@ from typing import Any
 
 from toolkit.backends.base import Backend, Moment, Share, workspace_bytes
 from toolkit.backends.layout import Layouts
+from toolkit.backends.operands import Operand
 from toolkit.backends.places import NodeOperands, Shares
 from toolkit.backends.target import Target
 from toolkit.compiler.control import (
@@ -154,22 +155,23 @@ class _Lowering:
             return None
         if node.op.kind is Kind.COLLECTIVE:
             return None
-        inputs = [self.layouts.operand(x) for x in node.inputs]
+        inputs = [self._operand(x) for x in node.inputs]
         outputs = [self.layouts.operand(y) for y in node.outputs]
         if isinstance(kernel, ControlKernel) and not isinstance(kernel, Inlined):
             return kernel.lower(self.backend, inputs, outputs)
         layouts = (self.layouts[v] for v in (*node.inputs, *node.outputs))
         is_aligned = all(layout.offset % 16 == 0 for layout in layouts)
         lowered = self.backend.lower(node, inputs, outputs, is_aligned)
-        frozen = [i for i, x in enumerate(node.inputs) if self._is_frozen(x)]
-        if lowered is None or not frozen or not self.target.frozen:
+        frozen = [i for i, x in enumerate(inputs) if x.is_frozen]
+        if lowered is None or not frozen:
             return lowered
         return self.backend.prepared(lowered, frozen)
 
-    def _is_frozen(self, value: Value) -> bool:
-        """Whether a value is the same in every run."""
-        root = self.layouts[value].root
-        return root.constant is not None or root in self.frozen
+    def _operand(self, value: Value) -> Operand:
+        """An input of a node, and whether it is the same in every run."""
+        operand, root = self.layouts.operand(value), self.layouts[value].root
+        is_known = root.constant is not None or root in self.frozen
+        return replace(operand, is_frozen=bool(self.frozen) and is_known)
 
 
 def _copied(copy: Any, x: Array, *, out: Array, device: str) -> Array:

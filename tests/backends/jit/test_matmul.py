@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 pytest.importorskip("llvmlite")
 
@@ -14,6 +14,7 @@ from tests.backends.jit.running import graph_of, operand_of, run_lowered, vector
 from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.backends import get_backend
+from toolkit.backends.base import aligned
 from toolkit.backends.numpy.jit import engine, llvm
 from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul
 from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
@@ -26,8 +27,10 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     choose,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function, tiling
+from toolkit.backends.numpy.jit.lowering import Lowered, redirected
 from toolkit.backends.numpy.jit.processor import Processor
-from toolkit.backends.target import Target
+from toolkit.backends.operands import contiguous
+from toolkit.backends.target import Target, rules
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend
 
@@ -188,6 +191,70 @@ def test_any_way(data, dtype, lanes, chunk):
             return Lowering(p, way, body).lowered()
 
         check(product, a, b, lower=lower, chunk=chunk)
+
+
+# --- one row --------------------------------------------------------------------------
+
+
+def lower_frozen(body, inputs, outputs):
+    """Where the second factor never changes: in a run after one whose results are lost.
+
+    Every other run goes from the last panel to the first.
+    """
+    first, second = inputs[:2]
+    known = [first, replace(second, is_frozen=True), *inputs[2:]]
+    lowered = lower_matmul(body, known, outputs)
+    pack, multiply = lowered.calls
+    assert pack.prepares
+    places, work = {}, lowered.work
+    for i, y in enumerate(body.outputs):
+        places["out", i] = "work", work
+        work += aligned(y.spec.nbytes)
+    return Lowered([pack, redirected(multiply, places), multiply], work)
+
+
+def is_row(a, b):
+    return problem_of(body_of(product, a, b), [operand_of(a), operand_of(b)]).is_row
+
+
+@given(
+    depth=st.integers(0, 70),
+    columns=st.integers(65, 400),
+    dtype=st.sampled_from(DTYPES),
+    lanes=st.sampled_from(LANES),
+    layout=st.sampled_from([plain, apart, batch_inside]),
+    lower=st.sampled_from([lower_matmul, lower_frozen]),
+    chunk=st.integers(0, 5),
+)
+@settings(max_examples=50, deadline=None)
+def test_any_row(depth, columns, dtype, lanes, layout, lower, chunk):
+    a, b = numbers((1, depth), dtype), numbers((depth, columns + 8), dtype, 1)
+    b = b[:, :columns]
+    bias = numbers((columns,), dtype, 2)
+    with vectors_of(lanes):
+        assume(is_row(a, b))
+        check(dense, layout(a), b, bias, lower=lower, chunk=chunk)
+        check(masked, a, b, bias[None], bias[:1], lower=lower, chunk=chunk)
+
+
+@pytest.mark.parametrize("depth", [40, 2304])
+@pytest.mark.parametrize("lower", [lower_matmul, lower_frozen])
+def test_a_row_has_the_bits_of_a_row_among_others(lower, depth):
+    a, b = numbers((20, depth), "float32"), numbers((depth, 600), "float32", 1)
+    bias = numbers((600,), "float32", 2)
+    with rules.inside(rows_independent=True):
+        (many,) = computed(lower_matmul, dense, a, b, bias)
+        (one,) = computed(lower, dense, a[3:4], b, bias)
+    np.testing.assert_array_equal(one, many[3:4])
+
+
+def test_rows_are_packed_where_caches_hold_a_part_of_them():
+    x = np.empty((1, 8192), "float32")
+    for columns, calls in ((512, 2), (1 << 20, 1)):
+        w = np.broadcast_to(np.float32(0), (8192, columns))
+        known = replace(contiguous(operand_of(w).spec), is_frozen=True)
+        lowered = lower_matmul(body_of(product, x, w), [operand_of(x), known], [])
+        assert len(lowered.calls) == calls
 
 
 # --- epilogues ------------------------------------------------------------------------

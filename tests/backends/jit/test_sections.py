@@ -48,6 +48,14 @@ def test_a_chain_over_the_same_rows_is_one_section():
     assert section.group <= section.grain
 
 
+def test_a_stream_is_one_task_of_a_thread_that_is_alone():
+    _, (alone,) = divide(call(0, 1, is_stream=True))
+    assert alone.is_stream
+    assert alone.group == alone.rows > alone.grain
+    _, (joined,) = divide(call(0, 1, is_stream=True), call(1, 2))
+    assert not joined.is_stream
+
+
 def test_what_needs_all_rows_waits_for_them():
     order, _ = divide(call(0, 1), call(1, 2, by_rows=("out",)), call(2, 3))
     assert order == [[0], [1, 2]]

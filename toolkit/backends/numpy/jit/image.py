@@ -220,7 +220,7 @@ class _Program:
             section.group,
             len(section.calls),
             image.address(image.put(calls)),
-            section.is_shared,
+            section.is_shared + 2 * section.is_stream,
             first_event,
         ]
 

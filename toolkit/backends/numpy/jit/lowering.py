@@ -43,6 +43,9 @@ class Call:
         flops, nbytes: arithmetic and memory traffic of all rows.
         prepares: the bytes of its last operand, if all that the call does is to write
             there what follows from the others, and later calls only read it; else 0.
+        is_stream: whether its rows read on in memory where the ones before them end, so
+            that a thread that is alone should run all of them as one task. What a row
+            computes may not depend on its task then.
         problem: what to say of a bad index, with {index} and {limit}, as the NumPy
             kernel of the primitive does.
     """
@@ -56,6 +59,7 @@ class Call:
     flops: int = 0
     nbytes: int = 0
     prepares: int = 0
+    is_stream: bool = False
     problem: str = "index {index} is out of range for {limit} elements"
 
     # Whether it can run on any thread beside other calls.

@@ -16,6 +16,7 @@
 %Section = type { i64, i64, i64, i64, i64, i64, i64, i64 }
 ;                 tasks, rows of a task, rows, rows of a group, calls, parallel, event
 ; calls: how many and where; 0: the address of a loop; -1: of as many sections as tasks
+; parallel: 1 if several threads are worth it, + 2 if one that is alone runs all as one task
 %Call = type { i64, i64, i64 }                              ; code, table, row factor
 ; where it is asked whether to go on, where the turns are counted: 0, if they are not;
 ; what the answer has to be; program, turns at most, moves, the words that they fill in
@@ -38,11 +39,7 @@ entry:
   %section.v = load %Section, ptr %section
   %grain = extractvalue %Section %section.v, 1
   %rows = extractvalue %Section %section.v, 2
-  %group = extractvalue %Section %section.v, 3
   %calls = extractvalue %Section %section.v, 4
-  %first.call.v = extractvalue %Section %section.v, 5
-  %first.call = inttoptr i64 %first.call.v to ptr
-  %last.call = getelementptr %Call, ptr %first.call, i64 %calls
   %low = mul i64 %task, %grain
   %after = add i64 %low, %grain
   %high = call i64 @llvm.smin.i64(i64 %after, i64 %rows)
@@ -51,7 +48,9 @@ entry:
   br i1 %is.branch, label %branch, label %groups
 branch:
   ; Each task is a section of its own.
-  %branch.at = getelementptr %Section, ptr %first.call, i64 %task
+  %first.v = extractvalue %Section %section.v, 5
+  %first = inttoptr i64 %first.v to ptr
+  %branch.at = getelementptr %Section, ptr %first, i64 %task
   %branch.tasks = load i64, ptr %branch.at
   br label %branch.next
 branch.next:
@@ -62,6 +61,24 @@ branch.do:
   call void @task(ptr %branch.at, i64 %b, ptr null, i64 %thread)
   %b.next = add i64 %b, 1
   br label %branch.next
+groups:
+  call void @rows(ptr %section, i64 %low, i64 %high, i64 %task)
+  br label %done
+done:
+  call void @note(ptr %section, i64 %task, ptr %events, i64 %start, i64 %thread)
+  ret void
+}
+
+; Run all calls on some rows, a group after the other.
+define internal void @rows(ptr %section, i64 %low, i64 %high, i64 %task) #0 {
+entry:
+  %section.v = load %Section, ptr %section
+  %group = extractvalue %Section %section.v, 3
+  %calls = extractvalue %Section %section.v, 4
+  %first.call.v = extractvalue %Section %section.v, 5
+  %first.call = inttoptr i64 %first.call.v to ptr
+  %last.call = getelementptr %Call, ptr %first.call, i64 %calls
+  br label %groups
 groups:
   %g = phi i64 [ %low, %entry ], [ %g.next, %group.done ]
   %more = icmp slt i64 %g, %high
@@ -89,7 +106,6 @@ call:
 group.done:
   br label %groups
 done:
-  call void @note(ptr %section, i64 %task, ptr %events, i64 %start, i64 %thread)
   ret void
 }
 
@@ -164,6 +180,7 @@ entry:
   %last = getelementptr %Section, ptr %first, i64 %sections
   %error.section = getelementptr i64, ptr %error, i64 3
   %together = icmp ne ptr %pool, null
+  %untimed = icmp eq ptr %events, null
   br label %next
 next:
   %s = phi ptr [ %first, %entry ], [ %s.next, %done ]
@@ -181,9 +198,21 @@ begin:
 choose:
   %parallel.at = getelementptr %Section, ptr %s, i32 0, i32 6
   %parallel = load i64, ptr %parallel.at
-  %wide = icmp ne i64 %parallel, 0
+  %parallel.bit = and i64 %parallel, 1
+  %wide = icmp ne i64 %parallel.bit, 0
   %shared = and i1 %wide, %together
-  br i1 %shared, label %share, label %alone
+  %stream.bit = and i64 %parallel, 2
+  %is.stream = icmp ne i64 %stream.bit, 0
+  ; Each task notes its own time.
+  %whole = and i1 %is.stream, %untimed
+  br i1 %shared, label %share, label %unshared
+unshared:
+  br i1 %whole, label %stream, label %alone
+stream:
+  %rows.at = getelementptr %Section, ptr %s, i32 0, i32 2
+  %rows = load i64, ptr %rows.at
+  call void @rows(ptr %s, i64 0, i64 %rows, i64 0)
+  br label %done
 loop:
   %loop.at = getelementptr %Section, ptr %s, i32 0, i32 5
   %loop.v = load i64, ptr %loop.at
@@ -196,7 +225,7 @@ share:
   call void @share(ptr %pool, ptr %s, i64 %tasks, ptr %events)
   br label %done
 alone:
-  %t = phi i64 [ 0, %choose ], [ %t.next, %alone.do ]
+  %t = phi i64 [ 0, %unshared ], [ %t.next, %alone.do ]
   %t.more = icmp slt i64 %t, %tasks
   br i1 %t.more, label %alone.do, label %done
 alone.do:

@@ -73,7 +73,7 @@ class Section:
     def group(self) -> int:
         """How many rows run before the next ones begin."""
         if len(self.calls) == 1:
-            return self.grain
+            return self.rows
         return min(self.grain, max(1, self.cache_bytes // 4 // max(1, self.row_bytes)))
 
     @property
@@ -81,6 +81,11 @@ class Section:
         """Whether several threads are worth it."""
         total = sum(seconds(call) for _, call in self.calls)
         return self.tasks > 1 and total >= _LEAST_SHARED
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether a thread that is alone runs all tasks as one."""
+        return len(self.calls) == 1 and self.calls[0][1].is_stream
 
     @property
     def is_branch(self) -> bool:

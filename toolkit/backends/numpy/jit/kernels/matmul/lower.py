@@ -24,6 +24,13 @@ from toolkit.backends.numpy.jit.kernels.matmul.product import (
     ProductPlan,
     emit_product,
 )
+from toolkit.backends.numpy.jit.kernels.matmul.row import (
+    RowNumbers,
+    RowPlan,
+    emit_row,
+    emit_row_panels,
+    panel_bytes,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     EACH,
     ONCE,
@@ -31,10 +38,16 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     choose,
 )
 from toolkit.backends.numpy.jit.lowering import TASKS, Call, Lowered, Reference
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
 # Terms that one row of a packing call packs, of one panel; a multiple of any lanes.
 _CHUNK = 256
+# Vectors of columns that one row of a call computes of a product of one row.
+_VECTORS = 4
+# The most bytes of panels of a product of one row, in caches of a core: each call
+# finds there what fits of them.
+_CACHES = 16
 # Bytes that are worth a task.
 _TASK_BYTES = 1 << 18
 
@@ -50,6 +63,8 @@ def lower_matmul(
         return Lowered()
     if p.is_dot:
         return _dot(p, body)
+    if p.is_row:
+        return _row(p, body, inputs[p.b].is_frozen)
     return Lowering(p, choose(p), body).lowered()
 
 
@@ -73,6 +88,48 @@ def _dot(p: Problem, body: Graph) -> Lowered:
         p.nbytes,
     )
     return Lowered([call], scratch * call.tasks)
+
+
+def _row(p: Problem, body: Graph, is_frozen: bool) -> Lowered:
+    """A product of one row with many columns."""
+    step = p.even_step if p.even else max(1, p.depth)
+    chained = step < p.depth
+    width = _VECTORS * p.lanes
+    panel = panel_bytes(p.depth, width, p.itemsize)
+    rows = -(-p.columns // width)
+    packed = is_frozen and rows * panel <= _CACHES * current().cache_bytes
+    sums = aligned((1 + chained) * p.columns * p.itemsize)
+    panels: list[Reference] = [("work", sums)] if packed else []
+    calls = []
+    if packed:
+        calls.append(
+            Call(
+                Code(emit_row_panels, p.dtype, p.lanes, width),
+                (("in", p.b), *panels),
+                (p.columns, p.depth, p.b_term, panel),
+                rows,
+                prepares=rows * panel,
+            )
+        )
+    terms = current().registers // 2
+    b_term = width * p.itemsize if packed else p.b_term
+    calls.append(
+        Call(
+            Code(
+                emit_row,
+                RowPlan(p.dtype, p.lanes, terms, p.a, p.b, chained, packed),
+                Described(body),
+            ),
+            (*_operands(body), *panels, ("work", 0)),
+            RowNumbers(p.depth, p.columns, p.a_term, b_term, width, step, panel),
+            rows,
+            _grain(rows, p.nbytes),
+            flops=p.flops,
+            nbytes=p.nbytes,
+            is_stream=True,
+        )
+    )
+    return Lowered(calls, sums + packed * aligned(rows * panel))
 
 
 def _operands(body: Graph) -> tuple[Reference, ...]:

@@ -108,6 +108,13 @@ class Problem:
         return self.turned and self.rows > 1 and self.columns > 1
 
     @property
+    def is_row(self) -> bool:
+        """Whether it is a single row, of more columns than registers have sums of."""
+        is_single = self.rows == 1 and not self.batch
+        is_long = self.columns > current().registers // 2 * self.lanes
+        return is_single and is_long and self.b_line == self.itemsize
+
+    @property
     def is_dot(self) -> bool:
         """Whether the elements are best summed along the rows of the first factor."""
         few = self.columns == 1 or (

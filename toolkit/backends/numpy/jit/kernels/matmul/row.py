@@ -1,0 +1,198 @@
+"""Products of one row: the second factor is read once, in the order of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from toolkit.backends.base import ALIGNMENT, aligned
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, Packer
+from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+
+# Terms whose addresses are formed from one pointer: x86 adds 0, 1, 2, 4 times a stride.
+_TERMS_PER_POINTER = 5
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """What the code depends on.
+
+    Attributes:
+        dtype, lanes: of its vectors.
+        terms: that are multiplied together, each with its row of the second factor.
+        a, b: which inputs of the body the factors are.
+        chained: whether sums of parts of the depth are added.
+        packed: whether the second factor is not b, but panels that `emit_row_panels`
+            has made of it.
+    """
+
+    dtype: str
+    lanes: int
+    terms: int
+    a: int
+    b: int
+    chained: bool
+    packed: bool
+
+
+class RowNumbers(NamedTuple):
+    """What follows the addresses in the table; strides are in bytes.
+
+    Attributes:
+        depth, columns: extents of the product.
+        a_term, b_term: strides of the factors, from term to term.
+        width: columns of a row of the call.
+        step: terms of a part of the depth.
+        panel: bytes of a panel, if there are any.
+    """
+
+    depth: Any
+    columns: Any
+    a_term: Any
+    b_term: Any
+    width: Any
+    step: Any
+    panel: Any
+
+
+def panel_bytes(depth: int, width: int, itemsize: int) -> int:
+    """The size of a panel of `emit_row_panels`, for whole numbers of vectors."""
+    return aligned(depth * width * itemsize) + ALIGNMENT
+
+
+def emit_row_panels(dtype: str, lanes: int, width: int) -> Kernel:
+    """The function that packs the second factor; a row is a panel of `width` columns.
+
+    The rows of a panel follow each other. Behind them is what its last reader notes.
+    The table: addresses of the factor and of the panels; columns, terms, bytes between
+    terms, bytes of a panel.
+    """
+    w = MatrixWriter(Kernel(lanes), dtype)
+    b = w.b
+    source, target = b.next_address(), b.next_address()
+    columns, depth, term, size = (b.next_entry() for _ in range(4))
+    packer = Packer(w, LINES, width)
+    with b.loop(b.low, b.high) as panel:
+        column = panel * width
+        x, y = source + column * w.itemsize, target + panel * size
+        packer.write(x, y, w.itemsize, term, columns - column, depth)
+        b.emit(f"store i32 0, ptr {y + (size - ALIGNMENT)}")
+    return b
+
+
+def emit_row(plan: RowPlan, body: Described) -> Kernel:
+    """The function that computes products of one row.
+
+    A row of the call is `width` columns. The table: the addresses of the body's inputs
+    and outputs, of panels if there are any, and of memory for the sums, twice if the
+    plan is chained; `RowNumbers`.
+    """
+    row = _Row(Kernel(plan.lanes), plan, body)
+    row.write()
+    return row.b
+
+
+class _Row(MatrixWriter):
+    """Writes the function."""
+
+    def __init__(self, builder: Kernel, plan: RowPlan, body: Described) -> None:
+        super().__init__(builder, plan.dtype)
+        self.plan = plan
+        graph, b = body.body, self.b
+        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.first, self.second = bases[plan.a], bases[plan.b]
+        if plan.packed:
+            self.second = b.next_address()
+        self.sums: Pointer = b.next_address()
+        self.n = n = RowNumbers(*(b.next_entry() for _ in RowNumbers._fields))
+        self.epilogue = Epilogue(graph, b, bases)
+        self.third: Number = 3 * n.b_term
+
+    def write(self) -> None:
+        """All columns at once, or a panel after the other."""
+        if not self.plan.packed:
+            self._columns(self.b.low, self.b.high, self.second)
+            return
+        b, n = self.b, self.n
+        is_odd = self._turn()
+        with b.loop(0, b.high - b.low) as index:
+            panel = b.choose(is_odd, b.high - 1 - index, b.low + index)
+            # Where column 0 would be.
+            start = self.second + panel * (n.panel - n.width * self.itemsize)
+            self._columns(panel, panel + 1, start)
+
+    def _turn(self) -> Value:
+        """Whether this run of the task is the second, fourth, ... one.
+
+        Every other run begins with the panel that the one before has read last: it is
+        still in a cache that is too small for all of them. A task notes its runs behind
+        the panel of its number.
+        """
+        b, n = self.b, self.n
+        note = self.second + (b.slot + 1) * n.panel + -ALIGNMENT
+        before = b.let(f"atomicrmw xor ptr {note}, i32 1 monotonic", "int32")
+        return b.let(f"icmp ne i32 {before}, 0", "bool")
+
+    def _columns(self, first: Number, end: Number, y: Pointer) -> None:
+        """Sum all terms of some widths of columns, then apply the epilogue."""
+        b, n, result = self.b, self.n, self.sums
+        self.low: Number = first * n.width
+        self.high: Number = b.least(end * n.width, n.columns)
+        if self.plan.chained:
+            result = self.sums + n.columns * self.itemsize
+            with b.loop(0, b.ceil_div(n.depth, n.step)) as step:
+                self._sum(y, *b.part(step, n.step, n.depth))
+                self._add_to(result, b.least(step, 1))
+        else:
+            self._sum(y, 0, n.depth)
+        for column, mask in b.run(self.low, self.high):
+            loaded = self.epilogue.columns(column, mask)
+            total = b.load(result, column, self.dtype, mask)
+            self.epilogue.apply(total, column, column, mask, loaded)
+
+    def _sum(self, y: Pointer, first: Number, end: Number) -> None:
+        """Sum terms in their order, some at a time."""
+        b = self.b
+        for column, mask in b.run(self.low, self.high):
+            b.store(self.zero, self.sums, column, mask)
+        whole = b.whole_vectors(first, end, self.plan.terms)
+        with b.loop(first, whole, self.plan.terms) as term:
+            self._add(y, term, self.plan.terms)
+        with b.loop(whole, end) as term:
+            self._add(y, term, 1)
+
+    def _add(self, y: Pointer, first: Number, terms: int) -> None:
+        """Add some terms to the sums of all columns."""
+        b, n = self.b, self.n
+        start = self.first + first * n.a_term
+        scalars = (b.scalar(start + i * n.a_term, self.dtype) for i in range(terms))
+        xs = [b.splat(x) for x in scalars]
+        y = y + first * n.b_term
+        pointers = [y + i * n.b_term for i in range(0, terms, _TERMS_PER_POINTER)]
+        for column, mask in b.run(self.low, self.high):
+            total = b.load(self.sums, column, self.dtype, mask)
+            offset = column * self.itemsize
+            rows = self._rows([pointer + offset for pointer in pointers], terms)
+            for x, row in zip(xs, rows, strict=True):
+                total = b.intrinsic("fma", x, self.vector(row, mask), total)
+            b.store(total, self.sums, column, mask)
+
+    def _rows(self, pointers: list[Pointer], terms: int) -> Iterator[Pointer]:
+        """Pointers to the terms of a column."""
+        for i in range(terms):
+            pointer, step = pointers[i // _TERMS_PER_POINTER], i % _TERMS_PER_POINTER
+            yield pointer + (self.third if step == 3 else step * self.n.b_term)
+
+    def _add_to(self, result: Pointer, earlier: Number) -> None:
+        """Add the sums to those that are there already, unless they are the first."""
+        b = self.b
+        for column, mask in b.run(self.low, self.high):
+            total = b.load(self.sums, column, self.dtype, mask)
+            with b.accumulate(0, earlier, 1, [total]) as iteration:
+                before = b.load(result, column, self.dtype, mask)
+                iteration.next([b.binary("fadd", iteration.values[0], before)])
+            b.store(iteration.values[0], result, column, mask)
