@@ -49,11 +49,12 @@ class Asked:
         loop = asyncio.get_running_loop()
         self.batcher = Batcher(servable, Batching(**options), metrics, loop)
 
-    def ask(self, *values, width=1, seconds=None):
+    def ask(self, *values, width=1, seconds=None, at_once=False):
         found = asyncio.get_running_loop().create_future()
         x = np.repeat(np.array(values, "float32")[:, None], width, axis=1)
         item = Item([x], len(x), seconds, found.set_result)
         self.batcher.add(item)
+        self.batcher.begin(at_once)
         found.item = item
         return found
 

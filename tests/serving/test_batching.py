@@ -26,7 +26,7 @@ from tests.serving.serve import (
 )
 from toolkit import layers
 from toolkit.errors import ArgumentError, UnsupportedError
-from toolkit.serving import App, Batching, ModelServable
+from toolkit.serving import App, Batching, ModelServable, Servable, TensorSpec
 from toolkit.serving.batching import Item
 from toolkit.serving.messages import RequestError
 from toolkit.serving.native import NativeServable
@@ -84,6 +84,7 @@ def test_arrays_of_requests_are_aligned():
             found = loop.create_future()
             x = np.frombuffer(bytes(at + 4), "float32", 1, at).reshape(1, 1)
             asked.batcher.add(Item([x], 1, None, found.set_result))
+            asked.batcher.begin()
             await found
         assert asked.servable.aligned == {True}
         await asked.batcher.close()
@@ -267,7 +268,7 @@ def test_large_requests_are_computed_in_a_thread():
 
     async def run():
         servable = Quick(is_open=True)
-        servable.seconds = 1e-5
+        servable.quick_rows = 4
         asked = Asked(servable)
         for count, is_inline in ((4, True), (5, False)):
             threads.clear()
@@ -278,6 +279,54 @@ def test_large_requests_are_computed_in_a_thread():
 
     threads = []
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("quick_rows", [0, 1, 4])
+def test_a_lone_request_is_computed_at_once(quick_rows):
+    """In the caller's thread if it is quick, and else as soon as it is there."""
+
+    async def run():
+        servable = Gated(is_open=True)
+        servable.quick_rows = quick_rows
+        asked = Asked(servable)
+        found = asked.ask(1)
+        assert not servable.seen
+        await found
+        servable.seen.clear()
+        found = asked.ask(1, at_once=True)
+        assert found.done() == bool(quick_rows) and not asked.batcher.waiting
+        assert values(await found) == [2]
+        found = asked.ask(1, 2, at_once=True)
+        assert found.done() == (quick_rows > 1)
+        assert values(await found) == [2, 4]
+        await asked.batcher.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "sizes, seconds, expected",
+    [
+        ((1, 2, 4), {1: 0, 2: 0, 4: 0}, 4),
+        ((1, 2, 4), {1: 0, 2: 0, 4: 0.005}, 2),
+        ((1, 2, 4), {1: 0.005, 2: 0, 4: 0}, 0),
+        ((8,), {8: 0}, 8),
+    ],
+)
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_which_batches_are_quick_is_measured(sizes, seconds, expected, is_whole):
+    class Timed(Servable):
+        inputs = (TensorSpec("x", "float32", (None, 1)),)
+        outputs = inputs
+        takes_whole_batches = is_whole
+
+        def run(self, arrays):
+            time.sleep(seconds[len(arrays[0])])
+            return arrays
+
+    servable = Timed(sizes)
+    servable.warm()
+    assert servable.quick_rows == (0 if is_whole else expected)
 
 
 # --- over HTTP ------------------------------------------------------------------------

@@ -80,6 +80,31 @@ def test_requests_that_are_sent_ahead_are_answered_in_order(server, model):
             assert client.read().json["name"] == "toolkit"
 
 
+def test_only_a_lone_request_is_said_to_be_alone(model):
+    """Of one connection, which has sent no other one."""
+    one = binary_request(rows(1, 5))
+    with serving({"mlp": model}) as server, closing(Client(server)) as client:
+        handle, seen = server.service.handle, []
+        server.service.handle = lambda *given: seen.append(given[0]) or handle(*given)
+
+        def ask_for(count):
+            client.send(one * count)
+            for _ in range(count):
+                assert client.read().status == 200
+            found = [request.is_alone for request in seen]
+            seen.clear()
+            return found
+
+        assert ask_for(1) == [True]
+        assert ask_for(3) == [False, False, True]  # what is ahead does not hold all
+        with closing(Client(server)) as other:
+            other.ask("GET", "/v2")
+            seen.clear()
+            assert ask_for(1) == [False]
+        wait_for(lambda: len(server.connections) == 1)
+        assert ask_for(1) == [True]
+
+
 @pytest.mark.parametrize("piece", [1, 7, 100])
 def test_a_request_may_come_in_pieces(server, model, piece):
     x = rows(3, 5)

@@ -139,7 +139,7 @@ class Batcher:
         self._count = 0  # of items that wait
         self._running: list[list[Item]] = []
         self._free = options.workers
-        self._inline = options.workers == 1 and servable.is_quick
+        self._inline_rows = servable.quick_rows if options.workers == 1 else 0
         self._is_due = False  # whether `_pump` is going to be called
         self._expiry: asyncio.TimerHandle | None = None
         self._wait: asyncio.TimerHandle | None = None
@@ -154,7 +154,7 @@ class Batcher:
         return self._count
 
     def add(self, item: Item) -> None:
-        """Put a request into the queue.
+        """Put a request into the queue, until something calls `begin`.
 
         Raises:
             RequestError: the queue is full.
@@ -179,7 +179,12 @@ class Batcher:
         self._count += 1
         if self._expiry is None or item.deadline < self._expiry.when():
             self._expire_at(item.deadline)
-        if self._free and not self._is_due:
+
+    def begin(self, at_once: bool = False) -> None:
+        """Compute what waits, when all that has come is read, or at once."""
+        if at_once:
+            self._pump()
+        elif self._free and not self._is_due:
             self._is_due = True
             self.loop.call_soon(self._pump)
 
@@ -224,16 +229,15 @@ class Batcher:
             if not batch:
                 continue
             self._running.append(batch)
-            if self._inline and sum(x.rows for x in batch) <= self.servable.sizes[-1]:
+            if sum([x.rows for x in batch]) <= self._inline_rows:
                 self._finish(batch, self._compute(batch, self._buffers))
                 break  # what has come meanwhile is read first
             self._free -= 1
             if len(self._threads) < self.options.workers:
                 self._start_thread()
             self._jobs.put(batch)
-        if self._count and self._free and not self._is_due:
-            self._is_due = True
-            self.loop.call_soon(self._pump)
+        if self._count:
+            self.begin()
         self._check_idle()
 
     def _take(self) -> list[Item] | None:

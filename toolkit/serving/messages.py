@@ -32,6 +32,7 @@ class Request(NamedTuple):
 
     json_length: how much of the body is JSON, where tensors follow in binary form.
     timeout: seconds that the client waits for the answer.
+    is_alone: whether no other request can come with it, to be computed together.
     """
 
     method: str
@@ -39,6 +40,7 @@ class Request(NamedTuple):
     body: bytes = b""
     json_length: int | None = None
     timeout: float | None = None
+    is_alone: bool = False
 
 
 class Response(NamedTuple):

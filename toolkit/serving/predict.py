@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.serving.limits import Limits
 from toolkit.serving.messages import (
     Request,
     RequestError,
@@ -61,12 +62,13 @@ class Prediction:
     Args:
         servable: the model.
         request: with `instances`, row by row, or with `inputs`, tensor by tensor.
+        limits: of what is computed for it.
 
     Raises:
         RequestError: it is not one that this model can answer.
     """
 
-    def __init__(self, servable: Servable, request: Request) -> None:
+    def __init__(self, servable: Servable, request: Request, limits: Limits) -> None:
         value = read_json(bytes(request.body))
         name = value.get("signature_name") or SIGNATURE
         if name != SIGNATURE:
@@ -89,7 +91,7 @@ class Prediction:
                 400, f"expected one extent of the first axes; received {sorted(rows)}"
             )
         (self.rows,) = rows
-        self.in_json = range(len(servable.outputs))
+        limits.check_rows(servable, self.rows, range(len(servable.outputs)))
         self.seconds: float | None = None
 
     def response(self, outputs: Sequence[Any]) -> Response:

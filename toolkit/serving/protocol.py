@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from toolkit.serving.limits import Limits
 from toolkit.serving.messages import (
     OCTETS,
     Request,
@@ -64,7 +65,6 @@ class Plan:
 
     Attributes:
         rows: the extent of the batch axis.
-        in_json: the numbers of the outputs that are sent as JSON.
         seconds: that the client waits; None if it does not say.
     """
 
@@ -96,7 +96,8 @@ class Plan:
         (self.rows,) = rows
         in_binary = _flag(parameters, "binary_data_output", False)
         self.wanted = _wanted(value.get("outputs"), servable, in_binary)
-        self.in_json = {i for i, _, in_binary in self.wanted if not in_binary}
+        in_json = {i for i, _, in_binary in self.wanted if not in_binary}
+        version.limits.check_rows(servable, self.rows, in_json)
         # Whether the words hold no values, so that they mean the same next time.
         self.is_kept = all(isinstance(x, slice) for _, _, x in self.tensors)
         self._head: tuple[Any, bytes] | None = None
@@ -195,10 +196,14 @@ class Version:
     Args:
         name, number: of the model and the version.
         servable: computes it.
+        limits: of what is computed for a request.
     """
 
-    def __init__(self, name: str, number: int, servable: Servable) -> None:
+    def __init__(
+        self, name: str, number: int, servable: Servable, limits: Limits
+    ) -> None:
         self.name, self.number, self.servable = name, number, servable
+        self.limits = limits
         self._plans: dict[Any, Plan] = {}
 
     def read(self, request: Request) -> tuple[Plan, list[Any]]:

@@ -71,7 +71,8 @@ class Servable:
         platform: what computes it, for clients that ask.
         takes_whole_batches: whether each request is computed alone and as it is.
         allowed_rows: the numbers of rows that a request may have; None: any.
-        seconds: for the largest batch, once it is warm.
+        quick_rows: the most rows of a batch that takes less time than it does to hand
+            it to a thread, once it is warm.
     """
 
     platform = "toolkit"
@@ -82,12 +83,7 @@ class Servable:
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = tuple(sizes)
-        self.seconds = 0.0
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether a batch takes less time than it does to hand it to a thread."""
-        return 0 < self.seconds < QUICK and not self.takes_whole_batches
+        self.quick_rows = 0
 
     def run(self, arrays: Arrays) -> list[Any]:
         """The outputs for arrays whose first axis is one of `sizes`.
@@ -103,15 +99,23 @@ class Servable:
         """Compute a batch of zeros of each size, so that no request waits for code."""
         if any(None in spec.shape[1:] for spec in self.inputs):
             return
-        for size in self.sizes:
-            arrays = [zeros(spec, size) for spec in self.inputs]
+        batches = {n: [zeros(spec, n) for spec in self.inputs] for n in self.sizes}
+        for arrays in batches.values():
             self.run(arrays)
+        self.quick_rows = 0
+        for size, arrays in batches.items():
+            if self.takes_whole_batches or self._seconds(arrays) >= QUICK:
+                break
+            self.quick_rows = size
+
+    def _seconds(self, arrays: Arrays) -> float:
+        """How long a batch takes."""
         times: list[float] = []
         while len(times) < 5 and sum(times) < 10 * QUICK:
             start = perf_counter()
             self.run(arrays)
             times.append(perf_counter() - start)
-        self.seconds = min(times)
+        return min(times)
 
     def compute(
         self,

@@ -187,7 +187,10 @@ class Connection(asyncio.Protocol):
     def _start(self, head: Head, body: bytes) -> None:
         self._is_busy, self._is_old = True, head.is_old
         self._closes = self._closes or not head.keeps
-        request = Request(head.method, head.path, body, head.json_length, head.timeout)
+        # Of one that has sent more than this, others may come before the rest is read.
+        is_alone = len(self.server.connections) == 1 and not self._size
+        about = head.json_length, head.timeout, is_alone
+        request = Request(head.method, head.path, body, *about)
         self._item = self.server.service.handle(
             request, self._answer if head.method != "HEAD" else self._answer_head
         )

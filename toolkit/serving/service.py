@@ -42,6 +42,7 @@ class ServedModel:
         name: as clients call it.
         source: a path, a model or a Servable.
         batching: how requests are put together.
+        limits: of what clients may take.
         metrics: of this model.
         custom_objects: that its file may name.
     """
@@ -51,11 +52,12 @@ class ServedModel:
         name: str,
         source: Any,
         batching: Batching,
+        limits: Limits,
         metrics: ModelMetrics,
         custom_objects: Mapping[str, Any],
     ) -> None:
         self.name, self.source = name, source
-        self.batching, self.metrics = batching, metrics
+        self.batching, self.limits, self.metrics = batching, limits, metrics
         self.custom_objects = custom_objects
         self.version: Version | None = None
         self.batcher: Batcher | None = None
@@ -76,7 +78,7 @@ class ServedModel:
         """Let a new version answer from now on; the one before, if any, is returned."""
         number = self.version.number + 1 if self.version else 1
         before = self.batcher
-        self.version = Version(self.name, number, servable)
+        self.version = Version(self.name, number, servable, self.limits)
         self.batcher = Batcher(servable, self.batching, self.metrics, loop)
         return before
 
@@ -115,7 +117,7 @@ class Service:
                 )
             counted = self.metrics.models[name] = ModelMetrics(name)
             self.models[name] = ServedModel(
-                name, source, batching, counted, custom_objects or {}
+                name, source, batching, self.limits, counted, custom_objects or {}
             )
         self._routes: dict[str, dict[str, Handler]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -260,7 +262,9 @@ class Service:
             },
             f"{v1}/metadata": {"GET": self._told(lambda: signature)},
             f"{v1}:predict": {
-                "POST": self._inference(model, lambda x: _predict(servable, x))
+                "POST": self._inference(
+                    model, lambda x: _predict(servable, x, self.limits)
+                )
             },
         }
 
@@ -302,7 +306,6 @@ class Service:
                     raise RequestError(503, "the server stops", ("Retry-After", "1"))
                 limits.check_lengths(len(request.body), request.json_length)
                 plan, arrays = read(request)
-                limits.check_rows(batcher.servable, plan.rows, plan.in_json)
                 seconds = _least(plan.seconds, request.timeout)
                 item = Item(arrays, plan.rows, seconds, finish, limits.answer)
                 batcher.add(item)
@@ -312,7 +315,8 @@ class Service:
             except Exception as error:
                 finish(_failed(error))
                 return None
-            return item
+            batcher.begin(request.is_alone)
+            return None if item.done is None else item
 
         return handle
 
@@ -388,8 +392,10 @@ def _encoded(plan: Any, outputs: list[Any]) -> Response:
     return response
 
 
-def _predict(servable: Servable, request: Request) -> tuple[Any, list[Any]]:
-    found = predict.Prediction(servable, request)
+def _predict(
+    servable: Servable, request: Request, limits: Limits
+) -> tuple[Any, list[Any]]:
+    found = predict.Prediction(servable, request, limits)
     return found, found.arrays
 
 
