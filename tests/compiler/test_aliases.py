@@ -117,7 +117,13 @@ def assert_same(found, wanted, what):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3, err_msg=what)
 
 
-@pytest.mark.parametrize("first", range(0, 100, 20))
+def firsts(count):
+    """The first seed of each test of twenty; all but the first two are slow."""
+    slow = pytest.mark.slow
+    return [pytest.param(n, marks=slow if n >= 40 else ()) for n in range(0, count, 20)]
+
+
+@pytest.mark.parametrize("first", firsts(100))
 @pytest.mark.parametrize("generate", [True, False], ids=["generated", "kernels"])
 def test_programs_compute_what_the_reference_does(first, generate):
     for seed in range(first, first + 20):
@@ -134,7 +140,7 @@ def test_programs_compute_what_the_reference_does(first, generate):
             assert_same(found, wanted, f"graph {seed}, turn {turn}")
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", firsts(60))
 def test_updates_compute_what_they_do_one_by_one(first):
     for seed in range(first, first + 20):
         n = SIZES[seed % len(SIZES)]

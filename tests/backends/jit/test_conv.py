@@ -58,7 +58,7 @@ def problems(draw):
     lanes=st.sampled_from([4, 8, 16]),
     chunk=st.integers(0, 2),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_configuration(problem, kind, dtype, lanes, chunk):
     with vectors_of(lanes):
         check(kind, *problem.of(kind, dtype), chunk)

@@ -83,7 +83,7 @@ def views(draw):
     lanes=st.sampled_from([4, 8, 16]),
     chunk=st.sampled_from([0, 1, 3]),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_reduction_of_a_view(view, op, lanes, chunk):
     x, axes = view
     with vectors_of(lanes):

@@ -51,7 +51,7 @@ def run(name, inputs, outputs, attrs):
 
 
 @given(case=cases(), special=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_pooling_is_that_of_the_reference(case, special):
     shape, window, strides, padding, dtype = case
     attrs = {"window": window, "strides": strides, "padding": padding}

@@ -171,7 +171,7 @@ def test_every_width_of_vectors(lanes, columns):
     cut=st.integers(0, 2),
     strides=st.sampled_from(["whole", "transposed", "skipping", "reversed"]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_reductions_of_any_layout(shape, keepdims, name, part, cut, strides):
     x = normal(*shape)
     if strides == "transposed":
