@@ -330,6 +330,25 @@ def test_the_budget_can_be_set(tmp_path):
         tk.saving.set_load_budget()
 
 
+def adding(arrays):
+    """300 sums with arrays of 260 kB each, which little text describes."""
+    nodes, last = [], "x"
+    for i in range(300):
+        if i < arrays:
+            value = helper.make_tensor("v", onnx.TensorProto.FLOAT, [1], [i])
+            nodes.append(node("ConstantOfShape", ["shape"], [f"c{i}"], value=value))
+        nodes.append(node("Add", [last, f"c{i % arrays}"], [f"s{i}"]))
+        last = "y" if i == 299 else f"m{i}"
+        nodes.append(node("ReduceMax", [f"s{i}"], [last], axes=[1], keepdims=1))
+    return model(nodes, {"shape": [1, 65_000, 1]})
+
+
+def test_arrays_that_the_graph_holds_are_counted(tmp_path):
+    with pytest.raises(LoadBudgetError, match="bytes, beside 66,"):
+        load(adding(300), tmp_path)
+    load(adding(2), tmp_path)  # each is held once, however often it is read
+
+
 def test_inputs_are_checked(tmp_path):
     loaded = load(model([node("Relu", ["x"])]), tmp_path)
     with pytest.raises(tk.errors.ShapeError, match="OnnxModel"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.core.naming import name_scope
+from toolkit.core.tensor import state
 from toolkit.core.trace import no_trace
 from toolkit.errors import ModelFileError, ToolkitError, UnsupportedError
 from toolkit.models.importing.call import Call
@@ -77,6 +78,7 @@ class Interpreter:
             raise
         if len(results) < sum(1 for name in node.outputs if name):
             raise ModelFileError(f"{title} has only {len(results)} outputs")
+        self._ledger.keep(state.trace)
         pairs = zip(node.outputs, results, strict=False)
         values.make({name: value for name, value in pairs if name}, self._ledger)
 

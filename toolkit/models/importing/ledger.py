@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from toolkit.core.trace import Trace
+from toolkit.dtypes import numpy_dtype
 from toolkit.errors import LoadBudgetError, ModelFileError
 
 MAX_KNOWN = 1 << 16  # elements of an array that is computed before the graph runs
@@ -30,6 +32,8 @@ class Ledger:
         self._held = 0
         self._repeats = 1
         self._work = MAX_WORK
+        self._looked_at: dict[Any, int] = {}  # nodes of each trace
+        self._kept: set[Any] = set()
 
     @contextmanager
     def repeated(self, times: int) -> Iterator[None]:
@@ -72,6 +76,20 @@ class Ledger:
         for value in values:
             self.check(value.nbytes)
             self._held += value.nbytes
+
+    def keep(self, trace: Trace | None) -> None:
+        """Count the arrays that new nodes of a trace read: its graph holds them."""
+        if trace is None:
+            return
+        start = self._looked_at.get(trace, 0)
+        self._looked_at[trace] = len(trace.nodes)
+        for node in trace.nodes[start:]:
+            held = {x for x in node.inputs if x.constant is not None} - self._kept
+            self._kept |= held
+            for x in held:
+                nbytes = x.spec.size * numpy_dtype(x.spec.dtype).itemsize
+                self.check(nbytes)
+                self._held += nbytes
 
     def free(self, values: Any) -> None:
         """Count values that nothing needs any more."""

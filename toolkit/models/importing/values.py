@@ -101,14 +101,17 @@ class Value:
 
     @property
     def orders(self) -> tuple[Order, ...]:
-        """Those that exist."""
-        return tuple(self._orders) or (file_order(self.ndim),)
+        """Those that exist; of what is known, that of the file."""
+        if self.known is not None:
+            return (file_order(self.ndim),)
+        return tuple(self._orders)
 
     def ordered(self, order: Order) -> Tensor:
         """The tensor with its axes in an order, made of another one if need be."""
-        if self.known is not None:  # it may be read in several traces
+        if order not in self._orders and self.known is not None:
             array = np.ascontiguousarray(self.known.transpose(order))
-            return ops.convert_to_tensor(array.reshape(self._extents(order)))
+            array = array.reshape(self._extents(order))
+            self._orders[order] = ops.convert_to_tensor(array)
         if order not in self._orders:
             have, tensor = next(iter(self._orders.items()))
             self._orders[order] = self._moved(tensor, have, order)
