@@ -218,7 +218,7 @@ def is_row(a, b):
 
 
 @given(
-    depth=st.integers(0, 70),
+    depth=st.integers(20, 70),
     columns=st.integers(65, 400),
     dtype=st.sampled_from(DTYPES),
     lanes=st.sampled_from(LANES),
@@ -231,7 +231,8 @@ def test_any_row(depth, columns, dtype, lanes, layout, lower, chunk):
     a, b = numbers((1, depth), dtype), numbers((depth, columns + 8), dtype, 1)
     b = b[:, :columns]
     bias = numbers((columns,), dtype, 2)
-    with vectors_of(lanes):
+    processor = Processor.host().with_lanes(lanes)
+    with rules.inside(processor=replace(processor, cache_bytes=1 << 14)):
         assume(is_row(a, b))
         check(dense, layout(a), b, bias, lower=lower, chunk=chunk)
         check(masked, a, b, bias[None], bias[:1], lower=lower, chunk=chunk)
@@ -242,7 +243,9 @@ def test_any_row(depth, columns, dtype, lanes, layout, lower, chunk):
 def test_a_row_has_the_bits_of_a_row_among_others(lower, depth):
     a, b = numbers((20, depth), "float32"), numbers((depth, 600), "float32", 1)
     bias = numbers((600,), "float32", 2)
-    with rules.inside(rows_independent=True):
+    processor = replace(Processor.host(), cache_bytes=1600 * depth)
+    with rules.inside(rows_independent=True, processor=processor):
+        assert is_row(a[:1], b)
         (many,) = computed(lower_matmul, dense, a, b, bias)
         (one,) = computed(lower, dense, a[3:4], b, bias)
     np.testing.assert_array_equal(one, many[3:4])
@@ -277,6 +280,8 @@ SHAPES = {
     "rows": (37, 20, 45),
     "few rows": (2, 300, 40),
     "a row": (1, 33, 50),
+    "a row of whole panels": (1, 33, 512),
+    "a row of a panel and a rest": (1, 33, 200),
     "a row of a transposed factor": (1, 33, 50),
     "a column": (50, 33, 1),
     "few columns": (45, 40, 3),
@@ -380,12 +385,12 @@ def test_views_in_an_epilogue_are_left_to_numpy():
     assert lower_matmul(body, operands, []) is None
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_tiles_stay_in_registers(packed):
+@pytest.mark.parametrize(("rows", "packed"), [(100, False), (100, True), (1, False)])
+def test_tiles_stay_in_registers(rows, packed):
     host = Processor.host()
     if host.lanes != 16:
         pytest.skip("counts the registers of AVX-512")
-    t = tiling(100, 100, "float32")
+    t = tiling(rows, 256, "float32")
     parts = tile_function("tile", t, t.vectors, False, True, packed)
     text = "\n".join(sorted(parts)).replace("internal", "")
     text += '\nattributes #0 = { nounwind "prefer-vector-width"="512" }'

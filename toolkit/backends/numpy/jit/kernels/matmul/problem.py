@@ -109,10 +109,14 @@ class Problem:
 
     @property
     def is_row(self) -> bool:
-        """Whether it is a single row, of more columns than registers have sums of."""
+        """Whether it is a single row whose second factor is read from afar.
+
+        A row of that is also longer than registers have sums.
+        """
         is_single = self.rows == 1 and not self.batch
         is_long = self.columns > current().registers // 2 * self.lanes
-        return is_single and is_long and self.b_line == self.itemsize
+        is_far = self.nbytes > current().cache_bytes // 2
+        return is_single and is_long and is_far and self.b_line == self.itemsize
 
     @property
     def is_dot(self) -> bool:

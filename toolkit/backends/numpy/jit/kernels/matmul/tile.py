@@ -77,8 +77,11 @@ def tiling(rows: int, columns: int, dtype: str, exact: bool = False) -> Tiling:
     height, vectors = most_rows(), 2
     if exact or rows <= FLAT_ROWS:
         # Columns have to keep the core busy where rows do not.
-        height = rows if exact else 2
+        height = rows if exact else min(rows, 2)
         vectors = max(1, min(most_rows() * 2 // height, 8))
+        widest = current().registers // 2
+        if height == 1 and columns % (widest * lanes) == 0:
+            vectors = widest
     count, rest = divmod(columns, vectors * lanes)
     return Tiling(dtype, lanes, height, vectors, count > 0, -(-rest // lanes), exact)
 
@@ -220,9 +223,11 @@ def _sums(
         a_offset, b_offset = iteration.index_of(0), iteration.index_of(1)
         sums = iteration.values[2:]
         columns = b.pointer_parameter("b") + b_offset
-        ahead = columns + b_term * _AHEAD
-        for j in range(0, len(masks) * w.vector_bytes, _LINE):
-            w.prefetch(ahead + j)
+        # A single row has so little arithmetic that asking would take longer.
+        if tiling.rows > 1:
+            ahead = columns + b_term * _AHEAD
+            for j in range(0, len(masks) * w.vector_bytes, _LINE):
+                w.prefetch(ahead + j)
         if packed:
             w.prefetch(
                 b.pointer_parameter("next") + iteration.index * following, near=2
