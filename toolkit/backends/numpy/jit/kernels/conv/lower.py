@@ -54,7 +54,7 @@ _LEAST_STRIP, _LEAST_PACK = 1 << 20, 1 << 16
 # Dot products of a tile: each is added up in the end, so that there is much code.
 _DOTS = 12
 # Tiles of a batch that are worth transforming the weights.
-_LEAST_TILES = 32
+_LEAST_TILES = 16
 
 
 def lower_conv(
