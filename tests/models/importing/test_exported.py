@@ -1,7 +1,10 @@
 """What `export` writes, `load_onnx` reads: the same values, and as quick."""
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import toolkit as tk
 from toolkit import layers
@@ -133,3 +136,45 @@ def test_applications_come_back(name, tmp_path):
     again = exported(model, tmp_path)
     assert_near(model, again, 50 * rows(*shape))
     assert transposes_and_code(again, shape) == (0, True)
+
+
+# Of ONNX's Reshape: the input's shape, what is asked for, and allowzero.
+RESHAPED = [
+    (("n", 4, 6), [0, -1], 0),
+    (("n", 4, 6), [0, 0, -1], 0),
+    (("n", 4, 6), [0, 24], 0),
+    (("n", 4, 6), [-1, 3, 8], 0),
+    (("n", 4, 6), [0, 2, -1, 3], 0),
+    (("n", 4, 6), [-1], 0),
+    (("n", 4, 6), [2, -1, 4], 0),
+    (("n", "m", 6), [0, -1, 2], 0),
+    (("n", "m", 6), [-1, 6], 0),
+    (("n", 0, 4), [5, 0, 2], 1),
+    (("n", 0, 4), [0, 7], 1),
+    (("n", 0, 4), [0, 0, 2, 2], 0),
+]
+
+
+@pytest.mark.parametrize(
+    "given, shape, allowzero", RESHAPED, ids=[f"{g}-{s}" for g, s, _ in RESHAPED]
+)
+def test_a_reshape_goes_in_and_out(given, shape, allowzero, tmp_path):
+    node = helper.make_node("Reshape", ["x", "s"], ["y"], allowzero=allowzero)
+    infos = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, extents)
+        for name, extents in (("x", given), ("y", None))
+    ]
+    s = numpy_helper.from_array(np.array(shape), "s")
+    graph = helper.make_graph([node], "graph", infos[:1], infos[1:], [s])
+    opset = helper.make_opsetid("", 17)
+    file = helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    onnx.save(file, tmp_path / "theirs.onnx")
+    model = tk.saving.load_onnx(tmp_path / "theirs.onnx")
+    model.export(tmp_path / "ours.onnx", verbose=False)
+    ours = ReferenceEvaluator(str(tmp_path / "ours.onnx"))
+    for sizes in ({"n": 1, "m": 1}, {"n": 4, "m": 3}, {"n": 6, "m": 7}):
+        extents = [sizes.get(n, n) for n in given]
+        x = np.random.default_rng(0).normal(size=extents).astype("float32")
+        (wanted,) = ReferenceEvaluator(file).run(None, {"x": x})
+        (found,) = ours.run(None, {ours.input_names[0]: x})
+        assert found.shape == wanted.shape and (found == wanted).all()
