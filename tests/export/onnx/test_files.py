@@ -121,6 +121,14 @@ def test_large_weights_are_beside_the_file(path, monkeypatch):
     )
 
 
+def test_weights_that_one_file_cannot_hold(path, monkeypatch):
+    monkeypatch.setattr(files, "MOST", 1000)
+    with pytest.raises(ArgumentError, match="external_data=False.*less than 2 GB"):
+        digits().export(path, verbose=False, external_data=False)
+    assert not path.exists()
+    digits().export(path, verbose=False, external_data=True)
+
+
 def test_a_failure_leaves_the_older_files(path, monkeypatch):
     digits().export(path, verbose=False, external_data=True)
     before = {p: p.read_bytes() for p in path.parent.iterdir()}

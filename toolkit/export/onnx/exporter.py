@@ -42,8 +42,8 @@ def export(
         opset_version: of the operators, 17 to 24.
         dynamic_axes: names for extents by the names of inputs and axes; they are free,
             and those of one name are equal. An extent that is None is free anyway.
-        external_data: whether weights are in a file beside it, `<path>.data`; None: if
-            they have more than 1.5 GB.
+        external_data: whether weights of 1 KB and more are in a file beside it,
+            `<path>.data`; None: if all of them have more than 1.5 GB.
         allow_random: whether operators that draw random numbers are written.
         metadata: texts by name, such as the names of classes.
 

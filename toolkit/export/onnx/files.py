@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.errors import UnsupportedError, UnwritableFileError
+from toolkit.errors import ArgumentError, UnsupportedError, UnwritableFileError
 from toolkit.export.onnx.model import Written, to_message
 from toolkit.files.staging import replace_files
 
@@ -17,6 +17,7 @@ from toolkit.files.staging import replace_files
 LARGE = 1_500_000_000
 # Windows maps files from multiples of this, Linux from those of 4,096.
 ALIGNMENT = 65_536
+MOST = 2_000_000_000  # of arrays in one message, beside the graph
 _LEAST_EXTERNAL = 1024  # smaller constants stay in the message
 
 
@@ -30,10 +31,16 @@ def save(written: Written, path: str, version: str, external: bool | None) -> No
         external: whether the weights are in `<path>.data`; None: if they are large.
 
     Raises:
+        ArgumentError: weights are too large for one file.
         UnwritableFileError: it cannot be written.
     """
     target = Path(os.path.realpath(path))
     total = sum(x.nbytes for x in written.constants.values())
+    if external is False and total > MOST:
+        raise ArgumentError(
+            f"{written.name}.export: external_data=False: one file holds less than "
+            f"2 GB; the weights have {total:,} bytes"
+        )
     external = total > LARGE if external is None else external
     places = _places(written.constants, f"{target.name}.data") if external else {}
     beside = target.with_name(f"{target.name}.data")
