@@ -99,9 +99,16 @@ def fixed():
     return toolkit.Model(inputs, layers.Dense(2, name="y")(inputs), name="fixed")
 
 
+def dependent():
+    inputs = toolkit.Input((3,), name="x")
+    centred = layers.Lambda(lambda x: x - toolkit.ops.mean(x, axis=0), name="y")
+    return toolkit.Model(inputs, centred(inputs), name="dependent")
+
+
 @pytest.mark.parametrize(
     "make, lines",
     [
+        (dependent, ["max_batch_size: 0", "dims: [ -1, 3 ]"]),
         (numbers, ["max_batch_size: 32", "dims: [ -1, 4 ]", "TYPE_INT32"]),
         (numbers, ["dims: [ 1 ]\n  reshape { shape: [ ] }", "dynamic_batching"]),
         (fixed, ["max_batch_size: 0", "dims: [ 4, 3 ]", "dims: [ 4, 2 ]"]),

@@ -13,8 +13,9 @@ from typing import Any
 
 from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, UnwritableFileError
-from toolkit.export.inference import BATCH
+from toolkit.export.inference import BATCH, signature_of, trace_inference
 from toolkit.export.onnx.exporter import DEFAULT_OPSET, export as export_onnx
+from toolkit.export.rows import may_be_batched, without_writes
 from toolkit.files.staging import replace_file
 
 CONFIG = "config.pbtxt"
@@ -56,7 +57,7 @@ def export(
         name: of the model in the repository; its own if None.
         max_batch_size: the most rows that the server puts together; None: what the
             configuration that is there says, or 32. A model with a fixed number of
-            rows is served as it is.
+            rows, or whose rows may depend on each other, gets each request as it is.
         opset_version, external_data: as for ONNX.
 
     Raises:
@@ -92,6 +93,8 @@ def export(
                 opset_version=opset_version,
                 external_data=external_data,
             )
+            if not _may_be_batched(model, input_signature):
+                rows = 0
             text = _config(name, *_tensors(new / "model.onnx"), rows)
             if not (folder / CONFIG).exists():
                 replace_file(folder / CONFIG, lambda file: file.write_text(text))
@@ -104,6 +107,16 @@ def export(
         if not was_there:
             with suppress(OSError):  # of a model that was not written nothing is left
                 folder.rmdir()
+
+
+def _may_be_batched(model: Any, input_signature: Any) -> bool:
+    """Whether the server may put the rows of several requests together."""
+    signature = signature_of(model, input_signature)
+    return may_be_batched(
+        signature,
+        2,
+        lambda sizes: without_writes(trace_inference(model, signature, sizes)),
+    )
 
 
 def _check_size(label: str, path: Path, wanted: str) -> None:
@@ -149,7 +162,8 @@ def _config(
     name: str, inputs: Sequence[_Tensor], outputs: Sequence[_Tensor], rows: int
 ) -> str:
     """The model's configuration, as Triton's protocol buffer in text."""
-    is_batched = all(x.shape[:1] == (BATCH,) for x in (*inputs, *outputs))
+    firsts = {x.shape[:1] for x in (*inputs, *outputs)}
+    is_batched = rows > 0 and firsts == {(BATCH,)}
     lines = [f'name: "{name}"', 'backend: "onnxruntime"']
     lines.append(f"max_batch_size: {rows if is_batched else 0}")
     for what, tensors in (("input", inputs), ("output", outputs)):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, tree
-from toolkit.compiler.sharding.rows import rows_are_independent
 from toolkit.core.convert import convert
 from toolkit.core.trace import Trace
 from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
@@ -21,6 +20,7 @@ from toolkit.export.inference import (
     signature_of,
     trace_inference,
 )
+from toolkit.export.rows import may_be_batched
 from toolkit.functions.concrete_function import ConcreteFunction
 from toolkit.functions.function import Function
 from toolkit.ir import Graph
@@ -35,8 +35,6 @@ PROGRAMS = 256
 BUFFERS = 64
 # Bytes of the texts of a batch, each with room for the longest, at 4 for a sign.
 TEXTS = 256 * 2**20
-# Of axes that a model leaves free, to see what it computes; one that it can compute.
-EXTENTS = (16, 128, 1)
 # A batch that takes longer is not computed in the thread that reads requests.
 QUICK = 1e-3  # seconds
 
@@ -324,22 +322,12 @@ def zeros(spec: TensorSpec, rows: int) -> Any:
 
 
 def _rows_are_independent(model: Any, signature: Signature, rows: int) -> bool:
-    """Whether a batch may hold rows of several requests, and be filled up with zeros.
-
-    False where that is not known, as for layers that are Python code.
-    """
+    """Whether a batch may hold rows of several requests, and zeros that fill it up."""
     if rows == 1 and BATCH not in signature.free:
         return True  # what is made for one row sees no others
-    rows = max(rows, 2)
-    batches = [i for i, x in enumerate(signature.inputs) if x.shape]
-    for extent in EXTENTS if len(signature.free) > 1 else EXTENTS[:1]:
-        sizes = dict.fromkeys(signature.free, extent) | {BATCH: rows}
-        try:
-            graph = _predicting(model, signature, sizes)
-        except Exception:  # layers may raise anything
-            continue
-        return rows_are_independent(graph, rows, batches)
-    return False
+    return may_be_batched(
+        signature, rows, lambda sizes: _predicting(model, signature, sizes)
+    )
 
 
 def _predicting(model: Any, signature: Signature, sizes: dict[str, int]) -> Graph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from toolkit.export.inference import (
     Signature,
     trace_inference,
 )
+from toolkit.export.rows import without_writes
 
 # As many of these as the workspace allows, if no sizes are given.
 BATCHES = (1, 4, 16, 64, 256)
@@ -108,10 +109,8 @@ def _rows_are_independent(
 ) -> bool:
     """Whether a batch may be computed in parts, and filled up with other rows."""
     rows = max(traces)
-    traced = traces[rows]
-    graph = replace(traced.graph, outputs=traced.graph.outputs[: len(traced.names)])
     batches = [i for i, x in enumerate(signature.inputs) if BATCH in x.shape]
-    return rows_are_independent(graph.pruned(), rows, batches)
+    return rows_are_independent(without_writes(traces[rows]), rows, batches)
 
 
 # --- sizes ----------------------------------------------------------------------------
