@@ -70,6 +70,7 @@ NAMED = {
     "pixels become one axis": Problem(2, (5, 7), (1, 1), (16, 48)),
     "strided pixels": Problem(2, (7, 8), (1, 1), (8, 16), strides=(2, 2)),
     "panels outside": Problem(3, (4, 4), (3, 3), (96, 320), padding=SAME),
+    "parts of panels": Problem(1, (5, 5), (3, 3), (96, 328), padding=SAME),
     "a whole and a part of a panel": Problem(1, (6, 6), (3, 3), (5, 88)),
     "many kinds of edges": Problem(2, (19,), (13,), (3, 8), padding=((12, 0),)),
     "only padding is seen": Problem(1, (2, 2), (1, 2), (3, 4), padding=((3, 3),) * 2),
@@ -95,19 +96,26 @@ def test_configurations_that_take_ways_of_their_own(name, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_results_do_not_depend_on_chunks(kind):
-    arrays, attrs = Problem(40, (9, 9), (3, 3), (8, 24), padding=SAME).of(
-        kind, "float32"
-    )
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(40, (9, 9), (3, 3), (8, 24), padding=SAME),
+        Problem(3, (6, 6), (3, 3), (328, 328), padding=SAME),
+    ],
+)
+def test_results_do_not_depend_on_chunks(kind, problem):
+    arrays, attrs = problem.of(kind, "float32")
     whole = computed(kind, arrays, attrs)
-    for chunk in (1, 2):
+    for chunk in (1, 2, 5):
         assert np.array_equal(computed(kind, arrays, attrs, chunk), whole)
 
 
 @pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
-@pytest.mark.parametrize("channels", [(32, 64), (33, 60)])
-def test_one_image_is_several_rows(kind, channels):
-    problem = Problem(1, (40, 40), (3, 3), channels, padding=SAME)
+@pytest.mark.parametrize(
+    ("extent", "channels"), [(40, (32, 64)), (40, (33, 60)), (6, (328, 330))]
+)
+def test_one_image_is_several_rows(kind, extent, channels):
+    problem = Problem(1, (extent, extent), (3, 3), channels, padding=SAME)
     arrays, attrs = problem.of(kind, "float32")
     found, _ = lowered(kind, arrays, attrs)
     assert found.calls[-1].rows > 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
@@ -30,8 +31,11 @@ from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 def emit_correlation(body: Described, plan: CorrelationPlan) -> Kernel:
     """The function of a convolution or input gradient and its epilogue.
 
-    The table holds the operands of the body, the images, the packed weights, and two
-    numbers: in how many strips an image is computed, and the elements between images.
+    The table holds the operands of the body, the images, the packed weights, and three
+    numbers: in how many strips an image is computed, the elements between images, and
+    how many images there are. A strip is some of an image's rows or, if the plan cuts
+    panels, some of these: rows of the call are the strips of an image then, or the
+    images of a strip.
     """
     builder = Kernel(plan.lanes)
     _Correlation(builder, body, plan).write()
@@ -74,6 +78,7 @@ class _Correlation(ConvolutionWriter):
         self.start = _Place(x, w)
         self.strips = self.b.entry(count + 2)
         self.image = self.b.entry(count + 3)
+        self.images = self.b.entry(count + 4)
 
     def write(self) -> None:
         """The whole nest."""
@@ -83,7 +88,12 @@ class _Correlation(ConvolutionWriter):
         if not order:
             self._tiles(place)
             return
-        loops = {"images": self._images, "panels": self._panels, "rows": self._rows}
+        loops = {
+            "parts": self._parts,
+            "images": self._part_images if self.plan.cuts_panels else self._images,
+            "panels": self._panels,
+            "rows": self._rows,
+        }
         for inner in loops[order[0]](place):
             self._nest(order[1:], inner)
 
@@ -98,14 +108,43 @@ class _Correlation(ConvolutionWriter):
             strip = row % self.strips
             yield replace(place, x=x, element=number, strip=strip)
 
+    def _parts(self, place: _Place) -> Iterator[_Place]:
+        """The parts of the panels."""
+        b = self.b
+        with b.loop(b.low // self.images, b.ceil_div(b.high, self.images)) as part:
+            yield replace(place, strip=part)
+
+    def _part_images(self, place: _Place) -> Iterator[_Place]:
+        """The images of a part."""
+        b, first = self.b, place.strip * self.images
+        low, high = b.most(0, b.low - first), b.least(self.images, b.high - first)
+        with b.loop(low, high) as number:
+            yield replace(place, x=place.x + number * self.image, element=number)
+
+    def _each_panel(self, place: _Place, first: int, count: int) -> Any:
+        """A loop over `count` panels, those of the part if there are parts.
+
+        Args:
+            place: where the loops are.
+            first: how many panels are before these.
+            count: how many they are.
+        """
+        if not self.plan.cuts_panels:
+            return self.each(count)
+        b, total = self.b, sum(panel.count for panel in self.plan.panels)
+        ends = place.strip, place.strip + 1
+        low, high = (end * total // self.strips - first for end in ends)
+        return b.loop(b.most(0, low), b.least(count, high))
+
     def _panels(self, place: _Place) -> Iterator[_Place]:
         """The panels of all blocks of channels."""
         at, lanes = self.plan.channels, self.plan.lanes
         depth = prod(self.plan.taps) * at.depth
         weights = self.plan.weights // at.blocks
         with self.each(at.blocks) as block:
+            first = 0
             for panel in self.plan.panels:
-                with self.each(panel.count) as index:
+                with self._each_panel(place, first, panel.count) as index:
                     column = index * (panel.vectors * lanes) + panel.first
                     x = place.x + block * (at.depth * at.pitch)
                     w = place.w + block * weights
@@ -116,6 +155,7 @@ class _Correlation(ConvolutionWriter):
                         column=block * at.width + column,
                         panel=panel,
                     )
+                first += panel.count
 
     def _inputs(self, column: Number) -> Number:
         """The elements in front of the first input that a column sees."""
@@ -127,8 +167,9 @@ class _Correlation(ConvolutionWriter):
 
     def _rows(self, place: _Place) -> Iterator[_Place]:
         """The positions of the outer axes of each correlation."""
+        strips = 1 if self.plan.cuts_panels else self.strips
         for axes in self.plan.sweeps:
-            for outer in self._positions(axes[:-1], place, self.strips):
+            for outer in self._positions(axes[:-1], place, strips):
                 yield replace(outer, inner=axes[-1])
 
     def _positions(self, axes: Axes, place: _Place, strips: Number) -> Iterator[_Place]:

@@ -166,6 +166,8 @@ class _Lowering:
                 emit, plan.vectors, plan.weights, at.blocks * prod(plan.taps)
             )
         outer = [axes[0].count for axes in plan.sweeps if len(axes) > 1]
+        if plan.cuts_panels:
+            outer = [sum(panel.count for panel in plan.panels)]
         steps = at.depth * plan.lanes if at.dots else at.depth
         work = steps * prod((*self.spec.shape[1:], *plan.taps))
         strips = self._strips(min(outer, default=1), work)
@@ -219,7 +221,7 @@ class _Lowering:
         call = Call(
             code,
             (*inputs, *outputs, self.x, *others),
-            numbers=(strips, elements(self.images)[0]),
+            numbers=(strips, elements(self.images)[0], self.spec.shape[0]),
             rows=rows,
             grain=partition(rows),
             row_operands=frozenset([self.x, *full, *outputs] if strips == 1 else []),

@@ -21,6 +21,8 @@ from toolkit.backends.numpy.jit.kernels.conv.tiles import (
 MOST_SEGMENTS = 8
 # Weights that stay in the first cache beside the images, and in the second.
 _FEW, _MANY = 1 << 12, 1 << 18
+# Panels that are enough to divide the work by them.
+_FEWEST_PARTS = 8
 # Multiply-adds that compile in some 30 ms, and how to get there: the share of the rows
 # that a tile could have, and up to which length sums are straight code.
 _MOST_SIZE = 380
@@ -78,12 +80,24 @@ class CorrelationPlan:
         return at.blocks == 1 and at.width == whole and not at.dots
 
     @property
+    def cuts_panels(self) -> bool:
+        """Whether parts of an image's work are panels: each reads its weights alone.
+
+        Parts that are rows of outputs would all read weights that no cache holds.
+        """
+        is_far = self.weights > _MANY and not self.channels.spread
+        count = sum(panel.count for panel in self.panels)
+        return is_far and self.channels.blocks == 1 and count >= _FEWEST_PARTS
+
+    @property
     def order(self) -> tuple[str, ...]:
         """The loops from the outermost on: what is read again should still be near."""
         if self.weights <= _FEW or self.channels.spread:
             return "images", "rows", "panels"
         if self.weights <= _MANY:
             return "images", "panels", "rows"
+        if self.cuts_panels:
+            return "parts", "panels", "images", "rows"
         return "panels", "images", "rows"
 
     @property
