@@ -1,13 +1,14 @@
-"""Parts with zeros around them are concatenated where they were added."""
+"""Padded parts are concatenated where they were added, and convolutions pad."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import toolkit
 from tests.compiler.graphs import target
 from toolkit import ops
-from toolkit.compiler.passes.pads import join_pads
+from toolkit.compiler.passes.pads import absorb_pads, join_pads
 from toolkit.compiler.passes.rewriting import prune
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
@@ -83,3 +84,53 @@ def test_the_gradients_of_a_split_are_concatenated():
     names = joined(function, Spec((2, 6), "float32"))
     assert "concatenate" in names
     assert "pad" not in names
+
+
+def convolved(x, w, widths, padding="valid", value=0.0):
+    return ops.conv(ops.pad(x, widths, constant_values=value), w, 2, padding)
+
+
+IMAGES, WEIGHTS = Spec((2, 6, 7, 3), "float32"), Spec((3, 3, 3, 4), "float32")
+AROUND = ((0, 0), (1, 2), (0, 1), (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("widths", "value", "absorbed"),
+    [
+        (AROUND, 0, True),
+        (AROUND, 1, False),
+        (((1, 0), *AROUND[1:]), 0, False),
+        ((*AROUND[:3], (0, 1)), 0, False),
+    ],
+)
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_convolutions_absorb_zeros_around_images(widths, value, absorbed, padding):
+    depth = IMAGES.shape[-1] + sum(widths[-1])
+    weights = Spec((3, 3, depth, 4), "float32")
+    with Trace("test") as trace:
+        inputs = [trace.placeholder(spec) for spec in (IMAGES, weights)]
+        outputs = [convolved(*inputs, widths, padding, value)]
+    graph = prune(absorb_pads(trace.finish(outputs), target()), target())
+    graph.verify()
+    assert ("pad" not in [node.op.name for node in graph.nodes]) == absorbed
+
+
+def test_gradients_of_what_absorbs_zeros():
+    rng = np.random.default_rng(0)
+    x, w = (
+        rng.standard_normal(spec.shape).astype("float32") for spec in (IMAGES, WEIGHTS)
+    )
+
+    def function(x, w):
+        with toolkit.GradientTape() as tape:
+            tape.watch([x, w])
+            y = ops.sum(ops.square(convolved(x, w, AROUND, "same")))
+        return tape.gradient(y, [x, w])
+
+    arguments = [ops.convert_to_tensor(a) for a in (x, w)]
+    for found, expected in zip(
+        toolkit.function(function)(*arguments), function(*arguments), strict=True
+    ):
+        np.testing.assert_allclose(
+            found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4
+        )

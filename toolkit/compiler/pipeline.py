@@ -15,7 +15,7 @@ from toolkit.backends.target import Pass, Target, rules
 from toolkit.compiler.fusion.fuse import fuse
 from toolkit.compiler.lowering import lower
 from toolkit.compiler.passes.branches import select_branches
-from toolkit.compiler.passes.pads import join_pads
+from toolkit.compiler.passes.pads import absorb_pads, join_pads
 from toolkit.compiler.passes.placement import place
 from toolkit.compiler.passes.rewriting import (
     decompose,
@@ -50,6 +50,7 @@ def simplifying(target: Target) -> tuple[Pass, ...]:
         share,
         tidy_scans,
         join_pads,
+        absorb_pads,
         simplify,
         prune,
         hoist,  # last: it makes copies that `simplify` sees no use in

@@ -1,7 +1,8 @@
-"""Sums of padded parts: what stands side by side need not be added."""
+"""Zeros around arrays: what need not be added, and what need not be stored."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from toolkit.backends.target import Target
@@ -55,6 +56,35 @@ def join_pads(graph: Graph, target: Target) -> Graph:
                     node = _joined(node, total) or node
         nodes.append(node)
     return graph.replace(nodes)
+
+
+# What sees zeros around its first input, along all axes between the first and the last.
+_WINDOWED = ("conv", "conv_kernel_grad")
+
+
+def absorb_pads(graph: Graph, target: Target) -> Graph:
+    """Let convolutions see the zeros that would be stored around their images."""
+    pads = {
+        node.outputs[0]: node
+        for node in graph.nodes
+        if node.op.name == "pad" and node.attrs["value"] == 0
+    }
+    return graph.replace(_absorbing(node, pads) for node in graph.nodes)
+
+
+def _absorbing(node: Node, pads: Mapping[Value, Node]) -> Node:
+    """A convolution of what a pad reads instead of what it makes."""
+    pad = pads.get(node.inputs[0]) if node.op.name in _WINDOWED else None
+    if pad is None:
+        return node
+    first, *widths, last = pad.attrs["widths"]
+    if (first, last) != ((0, 0), (0, 0)):
+        return node
+    pairs = zip(widths, node.attrs["padding"], strict=True)
+    padding = tuple((a + low, b + high) for (a, b), (low, high) in pairs)
+    attrs = {**node.attrs, "padding": padding}
+    inputs = (pad.inputs[0], *node.inputs[1:])
+    return Node(node.op, inputs, attrs, node.outputs, node.device)
 
 
 def _added(a: _Sum, b: _Sum) -> _Sum | None:
