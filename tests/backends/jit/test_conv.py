@@ -68,6 +68,7 @@ SAME = ((1, 1), (1, 1))
 NAMED = {
     "edges and a loop of tiles": Problem(2, (6, 60), (3, 3), (4, 32), padding=SAME),
     "pixels become one axis": Problem(2, (5, 7), (1, 1), (16, 48)),
+    "pixels become blocks of one axis": Problem(2, (14, 16), (1, 1), (16, 48)),
     "strided pixels": Problem(2, (7, 8), (1, 1), (8, 16), strides=(2, 2)),
     "panels outside": Problem(3, (4, 4), (3, 3), (96, 320), padding=SAME),
     "parts of panels": Problem(1, (5, 5), (3, 3), (96, 328), padding=SAME),
@@ -116,6 +117,15 @@ def test_results_do_not_depend_on_chunks(kind, problem):
 )
 def test_one_image_is_several_rows(kind, extent, channels):
     problem = Problem(1, (extent, extent), (3, 3), channels, padding=SAME)
+    _check_rows(kind, problem)
+
+
+@pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
+def test_pixels_of_one_image_are_several_rows(kind):
+    _check_rows(kind, Problem(1, (14, 14), (1, 1), (160, 200)))
+
+
+def _check_rows(kind, problem):
     arrays, attrs = problem.of(kind, "float32")
     found, _ = lowered(kind, arrays, attrs)
     assert found.calls[-1].rows > 1

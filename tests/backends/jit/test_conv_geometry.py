@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from toolkit.backends.numpy.jit.kernels.conv.geometry import (
     Window,
     backward,
+    blocks,
     collapse,
     forward,
 )
@@ -121,3 +122,18 @@ def test_panels_cover_every_channel(width, vectors, lanes):
         for channel in range(sum(panel.live(lanes)))
     ]
     assert covered == list(range(width))
+
+
+@given(st.integers(1, 3000), st.integers(1, 20), st.integers(1, 40))
+def test_blocks_visit_every_pixel_once(extent, most, least):
+    found = blocks((Window(extent, extent, 1, 1, 1, 0, pitch=3, step=2),), most, least)
+    *outer, inner = found
+    for steps in ("pitch", "step"):
+        places = [0]
+        for window in found:
+            step = getattr(window, steps)
+            places = [p + i * step for p in places for i in range(window.extent)]
+        whole = {"pitch": 3, "step": 2}[steps]
+        assert places == list(range(0, extent * whole, whole))
+    assert not outer or (outer[0].extent <= most and inner.extent >= least)
+    assert all(window.is_trivial for window in found)

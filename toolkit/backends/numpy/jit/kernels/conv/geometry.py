@@ -112,6 +112,26 @@ def _joins(outer: Window, inner: Window) -> bool:
     return (outer.pitch, outer.step) == reach
 
 
+def blocks(windows: tuple[Window, ...], most: int, least: int) -> tuple[Window, ...]:
+    """The same windows, where each is one pixel of one axis, in blocks of pixels.
+
+    Args:
+        windows: on the fewest axes.
+        most: the blocks that there may be; they have one size.
+        least: pixels of a block.
+    """
+    (*outer, w) = windows
+    if outer or not w.is_trivial:
+        return windows
+    sizes = [w.extent // n for n in range(2, most + 1) if w.extent % n == 0]
+    size = min((n for n in sizes if n >= least), default=w.extent)
+    if size == w.extent:
+        return windows
+    count, pitch, step = w.extent // size, w.pitch * size, w.step * size
+    block = replace(w, extent=count, out=count, pitch=pitch, step=step)
+    return block, replace(w, extent=size, out=size)
+
+
 def forward(windows: Sequence[Window]) -> Axes:
     """The correlation that a convolution is."""
     return tuple(

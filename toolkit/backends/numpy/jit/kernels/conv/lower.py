@@ -53,6 +53,8 @@ from toolkit.ir import Graph
 _LEAST_STRIP, _LEAST_PACK = 1 << 20, 1 << 16
 # Dot products of a tile: each is added up in the end, so that there is much code.
 _DOTS = 12
+# Pixels of a block: two tiles on processors with the widest vectors.
+_LEAST_BLOCK = 28
 # Tiles of a batch that are worth transforming the weights.
 _LEAST_TILES = 16
 
@@ -118,7 +120,8 @@ class _Lowering:
             spatial, out = out, spatial
             depth, filters = filters, depth
         seen = windows(self.attrs, size, spatial, out, self.images)
-        seen = geometry.collapse(seen)
+        # What one image is divided into, and what its outputs are near each other in.
+        seen = geometry.blocks(geometry.collapse(seen), TASKS, _LEAST_BLOCK)
         turned = self.turned
         sweeps = geometry.backward(seen) if turned else (geometry.forward(seen),)
         dtype = self.images.spec.dtype
