@@ -30,6 +30,7 @@ from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
 from toolkit.files.staging import replace_file
 from toolkit.reading.budget import limited_load, spend
 from toolkit.reading.clear import naming
+from toolkit.reading.spans import bytes_at
 from toolkit.reading.text import parsed_json
 
 Array = np.ndarray[Any, Any]
@@ -82,16 +83,8 @@ class StoredArray:
 
     def read(self) -> Array:
         """The array."""
-        spend(self.nbytes, f"the array {_short(self.path)}")
-        data = np.empty(self.nbytes, np.uint8)
-        self._file.seek(self._start)
-        left = data.data
-        while len(left):  # the system reads at most 2 GB at once
-            count = self._file.readinto(left)  # type: ignore[attr-defined]
-            if not count:
-                raise ModelFileError(f"{_short(self.path)}: the file became shorter")
-            left = left[count:]
-        return self._array(data)
+        what = f"the array {_short(self.path)}"
+        return self._array(bytes_at(self._file, self._start, self.nbytes, what))
 
     def mapped(self, memory: mmap.mmap) -> Array:
         """The array in a mapping of the whole file; a copy if it is not aligned."""

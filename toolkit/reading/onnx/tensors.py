@@ -12,9 +12,9 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.errors import ModelFileError
 from toolkit.reading.beside import open_beside
-from toolkit.reading.budget import spend
 from toolkit.reading.onnx.graph import MAX_AXES, Array
 from toolkit.reading.onnx.messages import Message
+from toolkit.reading.spans import bytes_at
 
 # The schema's number of a dtype -> its name.
 DTYPES = {
@@ -124,16 +124,7 @@ class TensorReader:
                     f"the tensor {name!r} ends at byte {offset + nbytes:,} of "
                     f"{location!r}, which has {size:,}: refused"
                 )
-            spend(nbytes, f"the tensor {name!r}")
-            data = np.empty(nbytes, np.uint8)
-            file.seek(offset)
-            view, done = memoryview(data.data), 0
-            while done < nbytes:
-                count = file.readinto(view[done : done + (1 << 30)])
-                if not count:
-                    raise ModelFileError(f"{location!r} has become shorter")
-                done += count
-        return data
+            return bytes_at(file, offset, nbytes, f"the tensor {name!r}")
 
 
 def external_size(folder: Path, locations: set[str]) -> int:
