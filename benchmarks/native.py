@@ -144,6 +144,12 @@ def run(*command):
     ).stdout
 
 
+def folder(name):
+    """One of its own, as libraries of one name have headers of one name."""
+    (FOLDER / name).mkdir(exist_ok=True)
+    return FOLDER / name
+
+
 def facts(case):
     """What is printed of a model, by its name."""
     model, _ = make(case)
@@ -151,22 +157,23 @@ def facts(case):
     found = {}
     for target in TARGETS:
         ending = "wasm" if target == "wasm32" else "so"
-        path = FOLDER / f"{case}.{ending}"
+        path = folder(target) / f"{case}.{ending}"
         start = time.perf_counter()
         model.export(path, target=target, weights="embed", verbose=False)
         found[f"{target}: export"] = f"{time.perf_counter() - start:.2f} s"
         beyond = path.stat().st_size - weights
         found[f"{target}: beyond weights"] = f"{beyond / 1024:.1f} KB"
-    undefined = run("nm", "-D", "-u", f"{case}.so").split()
+    undefined = run("nm", "-D", "-u", f"{TARGETS[0]}/{case}.so").split()
     found["symbols needed"] = " ".join(s for s in undefined if len(s) > 1)
-    (FOLDER / "main.c").write_text(MAIN.format(p=case, P=case.upper()))
-    archive = FOLDER / f"{case}.a"
+    static = folder("static")
+    (static / "main.c").write_text(MAIN.format(p=case, P=case.upper()))
+    archive = static / f"{case}.a"
     model.export(archive, target=TARGETS[0], weights="embed", verbose=False)
-    run("cc", "-O2", "main.c", f"{case}.a", "-lpthread", "-o", "main")
+    run("cc", "-O2", static / "main.c", archive, "-lpthread", "-o", "main")
     run("sh", "-c", "printf 'int main(void){return 0;}' | cc -x c - -o empty")
     found["start to first result"] = f"{1e3 * seconds('main'):.2f} ms"
     found["an empty program"] = f"{1e3 * seconds('empty'):.2f} ms"
-    header = (FOLDER / f"{case}.h").read_text()
+    header = archive.with_suffix(".h").read_text()
     workspace = int(header.partition("WORKSPACE_SIZE_1 ")[2].split()[0])
     beyond = int(run("./main")) - weights - workspace
     found["memory beyond weights and workspace"] = f"{beyond / 2**20:.2f} MB"
