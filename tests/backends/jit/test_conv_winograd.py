@@ -34,6 +34,7 @@ def _even_if_it_does_not_pay():
         mock.patch.object(correlation, "_LEAST_GAIN", 0),
         mock.patch.object(kernel_grad, "_LEAST_GAIN", 0),
         mock.patch.object(lower, "_LEAST_TILES", 0),
+        mock.patch.object(lower, "_LEAST_GRAD_TILES", 0),
         mock.patch.object(lower_grad, "_LEAST_TILES", 0),
     ):
         yield

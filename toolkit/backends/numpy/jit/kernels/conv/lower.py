@@ -55,8 +55,9 @@ _LEAST_STRIP, _LEAST_PACK = 1 << 20, 1 << 16
 _DOTS = 12
 # Pixels of a block: two tiles on processors with the widest vectors.
 _LEAST_BLOCK = 28
-# Tiles of a batch that are worth transforming the weights.
-_LEAST_TILES = 16
+# Tiles of a batch that are worth transforming the weights, and those of an input
+# gradient: training for one image is no slower then.
+_LEAST_TILES, _LEAST_GRAD_TILES = 16, 32
 
 
 def lower_conv(
@@ -159,7 +160,8 @@ class _Lowering:
 
     def _is_worth_transforming(self, tiles: int) -> bool:
         """Whether images of so many tiles repay what transforming the weights takes."""
-        return rules.rows_independent or self.spec.shape[0] * tiles >= _LEAST_TILES
+        least = _LEAST_GRAD_TILES if self.turned else _LEAST_TILES
+        return rules.rows_independent or self.spec.shape[0] * tiles >= least
 
     def _direct(self) -> None:
         plan, at, w = self.plan, self.plan.channels, self.w
