@@ -354,6 +354,17 @@ def test_states_of_cells_of_users_are_of_the_dtype_that_is_computed_in():
     assert [state.dtype for state in toolkit.tree.flatten(found)] == ["float16"] * 2
 
 
+@pytest.mark.parametrize("dtype", ["float64", "mixed_bfloat16", "float16"])
+@pytest.mark.parametrize("stateful", [False, True])
+def test_a_list_of_cells_computes_in_the_dtype_of_the_layer(dtype, stateful):
+    cells = [layers.GRUCell(4, dtype=dtype), layers.LSTMCell(2, dtype=dtype)]
+    layer = layers.RNN(cells, stateful=stateful, return_state=True, dtype=dtype)
+    found = toolkit.tree.flatten(layer(X))
+    assert {y.dtype for y in found} == {layer.compute_dtype}
+    again = layers.RNN.from_config(layer.get_config())
+    assert again.cell.compute_dtype == layer.compute_dtype
+
+
 def test_the_first_state_tells_the_size_of_outputs_that_no_cell_tells():
     class Two(layers.Layer):
         state_size = (3, 5)

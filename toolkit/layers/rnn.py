@@ -65,7 +65,8 @@ class RNN(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        cell = StackedRNNCells(cell) if isinstance(cell, (list, tuple)) else cell
+        if isinstance(cell, (list, tuple)):
+            cell = StackedRNNCells(cell, dtype=self.dtype_policy)
         if not callable(getattr(cell, "call", None)) or not hasattr(cell, "state_size"):
             raise ArgumentError(
                 f"{type(self).__name__}: a cell needs `call(inputs, states)` and "

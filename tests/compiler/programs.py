@@ -1,0 +1,215 @@
+"""Random programs of operations of all kinds, whose results are exact.
+
+A program is a list of steps; each reads values by their numbers, and appends one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.compiler.steps import (
+    DTYPES,
+    LIMITS,
+    MOST,
+    RULES,
+    Draw,
+    Step,
+    is_true,
+    like,
+    rule,
+    small,
+)
+from toolkit import dtypes, ops
+from toolkit.errors import ToolkitError
+
+# --- branches and loops: their bodies are programs, too -------------------------------
+
+
+def body(draw: Draw, values: Sequence[Any]) -> tuple[list[Step], list[Any]]:
+    """A few steps over some values, and the values that there are then."""
+    steps: list[Step] = []
+    found = list(values)
+    for _ in range(draw.integer(0, 3)):
+        steps.append(take_step(draw, found))
+    return steps, found
+
+
+@rule(5)
+def branches(draw: Draw, values: Sequence[Any]) -> Step | None:
+    numbers = [draw.number(values) or 0 for _ in range(draw.integer(1, 3))]
+    given = [values[i] for i in numbers]
+    (yes, after_yes), (no, after_no) = body(draw, given), body(draw, given)
+    a, b = (draw.integer(0, len(xs) - 1) for xs in (after_yes, after_no))
+    second = draw.integer(0, 1)
+
+    def step(choice: Any, *xs: Any) -> Any:
+        results = ops.cond(
+            ops.reshape(choice, ()) if choice.spec.size == 1 else is_true(choice),
+            lambda: (like(follow(yes, xs)[a], xs[0]), xs[0]),
+            lambda: (xs[0], like(follow(no, xs)[b], xs[0])),
+        )
+        return results[second]
+
+    is_choice = draw.chance(0.5)
+    choice = draw.number(values, (lambda x: x.dtype == "bool") if is_choice else None)
+    return [choice or 0, *numbers], step
+
+
+@dataclass
+class Turn:
+    """What a turn of a loop does: a new value for each that is carried.
+
+    makes: how each follows: "value": from the value of a number; "other": it is the
+        carried value of a number, if alike; "constant": it is ones; "same": as it was.
+    """
+
+    steps: list[Step]
+    makes: list[tuple[str, int]]
+
+    def __call__(self, carried: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+        found, new = follow(self.steps, [*carried, *others]), []
+        for (kind, number), x in zip(self.makes, carried, strict=True):
+            other = carried[number % len(carried)]
+            if kind == "other" and other.spec == x.spec:
+                new.append(other)
+            elif kind == "value":
+                new.append(like(found[number], x))
+            else:
+                new.append(ops.ones_like(x) if kind == "constant" else x)
+        return new
+
+
+def turn(draw: Draw, values: Sequence[Any], carried: int) -> Turn:
+    steps, found = body(draw, values)
+    kinds = ["other", "same", "constant", "value", "value"]
+    return Turn(
+        steps,
+        [(draw.one_of(kinds), draw.integer(0, len(found) - 1)) for _ in range(carried)],
+    )
+
+
+@rule(6)
+def scans(draw: Draw, values: Sequence[Any]) -> Step | None:
+    carried, others = small(draw, values, 3), small(draw, values, 2)
+    rows = draw.number(values, lambda x: x.ndim and 0 < x.shape[0] < 6)
+    if not carried or rows is None:
+        return None
+    given = [values[i] for i in (*carried, *others)]
+    made = turn(draw, [*given, values[rows][0]], n := len(carried))
+    result, reverse = draw.integer(0, n), draw.chance(0.3)
+
+    def step(rows: Any, *xs: Any) -> Any:
+        def f(state: Any, x: Any) -> Any:
+            new = made(state, [*xs[n:], x])
+            return tuple(new), new[0]
+
+        final, stacked = ops.scan(f, tuple(xs[:n]), rows, reverse=reverse)
+        return [*final, stacked][result]
+
+    return [rows, *carried, *others], step
+
+
+@rule(6)
+def while_loops(draw: Draw, values: Sequence[Any]) -> Step | None:
+    carried, others = small(draw, values, 3), small(draw, values, 2)
+    if not carried:
+        return None
+    n, given = len(carried), [values[i] for i in (*carried, *others)]
+    made, turns = turn(draw, given, n), draw.integer(0, 4)
+    limit, result = draw.one_of([None, 0, 2, 9]), draw.integer(0, n)
+    asks = draw.chance(0.4)
+
+    def step(*xs: Any) -> Any:
+        def goes_on(i: Any, *state: Any) -> Any:
+            return ops.logical_and(i < turns, is_true(state[0])) if asks else i < turns
+
+        return ops.while_loop(
+            goes_on,
+            lambda i, *state: (i + 1, *made(state, xs[n:])),
+            (ops.convert_to_tensor(0), *xs[:n]),
+            maximum_iterations=limit,
+        )[result]
+
+    return [*carried, *others], step
+
+
+# --- programs -------------------------------------------------------------------------
+
+
+def follow(steps: Sequence[Step], values: Sequence[Any]) -> list[Any]:
+    """The values after all steps."""
+    found = list(values)
+    for numbers, function in steps:
+        found.append(function(*(found[i] for i in numbers)))
+    return found
+
+
+def take_step(draw: Draw, values: list[Any]) -> Step:
+    """Draw a step that these values allow, and append its result."""
+    while True:
+        step = draw.one_of(RULES)(draw, values)
+        if step is None:
+            continue
+        numbers, function = step
+        try:
+            result = function(*(values[i] for i in numbers))
+        except (ToolkitError, ValueError):  # shapes that do not fit
+            continue
+        if result.size > MOST:
+            continue
+        if is_large(result):
+            function = clipped(function)
+            result = function(*(values[i] for i in numbers))
+        values.append(result)
+        return numbers, function
+
+
+def is_large(x: Any) -> bool:
+    """Whether sums of such numbers might be rounded."""
+    if not dtypes.is_float(x.dtype):
+        return False
+    found = np.abs(np.asarray(x).astype("float64"))
+    return bool((found[np.isfinite(found)] > LIMITS.get(x.dtype, 2048)).any())
+
+
+def clipped(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *xs: ops.clip(function(*xs), -8, 8)
+
+
+class RandomProgram:
+    """The program of a seed.
+
+    Attributes:
+        arrays: its inputs.
+        steps: what it computes.
+        outputs: the numbers of the values that it returns; inputs may be among them,
+            and the same value twice.
+        values: all values, computed eagerly.
+    """
+
+    def __init__(self, seed: int) -> None:
+        draw = self.draw = Draw(seed)
+        shape, dtype = draw.shape(), draw.one_of(DTYPES)
+        self.arrays = [draw.array(shape, dtype)]
+        for _ in range(draw.integer(0, 3)):
+            alike = draw.chance(0.5)
+            spec = (shape, dtype) if alike else (draw.shape(), draw.one_of(DTYPES))
+            self.arrays.append(draw.array(*spec))
+        self.steps: list[Step] = []
+        self.values = [ops.convert_to_tensor(x) for x in self.arrays]
+        for _ in range(draw.integer(1, 12)):
+            self.steps.append(take_step(draw, self.values))
+        last = len(self.values) - 1
+        self.outputs = [last, *(draw.integer(0, last) for _ in range(3))]
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        found = follow(self.steps, [ops.convert_to_tensor(x) for x in inputs])
+        return [found[i] for i in self.outputs]
+
+    def others(self) -> list[Any]:
+        """Other arrays for its inputs."""
+        return [self.draw.array(x.shape, str(x.dtype)) for x in self.arrays]

@@ -1,0 +1,150 @@
+"""Random programs: compiled, on the reference, and on any number of threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.compiler.graphs import compiled
+from tests.compiler.programs import RandomProgram, like
+from toolkit import ops
+from toolkit.backends.numpy.jit.processor import Processor
+from toolkit.core.tensor import backend
+from toolkit.core.trace import Trace
+from toolkit.core.variable import Variable
+from toolkit.ir import Spec
+
+LEVELS = {"x86-64-v2": "sse4.2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
+# Programs of one test, each of a few milliseconds to half a second.
+TOGETHER = 5
+seeds = pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, 10, TOGETHER),
+        *(pytest.param(s, marks=pytest.mark.slow) for s in range(10, 500, TOGETHER)),
+    ],
+)
+
+
+def arrays_of(results: Any) -> list[Any]:
+    return [np.asarray(x) for x in results]
+
+
+def check(found: Any, expected: Any, label: Any) -> None:
+    """Values are equal; 0.0 and -0.0 are."""
+    assert len(found) == len(expected)
+    for number, (a, b) in enumerate(zip(arrays_of(found), expected, strict=True)):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype), (label, number)
+        wide = [x.astype("float64") if x.dtype.kind not in "biu" else x for x in (a, b)]
+        np.testing.assert_array_equal(*wide, err_msg=f"{label}, output {number}")
+
+
+@pytest.fixture
+def threads():
+    yield toolkit.config.set_num_threads
+    toolkit.config.set_num_threads(None)
+
+
+@pytest.fixture
+def on_reference():
+    """Compute a function on the reference."""
+    before = toolkit.config.backend()
+
+    def run(function, arrays):
+        toolkit.config.set_backend("reference")
+        try:
+            return arrays_of(function(*arrays))
+        finally:
+            toolkit.config.set_backend(before)
+
+    return run
+
+
+@seeds
+def test_compiled_and_eager(first, threads, on_reference):
+    for seed in range(first, first + TOGETHER):
+        program = RandomProgram(seed)
+        expected = arrays_of(program.values[i] for i in program.outputs)
+        check(on_reference(program, program.arrays), expected, (seed, "reference"))
+        function = toolkit.function(program)
+        for count in (1, 2, 3):
+            threads(count)
+            check(function(*program.arrays), expected, (seed, count))
+        others = program.others()
+        again = arrays_of(program(*others))
+        check(function(*others), again, (seed, "other values"))
+        turned = [np.asarray(x.T, order="C").T for x in others]
+        check(function(*turned), again, (seed, "other strides"))
+
+
+@pytest.mark.parametrize("name", LEVELS)
+@seeds
+def test_other_processors(first, name):
+    pytest.importorskip("llvmlite")
+    host = Processor.host()
+    if host.architecture != "x86_64" or not host.has(LEVELS[name]):
+        pytest.skip(f"this is no {name}")
+    (processor,) = backend().processors(name, True)
+    # Every level has programs of its own: they are rarely different for one alone.
+    start = first + 10_000 * list(LEVELS).index(name)
+    for seed in range(start, start + TOGETHER // 3):
+        program = RandomProgram(seed)
+        with Trace("random") as trace:
+            specs = [Spec(x.shape, str(x.dtype)) for x in program.arrays]
+            found = program(*map(trace.placeholder, specs))
+            results = [trace.localize(y) for y in found]
+        run = compiled(trace.finish(results), processor=processor)
+        expected = arrays_of(program.values[i] for i in program.outputs)
+        check(run(program.arrays), expected, seed)
+
+
+def updating(program, seed):
+    """Variables for all inputs but the last, and the program with updates of them."""
+    kinds = np.random.default_rng(seed).integers(0, 6, len(program.arrays)).tolist()
+    variables = [
+        Variable(x, dtype=str(x.dtype), trainable=False) for x in program.arrays[:-1]
+    ]
+
+    def step(x):
+        before = [ops.convert_to_tensor(v) for v in variables]
+        found = program(*before, x)
+        for kind, variable, old in zip(kinds, variables, before, strict=False):
+            new, other = like(found[kind % len(found)], old), before[kind % len(before)]
+            if kind == 0 and old.ndim:
+                new = ops.flip(old, 0)
+            elif kind == 1 and other.spec == old.spec:
+                new = other
+            elif kind == 2:
+                new = ops.where(ops.cast(old, "bool"), new, old)
+            if kind == 3:
+                ops.cond(ops.any(new), lambda v=variable, n=new: write(v, n), zero)
+            else:
+                variable.assign(new)
+        return found
+
+    return variables, step
+
+
+def write(variable, value):
+    variable.assign(value)
+    return zero()
+
+
+def zero():
+    return ops.zeros(())
+
+
+@seeds
+def test_updates(first):
+    for seed in range(first + 5000, first + 5000 + TOGETHER):
+        program = RandomProgram(seed)
+        eager, step = updating(program, seed)
+        written, function = updating(program, seed)
+        function = toolkit.function(function)
+        for turn, x in enumerate((program.arrays[-1], *program.others()[-1:] * 2)):
+            expected = arrays_of(step(x))
+            check(function(x), expected, (seed, turn))
+            check(written, arrays_of(eager), (seed, turn, "variables"))
