@@ -23,6 +23,8 @@ from toolkit.files.private import is_private
 
 # Files beyond this many bytes are dropped, those not used for longest first.
 CACHE_BYTES = 256 * 2**20
+# Seconds: to look at some ten thousand files takes longer than to compile a kernel.
+BETWEEN_TRIMS = 600
 _MARK = b"toolkit cache 1\n"
 _DIGEST = 32
 _NAMES = re.compile(r"\w{16,128}(-\d+)?(\.(algorithm|cubin|plan|tuned))?")
@@ -90,6 +92,18 @@ def store(path: Path, content: bytes) -> None:
         except OSError:
             os.unlink(temporary)
             raise
+
+
+def trim_at_times(folder: Path) -> None:
+    """`trim`, if no process has done so for some minutes."""
+    last = folder / ".trimmed"
+    with suppress(OSError):
+        if 0 <= time.time() - last.lstat().st_mtime < BETWEEN_TRIMS:
+            return
+    with suppress(OSError):
+        if not os.path.lexists(last) or _is_marked(last):
+            store(last, b"")
+    trim(folder)
 
 
 def trim(folder: Path) -> None:

@@ -49,7 +49,7 @@ def test_the_second_time_is_loaded(folder, compilations):
     assert triple(engine.compile_module(SOURCE), 5) == 15
     assert triple(engine.compile_module(SOURCE), 7) == 21
     assert len(compilations) == 1
-    assert len(list(folder.iterdir())) == 1
+    assert len(list(folder.glob("[!.]*"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_second_time_is_loaded(folder, compilations):
 )
 def test_a_damaged_entry_is_made_again(folder, compilations, damage):
     engine.compile_module(SOURCE)
-    (entry,) = folder.iterdir()
+    (entry,) = folder.glob("[!.]*")
     entry.write_bytes(damage(entry.read_bytes()))
     assert triple(engine.compile_module(SOURCE), 5) == 15
     assert len(compilations) == 2
@@ -68,7 +68,7 @@ def test_a_damaged_entry_is_made_again(folder, compilations, damage):
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666, 0o660])
 def test_a_file_that_others_may_write_is_not_loaded(folder, compilations, mode):
     engine.compile_module(SOURCE)
-    (entry,) = folder.iterdir()
+    (entry,) = folder.glob("[!.]*")
     entry.chmod(mode)
     engine.compile_module(SOURCE)
     assert len(compilations) == 2
@@ -120,7 +120,7 @@ def test_a_folder_that_cannot_be_made_is_no_error(tmp_path, monkeypatch):
 def test_the_oldest_entries_go_when_there_are_too_many(folder, monkeypatch):
     monkeypatch.setattr(disk_cache, "CACHE_BYTES", 1)
     engine.compile_module(SOURCE)
-    assert list(folder.iterdir()) == []
+    assert list(folder.glob("[!.]*")) == []
 
 
 def several():

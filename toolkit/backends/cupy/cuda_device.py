@@ -157,7 +157,7 @@ class CudaDevice(Device):
             with ThreadPoolExecutor(workers) as pool:
                 cubins = list(pool.map(self._cubin, missing))
             if folder := cache_folder():
-                disk_cache.trim(folder)
+                disk_cache.trim_at_times(folder)
             with self.device:
                 for kernel, cubin in zip(missing, cubins, strict=True):
                     self._functions[kernel] = self._function(kernel, cubin)
