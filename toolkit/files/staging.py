@@ -36,10 +36,12 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> 
         UnwritableFileError: it cannot be written, or is there and no regular file.
     """
     target = Path(os.path.realpath(path))
-    replace_files([target], lambda folder: write(folder / target.name))
+    replace_files([target], lambda folder: write(folder / target.name), os.fspath(path))
 
 
-def replace_files(targets: Sequence[Path], write: Callable[[Path], Any]) -> None:
+def replace_files(
+    targets: Sequence[Path], write: Callable[[Path], Any], given: str = ""
+) -> None:
     """Let `write` fill a folder, then move its files to `targets`, flushed to disk.
 
     If `write` fails, older files stay as they were.
@@ -48,6 +50,7 @@ def replace_files(targets: Sequence[Path], write: Callable[[Path], Any]) -> None
         targets: paths in one folder; links are not followed. The file by which readers
             find the others is the last one, for it is moved last.
         write: called with a folder, where it writes a file of each target's name.
+        given: the name of the last one as the user knows it, for messages.
 
     Raises:
         UnwritableFileError: one cannot be written, or is there and no regular file.
@@ -62,7 +65,8 @@ def replace_files(targets: Sequence[Path], write: Callable[[Path], Any]) -> None
             for target in targets:
                 stage.deliver(stage.files / target.name, target)
     except OSError as error:
-        raise UnwritableFileError(f"cannot write {str(last)!r}: {error}") from error
+        shown = given or str(last)
+        raise UnwritableFileError(f"cannot write {shown!r}: {error}") from error
 
 
 def check_replaceable(target: Path) -> None:
