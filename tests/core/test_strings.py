@@ -31,6 +31,12 @@ def test_one_string_has_no_axes():
     assert x.shape == () and x.numpy() == b"text"
 
 
+def test_bytes_keep_the_zeros_at_their_ends():
+    for given in (b"a\0", [b"a\0", b"abc"], [[b"a\0"], [b""]]):
+        found = ops.convert_to_tensor(given).numpy()
+        assert np.array(found, object).tolist() == given
+
+
 @pytest.mark.parametrize("given", [["a", 1], [["a"], ["b", "c"]], ["a", None]])
 def test_what_is_only_partly_strings_is_refused(given):
     with pytest.raises((DTypeError, ValueError)):

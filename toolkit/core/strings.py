@@ -112,14 +112,15 @@ def is_string(value: Any) -> bool:
 
 
 def as_array(x: Any) -> np.ndarray[Any, Any]:
-    """`x` as an array of NumPy; strings in lists as objects.
+    """`x` as an array of NumPy; a string, or strings in lists, as objects.
 
-    In an array of NumPy's own strings, each takes as much memory as the longest.
+    In an array of NumPy's own strings, each takes as much memory as the longest, and
+    bytes lose the zeros at their ends.
 
     Raises:
         ValueError: lists of different lengths.
     """
-    if not isinstance(x, (list, tuple)) or not is_string(x):
+    if not isinstance(x, (list, tuple, str, bytes)) or not is_string(x):
         return np.asarray(x)
     array = np.asarray(x, object)
     if _NESTS & set(map(type, array.reshape(-1).tolist())):
