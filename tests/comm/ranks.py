@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -47,23 +48,28 @@ class Result:
 
 
 def start(command, timeout=60, **variables):
-    """Run a command to its end; longer than `timeout` seconds is a failure."""
+    """Run a command to its end; longer than `timeout` seconds is a failure.
+
+    Open MPI's own files have a folder for each job: one that is killed leaves sockets,
+    and a later process of the same number could not make its own.
+    """
     began = time.monotonic()
-    process = subprocess.Popen(
-        command,
-        env=environment_of(**variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        out, errors = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        out, errors = process.communicate()
-        pytest.fail(f"no end after {timeout} s\n{out}\n{errors}")
+    with TemporaryDirectory(prefix="job-", ignore_cleanup_errors=True) as folder:
+        process = subprocess.Popen(
+            command,
+            env=environment_of(**{"TMPDIR": folder, **variables}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            out, errors = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            out, errors = process.communicate()
+            pytest.fail(f"no end after {timeout} s\n{out}\n{errors}")
     return Result(process.returncode, out, errors, time.monotonic() - began)
 
 
