@@ -29,8 +29,8 @@ with `typedef struct { const char *name; int32_t dtype; int32_t rank; const int6
 *shape; } m_tensor;` and `m_status` an int32_t, a `Status`. A dtype is its place in
 `DTYPES`. A workspace is any memory of at least that size, whose address must not change
 after `init`; calls on different workspaces may run at the same time. `m_threads` and
-`m_stop` may not run beside them. `weights` NULL: those in the object, if it embeds
-them; they are read until the last run.
+`m_stop` wait for the run that shares its work. `weights` NULL: those in the object, if
+it embeds them; they are read until the last run.
 
 `m_init` chooses the programs that a workspace is for: those of the last of the source's
 processors whose code this machine can run.

@@ -13,7 +13,7 @@
  * Computes any number of rows, 1, 8 of them at once.
  * For x86-64-v3, x86_64-unknown-linux-gnu.
  * Functions may be called on different workspaces at the same time, on any
- * threads. Only digits_threads and digits_stop may not run beside others.
+ * threads; digits_threads and digits_stop wait for the run that shares its work.
  *
  * Use:
  *

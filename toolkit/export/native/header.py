@@ -91,8 +91,8 @@ def _guide(library: Library, naming: Naming) -> str:
         f"Computes {_rows(library)}.",
         f"For {naming.target}, {library.triple}.",
         "Functions may be called on different workspaces at the same time, on any",
-        f"threads. Only {library.prefix}_threads and {library.prefix}_stop may not run "
-        "beside others.",
+        f"threads; {library.prefix}_threads and {library.prefix}_stop wait for the run "
+        "that shares its work.",
         "",
         "Use:",
         "",
