@@ -70,6 +70,10 @@ def test_a_failure_leaves_nothing(tmp_path):
         [toolkit.Input((), dtype="string"), layers.StringLookup(vocabulary=["a"])]
     )
     with pytest.raises(ToolkitError):
+        write(words, tmp_path / "new" / "models")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "models").mkdir()
+    with pytest.raises(ToolkitError):
         write(words, tmp_path / "models")
     assert list((tmp_path / "models").iterdir()) == []
     (tmp_path / "models" / words.name).mkdir()

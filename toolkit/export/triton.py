@@ -80,7 +80,7 @@ def export(
             f"{label}: expected max_batch_size >= 1; received {max_batch_size!r}"
         )
     folder = Path(path, name)
-    was_there = folder.exists()
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder, prefix=".new-") as place:
@@ -104,9 +104,9 @@ def export(
     except OSError as error:
         raise UnwritableFileError(f"{label}: cannot write {path!r}: {error}") from error
     finally:
-        if not was_there:
+        for each in missing:
             with suppress(OSError):  # of a model that was not written nothing is left
-                folder.rmdir()
+                each.rmdir()
 
 
 def _may_be_batched(model: Any, input_signature: Any) -> bool:
