@@ -455,7 +455,7 @@ slow(
 bad("graphs of functions in graphs", lambda: graphs_of_functions(7, 9))
 bad("an array of a function", lambda: array_of_function(1 << 18, 2_000), harmless=True)
 bad("a small one", lambda: array_of_function(1_000, 9_000))
-bad("an array of a branch", lambda: array_of_function(1 << 18, 1_000, True))
+bad("an array of a branch", lambda: array_of_function(1 << 16, 1_000, True))
 bad("branches in branches", lambda: nested(40))
 bad("functions of functions", lambda: functions(8, 8))
 bad("deep functions", lambda: functions(12, 1))

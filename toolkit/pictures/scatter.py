@@ -47,7 +47,8 @@ def _grid(
     x: Scale, y: Scale, marks: Sequence[float], texts: Sequence[str]
 ) -> Iterator[Shape]:
     wide = 14 + max(text_width(text, SMALL) for text in texts)
-    shown = ceil(wide * (len(marks) - 1) / _SIZE)  # each so manieth label fits
+    # Each so manieth label fits; there is one mark if all values are nearly zero.
+    shown = ceil(wide * max(1, len(marks) - 1) / _SIZE)
     for i, (mark, text) in enumerate(zip(marks, texts, strict=True)):
         a, b = x(mark), y(mark)
         yield straight((x.start, b), (x.end, b), color="faint", width=1)
