@@ -117,6 +117,11 @@ def itemsize(name: str) -> int:
     return _EXTENDED.get(name) or _numpy_dtypes[name].itemsize
 
 
+def ordered(array: Any) -> Any:
+    """An array, as float32 where NaN has no place in the order that NumPy knows."""
+    return array.astype("float32") if array.dtype.name in _EXTENDED else array
+
+
 def is_float(name: str) -> bool:
     """Whether the dtype is a floating one."""
     return name in FLOATS

@@ -241,6 +241,9 @@ def searches():
                 values = sample(shape, dtype)
                 yield Case("searchsorted", (edges, values), {"side": side})
         yield Case("searchsorted", (edges, edges), {"side": "right"})
+        if dtype in FLOATS:
+            edges[-2:] = np.nan
+            yield Case("searchsorted", (edges, edges[::-1].copy()), {"side": "left"})
 
 
 def moves():

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit import dtypes
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
@@ -211,8 +212,9 @@ def unique(
     if extent is None:
         data = known_values("unique", x, "compute it outside")
         values, index, inverse, counts = np.unique(
-            data, True, True, True, axis=axis, equal_nan=False
+            dtypes.ordered(data), True, True, True, axis=axis, equal_nan=False
         )
+        values = values.astype(data.dtype, copy=False)
         if size is not None:
             values = _fitted(values, size, 0 if axis is None else axis, fill_value or 0)
             index, counts = _fitted(index, size, 0, 1), _fitted(counts, size, 0, 0)

@@ -42,6 +42,13 @@ def _argsort_bytes(x: Spec, axis: int, **attrs: Any) -> int:
     return scratch_bytes(size * itemsize, size, *[8 * size] * 5)
 
 
+def _searchsorted_bytes(edges: Spec, x: Spec, **attrs: Any) -> int:
+    """The edges and a few of the values as float32, where they are narrower."""
+    found = min(_FOUND, math.prod(x.shape))
+    is_narrow = edges.dtype in HALVES
+    return scratch_bytes(4 * math.prod(edges.shape), 4 * found) if is_narrow else 0
+
+
 class Sort(Kernels):
     """Kernels that order elements, NaN last."""
 
@@ -123,14 +130,28 @@ class Sort(Kernels):
         keys.reshape(-1, length).sort(axis=-1)
         return self.xp.bitwise_and(keys, 0xFFFFFFFF, out=keys)
 
+    @workspace(_searchsorted_bytes)
     def searchsorted(
-        self, sorted_values: Array, values: Array, *, side: str, out: Any = None
+        self,
+        sorted_values: Array,
+        values: Array,
+        *,
+        side: str,
+        out: Any = None,
+        work: Any = None,
     ) -> Array:
         """Where `values` would go in a sorted 1-D array, as int32."""
         out = self._result(out, values.shape, "int32")
-        flat, found = values.reshape(-1), out.reshape(-1)
+        edges, flat, found = sorted_values, values.reshape(-1), out.reshape(-1)
+        wide = None
+        if is_half(edges.dtype):  # to NumPy, NaN is not the greatest of bfloat16
+            memory = Scratch(self.xp, work)
+            edges = self._copy_to(memory.take(edges.size, "float32"), edges)
+            wide = memory.take(min(_FOUND, flat.size), "float32")
         for start in range(0, flat.size, _FOUND):
-            end = start + _FOUND
-            positions = self.xp.searchsorted(sorted_values, flat[start:end], side=side)
-            found[start:end] = positions
+            some = flat[start : start + _FOUND]
+            if wide is not None:
+                some = self._copy_to(wide[: some.size], some)
+            positions = self.xp.searchsorted(edges, some, side=side)
+            found[start : start + _FOUND] = positions
         return out

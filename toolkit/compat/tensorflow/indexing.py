@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from toolkit import ops
+from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.views import convert
@@ -255,14 +255,18 @@ def unique(x: Any, out_idx: Any = "int32", name: Any = None) -> Unique:
 
 def unique_with_counts(x: Any, out_idx: Any = "int32", name: Any = None) -> Any:
     """As `unique`, and how often each value is there."""
+    x = convert(x)
     values, first, inverse, counts = np.unique(
-        convert(x).numpy(), return_index=True, return_inverse=True, return_counts=True
+        dtypes.ordered(x.numpy()),
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
     )
     order = np.argsort(first)
     place = np.argsort(order)
     dtype = dtype_name(out_idx)
     return UniqueWithCounts(
-        convert(values[order]),
+        convert(values[order], x.dtype),
         convert(place[inverse], dtype),
         convert(counts[order], dtype),
     )
