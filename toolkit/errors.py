@@ -193,7 +193,7 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text)
+    return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
 
 
 def _escaped(character: str) -> str:
