@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 
 import h5py
 import numpy as np
@@ -144,6 +145,18 @@ def _(folder):
         file.attrs["model_config"] = json.dumps(
             sequential(layer("system", "os"))
         ).encode()
+    return lambda: read_model(path)
+
+
+@attack("HDF5: names that are said to be long")
+def _(folder):
+    path = folder / "bad.h5"
+    small_model().save(path)
+    data = bytearray(path.read_bytes())
+    heap = data.index(b"GCOL")
+    place = data.index(struct.pack("<QI", heap, 1))
+    data[place - 4 : place] = struct.pack("<I", 3 << 30)
+    path.write_bytes(data)
     return lambda: read_model(path)
 
 

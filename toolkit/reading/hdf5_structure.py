@@ -48,7 +48,7 @@ class Structure:
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
         self._read, self._size = read, size
         self._taken: dict[int, int] = {}
-        self._heaps: dict[int, set[int]] = {}
+        self._heaps: dict[int, dict[int, int]] = {}
 
     def check(self) -> None:
         """Go through all of it.
@@ -292,18 +292,20 @@ class Structure:
             return
         if heap not in self._heaps:
             self._heaps[heap] = self._collection(heap)
-        if index not in self._heaps[heap]:
-            raise Damage("a string that is nowhere")
+        # The library makes room for what is said here before it looks there.
+        if length > self._heaps[heap].get(index, -1):
+            raise Damage("a string that is nowhere, or longer than what is there")
 
-    def _collection(self, address: int) -> set[int]:
-        """The numbers of what a global heap holds."""
+    def _collection(self, address: int) -> dict[int, int]:
+        """The bytes of what a global heap holds, by its number there."""
         signature, version, size = struct.unpack(
             "<4sB3xQ", self._at(address, 16, "heap")
         )
         if signature != b"GCOL" or version != 1 or size < 4096:
             raise Damage(f"there is no heap at byte {address:,}")
         self._claim(address, size)
-        data, place, found = self._at(address, size, "heap"), 16, set[int]()
+        data, place = self._at(address, size, "heap"), 16
+        found: dict[int, int] = {}
         while place + 16 <= size:
             index, length = struct.unpack_from("<H6xQ", data, place)
             if index == 0:  # the rest is free
@@ -313,7 +315,7 @@ class Structure:
             place += 16 + -(-length // 8) * 8
             if index in found or place > size or not length:
                 raise Damage(f"what is in a heap at byte {address:,}")
-            found.add(index)
+            found[index] = length
         return found
 
     def _array(self, found: dict[int, bytes]) -> None:
