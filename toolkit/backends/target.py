@@ -24,8 +24,8 @@ class Target:
         updates: pairs of an output and the input that it is the new value of, or None.
         rows_independent: whether each row of a batch has the same bits in any batch,
             where the backend can promise that, for some loss of speed.
-        frozen: the numbers of inputs whose arrays never change, of a program that is
-            to be part of a library: what follows from them alone is made once there.
+        frozen: the numbers of inputs whose arrays nobody writes to. What follows from
+            them alone is made once, and again when a call gives another array.
         processor: what machine code is written for, one that
             `Backend.processors` returned; None: this machine's.
     """

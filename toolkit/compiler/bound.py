@@ -16,9 +16,10 @@ import numpy as np
 from toolkit.backends.base import Backend
 from toolkit.compiler.control import ControlKernel
 from toolkit.compiler.exchanges import Exchange
+from toolkit.compiler.prepared import PreparedOperands
 from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import working
-from toolkit.ir import Graph, Kind, Node, Value
+from toolkit.ir import Graph, Kind, Node, Spec, Value
 
 Array = Any
 Step = Callable[[], Any]
@@ -63,7 +64,9 @@ class BoundProgram:
         # What generated code knows each array of a call by.
         moving = (*self.graph.inputs, *self.graph.outputs)
         specs = [value.spec for value in moving]
+        specs += [Spec((x.nbytes,), "uint8") for x in program.preparations]
         self.objects: Any = self.backend.call_table(specs, program.kept, program.plan)
+        self.prepared = PreparedOperands(program, self.objects)
         # Arrays that kernels work on, by slot: first those of a call. Those in `fixed`
         # never change from call to call.
         self.slots: list[Array] = [None] * len(program.numbers)
@@ -117,6 +120,7 @@ class BoundProgram:
         places = self.program.places_of(segment)
         address = self.backend.address(self.arena)
         runner = segment.code.bind(places.at(address), self.objects)
+        self.prepared.bind(segment, places)
         self.last = len(self.steps)
         self.steps.append(runner.run)
         self.timed.append(partial(_code_events, runner, len(self.parts)))
@@ -217,6 +221,7 @@ class BoundProgram:
     def close(self) -> None:
         """Let go of all memory, though a traceback may hold this itself."""
         self.arena = None
+        self.prepared.close()
         for bound in (self.steps, self.timed, self.slots, self.exchanges):
             bound.clear()
 
@@ -237,6 +242,8 @@ class BoundProgram:
         if self.has_code:
             self.objects[: len(arrays)] = list(map(self.backend.handle, arrays))
             self.kept = []
+            if self.program.preparations:
+                self.prepared.settle(arrays)
         self.slots[: len(arrays)] = arrays
         self._run_steps(self.steps, events)
         return results
@@ -279,6 +286,8 @@ class BoundProgram:
             self.kept = ids
         self.objects[: len(given)] = list(map(handle, given))
         self.objects[first : first + len(made)] = list(map(handle, made))
+        if self.program.preparations:
+            self.prepared.settle([*given, *kept[:variables]])
         steps = self.steps
         if settle is not None:
             steps = [*steps[: self.last], settle, *steps[self.last :]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,19 +27,24 @@ def compile_graph(
     updates: Sequence[tuple[int, int | None]],
     name: str = "a graph",
     rows_independent: bool = False,
+    frozen: Collection[int] = (),
 ) -> Executable | MixedExecutable:
     """What runs a graph: a program, or several where scopes place nodes elsewhere.
 
     Args:
         graph: as it was traced.
         backend: of what no scope places.
-        generate, updates, rows_independent: as in the `Target`.
+        generate, updates, rows_independent, frozen: as in the `Target`.
         name: of the function that it comes from.
     """
     devices = {node.device for node in graph.nodes if node.device is not None}
     if all(settings.backend_of(device) == backend.key for device in devices):
         target = Target(
-            backend, generate, updates=updates, rows_independent=rows_independent
+            backend,
+            generate,
+            updates=updates,
+            rows_independent=rows_independent,
+            frozen=frozen,
         )
         return Executable(compile_program(graph, target, name))
     parts = compile_parts(graph, backend, generate, name, rows_independent)

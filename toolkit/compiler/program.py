@@ -5,7 +5,7 @@ A program is data. `BoundProgram` puts one on memory, `Executable` runs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,6 +34,26 @@ class Segment:
     start: int
     code: Any = None
     starts: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """An operand of a program that follows from frozen inputs alone.
+
+    Attributes:
+        number: by which generated code knows the array that it is in.
+        nbytes: of it.
+        sources: the numbers of the inputs that it is made from.
+        recipe: equal where the same sources give the same bytes.
+        node, call: what makes it, and for which node.
+    """
+
+    number: int
+    nbytes: int
+    sources: Sequence[int]
+    recipe: Hashable
+    node: int
+    call: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +131,36 @@ class Program:
         assert self.whole is not None
         return self.places_of(self.whole, constant)
 
+    @cached_property
+    def preparations(self) -> list[Preparation]:
+        """What is made once and stays until a frozen input is another array."""
+        found = []
+        for index, k in self._prepared:
+            call, node = self.lowered[index].prepared[k], self.graph.nodes[index]
+            given = [node.inputs[number] for _, number in call.operands[:-1]]
+            places = [self._location(x, self.backend.address) for x in given]
+            found.append(
+                Preparation(
+                    self._prepared[index, k],
+                    self.lowered[index].kept[k],
+                    [x.array for x in places if x.array is not None],
+                    (call.recipe, tuple(place.offset for place in places)),
+                    index,
+                    call,
+                )
+            )
+        return found
+
+    @cached_property
+    def _prepared(self) -> dict[tuple[int, int], int]:
+        """The numbers of their arrays, by the node and the number of its operand."""
+        operands = [
+            (index, k)
+            for index, lowered in enumerate(self.lowered)
+            for k in range(len(getattr(lowered, "prepared", ())))
+        ]
+        return {operand: len(self.numbers) + i for i, operand in enumerate(operands)}
+
     def places_of(
         self, segment: Segment, constant: Callable[[Array], Any] | None = None
     ) -> Places:
@@ -132,6 +182,10 @@ class Program:
             [self._location(x, address) for x in node.inputs],
             [self._location(y, address) for y in node.outputs],
             Location(None, work.offset if work else 0, in_arena=True),
+            [
+                Location(self._prepared[index, k], 0)
+                for k in range(len(getattr(self.lowered[index], "prepared", ())))
+            ],
         )
 
     def _location(self, value: Value, address: Callable[[Array], Any]) -> Location:

@@ -230,7 +230,7 @@ class Variable(Operators):
         return owner_of(self._tensor._array)
 
     def numpy(self) -> Any:
-        """The value as a NumPy array; later assignments do not change it.
+        """A copy of the value as a NumPy array.
 
         A Variable without axes gives a NumPy number, as with TensorFlow.
         """
@@ -242,7 +242,8 @@ class Variable(Operators):
                     dtype = dtypes.numpy_dtype(self.dtype)
                     array = found.astype(dtype, copy=False)
                     return array if array.ndim else array[()]
-        return self.value.numpy()
+        found = self.value.numpy()
+        return found.copy() if isinstance(found, np.ndarray) else found
 
     def convert(self, value: Any) -> Tensor:
         """`value` as a tensor that fits this variable."""
@@ -318,7 +319,11 @@ class Variable(Operators):
     def __array__(
         self, dtype: Any = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
-        return np.array(self.numpy(), dtype, copy=copy)
+        if copy is not False:
+            return np.array(self.value.numpy(), dtype)
+        shared = np.array(self.value.numpy(), dtype, copy=False).view()
+        shared.setflags(write=False)  # programs go by what a buffer held
+        return shared
 
     def __len__(self) -> int:
         return len(self._tensor)

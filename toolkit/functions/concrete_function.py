@@ -77,8 +77,11 @@ class ConcreteFunction:
         first = len(self.graph.inputs) - len(self.variables)
         read = {v: first + i for i, v in enumerate(self.variables)}
         updates = [(self.fetched + i, read.get(v)) for i, v in enumerate(self.written)]
+        self.frozen = _frozen(self.variables, self.written) if spreading is None else []
+        frozen = [read[v] for v in self.frozen]
         arguments = self.graph, backend(), generate, updates, name
-        self._compile: Callable[[], Any] = partial(compile_graph, *arguments)
+        self._compile: Callable[[], Any]
+        self._compile = partial(compile_graph, *arguments, frozen=frozen)
         if spreading is not None:
             variables = self.variables, self.written
             self._compile = partial(spreading.compile, *arguments, *variables)
@@ -175,11 +178,17 @@ class ConcreteFunction:
                 variable._shared = True
             return [v._tensor._array for v in self.variables]
 
+    def _hold(self) -> None:
+        """Have nobody write to the buffers that this trace takes to stay the same."""
+        for variable in self.frozen:
+            variable._shared = True
+
     def _call_writing(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Run into the Variables' spare buffers, then swap them in."""
         if self.program.in_place:
             return self._call_in_place(tensors)
         with self.locks:
+            self._hold()
             arrays = [v._tensor._array for v in self.variables]
             spares = [v.spare_buffer() for v in self.written]
             inputs = [*(x._array for x in tensors), *arrays]
@@ -194,6 +203,7 @@ class ConcreteFunction:
         It fails, if at all, before it writes the first of them.
         """
         with self.locks:
+            self._hold()
             if any(map(_is_shared, self.written)):
                 for variable in self.written:
                     variable.own_buffer()
@@ -247,6 +257,18 @@ class ConcreteFunction:
             for wanted, leaf in zip(self.is_tensor, self.static, strict=True)
         ]
         return self._fill(leaves)
+
+
+def _frozen(variables: list[Variable], written: list[Variable]) -> list[Variable]:
+    """Those whose arrays stay the same from one call to the next, as a rule.
+
+    None where weights are trained: then others are likely to be trained in between.
+    """
+    used = (*variables, *written)
+    if any(v.trainable for v in written) or any(v.placement for v in used):
+        return []
+    changed = set(written)
+    return [v for v in variables if v not in changed]
 
 
 def _no_spec(*specs: Any, **attrs: Any) -> Any:

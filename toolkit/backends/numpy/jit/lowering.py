@@ -7,7 +7,7 @@ whose first node is theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -69,6 +69,11 @@ class Call:
     def codes(self) -> list[Code]:
         """The functions that it runs."""
         return [self.code]
+
+    @property
+    def recipe(self) -> Hashable:
+        """Equal for calls that make the same of the same operands."""
+        return self.code, self.numbers, self.rows
 
     @property
     def tasks(self) -> int:

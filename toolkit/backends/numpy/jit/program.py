@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.base import Moment
-from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.base import Moment, Share
+from toolkit.backends.numpy.jit.code import Code, load
 from toolkit.backends.numpy.jit.image import Resolve
 from toolkit.backends.numpy.jit.lowering import Call, Lowered
 from toolkit.backends.numpy.jit.runner import Runner
@@ -22,6 +22,7 @@ from toolkit.backends.numpy.jit.sections import (
     sections,
     side_by_side,
 )
+from toolkit.backends.places import Reference
 
 
 class NativeProgram:
@@ -105,5 +106,18 @@ class NativeProgram:
             objects: a ctypes array in which the caller puts the `id` of each numbered
                 array before a run.
         """
-        assert not self.prepared, "a program that is part of a library"
+        load(code for _, call, _ in self.prepared for code in call.codes)
         return Runner(self, resolve, objects)
+
+    def bind_prepared(
+        self, index: int, call: Call, resolve: Resolve, objects: Any
+    ) -> Runner:
+        """Put one of the prepared calls of a node on memory; see `bind`."""
+
+        def share(_: int, operand: Reference) -> Share:
+            is_made = operand == call.operands[-1]
+            return Share(operand, call.prepares if is_made else 0, False)
+
+        return NativeProgram([Lowered([call])], share).bind(
+            lambda _, operand: resolve(index, operand), objects
+        )

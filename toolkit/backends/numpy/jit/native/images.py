@@ -119,7 +119,7 @@ class Images:
         for index, call, nbytes in code.prepared:
             *given, made = call.operands
             sources = tuple(resolve(index, operand) for operand in given)
-            key = call.code, call.numbers, call.rows, sources
+            key = call.recipe, sources
             if key not in self._known:
                 self._known[key] = self.layout.take(nbytes)
                 calls[index].append(call)

@@ -1,0 +1,213 @@
+"""What follows from weights alone is made once, and again when they change."""
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+from toolkit import layers
+from toolkit.compiler import prepared
+from toolkit.compiler.prepared import PreparedOperands
+
+IMAGES = np.linspace(-1, 1, 8 * 12 * 12 * 3).reshape(8, 12, 12, 3).astype("float32")
+LABELS = np.linspace(0, 1, 8 * 4).reshape(8, 4).astype("float32")
+
+
+def build():
+    """Convolutions, normalization and products, whose weights are packed."""
+    tk.utils.set_random_seed(0)
+    model = tk.Sequential(
+        [
+            tk.Input((12, 12, 3)),
+            layers.Conv2D(48, 3),
+            layers.BatchNormalization(),
+            layers.Conv2D(64, 3, activation="relu"),
+            layers.Conv2D(64, 3),
+            layers.Flatten(),
+            layers.Dense(96),
+            layers.Dense(4),
+        ]
+    )
+    model.compile(tk.optimizers.SGD(1e-3), "mse", metrics=["mae"])
+    return model
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The numbers of bytes that are prepared, one after the other."""
+    sizes = []
+    make = PreparedOperands._make
+
+    def noted(self, preparation):
+        sizes.append(preparation.nbytes)
+        return make(self, preparation)
+
+    monkeypatch.setattr(PreparedOperands, "_make", noted)
+    return sizes
+
+
+def expected(model, x):
+    return np.asarray(model(x, training=False))
+
+
+def check(model, rows=1):
+    found = model.predict_on_batch(IMAGES[:rows])
+    np.testing.assert_allclose(found, expected(model, IMAGES[:rows]), 1e-4, 1e-4)
+
+
+def test_weights_are_packed_once(made):
+    model = build()
+    check(model)
+    assert len(made) == 2
+    check(model)
+    assert len(made) == 2
+
+
+def test_only_what_follows_from_a_new_value_is_packed_again(made):
+    model = build()
+    check(model)
+    del made[:]
+    kernel = model.layers[2].kernel
+    kernel.assign(kernel * 2)
+    check(model)
+    assert len(made) == 1
+    model.layers[0].bias.assign(model.layers[0].bias + 1)
+    check(model)
+    assert len(made) == 1
+
+
+def test_programs_share_what_they_pack_alike(made):
+    model = build()
+    first = tk.function(lambda x: model(x))
+    second = tk.function(lambda x: model(x) + 1)
+    x = tk.ops.convert_to_tensor(IMAGES)
+    first(x)
+    count = len(made)
+    assert count
+    np.testing.assert_array_equal(second(x), first(x) + 1)
+    assert len(made) == count
+
+
+def test_what_nobody_uses_is_let_go_of():
+    model = build()
+    model.predict_on_batch(IMAGES[:1])
+    kept = [weakref.ref(x) for x in list(prepared._made.values())]
+    assert kept
+    del model
+    gc.collect()
+    assert all(x() is None for x in kept)
+
+
+def test_old_weights_are_not_kept():
+    model = build()
+    model.predict_on_batch(IMAGES[:1])
+    kernel = model.layers[2].kernel
+    old = weakref.ref(kernel._tensor._array)
+    kernel.assign(np.zeros(kernel.shape))
+    gc.collect()
+    assert old() is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_of_training_and_inference(seed):
+    model = build()
+    random = np.random.default_rng(seed)
+
+    def assign():
+        variable = model.weights[random.integers(len(model.weights))]
+        variable.assign(variable * 1.1)
+
+    def evaluate():
+        found = model.evaluate(IMAGES, LABELS, verbose=0)[0]
+        wanted = np.mean((expected(model, IMAGES) - LABELS) ** 2)
+        np.testing.assert_allclose(found, wanted, 1e-4)
+
+    def load():
+        model.set_weights([w * 0.9 for w in model.get_weights()])
+
+    def fit():
+        model.fit(IMAGES, LABELS, batch_size=8, verbose=0)
+
+    def train():
+        model.train_on_batch(IMAGES, LABELS)
+
+    moves = [assign, evaluate, load, fit, train]
+    moves += [lambda: check(model), lambda: check(model, 8)]
+    for number in random.integers(len(moves), size=40):
+        moves[number]()
+    check(model)
+    evaluate()
+
+
+def test_a_state_that_changes_beside_the_weights():
+    x = np.linspace(-1, 1, 2 * 5 * 3).reshape(2, 5, 3).astype("float32")
+    tk.utils.set_random_seed(0)
+    inputs = tk.Input(batch_shape=(2, 5, 3))
+    model = tk.Model(inputs, layers.LSTM(8, stateful=True)(inputs))
+    eager = layers.LSTM(8, stateful=True)
+    eager.build((2, 5, 3))
+    for scale in (1.0, 0.5):
+        model.set_weights([w * scale for w in model.get_weights()])
+        eager.set_weights(model.get_weights())
+        for _ in range(3):
+            np.testing.assert_allclose(model.predict(x, verbose=0), eager(x), 1e-5)
+
+
+def test_threads_that_run_while_weights_are_assigned():
+    model = build()
+    kernel = model.layers[-1].kernel
+    values = [np.full(kernel.shape, k, "float32") for k in (0, 1)]
+    model.layers[-1].bias.assign(np.zeros(4))
+    kernel.assign(values[1])
+    model.predict_on_batch(IMAGES[:1])
+    wanted = model.predict_on_batch(IMAGES[:1])
+    problems = []
+
+    def predict():
+        for _ in range(200):
+            found = model.predict_on_batch(IMAGES[:1])
+            if found.any() and not np.array_equal(found, wanted):
+                problems.append(found)
+
+    threads = [threading.Thread(target=predict) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for k in range(200):
+        kernel.assign(values[k % 2])
+    for thread in threads:
+        thread.join()
+    assert not problems
+
+
+def test_a_step_that_trains_packs_for_itself(made):
+    model = build()
+    model.fit(IMAGES, LABELS, batch_size=8, epochs=2, verbose=0)
+    assert not made
+
+
+def test_arrays_of_a_variable_are_its_own():
+    variable = tk.Variable(np.ones(3, "float32"))
+    variable.numpy()[:] = 5
+    np.asarray(variable)[:] = 5
+    np.array(variable)[:] = 5
+    shared = np.array(variable, copy=False)
+    with pytest.raises(ValueError, match="read-only"):
+        shared[:] = 5
+    assert variable.numpy().tolist() == [1, 1, 1]
+    variable.assign([2, 2, 2])
+    assert variable.numpy().tolist() == [2, 2, 2]
+
+
+def test_steps_in_place_do_not_reach_what_evaluation_packed():
+    model, fresh = build(), build()
+    model.evaluate(IMAGES, LABELS, verbose=0)
+    for _ in range(3):
+        model.train_on_batch(IMAGES, LABELS)  # writes where weights are, once it may
+        found = model.evaluate(IMAGES, LABELS, verbose=0)
+        weights = model.get_weights()
+        model.train_on_batch(IMAGES, LABELS)
+        fresh.set_weights(weights)
+        np.testing.assert_allclose(found, fresh.evaluate(IMAGES, LABELS, verbose=0))
