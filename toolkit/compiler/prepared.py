@@ -1,8 +1,8 @@
 """What follows from arrays that stay the same: made once, and shared by programs.
 
-A packed weight is made when a program first runs with the array of that weight, and again
-once the Variable has another one. Whoever gives a program an array as frozen does not write
-to it any more, so which array it is tells what is in it.
+A packed weight is made when a program first runs with the array of that weight, and
+again once the Variable has another one. Whoever gives a program an array as frozen does
+not write to it any more, so which array it is tells what is in it.
 """
 
 from __future__ import annotations
@@ -94,19 +94,19 @@ class PreparedOperands:
             if self._held:
                 return
         self._known = []
-        held = [self._made(x, [inputs[i] for i in x.sources]) for x in self._preparations]
-        for preparation, found in zip(self._preparations, held, strict=True):
-            self._objects[preparation.number] = self._backend.handle(found.array)
+        held = []
+        for preparation in self._preparations:
+            sources = [inputs[i] for i in preparation.sources]
+            made = partial(self._make, preparation)
+            held.append(prepared(preparation.recipe, sources, made))
+            self._objects[preparation.number] = self._backend.handle(held[-1].array)
         self._held = held
-        sources = dict.fromkeys(i for x in self._preparations for i in x.sources)
-        self._known = [(i, ref(inputs[i])) for i in sources]
+        numbers = dict.fromkeys(i for x in self._preparations for i in x.sources)
+        self._known = [(i, ref(inputs[i])) for i in numbers]
 
     def close(self) -> None:
         """Let go of all memory."""
         self._held, self._known = [], []
-
-    def _made(self, preparation: Preparation, sources: Sequence[Array]) -> Prepared:
-        return prepared(preparation.recipe, sources, partial(self._make, preparation))
 
     def _make(self, preparation: Preparation) -> Array:
         array = self._backend.aligned((preparation.nbytes,), "uint8")

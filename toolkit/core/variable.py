@@ -242,8 +242,7 @@ class Variable(Operators):
                     dtype = dtypes.numpy_dtype(self.dtype)
                     array = found.astype(dtype, copy=False)
                     return array if array.ndim else array[()]
-        found = self.value.numpy()
-        return found.copy() if isinstance(found, np.ndarray) else found
+        return self.value.numpy().copy()
 
     def convert(self, value: Any) -> Tensor:
         """`value` as a tensor that fits this variable."""
@@ -320,9 +319,9 @@ class Variable(Operators):
         self, dtype: Any = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
         if copy is not False:
-            return np.array(self.value.numpy(), dtype)
+            return np.asarray(self.numpy(), dtype)
         shared = np.array(self.value.numpy(), dtype, copy=False).view()
-        shared.setflags(write=False)  # programs go by what a buffer held
+        shared.setflags(write=False)  # programs go by what is there
         return shared
 
     def __len__(self) -> int:

@@ -139,8 +139,13 @@ def by_jit(
     """The outputs of the same program in this process."""
     (program,) = [p for p in source.programs if p.batch == batch]
     weights = [source.weights[i].array for i in program.weights]
-    target = Target(backend(), processor=source.processors[body])
-    compiled = compile_program(program.bodies[body].source, target)
+    graph = program.bodies[body].source
+    first, changed = len(graph.inputs) - len(weights), {*program.updates}
+    frozen = [
+        first + i for i, weight in enumerate(program.weights) if weight not in changed
+    ]
+    target = Target(backend(), processor=source.processors[body], frozen=frozen)
+    compiled = compile_program(graph, target)
     found = Executable(compiled)([*inputs, *weights])
     return [np.array(y) for y in found]
 

@@ -394,10 +394,3 @@ def test_equal_layouts_of_weights_are_kept_once():
     grown = libraries[1].workspace_bytes[32] - libraries[0].workspace_bytes[16]
     arenas = [p.bodies[0].arena_bytes for p in both.programs]
     assert grown - (arenas[1] - arenas[0]) < 65536
-
-
-def test_programs_of_libraries_are_not_run_here():
-    source, _ = model_source("cifar", (16,))
-    program = source.programs[0].bodies[0]
-    with pytest.raises(AssertionError, match="library"):
-        program.code.bind(lambda *_: (None, 0), (ctypes.c_int64 * 1)())

@@ -64,7 +64,7 @@ def lower_matmul(
     if p.is_dot:
         return _dot(p, body)
     if p.is_row:
-        return _row(p, body, inputs[p.b].is_frozen)
+        return _row(p, body)
     return Lowering(p, choose(p), body).lowered()
 
 
@@ -90,14 +90,14 @@ def _dot(p: Problem, body: Graph) -> Lowered:
     return Lowered([call], scratch * call.tasks)
 
 
-def _row(p: Problem, body: Graph, is_frozen: bool) -> Lowered:
+def _row(p: Problem, body: Graph) -> Lowered:
     """A product of one row with many columns."""
     step = p.even_step if p.even else max(1, p.depth)
     chained = step < p.depth
     width = _VECTORS * p.lanes
     panel = panel_bytes(p.depth, width, p.itemsize)
     rows = -(-p.columns // width)
-    packed = is_frozen and rows * panel <= _CACHES * current().cache_bytes
+    packed = p.is_frozen and rows * panel <= _CACHES * current().cache_bytes
     sums = aligned((1 + chained) * p.columns * p.itemsize)
     panels: list[Reference] = [("work", sums)] if packed else []
     calls = []

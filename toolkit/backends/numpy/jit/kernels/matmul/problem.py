@@ -43,6 +43,7 @@ class Problem:
         a, b: which inputs the factors are.
         turned: whether this is the transposed product.
         even: whether the order of the terms follows from their number alone.
+        is_frozen: whether the second factor is the same in every run.
     """
 
     dtype: str
@@ -58,6 +59,7 @@ class Problem:
     b: int
     turned: bool = False
     even: bool = False
+    is_frozen: bool = False
 
     @property
     def itemsize(self) -> int:
@@ -143,7 +145,8 @@ def problem_of(body: Graph, inputs: Sequence[Operand]) -> Problem | None:
     dtype = anchor.outputs[0].spec.dtype
     if dtype not in ("float32", "float64"):
         return None
-    return _simplified(_problem(inputs[a], inputs[b], dtype, a, b))
+    found = _simplified(_problem(inputs[a], inputs[b], dtype, a, b))
+    return replace(found, is_frozen=inputs[found.b].is_frozen)
 
 
 def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:

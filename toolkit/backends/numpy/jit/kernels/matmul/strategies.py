@@ -127,7 +127,7 @@ def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division
             pack_a = _packs_a(p, panels)
             for row_blocks in _counts(1, tiles, most // panel_blocks):
                 rows = -(-p.rows // row_blocks // step) * step
-                packing = ONCE if row_blocks > 1 else EACH
+                packing = ONCE if row_blocks > 1 or p.is_frozen else EACH
                 for pack_b in (packing,) if whole.pack_b else ("", packing):
                     turn = _turn(p, whole.tiling, depth, panels, pack_b)
                     blocks = -(-p.rows // rows) * -(-whole.panels // panels)
@@ -182,7 +182,7 @@ def _cost(p: Problem, strategy: _Division) -> float:
     if strategy.pack_b == EACH:
         cost += (24 if is_turned else 22) / rows + 0.3 / panels
     elif strategy.pack_b == ONCE:
-        cost += 26 / p.rows + 4 / rows + 0.15 / panels
+        cost += 4 / rows + 0.15 / panels + (0 if p.is_frozen else 26 / p.rows)
         cost += 0.03 if strategy.step < strategy.depth else 0
     else:
         cost += 14 / rows + 0.3 / panels
