@@ -380,9 +380,11 @@ def test_a_buffer_that_is_committed_again_is_no_spare_one():
 
 def test_an_array_is_a_copy_only_where_one_is_asked_for():
     v = Variable(A)
-    held = v.numpy()
+    held = v.value.numpy()
     assert np.shares_memory(v.__array__(copy=False), held)
-    assert not np.shares_memory(v.__array__(copy=True), held)
+    for copy in (None, True):
+        assert not np.shares_memory(v.__array__(copy=copy), held)
+    assert not np.shares_memory(v.numpy(), held)
     with pytest.raises(ValueError, match="copy"):
         v.__array__("float64", copy=False)
 
