@@ -212,3 +212,13 @@ def test_steps_in_place_do_not_reach_what_evaluation_packed():
         model.train_on_batch(IMAGES, LABELS)
         fresh.set_weights(weights)
         np.testing.assert_allclose(found, fresh.evaluate(IMAGES, LABELS, verbose=0))
+
+
+def test_inspect_says_what_is_kept():
+    function = tk.function(build().call)
+    x = tk.ops.convert_to_tensor(IMAGES[:1])
+    text = str(function.inspect(x))
+    kept = function.get_concrete_function(x).program.preparations
+    assert kept
+    total = sum(x.nbytes for x in kept)
+    assert f"kept until a weight changes: {total:,} bytes that {len(kept)} " in text

@@ -232,6 +232,11 @@ class Inspection:
             f"peak {self.peak_bytes:,} bytes; live at the worst point "
             f"{self.live_bytes:,} bytes"
         )
+        if kept := program.preparations:
+            parts.append(
+                f"kept until a weight changes: {sum(x.nbytes for x in kept):,} bytes "
+                f"that {len(kept)} kernels read"
+            )
         return "\n".join(parts)
 
     __repr__ = __str__
