@@ -382,8 +382,8 @@ def test_an_array_is_a_copy_only_where_one_is_asked_for():
     v = Variable(A)
     held = v.value.numpy()
     assert np.shares_memory(v.__array__(copy=False), held)
-    for copy in (None, True):
-        assert not np.shares_memory(v.__array__(copy=copy), held)
+    for asked in (None, True):
+        assert not np.shares_memory(v.__array__(copy=asked), held)
     assert not np.shares_memory(v.numpy(), held)
     with pytest.raises(ValueError, match="copy"):
         v.__array__("float64", copy=False)

@@ -232,7 +232,7 @@ class Inspection:
             f"peak {self.peak_bytes:,} bytes; live at the worst point "
             f"{self.live_bytes:,} bytes"
         )
-        if kept := program.preparations:
+        if kept := self.program.preparations:
             parts.append(
                 f"kept until a weight changes: {sum(x.nbytes for x in kept):,} bytes "
                 f"that {len(kept)} kernels read"
