@@ -26,6 +26,9 @@ def products():
     for dtype in (*FLOATS, "int32"):
         for a, b in shapes:
             yield Case("matmul", (sample(a, dtype), sample(b, dtype)), {}, a[-1] + 1)
+    for a, b in shapes:
+        factors = (sample(shape, "int8", -128, 127) for shape in (a, b))
+        yield Case("matmul_integer", tuple(factors))
 
 
 # (spatial, size, strides, padding, dilation, groups, channels, filters)

@@ -1,5 +1,7 @@
 """Samples of matrix products."""
 
+from functools import partial
+
 import numpy as np
 
 from tests.ops.table import distinct, integers, sample, uniform
@@ -9,6 +11,11 @@ def product(name, a, b, *args, **options):
     return sample(
         name, uniform(-1, 1, a), uniform(-1, 1, b), *args, tolerance=5, **options
     )
+
+
+def of_widened(name, *arguments):
+    wide = (x if isinstance(x, str) else x.astype(np.int32) for x in arguments)
+    return getattr(np, name)(*wide)
 
 
 def einsum(subscripts, *shapes, **options):
@@ -32,6 +39,24 @@ SAMPLES = [
         )
     ],
     sample("matmul", integers(-9, 9, (2, 3)), integers(-9, 9, (3, 2))),
+    *[
+        sample(
+            *(name, *subscripts),
+            *(integers(-128, 128, shape).astype(np.int8) for shape in shapes),
+            numpy=partial(of_widened, name),
+            dtype="int32",
+        )
+        for name, *subscripts, shapes in (
+            ("matmul", ((2, 3, 70), (70, 5))),
+            ("matmul", ((70,), (70, 2))),
+            ("einsum", "abc,cd->dab", ((2, 3, 4), (4, 2))),
+            ("einsum", "abc,ac->ab", ((2, 3, 4), (2, 4))),
+            ("einsum", "ab,bcd->bd", ((2, 3), (3, 4, 2))),
+            ("einsum", "ab,bc,cd->d", ((2, 3), (3, 4), (4, 5))),
+            ("einsum", "ab->b", ((9, 2),)),
+            ("einsum", "ab->ba", ((9, 2),)),
+        )
+    ],
     *[
         product(name, a, b)
         for name in ("dot", "inner", "outer", "vdot")

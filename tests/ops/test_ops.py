@@ -23,7 +23,7 @@ NON_DIFFERENTIABLE = {
     *("logical_not", "logical_and", "logical_or", "logical_xor", "any", "all"),
     *("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"),
     *("left_shift", "right_shift", "argmax", "argmin", "argsort", "searchsorted"),
-    *("random_uniform",),
+    *("random_uniform", "matmul_integer"),
 }
 # Functions of functions, and those that ask about a tensor, have tests of their own.
 NOT_IN_TABLE = {

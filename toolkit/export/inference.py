@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit import dtypes, tree
+from toolkit.compiler.passes.rewriting import expand
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
@@ -200,6 +201,8 @@ def trace_inference(
                 "processes; save the model, and export it from one process"
             )
     graph = trace.finish([*results, *trace.writes.values()])
+    # Each trace has records of its own for these, which say gradients alone.
+    graph = expand(graph, lambda node: node.op.name == "custom_gradient")
     names = output_names(model, outputs)
     structure = tree.structure_of(outputs)
     return InferenceGraph(graph, variables, list(trace.writes), names, structure)

@@ -121,7 +121,9 @@ class _EinsumScales(ScaleLayout):
             tuple(i for i, letter in enumerate(kernel) if letter not in outputs),
             tuple(i for i, letter in enumerate(inputs) if letter in summed),
         )
-        self._kernel, self._outputs = kernel, outputs
+        self._inputs, self._kernel, self._outputs = inputs, kernel, outputs
+        # What is summed over in the inputs alone has a scale of its own in each place.
+        self.is_separable = set(inputs) <= summed | set(outputs)
         kept = [kernel.index(letter) for letter in outputs if letter in kernel]
         self._order = [*kept, *self.shared]
 
@@ -132,6 +134,14 @@ class _EinsumScales(ScaleLayout):
             for x in self._outputs
         ]
         return ops.reshape(ops.transpose(scale, self._order), shape)
+
+    def of_outputs(self, scale: Any) -> Any:
+        kept = [letter for letter in self._outputs if letter in self._inputs]
+        summed = [letter for letter in self._inputs if letter not in kept]
+        order = [self._inputs.index(letter) for letter in (*kept, *summed)]
+        extents = dict(zip(self._inputs, scale.shape, strict=True))
+        shape = [extents.get(letter, 1) for letter in self._outputs]
+        return ops.reshape(ops.transpose(scale, order), shape)
 
     def of_weight(self, scale: Any, shape: Any) -> Any:
         kept = self.kept(shape)

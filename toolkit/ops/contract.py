@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from toolkit.arguments import is_int
 from toolkit.core.convert import convert, operands, tensors, weak_type
 from toolkit.core.tensor import Tensor, bind
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, normalize_axis
 from toolkit.ops.shape import (
@@ -55,6 +57,27 @@ matmul_p: Primitive = primitive(
 )
 
 
+def _matmul_integer_spec(a: Spec, b: Spec) -> Spec:
+    if (a.dtype, b.dtype) != ("int8", "int8"):
+        raise DTypeError(
+            f"matmul_integer: expected two factors of int8; received {a.dtype} and "
+            f"{b.dtype}"
+        )
+    return _matmul_spec(a, b).with_dtype("int32")
+
+
+# A primitive, as processors multiply 8 bits several times as fast as they do 32.
+matmul_integer_p: Primitive = primitive(
+    "matmul_integer", Kind.CONTRACT, _matmul_integer_spec, axes="...mk,...kn->...mn"
+)
+
+
+def multiply_matrices(a: Tensor, b: Tensor) -> Tensor:
+    """The product of (..., m, k) and (..., k, n); int32 if both are int8."""
+    is_integer = a.dtype == b.dtype == "int8"
+    return bind(matmul_integer_p if is_integer else matmul_p, a, b)
+
+
 def _need_axes(op: str, x1: Tensor, x2: Tensor) -> None:
     if x1.ndim == 0 or x2.ndim == 0:
         raise ShapeError(
@@ -70,20 +93,20 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     x1: (..., m, k) or (k,), x2: (..., k, n) or (k,) give (..., m, n), without the
     axes that a vector lacks. Products of int8 are int32.
     """
-    (a, b), dtype = operands(x1, x2)
-    if dtype == "int8" and weak_type(x1) == weak_type(x2):
-        a, b = convert(a, "int32"), convert(b, "int32")
+    (a, b), _ = operands(x1, x2)
+    is_alike = weak_type(x1) == weak_type(x2)  # int8 times bool stays int8
+    product = multiply_matrices if is_alike else partial(bind, matmul_p)
     if a.ndim < 2 or b.ndim < 2:
-        return _with_vectors(a, b)
-    return bind(matmul_p, a, b)
+        return _with_vectors(product, a, b)
+    return product(a, b)
 
 
-def _with_vectors(x1: Tensor, x2: Tensor) -> Tensor:
+def _with_vectors(product: Callable[..., Any], x1: Tensor, x2: Tensor) -> Tensor:
     """The matrix product where a factor is a vector: an axis that it lacks is 1."""
     _need_axes("matmul", x1, x2)
     a = expand_dims(x1, 0) if x1.ndim == 1 else x1
     b = expand_dims(x2, 1) if x2.ndim == 1 else x2
-    y = bind(matmul_p, a, b)
+    y = product(a, b)
     lead = a.shape[-2:-1] if a is x1 else ()
     last = b.shape[-1:] if b is x2 else ()
     return reshape(y, (*y.shape[:-2], *lead, *last))

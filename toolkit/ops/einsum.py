@@ -11,7 +11,7 @@ from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.arrange import diagonal
-from toolkit.ops.contract import matmul_p
+from toolkit.ops.contract import multiply_matrices
 from toolkit.ops.reduce import sum_p
 from toolkit.ops.shape import broadcast_to, expand_dims, reshape, transpose
 from toolkit.ops.symbolic import operation
@@ -52,7 +52,7 @@ def einsum(subscripts: str, *operands: Any) -> Tensor:
         kept = set(output).union(*(labels for _, labels in rest))
         terms = [_contract(a, b, kept), *rest]
     x, labels = terms[0]
-    x, labels = _summed(x, labels, set(output))
+    x, labels = _summed(_widened(x), labels, set(output))
     return _ordered(x, labels, output, extents)
 
 
@@ -60,7 +60,12 @@ def _promoted(xs: Sequence[Any]) -> list[Tensor]:
     if not xs:
         raise ArgumentError("einsum: expected at least one operand")
     tensors, dtype = operands(*xs)
-    return [convert(x, "int32" if dtype == "int8" else dtype) for x in tensors]
+    return [convert(x, dtype) for x in tensors]
+
+
+def _widened(x: Tensor) -> Tensor:
+    """int8 as int32, which holds sums and products."""
+    return convert(x, "int32") if x.dtype == "int8" else x
 
 
 def _parse(subscripts: str, tensors: list[Tensor]) -> tuple[list[Labels], Labels]:
@@ -150,6 +155,7 @@ def _summed(x: Tensor, labels: Labels, kept: set[str]) -> Term:
     axes = tuple(i for i, label in enumerate(labels) if label not in kept)
     if not axes:
         return x, labels
+    x = _widened(x)
     return bind(sum_p, x, axis=axes, keepdims=False), [c for c in labels if c in kept]
 
 
@@ -172,14 +178,17 @@ def _contract(left: Term, right: Term, kept: set[str]) -> Term:
         shape += [math.prod(sizes[c] for c in group) for group in groups]
         return reshape(_transposed(x, labels, order), shape)
 
+    is_product = bool(depth) and bool(rows or columns or not batch)
+    if not is_product or a.dtype != b.dtype:
+        a, b = _widened(a), _widened(b)
     if not depth:  # nothing to sum: each row times each column
         product = arranged(a, a_labels, rows, []) * arranged(b, b_labels, [], columns)
-    elif batch and not rows and not columns:  # many short scalar products
+    elif not is_product:  # many short scalar products
         product = arranged(a, a_labels, depth) * arranged(b, b_labels, depth)
         product = bind(sum_p, product, axis=(product.ndim - 1,), keepdims=False)
     else:
         first = arranged(a, a_labels, rows, depth)
-        product = bind(matmul_p, first, arranged(b, b_labels, depth, columns))
+        product = multiply_matrices(first, arranged(b, b_labels, depth, columns))
     labels = batch + rows + columns
     return reshape(product, [sizes[c] for c in labels]), labels
 

@@ -178,6 +178,7 @@ OTHERS = {
     ),
     "masked SimpleRNN": lambda: masked(layers.SimpleRNN(4, return_state=True)),
     "int8": lambda: quantized("int8"),
+    "float8": lambda: quantized("float8"),
     "float64": lambda: chain(layers.Dense(4, dtype="float64"), shape=(6,)),
     "channels first": lambda: chain(
         layers.Conv2D(4, 3, data_format="channels_first"),

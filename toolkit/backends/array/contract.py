@@ -33,6 +33,12 @@ def _matmul_bytes(a: Spec, b: Spec, **attrs: Any) -> int:
     return _bytes(4 * a.size, 4 * b.size, 4 * result)
 
 
+def _integer_bytes(a: Spec, b: Spec, **attrs: Any) -> int:
+    """float64 copies of the operands and of the product, and an int64 one of that."""
+    result = math.prod(matmul_shape(a.shape, b.shape))
+    return _bytes(8 * a.size, 8 * b.size, 8 * result, 8 * result)
+
+
 class Contract(Kernels):
     """Products of stacks of matrices."""
 
@@ -42,6 +48,21 @@ class Contract(Kernels):
         if a.dtype.itemsize == 2 and is_half(a.dtype):
             return self._through_float32(a, b, out, work)
         return self.gemm(a, b, out) if a.ndim == 2 else self._matmul(a, b, out)
+
+    @workspace(_integer_bytes)
+    def matmul_integer(
+        self, a: Array, b: Array, *, out: Any = None, work: Any = None
+    ) -> Array:
+        """The same of int8, as int32: exact in float64, which libraries multiply."""
+        memory = Scratch(self.xp, work)
+        shape = matmul_shape(a.shape, b.shape)
+        left, right = (
+            self._copy_to(memory.take(x.shape, "float64"), x) for x in (a, b)
+        )
+        product = self._matmul(left, right, memory.take(shape, "float64"))
+        # Where a sum passes 32 bits, what is left are its lower ones, as elsewhere.
+        whole = self._copy_to(memory.take(shape, "int64"), product)
+        return self._copy_to(self._result(out, shape, "int32"), whole)
 
     def _matmul(self, a: Array, b: Array, out: Any) -> Array:
         """One product of two matrices where that is possible, else one per pair."""

@@ -22,6 +22,8 @@ Shape = tuple[int, ...]
 LONGEST_ROW = 16384
 
 _ANCHORS = (Kind.CONTRACT, Kind.POOL)
+# Their epilogues may read a number for each row of the result.
+ROW_ANCHORS = frozenset({"matmul_integer"})
 REDUCTIONS = frozenset("sum prod max min any all argmax argmin".split())
 
 
@@ -326,7 +328,7 @@ def follows(nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]) -> bool
 
     The others are applied to each finished vector of that one's result. What else they
     read has as many elements, in the same order, or one for each index of the result's
-    last axis, or one.
+    last axis, or one; some anchors let them read one for each row, too.
     """
     first = [node for node in nodes if not _is_light(node)]
     if len(first) != 1 or len(first[0].outputs) != 1:
@@ -335,14 +337,34 @@ def follows(nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]) -> bool
     result = anchor.outputs[0].spec
     if result.size == 0 or any(x in made for x in anchor.inputs):
         return False
+    takes_rows = anchor.op.name in ROW_ANCHORS
+
+    def is_beside(x: Any, whole: Shape) -> bool:
+        if takes_rows and has_rows(x, result.size):
+            return _is_for_rows(x.spec.shape, whole, result.shape) and is_contiguous(x)
+        return _is_beside(x, whole, result.shape, is_contiguous)
+
     return all(
-        y.spec.size == result.size
-        and (x in made or _is_beside(x, y.spec.shape, result.shape, is_contiguous))
+        y.spec.size == result.size and (x in made or is_beside(x, y.spec.shape))
         for node in nodes
         if node is not anchor
         for y in node.outputs
         for x in node.inputs
     )
+
+
+def has_rows(x: Any, size: int) -> bool:
+    """Whether what an epilogue reads has an element for each row of a result."""
+    return x.spec.size not in (1, size) and bool(x.spec.shape[-1] == 1)
+
+
+def _is_for_rows(shape: Shape, whole: Shape, result: Shape) -> bool:
+    """Whether a shape has the axes of the whole that are rows of the result."""
+    padded = (1,) * (len(whole) - len(shape)) + shape
+    k = len(padded)
+    while k and padded[k - 1] == 1:
+        k -= 1
+    return padded[:k] == whole[:k] and prod(whole[k:]) == result[-1]
 
 
 def _is_light(node: Node) -> bool:

@@ -201,6 +201,11 @@ def matmul(a: Array, b: Array) -> Array:
     return np.matmul(widen(a), widen(b)).astype(a.dtype)
 
 
+def matmul_integer(a: Array, b: Array) -> Array:
+    """The matrix product of int8 in int32."""
+    return np.matmul(a.astype(np.int32), b.astype(np.int32))
+
+
 def argsort(x: Array, axis: int) -> Array:
     """The stable order along `axis`, NaN last."""
     return np.argsort(upcast(x), axis, kind="stable").astype(np.int32)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
+from toolkit.autodiff.tape import GradientTape
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.weight import Weight
@@ -22,6 +24,9 @@ class ScaleLayout:
         inputs: the axes of the inputs along which all elements share one.
     """
 
+    # Whether outputs can be divided by the scale of the inputs they are of.
+    is_separable: bool = True
+
     def __init__(self, shared: Extents, inputs: Extents = (-1,)) -> None:
         self.shared: Extents = shared
         self.inputs: Extents = inputs
@@ -30,6 +35,10 @@ class ScaleLayout:
         """The shape of a weight with extent 1 for the axes that share a scale."""
         shared = {axis % len(shape) for axis in self.shared}
         return tuple(1 if i in shared else n for i, n in enumerate(shape))
+
+    def of_outputs(self, scale: Any) -> Any:
+        """A scale of inputs, with extent 1 where they share one, for the outputs."""
+        return scale
 
     def stored(self, scale: Any) -> Any:
         """A scale (of shape `kept`) as Keras's files have it: without shared axes."""
@@ -43,9 +52,9 @@ class ScaleLayout:
 class Int8Weight(Weight):
     """Whole numbers in place of a weight, which is these / scale.
 
-    Inputs are rounded too, as the config of quantization says. Products are computed in
-    the compute dtype, of the same numbers as those of whole numbers, and gradients of
-    inputs pass as if nothing was rounded.
+    Inputs are rounded too, as the config of quantization says: the product is one of
+    whole numbers then, divided by the scales of both. Gradients of inputs pass as if
+    nothing was rounded.
     """
 
     mode: str = "int8"
@@ -88,9 +97,40 @@ class Int8Weight(Weight):
         return whole, self.layout.stored(scale)
 
     def value(self) -> Any:
-        weight = self.variable
-        scale = ops.convert_to_tensor(self.scale)
+        return self._divided(self.variable, ops.convert_to_tensor(self.scale))
+
+    def _divided(self, weight: Any, scale: Any) -> Any:
         return ops.divide(weight, self.layout.of_weight(scale, weight.shape))
+
+    def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
+        quantizer = self.inputs_quantizer
+        is_whole = quantizer is not None and quantizer.output_dtype == "int8"
+        if not is_whole or not self.layout.is_separable:
+            return super().multiply(product, inputs)
+        x = ops.convert_to_tensor(inputs)
+        return self._whole_product(product)(x, self.variable, self.scale)
+
+    def _whole_product(self, product: Callable[[Any, Any], Any]) -> Any:
+        """`product` of whole numbers, a function of inputs, weight and scale."""
+        layout, dtype = self.layout, self.layer.compute_dtype
+
+        @ops.custom_gradient
+        def multiplied(x: Any, weight: Any, scale: Any) -> Any:
+            whole, x_scale = self.inputs_quantizer(x, axis=layout.inputs)
+            y = ops.cast(product(whole, weight), dtype)
+            # Reciprocals are few; dividing each element would take longer.
+            y = ops.multiply(y, ops.reciprocal(ops.cast(scale, dtype)))
+            y = ops.multiply(y, ops.reciprocal(layout.of_outputs(x_scale)))
+
+            def grad(g: Any) -> Any:
+                with GradientTape() as tape:
+                    tape.watch(x)
+                    near = product(x, self._divided(weight, scale))
+                return tape.gradient(near, x, g), None, None
+
+            return y, grad
+
+        return multiplied
 
     def rounded(self, inputs: Any) -> Any:
         if self.inputs_quantizer is None:

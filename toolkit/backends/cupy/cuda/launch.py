@@ -170,7 +170,7 @@ GENERATORS: dict[str, str | Generator] = {
     **dict.fromkeys(REDUCTIONS, "fused:generate_reduction"),
     **dict.fromkeys(("reshape", "transpose", "broadcast_to"), "move:generate_copy"),
     **dict.fromkeys(("bitcast", "stop_gradient"), "move:generate_copy"),
-    "matmul": "products:generate_matmul",
+    **dict.fromkeys(("matmul", "matmul_integer"), "products:generate_matmul"),
     "gather": "index:generate_gather",
     "take_along_axis": "index:generate_take_along_axis",
     "scatter": "index:generate_scatter",

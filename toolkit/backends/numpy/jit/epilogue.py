@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.backends.loops.formulas import formula
-from toolkit.backends.loops.iteration_space import number_of
+from toolkit.backends.loops.iteration_space import has_rows, number_of
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
@@ -24,7 +24,7 @@ class Epilogue:
     Args:
         body: its first node is the anchor; the others are elementwise, or reshapes, on
             as many elements as the anchor's result has, on as many as its last axis
-            has, or on one.
+            has, on one for each of its rows, or on one.
         builder: emits the function.
         bases: pointers, in the order of the body's inputs and outputs.
     """
@@ -51,13 +51,23 @@ class Epilogue:
         for value in self.operands:
             base, dtype = self.bases[value], value.spec.dtype
             # One element of one is full, too: larger sizes share its code.
-            if value.spec.size == self.size:
+            if value.spec.size == self.size or has_rows(value, self.size):
                 continue
             if value.spec.size == 1:
                 loaded[value] = self.b.splat(self.b.scalar(base, dtype))
             else:
                 loaded[value] = self.b.load(base, column, dtype, mask)
         return loaded
+
+    def of_row(self, row: Number) -> dict[GraphValue, Value]:
+        """The operands that one row of the result shares."""
+        shared = [x for x in self.operands if has_rows(x, self.size)]
+        return {
+            x: self.b.splat(
+                self.b.scalar(self.b.at(self.bases[x], row, x.spec.dtype), x.spec.dtype)
+            )
+            for x in shared
+        }
 
     def apply(
         self,
@@ -74,7 +84,7 @@ class Epilogue:
             element: the index of its first element in the result.
             column: the index of its first element in the last axis.
             mask: the lanes that exist; None: all.
-            loaded: what `columns` returned for this column.
+            loaded: what `columns` returned for this column, and `of_row` for this row.
         """
         known = dict(self.columns(column, mask) if loaded is None else loaded)
         known[self.anchor.outputs[0]] = value
@@ -137,6 +147,8 @@ def _describe(body: Graph) -> str:
 def _extent(value: Any, size: int) -> str:
     if value.spec.size == size:
         return "full"
+    if has_rows(value, size):
+        return "rows"
     return "one" if value.spec.size == 1 else "columns"
 
 

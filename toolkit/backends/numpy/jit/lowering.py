@@ -114,6 +114,7 @@ LOWERINGS: dict[str, str | Lowering] = {
     "conv_input_grad": "kernels.conv:lower_conv_input_grad",
     "conv_kernel_grad": "kernels.conv:lower_conv_kernel_grad",
     "matmul": "kernels.matmul:lower_matmul",
+    "matmul_integer": "kernels.integer:lower_matmul_integer",
     "max_pool": "kernels.pool:lower_max_pool",
     "max_pool_scatter": "kernels.pool:lower_max_pool_scatter",
     "max_pool_gather": "kernels.pool:lower_max_pool_gather",
@@ -145,7 +146,7 @@ LOWERINGS: dict[str, str | Lowering] = {
 }
 # Composites that need not be taken apart, where what they compute with is a float.
 COMPOSITES = frozenset({"attention", "attention_grad"})
-ANCHORS = frozenset({"conv", "conv_input_grad", "matmul"})
+ANCHORS = frozenset({"conv", "conv_input_grad", "matmul", "matmul_integer"})
 
 
 def takes_whole(node: Any) -> bool:

@@ -26,6 +26,11 @@ def _matmul(write: Writer, node: Node) -> Any:
     return write.cast(name, dtype)
 
 
+@row("matmul_integer")
+def _matmul_integer(write: Writer, node: Node) -> Any:
+    return write.node("MatMulInteger", [write(x) for x in node.inputs])
+
+
 @row("conv", "conv_input_grad")
 def _conv(write: Writer, node: Node) -> tuple[()]:
     write_product(write, node, node.outputs[0])

@@ -1,0 +1,194 @@
+"""Generated products of 8-bit whole numbers against NumPy's, bit by bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from tests.backends.jit.running import graph_of, operand_of, run_lowered
+from toolkit import ops
+from toolkit.backends.numpy.jit import llvm
+from toolkit.backends.numpy.jit.kernels.integer import lower_matmul_integer
+from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
+from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
+from toolkit.backends.target import Target, rules
+from toolkit.compiler.pipeline import optimize
+from toolkit.core.tensor import backend
+
+VNNI = ("avx512vnni", "avxvnni")
+
+
+def processor(lanes, has_dot):
+    """This one with vectors of so many words, with or without dot products."""
+    host = Processor.host()
+    features = host.features.split(",")
+    if not has_dot:
+        features = [f.replace("+", "-") if f[1:] in VNNI else f for f in features]
+    return replace(host.with_lanes(lanes), features=",".join(features))
+
+
+PROCESSORS_HERE = [processor(lanes, d) for lanes in (4, 8, 16) for d in (True, False)]
+
+
+def whole(shape, seed=0):
+    found = np.random.default_rng(seed).integers(-128, 128, shape)
+    return found.astype("int8")
+
+
+def body_of(function, *arrays):
+    graph = optimize(graph_of(function, *arrays), Target(backend()))
+    nodes = sorted(graph.nodes, key=lambda n: n.op.name != "matmul_integer")
+    return graph.replace(nodes)
+
+
+def computed(function, *arrays, chunk=0):
+    """The first output of generated functions."""
+    body = body_of(function, *arrays)
+    y = np.empty(body.outputs[0].spec.shape, body.outputs[0].spec.dtype)
+    lowered = lower_matmul_integer(body, [operand_of(a) for a in arrays], [])
+    assert lowered is not None
+    run_lowered(lowered, arrays, [y], chunk)
+    return y
+
+
+def product(a, b):
+    return a.astype("int32") @ b.astype("int32")
+
+
+def scaled(a, b, columns, rows, full):
+    y = ops.cast(ops.matmul(a, b), "float32") * columns * rows
+    return ops.maximum(y + full, 0.5)
+
+
+extents = st.one_of(st.integers(1, 20), st.integers(1, 140))
+
+
+@given(
+    shape=st.tuples(extents, extents, extents),
+    target=st.sampled_from(PROCESSORS_HERE),
+    chunk=st.integers(0, 2),
+)
+@settings(max_examples=30, deadline=None)
+def test_products(shape, target, chunk):
+    rows, depth, columns = shape
+    a, b = whole((rows, depth)), whole((depth, columns), 1)
+    with rules.inside(processor=target):
+        np.testing.assert_array_equal(
+            computed(ops.matmul, a, b, chunk=chunk), product(a, b)
+        )
+
+
+EDGES = [
+    ((3, 5), (5, 7)),
+    ((2, 3, 8), (8, 64)),
+    ((1, 64), (64, 64)),
+    ((7, 3000), (3000, 17)),
+    ((4, 0), (0, 3)),
+]
+
+
+@pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
+@pytest.mark.parametrize("extreme", [-128, 127])
+def test_extremes(target, extreme):
+    """Sums neither saturate nor lose a sign, with terms of any kind."""
+    for shapes in EDGES:
+        for other in (-128, 127):
+            a, b = (
+                np.full(shapes[0], extreme, "int8"),
+                np.full(shapes[1], other, "int8"),
+            )
+            with rules.inside(processor=target):
+                np.testing.assert_array_equal(computed(ops.matmul, a, b), product(a, b))
+
+
+@pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
+@pytest.mark.parametrize("shape", [(5, 9, 7), (2, 3, 40, 130), (6, 33, 6)], ids=str)
+def test_epilogue(target, shape):
+    """Numbers for all elements, for columns, and for rows."""
+    *batch, depth, columns = shape
+    rng = np.random.default_rng(0)
+    a, b = whole((*batch, depth)), whole((depth, columns), 1)
+    shapes = (columns,), (*batch, 1), (*batch, columns)
+    others = [rng.normal(size=s).astype("float32") for s in shapes]
+    with rules.inside(processor=target):
+        y = computed(scaled, a, b, *others)
+    exact = (a.astype("int32") @ b.astype("int32")).astype("float32")
+    expected = np.maximum(exact * others[0] * others[1] + others[2], 0.5)
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_square_results_know_rows_from_columns():
+    a, b = whole((6, 8)), whole((8, 6), 1)
+    x = np.arange(6, dtype="float32")
+    found = toolkit.function(
+        lambda a, b, x: ops.cast(ops.matmul(a, b), "float32") * x[:, None] + x
+    )(a, b, x)
+    np.testing.assert_array_equal(found, product(a, b) * x[:, None] + x)
+
+
+def test_what_a_row_is_in_more_axes():
+    """Numbers that are neither for rows nor for columns are no part of the kernel."""
+    a, b = whole((4, 3, 8)), whole((8, 6), 1)
+    for shape in ((4, 1, 1), (3, 1), (4, 3, 1), (1, 3, 1)):
+        x = np.random.default_rng(0).normal(size=shape).astype("float32")
+        found = toolkit.function(
+            lambda a, b, x: ops.cast(ops.matmul(a, b), "float32") * x
+        )(a, b, x)
+        np.testing.assert_array_equal(found, product(a, b).astype("float32") * x)
+
+
+def test_words():
+    found = {
+        words_of(p).instruction.rpartition(".")[0]
+        for p in (processor(16, False), *PROCESSORS.values())
+    }
+    assert found == {""}  # what a family of processors has in common is no dot product
+    vnni = replace(PROCESSORS["x86-64-v4"], features="+avx512vnni")
+    assert words_of(vnni) == Words(4, 128, "x86.avx512.vpdpbusd.512")
+    narrow = replace(PROCESSORS["x86-64-v3"], features="+avxvnni")
+    assert words_of(narrow) == Words(4, 128, "x86.avx512.vpdpbusd.256")
+    arm = replace(PROCESSORS["aarch64"], features="+dotprod")
+    assert words_of(arm) == Words(4, 0, "aarch64.neon.sdot.v4i32.v16i8")
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "instruction"),
+    [
+        ("x86-64-v4", "+avx512vnni", "vpdpbusd"),
+        ("x86-64-v4", "", "vpmaddwd"),
+        ("x86-64-v3", "+avxvnni", "vpdpbusd"),
+        ("x86-64-v3", "", "vpmaddwd"),
+        ("x86-64-v2", "", "pmaddwd"),
+        ("aarch64", "+dotprod", "sdot"),
+        ("aarch64", "", "smull"),
+    ],
+)
+def test_instructions(name, features, instruction):
+    target = replace(PROCESSORS[name], features=features)
+    a, b = whole((12, 64)), whole((64, 64))
+    with rules.inside(processor=target):
+        body = body_of(ops.matmul, a, b)
+        lowered = lower_matmul_integer(body, [operand_of(a), operand_of(b)], [])
+        text = lowered.calls[-1].code.text()
+    library = llvm.binding()
+    library.initialize_all_targets()
+    library.initialize_all_asmprinters()
+    machine = library.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=2
+    )
+    assert instruction in machine.emit_assembly(library.parse_assembly(text))
+
+
+def test_inspect_shows_the_product():
+    layer = toolkit.layers.Dense(5, activation="relu")
+    layer.build((None, 8))
+    layer.quantize("int8")
+    step = toolkit.function(lambda x: layer(x))
+    text = str(step.inspect(np.ones((3, 8), "float32")))
+    assert "matmul_integer, cast, 2 multiply, add, maximum" in text

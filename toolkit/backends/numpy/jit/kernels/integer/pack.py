@@ -1,0 +1,153 @@
+"""Factors as words: rows of the first one, and panels of columns of the second one.
+
+A panel begins with what the sum of each of its columns starts from; then come the first
+words of all its columns, the second ones, and so on. Terms that the last word lacks are
+0 in the panel, so in the rows they may be anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.integer.words import Words
+
+WORD_BYTES = 4
+
+
+class RowNumbers(NamedTuple):
+    """What follows the addresses: a row's terms, and the bytes of its words."""
+
+    depth: Any
+    row_bytes: Any
+
+
+class PanelNumbers(NamedTuple):
+    """What follows the addresses in the table."""
+
+    columns: Any
+    depth: Any
+    panel_bytes: Any
+
+
+def panel_bytes(words: int, width: int) -> int:
+    """The bytes of a panel of so many words and columns."""
+    return (1 + words) * width * WORD_BYTES
+
+
+def emit_pack_rows(words: Words, lanes: int) -> Kernel:
+    """The function that writes the rows of the first factor as words.
+
+    The table: addresses of the factor and of the words; `RowNumbers`.
+    """
+    b = Kernel(lanes * words.terms)
+    source, target = b.next_address(), b.next_address()
+    n = RowNumbers(*(b.next_entry() for _ in RowNumbers._fields))
+    kind = "int8" if words.terms == 4 else "int16"
+
+    def term(x: Value) -> Value:
+        if kind == "int16":
+            return b.convert("sext", x, kind)
+        if not words.offset:
+            return x
+        return b.binary("xor", x, b.constant(-128, x))  # adds 128
+
+    with b.loop(b.low, b.high) as row:
+        x, y = source + row * n.depth, target + row * n.row_bytes
+        whole = b.whole_vectors(0, n.depth, b.lanes)
+        with b.loop(0, whole, b.lanes) as i:
+            b.store(term(b.load(x, i, "int8", None)), y, i, None)
+        with b.loop(whole, n.depth) as i:
+            b.put_scalar(term(b.scalar(x + i, "int8")), b.at(y, i, kind))
+    return b
+
+
+def emit_pack_panels(words: Words, lanes: int, vectors: int) -> Kernel:
+    """The function that packs the second factor; a row is a panel of some vectors.
+
+    The table: addresses of the factor and of the panels; `PanelNumbers`.
+    """
+    b = Kernel(lanes)
+    source, target = b.next_address(), b.next_address()
+    packer = _Panels(b, words, vectors)
+    n = packer.n = PanelNumbers(*(b.next_entry() for _ in PanelNumbers._fields))
+    width = vectors * lanes
+    with b.loop(b.low, b.high) as panel:
+        first = panel * width
+        x, y = source + first, target + panel * n.panel_bytes
+        left = n.columns - first
+        is_partial = b.compare("slt", left, width)
+        with b.when(b.opposite(is_partial)):
+            packer.write(x, y, [None] * vectors)
+        with b.when(is_partial):
+            packer.write(x, y, b.first_of_vectors(left, vectors))
+    return b
+
+
+class _Panels:
+    """Writes a panel, a vector of columns after the other."""
+
+    n: PanelNumbers
+
+    def __init__(self, b: Kernel, words: Words, vectors: int) -> None:
+        self.b = b
+        self.words = words
+        self.vector_bytes: int = b.lanes * WORD_BYTES
+        self.line_bytes: int = vectors * self.vector_bytes
+
+    def write(self, source: Pointer, target: Pointer, masks: Sequence[Mask]) -> None:
+        """Pack the columns that exist; the others are 0."""
+        b, words = self.b, self.words
+        whole, rest = b.split(self.n.depth, words.terms)
+        for j, mask in enumerate(masks):
+            x, y = source + j * b.lanes, target + j * self.vector_bytes
+            with b.accumulate(0, whole, 1, [b.filled(0, "int32")]) as loop:
+                terms = self._terms(x, loop.index, mask)
+                loop.next([self._put(terms, y, loop.index, loop.values[0])])
+            with b.accumulate(0, b.least(rest, 1), 1, loop.values) as last:
+                terms = self._terms(x, whole, mask, rest)
+                last.next([self._put(terms, y, whole, last.values[0])])
+            first = b.filled(0, "int32")
+            if words.offset:
+                # What the offset of the other factor adds is taken away beforehand.
+                offset = b.filled(-words.offset, "int32")
+                first = b.binary("mul", last.values[0], offset)
+            b.store(first, y, 0, None)
+
+    def _terms(
+        self, source: Pointer, word: Number, mask: Mask, count: Number | None = None
+    ) -> list[Value]:
+        """The terms of a word of a vector of columns; 0 from the count-th on."""
+        b, found = self.b, []
+        for i in range(self.words.terms):
+            row: Number = word * self.words.terms + i
+            if count is not None:
+                row = b.least(row, self.n.depth - 1)
+            x = b.load(source + row * self.n.columns, 0, "int8", mask)
+            x = b.convert("sext", x, "int32")
+            if count is not None:
+                exists = b.compare("sgt", count, i)
+                zero = b.filled(0, "int32")
+                x = b.let(
+                    f"select i1 {exists}, {x.type} {x}, {x.type} {zero}",
+                    "int32",
+                    b.lanes,
+                )
+            found.append(x)
+        return found
+
+    def _put(
+        self, terms: Sequence[Value], panel: Pointer, number: Number, sums: Value
+    ) -> Value:
+        """Write a word of each column; the sums of all terms so far."""
+        b, bits = self.b, self.words.bits
+        low = b.filled((1 << bits) - 1, "int32")
+        word = b.filled(0, "int32")
+        for i, x in enumerate(terms):
+            part = b.binary("shl", b.binary("and", x, low), b.filled(i * bits, "int32"))
+            word = b.binary("or", word, part)
+            sums = b.binary("add", sums, x) if self.words.offset else sums
+        b.store(word, panel + (number + 1) * self.line_bytes, 0, None)
+        return sums
