@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,14 +15,27 @@ from toolkit import (
     Sequential,
     Variable,
     dtype_policies,
+    function,
     layers,
     ops,
     quantizers,
     saving,
 )
-from toolkit.quantizers import AbsMaxQuantizer, Int8QuantizationConfig
+from toolkit.quantizers import (
+    AbsMaxQuantizer,
+    AWQConfig,
+    GPTQConfig,
+    Int4QuantizationConfig,
+    Int8QuantizationConfig,
+)
 
 RNG = np.random.default_rng(0)
+
+
+def einsum_of_heads():
+    return layers.EinsumDense("abc,cde->abde", (None, 2, 3), bias_axes="de")
+
+
 CASES = {
     "dense": (lambda **o: layers.Dense(16, **o), (3, 8), (16,)),
     "rows": (lambda **o: layers.Dense(5, use_bias=False, **o), (2, 3, 8), (5,)),
@@ -144,8 +158,8 @@ def test_policies():
     assert len(layer.variables) == 3
     with pytest.raises(ValueError, match="cannot be made floating again"):
         layer.dtype_policy = DTypePolicy("float32")
-    with pytest.raises(ValueError, match="int4"):
-        layers.Dense(2, dtype="int4_from_float32")
+    with pytest.raises(ValueError, match="gptq"):
+        layers.Dense(2, dtype="gptq/4/128_from_float32")
     int8 = dtype_policies.get("int8_from_float32")
     policies = dtype_policies.DTypePolicyMap("float32", {"dense": int8})
     mapped = layers.Dense(2, dtype=policies, name="dense")
@@ -173,11 +187,10 @@ def test_refused(mode):
     own.build((None, 2))
     with pytest.raises(NotImplementedError, match="subclass"):
         own.quantize(mode)
-    if mode == "int8":
-        own.quantize(mode, type_check=False)
-    else:
+    for config in (GPTQConfig([], None), AWQConfig([], None)):
         with pytest.raises(NotImplementedError, match="expected one of"):
-            own.quantize(mode, type_check=False)
+            own.quantize(config=config, type_check=False)
+    own.quantize(mode, type_check=False)
     with pytest.raises(ValueError, match="Invalid quantization mode"):
         own.quantize("int7")
     half = layers.Dense(2, dtype="float16")
@@ -185,6 +198,101 @@ def test_refused(mode):
     with pytest.raises(ValueError, match="float16"):
         half.quantize("int8")
     assert half.dtype_policy.name == "float16"
+
+
+# --- int4 ---------------------------------------------------------------------------
+
+BY_KERAS = np.load(Path(__file__).parents[1] / "fixtures" / "quantized.npz")
+OF_KERAS = {
+    "dense": (lambda: layers.Dense(5), Int4QuantizationConfig(block_size=4)),
+    "dense_whole": (lambda: layers.Dense(5), Int4QuantizationConfig(block_size=-1)),
+    "einsum": (einsum_of_heads, Int4QuantizationConfig(block_size=4)),
+    "einsum_whole": (einsum_of_heads, Int4QuantizationConfig(block_size=None)),
+    "embedding": (
+        lambda: layers.Embedding(7, 11),
+        Int4QuantizationConfig(block_size=4),
+    ),
+    "embedding_whole": (
+        lambda: layers.Embedding(7, 11),
+        Int4QuantizationConfig(block_size=-1),
+    ),
+    "int8": (lambda: layers.Dense(5), Int8QuantizationConfig()),
+}
+
+
+@pytest.mark.parametrize("name", OF_KERAS)
+def test_as_keras_quantizes(name):
+    """Numbers, scales and outputs, and the order in files."""
+    make, config = OF_KERAS[name]
+    layer, x = make(), BY_KERAS[f"{name}/x"]
+    layer(x)
+    count = sum(key.startswith(f"{name}/before/") for key in BY_KERAS)
+    layer.set_weights([BY_KERAS[f"{name}/before/{i}"] for i in range(count)])
+    layer.quantize(config=config)
+    found = {}
+    layer.save_own_variables(found)
+    keys = [key for key in BY_KERAS if key.startswith(f"{name}/after/")]
+    assert len(found) == len(keys)
+    for i, variable in found.items():
+        expected = BY_KERAS[f"{name}/after/{i}"]
+        assert variable.dtype == str(expected.dtype)
+        np.testing.assert_allclose(variable, expected, rtol=1e-6)
+    np.testing.assert_allclose(layer(x), BY_KERAS[f"{name}/y"], rtol=1e-5, atol=1e-6)
+    size = getattr(config, "block_size", None)
+    mode = config.mode if config.mode == "int8" else f"int4/{size or -1}"
+    assert layer.dtype_policy.name == f"{mode}_from_float32"
+
+
+@pytest.mark.parametrize("block_size", [-1, 5, 64])
+@pytest.mark.parametrize("name", CASES)
+def test_int4_of_layers(name, block_size):
+    make, shape, _ = CASES[name]
+    layer, x = make(), inputs_of(name, shape)
+    before = np.asarray(layer(x))
+    layer.quantize(config=Int4QuantizationConfig(block_size=block_size))
+    after = np.asarray(layer(x))
+    assert 0 < np.abs(after - before).max() < 0.3 * np.abs(before).max()
+    second = type(layer).from_config(json.loads(json.dumps(layer.get_config())))
+    second.build(shape)
+    second.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(second(x), after)
+    np.testing.assert_allclose(
+        function(lambda x: layer(x))(x), after, rtol=1e-5, atol=1e-6
+    )
+    layer.enable_lora(2)
+    np.testing.assert_array_equal(layer(x), after)
+    third = make(dtype=f"int4/{block_size}_from_mixed_bfloat16")
+    assert third(x).dtype == "bfloat16" and parts(third)[0].dtype == "int8"
+
+
+def test_int4_of_inputs_too():
+    """Without blocks a quantizer may round inputs."""
+    config = Int4QuantizationConfig(None, AbsMaxQuantizer(), block_size=None)
+    layer, x = layers.Dense(4), RNG.normal(size=(3, 8)).astype("float32")
+    layer(x)
+    layer.quantize(config=config)
+    whole, scale = map(np.asarray, AbsMaxQuantizer()(x))
+    expected = (whole / scale) @ np.asarray(layer.kernel) + layer.bias.numpy()
+    np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-6)
+    assert np.abs(np.asarray(layer(x)) - x @ np.asarray(layer.kernel)).max() > 1e-4
+
+
+def test_int4_files(tmp_path):
+    model = network()
+    before = model.predict(X, verbose=0)
+    model.quantize("int4")
+    after = model.predict(X, verbose=0)
+    assert 0 < np.abs(after - before).max() < 0.3
+    model.save(tmp_path / "m.keras")
+    loaded = saving.load_model(tmp_path / "m.keras")
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), after)
+    for layer in model.layers:
+        layer.enable_lora(2)
+    model.fit(X, np.ones((16, 3)), epochs=2, verbose=0)
+    model.save(tmp_path / "m.keras")
+    loaded = saving.load_model(tmp_path / "m.keras")
+    merged = loaded.predict(X, verbose=0)
+    assert np.abs(merged - model.predict(X, verbose=0)).max() < 0.3
 
 
 # --- float8 -------------------------------------------------------------------------
@@ -369,8 +477,8 @@ def test_refused_models():
         model.quantize("int8")
     with pytest.raises(NotImplementedError, match="no layer that can"):
         Model(a, a * 2).quantize("int8")
-    with pytest.raises(NotImplementedError, match="'int4' is not supported"):
-        network().quantize("int4")
+    with pytest.raises(NotImplementedError, match="'gptq' is not supported"):
+        network().quantize(config=GPTQConfig([], None))
     with pytest.raises(ValueError, match="`filters` argument"):
         network().quantize("int8", filters=3)
     with pytest.raises(ValueError, match="Unrecognized keyword"):

@@ -1,7 +1,6 @@
 """Policies of quantized layers: names that configs may hold.
 
-They can be made, compared and serialized; layers refuse them, as no layer of toolkit
-computes with quantized weights.
+All can be made, compared and serialized; layers tell which of them they compute with.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from typing import Any
 from toolkit import activations, ops
 from toolkit.arguments import Positive
 from toolkit.core.variable import Variable
-from toolkit.layers.adapters.int8 import ScaleLayout
 from toolkit.layers.adapters.quantizable import QuantizableLayer
+from toolkit.layers.adapters.whole import ScaleLayout
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.weights import create_weight, declare_weight, known, positive
 from toolkit.type_aliases import (

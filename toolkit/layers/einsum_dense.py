@@ -9,8 +9,8 @@ from toolkit import activations, ops
 from toolkit.arguments import Positive, is_int
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.layers.adapters.int8 import ScaleLayout
 from toolkit.layers.adapters.quantizable import QuantizableLayer
+from toolkit.layers.adapters.whole import ScaleLayout
 from toolkit.layers.weights import create_weight, declare_weight
 from toolkit.type_aliases import (
     ActivationLike,

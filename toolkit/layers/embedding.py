@@ -11,8 +11,8 @@ from toolkit.arguments import Positive
 from toolkit.console.frames import warn
 from toolkit.core.variable import Variable
 from toolkit.errors import UnsupportedError
-from toolkit.layers.adapters.int8 import ScaleLayout
 from toolkit.layers.adapters.quantizable import QuantizableLayer
+from toolkit.layers.adapters.whole import ScaleLayout
 from toolkit.layers.config import renamed
 from toolkit.layers.weights import declare_weight, positive
 from toolkit.ops.encode import whole_indices
@@ -49,7 +49,7 @@ class Embedding(QuantizableLayer):
     """
 
     _adapted = "embeddings"
-    _modes = ("int8",)
+    _modes = ("int8", "int4")
     _warned_of_negative = False
     _embeddings: Variable
     embeddings_scale: Variable
@@ -99,7 +99,7 @@ class Embedding(QuantizableLayer):
         return self._main_weight()
 
     def _scale_layout(self) -> ScaleLayout:
-        return ScaleLayout(shared=(1,))
+        return ScaleLayout(shared=(1,), blocks=1)
 
     def call(self, inputs: Any) -> Any:
         inputs = self._rows_of(inputs)

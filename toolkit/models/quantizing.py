@@ -9,7 +9,7 @@ from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.quantizers.configs import resolve
 
-_MODES = ("int8", "float8")
+_MODES = ("int8", "int4", "float8")
 
 
 class QuantizableModel:
@@ -24,8 +24,8 @@ class QuantizableModel:
         """Quantize the layers that can be: Dense, EinsumDense and Embedding.
 
         Args:
-            mode: "int8" or "float8", see `layers.Dense.quantize`; needless with a
-                config.
+            mode: "int8", "int4" or "float8", see `layers.Dense.quantize`; needless with
+                a config.
             config: which quantizers to use: see `quantizers.Int8QuantizationConfig`.
             filters: which layers: a regular expression that is searched in their
                 names, a list of such, or a function of the layer; all if None.

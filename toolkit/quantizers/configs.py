@@ -32,6 +32,11 @@ class QuantizationConfig(Recorded):
             f"{type(self).__name__} does not define `mode`; a subclass must"
         )
 
+    @property
+    def policy_mode(self) -> str:
+        """The mode as policies name it, such as "int4/128"."""
+        return self.mode
+
     @staticmethod
     def weight_quantizer_or_default(config: Any, default: Any) -> Any:
         """The quantizer of weights that a config names, or `default`."""
@@ -116,6 +121,10 @@ class Int4QuantizationConfig(QuantizationConfig):
             )
         self._need_int8()
 
+    @property
+    def policy_mode(self) -> str:
+        return f"int4/{self.block_size or -1}"
+
 
 class Float8QuantizationConfig(QuantizationConfig):
     """Training with inputs, weights and gradients rounded to floats of 8 bits."""
@@ -150,6 +159,10 @@ class _Calibrated(QuantizationConfig):
     def dtype_policy_string(self) -> str:
         """The name of the policy: mode/bits/group."""
         return f"{self.mode}/{self.weight_bits}/{self.group_size}"
+
+    @property
+    def policy_mode(self) -> str:
+        return self.dtype_policy_string()
 
     def get_config(self) -> dict[str, Any]:
         """The arguments but for the data, which only calibration needs."""

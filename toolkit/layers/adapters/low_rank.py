@@ -141,7 +141,8 @@ class LowRankLayer(Layer):
         """Create A and B, and freeze the weight."""
         name = self._adapted
         weight = getattr(self, f"_{name}")
-        shapes = (*weight.shape[:-1], rank), (rank, weight.shape[-1])
+        shape = (self._adapter or Weight(self)).shape
+        shapes = (*shape[:-1], rank), (rank, shape[-1])
         locked, self._locked = self._locked, False
         outer = scopes.names
         if not self._building:  # beside the kernel, whatever model that is in

@@ -1,4 +1,4 @@
-"""Layers whose main weight may be kept in 8 bits."""
+"""Layers whose main weight may be kept in 8 or 4 bits."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from toolkit import dtype_policies, ops
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError, UnsupportedError
 from toolkit.layers.adapters.float8 import Float8Weight
-from toolkit.layers.adapters.int8 import Int8Weight, ScaleLayout
+from toolkit.layers.adapters.int4 import Int4Weight
+from toolkit.layers.adapters.int8 import Int8Weight
 from toolkit.layers.adapters.low_rank import LowRankLayer, LowRankWeight
 from toolkit.layers.adapters.weight import Weight
-from toolkit.quantizers.configs import QuantizationConfig, resolve
+from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
+from toolkit.quantizers.configs import (
+    Int4QuantizationConfig,
+    QuantizationConfig,
+    resolve,
+)
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 
 
@@ -21,7 +27,7 @@ class QuantizableLayer(LowRankLayer):
     A subclass defines `_scale_layout`.
     """
 
-    _modes: tuple[str, ...] = ("int8", "float8")
+    _modes: tuple[str, ...] = ("int8", "int4", "float8")
     _quantized: Weight | None = None  # by the weights that exist
     kernel_scale: Variable
 
@@ -37,7 +43,7 @@ class QuantizableLayer(LowRankLayer):
 
     @property
     def inputs_quantizer(self) -> Any:
-        """What rounds the inputs of a layer of 8-bit whole numbers; None: nothing."""
+        """What rounds the inputs of a layer of whole numbers; None: nothing."""
         return getattr(self._quantized, "inputs_quantizer", None)
 
     # --- how it starts ----------------------------------------------------------------
@@ -45,13 +51,16 @@ class QuantizableLayer(LowRankLayer):
     def quantize(
         self, mode: Any = None, type_check: bool = True, config: Any = None
     ) -> None:
-        """Compute with numbers of 8 bits.
+        """Compute with numbers of 8 or 4 bits.
 
         Args:
-            mode: "int8" for whole numbers, in place of the weight; "float8" to train
-                with floats; other modes of Keras are refused.
+            mode: "int8" for whole numbers in place of the weight, with inputs rounded
+                to such; "int4" for whole numbers of 4 bits in place of the weight
+                alone, in blocks with a scale each; "float8" to train with floats;
+                other modes of Keras are refused.
             type_check: whether to refuse subclasses, whose `call` may not know of it.
-            config: which quantizers to use: see `quantizers.Int8QuantizationConfig`.
+            config: which quantizers to use: see `quantizers.Int8QuantizationConfig` and
+                `Int4QuantizationConfig`.
 
         Raises:
             ArgumentError: if the layer is quantized already.
@@ -83,7 +92,8 @@ class QuantizableLayer(LowRankLayer):
             )
         if config.mode not in self._modes:
             self._refuse_mode(config.mode)
-        policy = dtype_policies.get(f"{config.mode}_from_{self._dtype_policy.name}")
+        source = self._dtype_policy.name
+        policy = dtype_policies.get(f"{config.policy_mode}_from_{source}")
         before = self.quantization_config, self.dtype_policy
         try:
             self.quantization_config, self.dtype_policy = config, policy
@@ -108,17 +118,23 @@ class QuantizableLayer(LowRankLayer):
             super()._accept_quantized(policy)
 
     def _create_adapted(self, shape: Any) -> None:
-        if self.quantization_mode == "int8":
-            return self._create_int8(self._int8_weight(), shape)
+        if self.quantization_mode in ("int8", "int4"):
+            return self._create_whole(self._whole_weight(), shape)
         super()._create_adapted(shape)
         if self.quantization_mode == "float8":
             self._create_float8()
         return None
 
-    def _int8_weight(self) -> Int8Weight:
-        return Int8Weight(self, self._scale_layout(), self.quantization_config)
+    def _whole_weight(self) -> WholeWeight:
+        layout, config = self._scale_layout(), self.quantization_config
+        if self.quantization_mode == "int8":
+            return Int8Weight(self, layout, config)
+        size = getattr(self._dtype_policy, "block_size", None)
+        return Int4Weight(
+            self, layout, config or Int4QuantizationConfig(block_size=size)
+        )
 
-    def _create_int8(self, weight: Int8Weight, shape: Any) -> None:
+    def _create_whole(self, weight: WholeWeight, shape: Any) -> None:
         weight.create(tuple(shape))
         self._adapt_with(weight)
 
@@ -142,15 +158,13 @@ class QuantizableLayer(LowRankLayer):
             self._locked = False
             self._create_float8()
         else:
-            weight = self._int8_weight()
+            weight = self._whole_weight()
             values = weight.quantized(plain.value)
             self._locked = False
             delattr(self, f"_{self._adapted}")
-            self._create_int8(weight, plain.shape)
-            for variable, value in zip(
-                (weight.variable, weight.scale), values, strict=True
-            ):
-                variable.assign(value)
+            self._create_whole(weight, plain.shape)
+            for name, value in values.items():
+                getattr(self, name).assign(value)
         self._locked = locked
 
     # --- configs and files ------------------------------------------------------------
@@ -174,8 +188,8 @@ class QuantizableLayer(LowRankLayer):
         return [weight, *(v for v in found if v not in taken), *scales]
 
     def _merged(self) -> dict[Variable, Any]:
-        if not isinstance(self._quantized, Int8Weight):
+        if not isinstance(self._quantized, WholeWeight):
             return super()._merged()
-        weight = self._quantized
-        whole, scale = weight.quantized(ops.convert_to_tensor(self._main_weight()))
-        return {weight.variable: whole, weight.scale: scale}
+        merged = ops.convert_to_tensor(self._main_weight())
+        values = self._quantized.quantized(merged)
+        return {getattr(self, name): value for name, value in values.items()}

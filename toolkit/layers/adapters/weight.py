@@ -27,6 +27,11 @@ class Weight:
         """The Variable that holds the weight."""
         return getattr(self.layer, f"_{self.name}")
 
+    @property
+    def shape(self) -> Any:
+        """The extents of what it stands for."""
+        return self.variable.shape
+
     def value(self) -> Any:
         """What stands for the weight in a product."""
         return self.variable

@@ -1,0 +1,112 @@
+"""A weight of 4-bit whole numbers, two in a byte, in blocks with a scale each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.errors import ArgumentError
+from toolkit.layers.adapters.whole import Extents, ScaleLayout, WholeWeight
+from toolkit.quantizers.grouped import (
+    abs_max_quantize_grouped_with_zero_point,
+    pack_int4,
+    unpack_int4,
+)
+from toolkit.quantizers.quantizer import AbsMaxQuantizer
+
+_RANGE = (-8, 7)
+
+
+class Int4Weight(WholeWeight):
+    """Whole numbers from -8 to 7 in place of a weight, which is a matrix of them.
+
+    In blocks it is `(number - zero) * scale`; without, `number / scale`. The Variables
+    are those of Keras: numbers of neighbouring columns share a byte, scales and zeros
+    are for each column of a block, and `g_idx` tells the block of each row.
+    """
+
+    mode: str = "int4"
+
+    def __init__(self, layer: Any, layout: ScaleLayout, config: Any) -> None:
+        super().__init__(layer, layout, config)
+        size = config.block_size
+        self.block_size: int | None = None if size == -1 else size
+        names = f"{self.name}_scale", f"{self.name}_zero", "g_idx"
+        self.scales: tuple[str, ...] = names if self.block_size else names[:1]
+        self._shape: Extents = ()
+
+    @property
+    def shape(self) -> Any:
+        return self._shape
+
+    def create(self, shape: Any) -> None:
+        self._shape = tuple(shape)
+        rows, columns = extents = self.layout.matrix(shape)
+        axis = self.layout.blocks
+        self._create(self.name, (rows, -(-columns // 2)), "zeros", "int8")
+        if not self.block_size:
+            self._create(self.scales[0], (extents[1 - axis],), "ones")
+            return
+        blocks = -(-extents[axis] // self.block_size)
+        of_blocks = (blocks, columns) if axis == 0 else (rows, blocks)
+        scale, zero, numbers = self.scales
+        self._create(scale, of_blocks, "ones")
+        self._create(zero, of_blocks, "zeros", "int8")
+        block_of = np.arange(extents[axis]) // self.block_size
+        g_idx = self._create(numbers, block_of.shape, "zeros", "float32")
+        g_idx.assign(block_of)
+
+    def quantized(self, value: Any) -> dict[str, Any]:
+        matrix = ops.reshape(value, self.layout.matrix(value.shape))
+        axis = self.layout.blocks
+        if self.block_size:
+            lines = matrix if axis == 0 else ops.transpose(matrix)
+            found = abs_max_quantize_grouped_with_zero_point(
+                lines, self.block_size, to_numpy=True
+            )
+            parts = found if axis == 0 else map(ops.transpose, found)
+            whole, *scales = parts
+        else:
+            quantizer = self.config.weight_quantizer or AbsMaxQuantizer(axis, _RANGE)
+            whole, scale = quantizer(matrix, to_numpy=True)
+            if scale.shape[axis] != 1 or scale.ndim != 2:
+                raise ArgumentError(
+                    f"{self.layer.name}: the weight_quantizer must share scales along "
+                    f"axis={axis}; received scales of shape {tuple(scale.shape)}"
+                )
+            scales = [ops.squeeze(scale, axis)]
+        packed, _, _ = pack_int4(whole, axis=-1)
+        values = dict(zip(self.scales, scales, strict=False))
+        return {f"_{self.name}": packed, **values}
+
+    def value(self) -> Any:
+        extents, axis = self.layout.matrix(self.shape), self.layout.blocks
+        whole = unpack_int4(self.variable, extents[1], axis=-1)
+        if not self.block_size:
+            scale = ops.expand_dims(self._stored(0), axis)
+            return ops.reshape(ops.divide(whole, scale), self.shape)
+        scale, zero = (self._spread(self._stored(i), axis) for i in (0, 1))
+        return ops.reshape(_dequantized(whole, scale, zero), self.shape)
+
+    def rows(self, indices: Any) -> Any:
+        whole = unpack_int4(super().rows(indices), self.shape[-1], axis=-1)
+        found = [
+            ops.take(self._stored(i), indices, axis=0)
+            for i in range(2 if self.block_size else 1)
+        ]
+        if not self.block_size:
+            return ops.divide(whole, ops.expand_dims(found[0], -1))
+        return _dequantized(whole, *(self._spread(x, -1) for x in found))
+
+    def _stored(self, number: int) -> Any:
+        return ops.convert_to_tensor(getattr(self.layer, self.scales[number]))
+
+    def _spread(self, x: Any, axis: int) -> Any:
+        """What blocks have along an axis, for each row or column of them."""
+        return ops.take(x, ops.cast(self._stored(2), "int32"), axis=axis)
+
+
+def _dequantized(whole: Any, scale: Any, zero: Any) -> Any:
+    return ops.multiply(ops.subtract(whole, ops.cast(zero, scale.dtype)), scale)
