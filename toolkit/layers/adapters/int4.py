@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from toolkit import ops
 from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.whole import Extents, ScaleLayout, WholeWeight
+from toolkit.ops.int4 import matmul_int4
 from toolkit.quantizers.grouped import (
     abs_max_quantize_grouped_with_zero_point,
     pack_int4,
@@ -89,6 +91,11 @@ class Int4Weight(WholeWeight):
             return ops.reshape(ops.divide(whole, scale), self.shape)
         scale, zero = (self._spread(self._stored(i), axis) for i in (0, 1))
         return ops.reshape(_dequantized(whole, scale, zero), self.shape)
+
+    def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
+        if product is not ops.matmul or not self.block_size:
+            return super().multiply(product, inputs)
+        return matmul_int4(inputs, self.variable, *(map(self._stored, range(3))))
 
     def rows(self, indices: Any) -> Any:
         whole = unpack_int4(super().rows(indices), self.shape[-1], axis=-1)

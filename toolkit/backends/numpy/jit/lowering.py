@@ -114,6 +114,7 @@ LOWERINGS: dict[str, str | Lowering] = {
     "conv_input_grad": "kernels.conv:lower_conv_input_grad",
     "conv_kernel_grad": "kernels.conv:lower_conv_kernel_grad",
     "matmul": "kernels.matmul:lower_matmul",
+    "matmul_int4": "kernels.int4:lower_matmul_int4",
     "matmul_integer": "kernels.integer:lower_matmul_integer",
     "max_pool": "kernels.pool:lower_max_pool",
     "max_pool_scatter": "kernels.pool:lower_max_pool_scatter",
@@ -145,7 +146,10 @@ LOWERINGS: dict[str, str | Lowering] = {
     "attention_grad": "kernels.attention:lower_attention_grad",
 }
 # Composites that need not be taken apart, where what they compute with is a float.
-COMPOSITES = frozenset({"attention", "attention_grad"})
+COMPOSITES = frozenset({"attention", "attention_grad", "matmul_int4"})
+# Rows up to which weights are unpacked as they are multiplied: with more of them it is
+# quicker to do that first.
+FEW_ROWS = 8
 ANCHORS = frozenset({"conv", "conv_input_grad", "matmul", "matmul_integer"})
 
 
@@ -155,6 +159,9 @@ def takes_whole(node: Any) -> bool:
         return False
     # What is bfloat16 becomes float32 before it is lowered.
     found = {x.spec.dtype for x in node.inputs}
+    if node.op.name == "matmul_int4":
+        is_few = 0 < node.inputs[0].spec.shape[0] <= FEW_ROWS
+        return is_few and found <= {"float32", "bfloat16", "int8"}
     return found <= {"float32", "float64", "bfloat16", "bool"}
 
 

@@ -1,0 +1,98 @@
+"""Generated products with weights of 4 bits against their definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from tests.backends.jit.running import graph_of, operand_of, run_lowered, vectors_of
+from tests.helpers import assert_close
+from toolkit import ops, quantizers
+from toolkit.backends.numpy.jit.kernels.int4 import lower_matmul_int4
+from toolkit.backends.numpy.jit.lowering import FEW_ROWS, takes_whole
+from toolkit.layers import Dense
+from toolkit.ops.int4 import matmul_int4
+
+SHAPES = [(1, 8, 64), (1, 33, 7), (3, 20, 130), (FEW_ROWS, 5, 17), (2, 9, 1)]
+
+
+def operands(rows, depth, columns, block=4, seed=0):
+    """Rows, and a weight as layers keep it; its numbers are those of the last."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, depth)).astype("float32")
+    whole = rng.integers(-8, 8, (depth, columns)).astype("int8")
+    packed = np.ascontiguousarray(quantizers.pack_int4(whole, -1)[0])
+    blocks = -(-depth // block)
+    scale = rng.uniform(0.1, 1, (blocks, columns)).astype("float32")
+    zero = rng.integers(-8, 8, (blocks, columns)).astype("int8")
+    numbers = rng.permutation(np.arange(depth) // block).astype("float32")
+    of_row = numbers.astype(int)
+    weight = (whole - zero[of_row].astype("float64")) * scale[of_row]
+    return (x, packed, scale, zero, numbers), weight
+
+
+def lowered_of(arrays):
+    graph = graph_of(matmul_int4, *arrays)
+    (node,) = (n for n in graph.nodes if n.op.name == "matmul_int4")
+    assert takes_whole(node)
+    return lower_matmul_int4(node, [operand_of(a) for a in arrays], [])
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_products(shape, lanes):
+    arrays, weight = operands(*shape)
+    found = []
+    for chunk in (0, 1):
+        y = np.full((shape[0], shape[2]), np.nan, "float32")
+        with vectors_of(lanes):
+            run_lowered(lowered_of(arrays), arrays, [y], chunk)
+        found.append(y)
+    assert_close(found[0], (arrays[0].astype("float64") @ weight).astype("float32"))
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("rows", [1, FEW_ROWS, FEW_ROWS + 1])
+def test_any_number_of_rows(rows):
+    arrays, weight = operands(rows, 24, 19)
+    expected = arrays[0] @ weight
+    for compute in (matmul_int4, toolkit.function(matmul_int4)):
+        np.testing.assert_allclose(compute(*arrays), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("stored", [-9.0, 3.0, np.inf, np.nan])
+def test_blocks_that_do_not_exist(stored):
+    (*rest, numbers), _ = operands(1, 8, 16)
+    numbers[3] = stored
+    bad: list[int] = []
+    y = np.empty((1, 16), "float32")
+    run_lowered(lowered_of((*rest, numbers)), (*rest, numbers), [y], bad=bad)
+    assert bool(bad[0]) == (stored == stored)  # none is read: a NaN counts as 0
+    if stored == 3.0:
+        with pytest.raises(IndexError, match="index 3 is out of range"):
+            toolkit.function(matmul_int4)(*rest, numbers)
+
+
+def test_gradients():
+    arrays, weight = operands(2, 8, 6)
+    x = toolkit.Variable(arrays[0])
+    with toolkit.GradientTape() as tape:
+        y = matmul_int4(x, *arrays[1:])
+    expected = np.ones((2, 6)) @ weight.T
+    np.testing.assert_allclose(tape.gradient(y, x), expected, rtol=1e-4)
+
+
+def test_dense_layers_take_it():
+    layer = Dense(6)
+    layer.build((None, 8))
+    layer.quantize("int4")
+    step = toolkit.function(lambda x: layer(x))
+    x = np.random.default_rng(0).normal(size=(2, 3, 8)).astype("float32")
+    assert "matmul_int4" in str(step.inspect(x))
+    expected = x @ np.asarray(layer.kernel) + np.asarray(layer.bias)
+    np.testing.assert_allclose(step(x), expected, rtol=1e-4, atol=1e-5)
+    step = step.inspect(ops.tile(x, (2, 1, 1)))
+    assert not any("matmul_int4" in kernel.name for kernel in step.kernels)

@@ -1,0 +1,54 @@
+"""Products with weights of 4 bits: the primitive `matmul_int4`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable
+from toolkit.ir import Primitive
+from toolkit.ops.bits import bitwise_and, bitwise_xor, right_shift
+from toolkit.ops.contract import matmul
+from toolkit.ops.index import take
+from toolkit.ops.shape import reshape, slice_axis, stack
+
+
+def _body(
+    x: Tensor, packed: Tensor, scale: Tensor, zero: Tensor, block: Tensor
+) -> Tensor:
+    rows, columns = packed.shape[0], scale.shape[-1]
+    mask, eight = (convert(n, "int8") for n in (15, 8))
+    low, high = packed, right_shift(packed, convert(4, "int8"))
+    halves = bitwise_xor(bitwise_and(stack([low, high], axis=-1), mask), eight) - eight
+    flat = reshape(halves, (rows, 2 * packed.shape[1]))
+    whole = convert(slice_axis(flat, 1, 0, columns), scale.dtype)
+    numbers = convert(block, "int32")
+    shifted = whole - convert(take(zero, numbers, axis=0), scale.dtype)
+    return matmul(x, shifted * take(scale, numbers, axis=0))
+
+
+# A backend may multiply by the numbers as it unpacks them: for few rows reading the
+# weights is all the work, and these have an eighth of the bytes.
+matmul_int4_p: Primitive = decomposable("matmul_int4", _body)
+
+
+def matmul_int4(x: Any, packed: Any, scale: Any, zero: Any, block: Any) -> Tensor:
+    """`x @ ((numbers - zero[block]) * scale[block])`.
+
+    Args:
+        x: (..., rows).
+        packed: (rows, ceil(columns / 2)) int8: two numbers from -8 to 7 in each byte,
+            the first in its lower half.
+        scale: (blocks, columns), of the dtype of x.
+        zero: (blocks, columns) int8.
+        block: (rows,), the block of each row, as float32.
+
+    Returns:
+        (..., columns).
+    """
+    x, *weight = (convert(each) for each in (x, packed, scale, zero, block))
+    matrix = reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+    y = bind(matmul_int4_p, matrix, *weight)
+    return reshape(y, (*x.shape[:-1], y.shape[-1]))
