@@ -99,55 +99,60 @@ class _Panels:
 
     def write(self, source: Pointer, target: Pointer, masks: Sequence[Mask]) -> None:
         """Pack the columns that exist; the others are 0."""
-        b, words = self.b, self.words
-        whole, rest = b.split(self.n.depth, words.terms)
-        for j, mask in enumerate(masks):
-            x, y = source + j * b.lanes, target + j * self.vector_bytes
-            with b.accumulate(0, whole, 1, [b.filled(0, "int32")]) as loop:
-                terms = self._terms(x, loop.index, mask)
-                loop.next([self._put(terms, y, loop.index, loop.values[0])])
-            with b.accumulate(0, b.least(rest, 1), 1, loop.values) as last:
-                terms = self._terms(x, whole, mask, rest)
-                last.next([self._put(terms, y, whole, last.values[0])])
-            first = b.filled(0, "int32")
-            if words.offset:
-                # What the offset of the other factor adds is taken away beforehand.
-                offset = b.filled(-words.offset, "int32")
-                first = b.binary("mul", last.values[0], offset)
-            b.store(first, y, 0, None)
+        b, words, n = self.b, self.words, self.n
+        whole, rest = b.split(n.depth, words.terms)
+        reader = TermReader(b, words, n.columns, n.depth)
 
-    def _terms(
+        def pack(word: Number, sums: list[Value], count: Number | None) -> None:
+            line = target + (word + 1) * self.line_bytes
+            for j, mask in enumerate(masks):
+                terms = reader.terms(source + j * b.lanes, word, mask, count)
+                place = line + j * self.vector_bytes
+                b.store(words.joined(b, terms), place, 0, None)
+                for x in terms if words.offset else ():
+                    sums[j] = b.binary("add", sums[j], x)
+
+        sums = [b.filled(0, "int32")] * len(masks)
+        with b.accumulate(0, whole, 1, sums) as loop:
+            pack(loop.index, loop.values, None)
+            loop.next(loop.values)
+        with b.accumulate(0, b.least(rest, 1), 1, loop.values) as last:
+            pack(whole, last.values, rest)
+            last.next(last.values)
+        for j, total in enumerate(last.values):
+            # What the offset of the other factor adds is taken away beforehand.
+            offset = b.filled(-words.offset, "int32")
+            first = b.binary("mul", total, offset) if words.offset else total
+            b.store(first, target + j * self.vector_bytes, 0, None)
+
+
+class TermReader:
+    """Reads vectors of columns of the second factor, the terms of a word at a time."""
+
+    def __init__(
+        self, b: Kernel, words: Words, columns: Number, depth: Number, offset: int = 0
+    ) -> None:
+        self.b = b
+        self.count: int = words.terms
+        self.columns, self.depth = columns, depth
+        self.offset = offset
+
+    def terms(
         self, source: Pointer, word: Number, mask: Mask, count: Number | None = None
     ) -> list[Value]:
-        """The terms of a word of a vector of columns; 0 from the count-th on."""
+        """The terms of a word plus the offset; 0 from the count-th on."""
         b, found = self.b, []
-        for i in range(self.words.terms):
-            row: Number = word * self.words.terms + i
+        for i in range(self.count):
+            row: Number = word * self.count + i
             if count is not None:
-                row = b.least(row, self.n.depth - 1)
-            x = b.load(source + row * self.n.columns, 0, "int8", mask)
-            x = b.convert("sext", x, "int32")
+                row = b.least(row, self.depth - 1)
+            x = b.load(source + row * self.columns, 0, "int8", mask)
+            if self.offset:
+                x = b.binary("xor", x, b.constant(-128, x))
+            x = b.convert("zext" if self.offset else "sext", x, "int32")
             if count is not None:
                 exists = b.compare("sgt", count, i)
-                zero = b.filled(0, "int32")
-                x = b.let(
-                    f"select i1 {exists}, {x.type} {x}, {x.type} {zero}",
-                    "int32",
-                    b.lanes,
-                )
+                text = f"select i1 {exists}, {x.type} {x}, {x.type} zeroinitializer"
+                x = b.let(text, "int32", b.lanes)
             found.append(x)
         return found
-
-    def _put(
-        self, terms: Sequence[Value], panel: Pointer, number: Number, sums: Value
-    ) -> Value:
-        """Write a word of each column; the sums of all terms so far."""
-        b, bits = self.b, self.words.bits
-        low = b.filled((1 << bits) - 1, "int32")
-        word = b.filled(0, "int32")
-        for i, x in enumerate(terms):
-            part = b.binary("shl", b.binary("and", x, low), b.filled(i * bits, "int32"))
-            word = b.binary("or", word, part)
-            sums = b.binary("add", sums, x) if self.words.offset else sums
-        b.store(word, panel + (number + 1) * self.line_bytes, 0, None)
-        return sums

@@ -7,6 +7,7 @@ most processors multiply and add such pairs, and LLVM knows the pattern.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.backends.numpy.jit.builder import Value
@@ -34,10 +35,14 @@ class Words:
         """Of a term."""
         return 32 // self.terms
 
-    @property
-    def ones(self) -> int:
-        """The word whose terms are all 1."""
-        return sum(1 << (self.bits * i) for i in range(self.terms))
+    def joined(self, b: Kernel, terms: Sequence[Value]) -> Value:
+        """A vector of words from vectors of their terms, as int32."""
+        word = b.filled(0, "int32")
+        low = b.filled((1 << self.bits) - 1, "int32")
+        for i, x in enumerate(terms):
+            by = b.filled(i * self.bits, "int32")
+            word = b.binary("or", word, b.binary("shl", b.binary("and", x, low), by))
+        return word
 
     def multiply_add(self, b: Kernel, sums: Value, x: Value, y: Value) -> Value:
         """`sums` and the products of the terms of x and y, vectors of words."""
