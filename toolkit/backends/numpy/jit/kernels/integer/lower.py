@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.kernels.integer.few import (
+    FewRowsNumbers,
+    FewRowsPlan,
+    emit_few_rows,
+)
 from toolkit.backends.numpy.jit.kernels.integer.pack import (
     WORD_BYTES,
     PanelNumbers,
@@ -21,7 +27,7 @@ from toolkit.backends.numpy.jit.kernels.integer.product import (
     IntegerPlan,
     emit_integer_product,
 )
-from toolkit.backends.numpy.jit.kernels.integer.words import words_of
+from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.lowering import TASKS, Call, Lowered, Reference
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
@@ -29,6 +35,9 @@ from toolkit.ir import Graph
 # Products that are worth a task, and bytes that are.
 _TASK_PRODUCTS = 1 << 22
 _TASK_BYTES = 1 << 18
+# With so few rows the matrix is not packed, unless it stays so; tasks read whole lines
+# of a cache.
+_FEW_ROWS, _LINE = 4, 64
 
 
 def lower_matmul_integer(
@@ -43,7 +52,9 @@ def lower_matmul_integer(
         return None
     if not anchor.outputs[0].spec.size:
         return Lowered()
-    return _Lowering(body, a, b).lowered()
+    lowering = _Lowering(body, a, b)
+    is_few = lowering.rows <= _FEW_ROWS and not inputs[b].is_frozen
+    return lowering.of_few_rows() if is_few else lowering.lowered()
 
 
 class _Lowering:
@@ -86,7 +97,7 @@ class _Lowering:
         of_rows: Reference = ("work", aligned(panels * self.panels))
         calls = [self._pack_panels(panels)]
         if self.plan.a is None:
-            calls.append(self._pack_rows(of_rows))
+            calls.append(self._pack_rows(of_rows, self.words))
         calls.append(self._multiply(of_rows, panels))
         work = aligned(self.rows * self.count * WORD_BYTES)
         return Lowered(calls, of_rows[1] + (work if self.plan.a is None else 0))
@@ -104,10 +115,34 @@ class _Lowering:
             prepares=size * self.panels,
         )
 
-    def _pack_rows(self, place: Reference) -> Call:
+    def of_few_rows(self) -> Lowered:
+        """The calls where a packed matrix would be read but once."""
+        words = replace(self.words, offset=0)
+        size = aligned(self.rows * self.count * WORD_BYTES)
+        tasks = max(1, min(TASKS, self.depth * self.columns // _TASK_BYTES))
+        width = -(-self.columns // (tasks * _LINE)) * _LINE
+        plan = FewRowsPlan(self.words, self.plan.lanes, self.rows, self.a, self.b)
+        products = self.rows * self.depth * self.columns
+        multiply = Call(
+            Code(emit_few_rows, plan, Described(self.body)),
+            (*self._operands(), ("work", 0), ("work", size)),
+            FewRowsNumbers(self.columns, self.depth, self.count * WORD_BYTES, width),
+            -(-self.columns // width),
+            flops=2 * products,
+            nbytes=self.depth * self.columns,
+        )
+        sums = aligned(self.rows * self.columns * WORD_BYTES)
+        return Lowered([self._pack_rows(("work", 0), words), multiply], size + sums)
+
+    def _operands(self) -> list[Reference]:
+        body = self.body
+        inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
+        return [*inputs, *(("out", i) for i in range(len(body.outputs)))]
+
+    def _pack_rows(self, place: Reference, words: Words) -> Call:
         nbytes = self.rows * (self.depth + self.count * WORD_BYTES)
         return Call(
-            Code(emit_pack_rows, self.words, self.plan.lanes),
+            Code(emit_pack_rows, words, self.plan.lanes),
             (("in", self.a), place),
             RowNumbers(self.depth, self.count * WORD_BYTES),
             self.rows,
@@ -121,8 +156,7 @@ class _Lowering:
         block = -(-tiles // TASKS) * plan.rows
         blocks = -(-self.rows // block)
         products = self.rows * self.depth * self.columns
-        operands: list[Reference] = [("in", i) for i in range(len(body.inputs))]
-        operands += [("out", i) for i in range(len(body.outputs))]
+        operands = self._operands()
         operands += [] if plan.a is not None else [of_rows]
         row = self.depth if plan.a is not None else self.count * WORD_BYTES
         moved = sum(v.spec.nbytes for v in (*body.inputs, *body.outputs))

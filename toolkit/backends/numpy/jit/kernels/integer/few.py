@@ -1,0 +1,156 @@
+"""Integer products of few rows, whose matrix is read in its order and only once.
+
+Packing it would take longer than multiplying: its terms become words in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Value
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES, TermReader
+from toolkit.backends.numpy.jit.kernels.integer.words import Words
+
+# Words of a row that are multiplied side by side.
+_TOGETHER = 2
+
+
+@dataclass(frozen=True)
+class FewRowsPlan:
+    """What the code depends on.
+
+    Attributes:
+        words: how terms are multiplied.
+        lanes: of a vector of sums.
+        rows: of the product.
+        a, b: which inputs of the body the factors are.
+    """
+
+    words: Words
+    lanes: int
+    rows: int
+    a: int
+    b: int
+
+
+class FewRowsNumbers(NamedTuple):
+    """What follows the addresses in the table.
+
+    Attributes:
+        columns, depth: extents of the matrix.
+        row_bytes: of the words of a row of the first factor.
+        width: columns of a panel.
+    """
+
+    columns: Any
+    depth: Any
+    row_bytes: Any
+    width: Any
+
+
+def emit_few_rows(plan: FewRowsPlan, body: Described) -> Kernel:
+    """The function that computes panels of columns.
+
+    The table: the addresses of the body's inputs and outputs, of the rows as words that
+    have no offset, and of memory for sums; `FewRowsNumbers`.
+    """
+    b = Kernel(plan.lanes)
+    _FewRows(b, plan, body).write()
+    return b
+
+
+class _FewRows:
+    """Writes the function."""
+
+    def __init__(self, b: Kernel, plan: FewRowsPlan, body: Described) -> None:
+        self.b, self.plan = b, plan
+        graph = body.body
+        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.a, self.matrix = bases[plan.a], bases[plan.b]
+        self.words, self.sums = b.next_address(), b.next_address()
+        n = self.n = FewRowsNumbers(*(b.next_entry() for _ in FewRowsNumbers._fields))
+        self.epilogue = Epilogue(graph, b, bases)
+        # The offset is the matrix's here: it is read but once, and rows are short.
+        offset = plan.words.offset
+        self.reader = TermReader(b, plan.words, n.columns, n.depth, offset)
+
+    def write(self) -> None:
+        """Loops over panels: where sums start, words, and the epilogue."""
+        b, n = self.b, self.n
+        terms = self.plan.words.terms
+        whole, rest = b.split(n.depth, terms)
+        pairs = b.whole_vectors(0, whole, _TOGETHER)
+        with b.loop(b.low, b.high) as panel:
+            first, end = b.part(panel, n.width, n.columns)
+            self._start(first, end)
+            with b.loop(0, pairs, _TOGETHER) as word:
+                self._add([word + i for i in range(_TOGETHER)], first, end)
+            with b.loop(pairs, whole) as word:
+                self._add([word], first, end)
+            with b.when(b.compare("ne", rest, 0)):
+                self._add([whole], first, end, rest)
+            self._finish(first, end)
+
+    def _start(self, first: Number, end: Number) -> None:
+        """What the offset adds to the sums of each row is taken away beforehand."""
+        b, n = self.b, self.n
+        for i in range(self.plan.rows):
+            total = b.int64(0)
+            if self.plan.words.offset:
+                with b.accumulate(0, n.depth, 1, [total]) as loop:
+                    x = b.integer_at(self.a + (loop.index + i * n.depth), "int8")
+                    loop.next([loop.index_of(0) + x])
+                scaled = loop.index_of(0) * -self.plan.words.offset
+                total = b.int64(scaled)
+            start = b.splat(b.convert("trunc", total, "int32"))
+            for column, mask in b.run(first, end):
+                b.store(start, self.sums, column + i * n.columns, mask)
+
+    def _add(
+        self,
+        numbers: Sequence[Number],
+        first: Number,
+        end: Number,
+        count: Number | None = None,
+    ) -> None:
+        """Add the products of some words of the rows to the sums of columns."""
+        b, n, words = self.b, self.n, self.plan.words
+        xs = [
+            [self._word(row, number) for number in numbers]
+            for row in range(self.plan.rows)
+        ]
+        for column, mask in b.run(first, end):
+            ys = [self._column(number, column, mask, count) for number in numbers]
+            for row, factors in enumerate(xs):
+                place = column + row * n.columns
+                total = b.load(self.sums, place, "int32", mask)
+                for x, y in zip(factors, ys, strict=True):
+                    # The first operand of the instruction is the one with an offset.
+                    total = words.multiply_add(b, total, y, x)
+                b.store(total, self.sums, place, mask)
+
+    def _word(self, row: int, number: Number) -> Value:
+        b = self.b
+        place = self.words + (number * WORD_BYTES + row * self.n.row_bytes)
+        return b.splat(b.scalar(place, "int32"))
+
+    def _column(
+        self, number: Number, column: Number, mask: Mask, count: Number | None
+    ) -> Value:
+        terms = self.reader.terms(self.matrix + column, number, mask, count)
+        return self.plan.words.joined(self.b, terms)
+
+    def _finish(self, first: Number, end: Number) -> None:
+        """Apply the epilogue to the sums."""
+        b, n = self.b, self.n
+        for row in range(self.plan.rows):
+            of_row = self.epilogue.of_row(row)
+            for column, mask in b.run(first, end):
+                element = column + row * n.columns
+                value = b.load(self.sums, element, "int32", mask)
+                known = {**self.epilogue.columns(column, mask), **of_row}
+                self.epilogue.apply(value, element, column, mask, known)
