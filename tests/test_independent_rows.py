@@ -72,6 +72,15 @@ def gradients(compute):
 
 # --- products -------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_weights_of_few_bits(mode):
+    layer = layers.Dense(70, activation="relu")
+    layer.build((None, 1100))
+    layer.quantize(mode)
+    check(lambda x: layer(x), random(16, 1100), batches=(1, 2, 8, 9))
+
+
 # Depth and columns: few and many, odd, deeper than a step, wider than a block.
 FACTORS = [
     *[(1, 1), (1, 7), (3, 5), (7, 3), (33, 1), (100, 2), (257, 17), (512, 10)],

@@ -17,6 +17,7 @@ from toolkit.backends.base import Operand, aligned, contiguous
 from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.plan import TASKS
 from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.target import rules
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph
 
@@ -160,7 +161,9 @@ def takes_whole(node: Any) -> bool:
     # What is bfloat16 becomes float32 before it is lowered.
     found = {x.spec.dtype for x in node.inputs}
     if node.op.name == "matmul_int4":
+        # More rows are summed in another order.
         is_few = 0 < node.inputs[0].spec.shape[0] <= FEW_ROWS
+        is_few = is_few and not rules.rows_independent
         return is_few and found <= {"float32", "bfloat16", "int8"}
     return found <= {"float32", "float64", "bfloat16", "bool"}
 
