@@ -178,6 +178,7 @@ OTHERS = {
     ),
     "masked SimpleRNN": lambda: masked(layers.SimpleRNN(4, return_state=True)),
     "int8": lambda: quantized("int8"),
+    "int4": lambda: quantized("int4"),
     "float8": lambda: quantized("float8"),
     "float64": lambda: chain(layers.Dense(4, dtype="float64"), shape=(6,)),
     "channels first": lambda: chain(
