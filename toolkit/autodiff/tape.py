@@ -15,6 +15,7 @@ from toolkit import dtypes, ops, tree
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.naming import scopes
+from toolkit.core.slices import added
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.errors import GradientError, unknown_choice
@@ -256,7 +257,7 @@ class GradientTape:
         for tensor in self._tensors_of([source]):
             g = reached.get(tensor)
             if g is not None:
-                total = g if total is None else total + g
+                total = g if total is None else added(total, g)
         if total is None and unconnected == "zero":
             return ops.zeros(source.shape, source.dtype)
         return total
@@ -377,4 +378,4 @@ def as_tuple(x: Any) -> tuple[Any, ...]:
 
 def _accumulate(gradients: dict[Tensor, Any], x: Tensor, g: Tensor) -> None:
     known = gradients.get(x)
-    gradients[x] = g if known is None else known + g
+    gradients[x] = g if known is None else added(known, g)

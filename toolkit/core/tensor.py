@@ -102,8 +102,9 @@ class Tensor(Operators, Value):
         15.0
     """
 
-    __slots__ = ("_array", "_device", "_dtype", "_keras_mask", "_scope")
+    __slots__ = ("_array", "_device", "_dtype", "_keras_mask", "_scope", "_slices")
     _keras_mask: Any
+    _slices: Any  # set only by gradients of look-ups, see `core/slices.py`
     _device: str  # set only by what was computed in a device scope
     # NumPy's operators give way to ours, while np.exp(tensor) still converts.
     __array_priority__ = 1000
@@ -126,8 +127,7 @@ class Tensor(Operators, Value):
     @property
     def constant(self) -> Array | None:
         """The data in host memory if there is any, else None (inside a trace)."""
-        array = self._array
-        return array if array is None else on_host(array)
+        return None if self._array is None else on_host(self._array)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.core.convert import convert
+from toolkit.core.slices import IndexedSlices, sum_of_slices
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import (
     ShapeError,
@@ -198,16 +199,25 @@ def _scatter_axes(x: Spec, indices: Spec, updates: Spec, axis: int, mode: str) -
     return f"{kept},{places},{rows}->{kept}"
 
 
+def _gather_vjp(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    """Zeros like x with g added at the indices: of rows, a tensor that knows them."""
+    spec = Spec(x.shape, g.dtype)
+
+    def dense() -> Tensor:
+        blank = zeros(spec.shape, spec.dtype)
+        made: Tensor = bind(scatter_p, blank, indices, g, axis=axis, mode="add")
+        return made
+
+    if axis:
+        return dense()
+    return sum_of_slices(spec, (IndexedSlices(indices, g),), dense)
+
+
 gather_p: Primitive = primitive(
     "gather",
     Kind.INDEX,
     _gather_spec,
-    vjp=(
-        lambda g, y, x, indices, axis: bind(
-            scatter_p, zeros(x.shape, g.dtype), indices, g, axis=axis, mode="add"
-        ),
-        None,
-    ),
+    vjp=(_gather_vjp, None),
     axes=_gather_axes,
 )
 scatter_p: Primitive = primitive(

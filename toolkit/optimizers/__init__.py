@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import serialization
 from toolkit.errors import ArgumentError
 from toolkit.optimizers import legacy, schedules
-from toolkit.optimizers.adam import Adam, Adamax, AdamW, Lamb, Nadam
+from toolkit.optimizers.adam import Adam, Adamax, AdamW, Lamb, LazyAdam, Nadam
 from toolkit.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from toolkit.optimizers.matrix import Adafactor, Muon
 from toolkit.optimizers.multi_optimizer import MultiOptimizer, OptimizerMap
@@ -26,6 +26,7 @@ __all__ = [
     "Adamax",
     "Ftrl",
     "Lamb",
+    "LazyAdam",
     "Lion",
     "LossScaleOptimizer",
     "MultiOptimizer",
@@ -44,7 +45,8 @@ __all__ = [
 
 _CLASSES = (
     *(SGD, Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, Nadam, RMSprop),
-    *(Adafactor, Muon, ScheduleFreeAdamW, LossScaleOptimizer, MultiOptimizer),
+    *(Adafactor, LazyAdam, Muon, ScheduleFreeAdamW),
+    *(LossScaleOptimizer, MultiOptimizer),
 )
 # Strings mean optimizers in any case: "adam", "Adam", "RMSprop".
 _BY_NAME = {cls.__name__.lower(): cls for cls in _CLASSES}

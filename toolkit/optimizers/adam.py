@@ -8,6 +8,7 @@ from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer, Slots
 
 
@@ -129,6 +130,50 @@ class AdamW(Adam):
             *args,
             **kwargs,
         )
+
+
+class LazyAdam(Adam):
+    """Adam that leaves rows of a table alone that a step has not looked up.
+
+    Where all that a loss does with a variable is to take rows of it, `ops.take(v, i,
+    axis=0)` or `Embedding`, a step changes these rows, and m and v of these rows, by
+    Adam's formulas; t counts all steps. `Adam` goes on moving all other rows by their
+    decaying means, for which it reads and writes the whole table. All other variables
+    are updated as by `Adam`, and so is a table with a gradient that is not known to be
+    rows: that of a regularizer, say, or of a product with the whole table.
+
+    Weight decay, constraints and averages concern the whole variable, as ever.
+
+    Args:
+        learning_rate: the step size.
+        beta_1: the decay of m, in [0, 1).
+        beta_2: the decay of v, in [0, 1).
+        epsilon: keeps the quotient finite.
+        amsgrad: whether the largest v so far is used.
+        *args, **kwargs: those of `Optimizer`, but for `gradient_accumulation_steps`: a
+            sum over several steps does not know their rows.
+
+    Example:
+        >>> import toolkit
+        >>> table = toolkit.Variable([[1.0], [1.0]])
+        >>> optimizer = toolkit.optimizers.LazyAdam(0.5)
+        >>> with toolkit.GradientTape() as tape:
+        ...     loss = toolkit.ops.sum(toolkit.ops.take(table, [1], axis=0))
+        >>> _ = optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+        >>> table.numpy().round(3).tolist()
+        [[1.0], [0.5]]
+    """
+
+    lazy = True
+
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
+        if self.gradient_accumulation_steps is not None:
+            raise ArgumentError(
+                f"{self.name}: expected gradient_accumulation_steps=None, as a sum of "
+                "gradients does not know their rows; received "
+                f"{self.gradient_accumulation_steps}. Use Adam"
+            )
 
 
 class Adamax(Optimizer):

@@ -8,6 +8,7 @@ from typing import Any
 from toolkit import ops, serialization
 from toolkit.arguments import Positive
 from toolkit.core.convert import convert
+from toolkit.core.slices import scaled, slices_of
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer
@@ -124,7 +125,9 @@ class LossScaleOptimizer(Optimizer):
         scale = self.dynamic_scale.read()
         variables = trainable_variables or self._trainable_variables
         unscaled = [
-            g if g is None or v.overwrite_with_gradient else g / convert(scale, g.dtype)
+            g
+            if g is None or v.overwrite_with_gradient
+            else scaled(g, lambda x: x / convert(scale, x.dtype))
             for g, v in zip(grads, variables, strict=True)
         ]
 
@@ -145,7 +148,9 @@ class LossScaleOptimizer(Optimizer):
         finite = convert(True)
         for g in grads:
             if g is not None:
-                finite = ops.logical_and(finite, ops.all(ops.isfinite(g)))
+                # Rows are divided by the scale before those of one index are added.
+                for part in [s.values for s in slices_of(g)] or [g]:
+                    finite = ops.logical_and(finite, ops.all(ops.isfinite(part)))
         return finite
 
     def finalize_variable_values(self, var_list: Any) -> None:

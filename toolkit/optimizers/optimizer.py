@@ -21,6 +21,7 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.clipping import clip_by_global_norm, clip_by_norm
+from toolkit.optimizers.rows import Rows, by_rows, in_rows, on_values, update_rows
 from toolkit.optimizers.state import OptimizerState
 
 Slots = dict[str, Tensor]
@@ -240,9 +241,9 @@ class Optimizer(OptimizerState):
         return [(g, v) for g, v in pairs if g is not None]
 
     def _apply_present(self, grads: list[Any], variables: list[Variable]) -> None:
-        grads = [convert(g) for g in grads]
-        if self.loss_scale_factor is not None:
-            grads = [g / self.loss_scale_factor for g in grads]
+        grads = in_rows(self, map(convert, grads), variables)
+        if (factor := self.loss_scale_factor) is not None:
+            grads = on_values(lambda gs: [g / factor for g in gs], grads)
         if self.gradient_accumulation_steps:
             self._accumulate(grads, variables)
         else:
@@ -254,7 +255,7 @@ class Optimizer(OptimizerState):
                 v.assign(v.constraint(v.read()))
 
     def _update_all(self, grads: list[Any], variables: list[Variable]) -> None:
-        grads = self._clip_gradients(grads)
+        grads = on_values(self._clip_gradients, grads)
         self._apply_weight_decay(variables)
         rate = self.learning_rate
         self.begin_step(rate)
@@ -264,19 +265,21 @@ class Optimizer(OptimizerState):
     def begin_step(self, learning_rate: Any) -> None:
         """Called before the variables of a step are updated."""
 
+    @by_rows()
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         """Change one variable by its gradient; override it to do all by hand."""
         slots = self._slots[self._get_variable_index(variable)]
         dtype = variable.dtype
-        value, memory = self.update(
-            convert(gradient, dtype),
-            variable.read(),
-            {name: slot.read() for name, slot in slots.items()},
-            convert(learning_rate, dtype),
-            convert(self.iterations, dtype) + 1,
-        )
+        rate = convert(learning_rate, dtype)
+        step = convert(self.iterations, dtype) + 1
+        if isinstance(gradient, Rows):
+            update_rows(self.update, gradient, variable, slots, rate, step)
+            return
+        memory = {name: slot.read() for name, slot in slots.items()}
+        gradient = convert(gradient, dtype)
+        value, memory = self.update(gradient, variable.read(), memory, rate, step)
         variable.assign(value)
         for name, slot in slots.items():
             slot.assign(memory[name])

@@ -49,6 +49,9 @@ class OptimizerState(Checked):
     slots: tuple[str, ...] = ()
     # Slots that come after those of all variables in `variables`, as in Keras's files.
     late_slots: tuple[str, ...] = ()
+    # Whether rows that no look-up has read stay as they are, and so does what is
+    # remembered of them, whatever `update` does where the gradient is zero.
+    lazy: bool = False
 
     name: str
     use_ema: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.backends.target import Target
@@ -138,6 +138,7 @@ def settle(graph: Graph, target: Target) -> Graph:
     writers = {i: producers[graph.outputs[i]] for i, _ in updates}
     late = set(writers.values())
     readers, early = _late_readers(graph, late), _before_collectives(graph)
+    checked = _checked_rows(graph, updates)
     nodes, outputs = list(graph.nodes), list(graph.outputs)
     for i, number in updates:
         writer = writers[i]
@@ -145,13 +146,42 @@ def settle(graph: Graph, target: Target) -> Graph:
         if settled and number is not None:
             old = graph.inputs[number]
             alone = readers[old] <= {(writer, old)}
-            settled = alone and is_elementwise(writer, old)
+            settled = alone and (
+                is_elementwise(writer, old) or _changes_rows(writer, old, checked)
+            )
         if not settled:
             copy = Value(outputs[i].spec)
             identity = PRIMITIVES["stop_gradient"]
             nodes.append(Node(identity, (outputs[i],), {}, (copy,)))
             outputs[i] = copy
     return graph.replace(nodes, outputs)
+
+
+# Indices, and the axis and its extent that they are positions along.
+Rows = tuple[Value, int, int]
+
+
+def _changes_rows(writer: Node, old: Value, checked: Container[Rows]) -> bool:
+    """Whether a node writes some rows of its first operand, and cannot fail to.
+
+    So it may write where that is, and leave all other rows alone.
+    """
+    x, *others = writer.inputs
+    is_apart = x is old and all(other is not old for other in others)
+    return writer.op.name == "scatter" and is_apart and _rows_of(writer) in checked
+
+
+def _checked_rows(graph: Graph, updates: Updates) -> set[Rows]:
+    """The rows that are gathered before the first update: their indices are valid."""
+    pairs = zip(graph.nodes, _lateness(graph, updates), strict=True)
+    gathers = [n for n, late in pairs if n.op.name == "gather" and not late]
+    return set(map(_rows_of, gathers))
+
+
+def _rows_of(node: Node) -> Rows:
+    """The rows that a gather reads, or a scatter writes."""
+    axis = node.attrs["axis"]
+    return node.inputs[1], axis, node.inputs[0].spec.shape[axis]
 
 
 def _before_collectives(graph: Graph) -> set[Node]:

@@ -69,14 +69,16 @@ def emit_scatter(dtype: str, index_dtype: str, mode: str) -> Kernel:
     """out = x with updates[o, j] at indices[j]; rows are runs of the destination.
 
     Each range of rows goes through all indices and takes those that fall into it, in
-    their order, so that nothing depends on how the rows are divided.
+    their order, so that nothing depends on how the rows are divided. Where out is x
+    itself, a Variable that is updated in place, nothing else is read or written.
     """
     b = Kernel(current().lanes)
     x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
     indices, error = b.address(1, index_dtype), b.address(4)
     count, limit, run, outers = (b.entry(5 + k) for k in range(4))
-    with b.loop(b.low, b.high) as row:
-        b.copy(x + row * run, out + row * run, run, dtype)
+    with b.when(b.let(f"icmp ne ptr {x}, {out}", "bool")):
+        with b.loop(b.low, b.high) as row:
+            b.copy(x + row * run, out + row * run, run, dtype)
     first = b.low // limit
     last = b.least(outers, (b.high - 1 + limit) // limit)
     with b.loop(first, last) as outer, b.loop(0, count) as position:

@@ -1,0 +1,148 @@
+"""Updates of some rows of a Variable: those that a look-up has read.
+
+`rows_of` turns the gradient of a look-up into rows, each of which it holds once;
+`update_rows` computes the update of these rows alone. The number of rows is that of the
+look-ups, whatever their indices, so that shapes in a compiled step are fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from toolkit import ops
+from toolkit.core.convert import convert
+from toolkit.core.slices import slices_of
+from toolkit.core.tensor import Tensor, bind
+from toolkit.core.variable import Variable
+from toolkit.ops.index import scatter_p
+
+if TYPE_CHECKING:
+    from toolkit.optimizers.optimizer import Optimizer
+
+# Sorting and moving a row costs about what updating so many in their order does.
+_COST = 4
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def by_rows(
+    when: Callable[[Any], bool] = lambda optimizer: True,
+) -> Callable[[Method], Method]:
+    """Mark a method of an optimizer that may be given only the rows of a gradient.
+
+    Of `update`: it leaves all as it is where the gradient is zero. A method that
+    overrides it is marked again, or given whole gradients.
+
+    Args:
+        when: tells of an optimizer whether it is so.
+    """
+
+    def mark(method: Method) -> Method:
+        method.by_rows = when  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def _may_go_by_rows(optimizer: Optimizer, name: str) -> bool:
+    when = getattr(getattr(type(optimizer), name), "by_rows", None)
+    return when is not None and bool(when(optimizer))
+
+
+def in_rows(
+    optimizer: Optimizer, gradients: Iterable[Tensor], variables: Iterable[Variable]
+) -> list[Any]:
+    """The gradients; as `Rows` where no others than these are updated."""
+    pairs = zip(gradients, variables, strict=True)
+    return [rows_of(g) if _goes_by_rows(optimizer, g, v) else g for g, v in pairs]
+
+
+def _goes_by_rows(optimizer: Optimizer, gradient: Tensor, variable: Variable) -> bool:
+    """Whether only the rows that a gradient knows of are updated.
+
+    Where that changes no result, it is a question of cost: not if all of the variable
+    changes anyway, nor if it is spread over processes, which have parts of it.
+    """
+    slices = slices_of(gradient)
+    if not slices or not _may_go_by_rows(optimizer, "update_step"):
+        return False
+    if optimizer.lazy:
+        return True
+    changes = optimizer._weight_decay_of(variable), variable.constraint
+    is_whole = Variable._placement_of is not None or any(map(bool, changes))
+    if is_whole or optimizer.gradient_accumulation_steps:
+        return False
+    lookups = sum(s.indices.size for s in slices)
+    cheaper = lookups * _COST <= gradient.shape[0]
+    return cheaper and _may_go_by_rows(optimizer, "update")
+
+
+class Rows(NamedTuple):
+    """A gradient that is zero but for some rows, n look-ups of which were made.
+
+    Attributes:
+        indices: (n,) of the rows, from 0 on; one may come up more than once.
+        values: (n, ...); the gradient of each row in one place, zeros in all others. So
+            norms are those of the gradient.
+        places: (n,) where the gradient of each look-up's row is in `values`.
+    """
+
+    indices: Tensor
+    values: Tensor
+    places: Tensor
+
+
+def rows_of(gradient: Tensor) -> Rows:
+    """The rows of a gradient that knows its slices.
+
+    Gradients of one row are added in the order of the look-ups.
+    """
+    slices, (extent, *rest) = slices_of(gradient), gradient.shape
+    indices = _joined([ops.reshape(s.indices, (-1,)) for s in slices])
+    values = _joined([ops.reshape(s.values, (-1, *rest)) for s in slices])
+    indices = ops.where(indices < 0, indices + extent, indices)
+    places = ops.searchsorted(ops.sort(indices), indices)
+    blank = ops.zeros(values.shape, values.dtype)
+    total = bind(scatter_p, blank, places, values, axis=0, mode="add")
+    return Rows(indices, total, places)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else ops.concatenate(parts)
+
+
+def on_values(change: Callable[[list[Tensor]], list[Tensor]], grads: list[Any]) -> Any:
+    """Gradients changed by what leaves zeros as they are and asks no more than norms."""
+    values = change([g.values if isinstance(g, Rows) else g for g in grads])
+    return [
+        g._replace(values=new) if isinstance(g, Rows) else new
+        for g, new in zip(grads, values, strict=True)
+    ]
+
+
+def update_rows(
+    update: Callable[..., tuple[Tensor, dict[str, Tensor]]],
+    rows: Rows,
+    variable: Variable,
+    slots: dict[str, Variable],
+    *scalars: Tensor,
+) -> None:
+    """Let `update` change the rows of a variable and of what is remembered of it.
+
+    A row that was looked up several times is computed as often, and stored once more
+    with the same bits.
+    """
+
+    def read(v: Variable) -> Tensor:
+        return ops.take(v.read(), rows.indices, axis=0)
+
+    def write(v: Variable, new: Tensor) -> None:
+        v.assign(bind(scatter_p, v.read(), rows.indices, new, axis=0, mode="set"))
+
+    gradient = convert(ops.take(rows.values, rows.places, axis=0), variable.dtype)
+    memory = {name: read(slot) for name, slot in slots.items()}
+    value, memory = update(gradient, read(variable), memory, *scalars)
+    write(variable, value)
+    for name, slot in slots.items():
+        write(slot, memory[name])
