@@ -2,8 +2,7 @@
 
 Two towers: an embedding of users and one of items, a Dense layer on each, and the dot
 product of both as the score. Each way runs in a process of its own; their rounds are
-interleaved. Times are CPU times of the whole process divided by its threads' number
-only where they say so: a row has the wall time and the CPU time of a step.
+interleaved. A row has the wall time of a step and the CPU time of all its threads.
 
     python benchmarks/embeddings.py                      # all that can be imported
     python benchmarks/embeddings.py --rows 100000 --steps 20 --ways toolkit torch
@@ -15,12 +14,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,6 @@ def toolkit_step(rows: int, optimizer: str) -> Step:
 
 def keras_step(rows: int, optimizer: str) -> Step:
     """A compiled step of Keras on TensorFlow, which has gradients of IndexedSlices."""
-    import os
-
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import keras
     from keras import layers, losses, optimizers
@@ -78,7 +77,7 @@ def torch_step(rows: int, optimizer: str) -> Step:
     """Tables with sparse gradients, SparseAdam for them and Adam for the rest."""
     import torch
 
-    torch.set_num_threads(len(__import__("os").sched_getaffinity(0)))
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     tables = [torch.nn.Embedding(rows, UNITS, sparse=True) for _ in range(2)]
     towers = [torch.nn.Linear(UNITS, UNITS) for _ in range(2)]
     sparse = [p for table in tables for p in table.parameters()]
@@ -136,7 +135,9 @@ def work(way: str, options: argparse.Namespace) -> None:
             loss = step(*batches[i % len(batches)])
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        found = {"wall": wall, "cpu": cpu, "peak": peak, "loss": loss}
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        now = pages * resource.getpagesize()
+        found = {"wall": wall, "cpu": cpu, "peak": peak, "now": now, "loss": loss}
         print(json.dumps(found), flush=True)
 
 
@@ -146,6 +147,7 @@ def interpreter_of(way: str, options: argparse.Namespace) -> str:
 
 
 def main() -> None:
+    """Compare the ways, or be one of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--batch", type=int, default=1024)
@@ -194,10 +196,11 @@ def compare(options: argparse.Namespace) -> None:
             1e3 * statistics.median(line[name] for line in found) / options.steps
             for name in ("wall", "cpu")
         )
-        peak = found[-1]["peak"]
+        peak, now, loss = (found[-1][name] for name in ("peak", "now", "loss"))
         print(
-            f"{way:8} {wall:8.2f} ms a step, {cpu:8.2f} ms of CPU, peak "
-            f"{peak / 2**20:6.0f} MiB = {peak / state:.2f} x, loss {found[-1]['loss']:.4f}"
+            f"{way:8} {wall:8.2f} ms a step, {cpu:8.2f} ms of CPU; memory "
+            f"{now / 2**20:6.0f} MiB, {now / state:.2f} x, at most {peak / state:.2f} x; "
+            f"loss {loss:.4f}"
         )
     for worker in workers.values():
         worker.stdin.close()  # type: ignore[union-attr]

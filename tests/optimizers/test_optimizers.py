@@ -30,6 +30,7 @@ ROWS = [
     (optimizers.Adam, {}, reference.adam),
     (optimizers.Adam, {"beta_1": 0.8, "amsgrad": True}, reference.adam),
     (optimizers.AdamW, {"weight_decay": 0.1}, reference.adam),
+    (optimizers.LazyAdam, {}, reference.adam),
     (optimizers.Adagrad, {}, reference.adagrad),
     (optimizers.Adadelta, {"rho": 0.9}, reference.adadelta),
     (optimizers.Adamax, {}, reference.adamax),

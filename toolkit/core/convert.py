@@ -8,6 +8,7 @@ import numpy as np
 
 from toolkit import dtypes, settings, tree
 from toolkit.backends.registry import get_backend
+from toolkit.core.slices import scaled
 from toolkit.core.strings import StringTensor, as_array
 from toolkit.core.tensor import Tensor, backend, bind, state
 from toolkit.errors import DTypeError
@@ -18,7 +19,7 @@ _WEAK = frozenset(_SCALARS)
 
 
 def _cast_vjp(g: Tensor, y: Tensor, x: Tensor, dtype: str) -> Any:
-    return bind(cast_p, g, dtype=x.dtype)
+    return scaled(g, lambda part: bind(cast_p, part, dtype=x.dtype))
 
 
 cast_p: Primitive = primitive(

@@ -1,8 +1,8 @@
 """Gradients of look-ups: tensors that are zero but for the rows that were read.
 
-Such a tensor is one like any other. Beside its value it knows the rows, which what wants
-no more than those takes instead: in a trace its value is then never computed, and eagerly
-it is made when somebody asks for it.
+Such a tensor is one like any other, and beside that it knows the rows. If only those are
+used, its value is not computed: in a trace its node is pruned, and eagerly the value is
+made when somebody asks for it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class IndexedSlices(NamedTuple):
 
 # Outside of every scope: what is computed later is not told of those of that moment.
 _NOWHERE: dict[str, Any] = {
-    **{"trace": None, "overlay": None, "tapes": ()},
-    **{"device": None, "dialect": None, "marks": False},
+    **dict.fromkeys(("trace", "overlay", "device", "dialect")),
+    "tapes": (),
+    "marks": False,
 }
 
 
@@ -97,4 +98,5 @@ def scaled(tensor: Tensor, scale: Callable[[Tensor], Tensor]) -> Tensor:
     if not slices:
         return scale(tensor)
     parts = tuple(IndexedSlices(s.indices, scale(s.values)) for s in slices)
-    return sum_of_slices(tensor.spec, parts, lambda: scale(tensor))
+    spec = tensor.spec.with_dtype(parts[0].values.dtype)
+    return sum_of_slices(spec, parts, lambda: scale(tensor))

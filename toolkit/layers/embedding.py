@@ -104,7 +104,9 @@ class Embedding(QuantizableLayer):
     def call(self, inputs: Any) -> Any:
         inputs = self._rows_of(inputs)
         if self._adapter is None:
-            x = ops.take(self._embeddings, inputs, axis=0)
+            # Casting the rows costs less than casting the table.
+            table = self._embeddings
+            x = ops.cast(ops.take(table.read(), inputs, axis=0), table.dtype)
         else:
             x = self._adapter.rows(inputs)
         return x if dtypes.is_float(x.dtype) else ops.cast(x, self.compute_dtype)

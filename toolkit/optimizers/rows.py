@@ -113,7 +113,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def on_values(change: Callable[[list[Tensor]], list[Tensor]], grads: list[Any]) -> Any:
-    """Gradients changed by what leaves zeros as they are and asks no more than norms."""
+    """Gradients after a change of their elements and norms that keeps zeros."""
     values = change([g.values if isinstance(g, Rows) else g for g in grads])
     return [
         g._replace(values=new) if isinstance(g, Rows) else new
