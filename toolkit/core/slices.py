@@ -1,7 +1,7 @@
 """Gradients of look-ups: tensors that are zero but for the rows that were read.
 
-Such a tensor is one like any other, and beside that it knows the rows. If only those are
-used, its value is not computed: in a trace its node is pruned, and eagerly the value is
+Such a tensor is one like any other, and beside that it knows the rows. If only those
+are used, its value is not computed: in a trace its node is pruned, and eagerly it is
 made when somebody asks for it.
 """
 
@@ -45,7 +45,7 @@ class _Unmade(Tensor):
         self._dtype, self._spec, self._scope = spec.dtype, spec, None
 
     @property
-    def _array(self) -> Any:  # type: ignore[override]
+    def _array(self) -> Any:
         make = self._make
         if make is not None:
             with state.inside(**_NOWHERE):
