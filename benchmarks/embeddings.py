@@ -4,10 +4,11 @@ Two towers: an embedding of users and one of items, a Dense layer on each, and t
 product of both as the score. Each way runs in a process of its own; their rounds are
 interleaved. A row has the wall time of a step and the CPU time of all its threads.
 
-    python benchmarks/embeddings.py                      # all that can be imported
-    python benchmarks/embeddings.py --rows 100000 --steps 20 --ways toolkit torch
+    python benchmarks/embeddings.py --peers DIR
+    python benchmarks/embeddings.py --rows 100000 --optimizer sgd --ways toolkit
 
-Peers are imported from the interpreter that `--peers` names, if this one has none.
+DIR is what benchmarks/make_peers.sh made. Without it peers are imported from this
+environment; one that is not there is left out.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def torch_step(rows: int, optimizer: str) -> Step:
     return step
 
 
-WAYS = {"toolkit": toolkit_step, "keras": keras_step, "torch": torch_step}
+# By the name of the environment.
+WAYS = {"toolkit": toolkit_step, "tensorflow": keras_step, "torch": torch_step}
 
 
 def work(way: str, options: argparse.Namespace) -> None:
@@ -143,7 +145,9 @@ def work(way: str, options: argparse.Namespace) -> None:
 
 def interpreter_of(way: str, options: argparse.Namespace) -> str:
     """The Python that runs a way."""
-    return sys.executable if way == "toolkit" else options.peers
+    if way == "toolkit" or options.peers is None:
+        return sys.executable
+    return str(Path(options.peers, way, "bin", "python"))
 
 
 def main() -> None:
@@ -155,7 +159,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--optimizer", choices=("adam", "sgd"), default="adam")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--peers", default=sys.executable, help="Python with peers")
+    parser.add_argument("--peers", metavar="DIR", help="with their environments")
     parser.add_argument("--worker", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -173,6 +177,7 @@ def compare(options: argparse.Namespace) -> None:
             [*command, "--worker", way],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
         )
         line = json.loads(worker.stdout.readline())  # type: ignore[union-attr]
@@ -198,7 +203,7 @@ def compare(options: argparse.Namespace) -> None:
         )
         peak, now, loss = (found[-1][name] for name in ("peak", "now", "loss"))
         print(
-            f"{way:8} {wall:8.2f} ms a step, {cpu:8.2f} ms of CPU; "
+            f"{way:10} {wall:8.2f} ms a step, {cpu:8.2f} ms of CPU; "
             f"memory {now / 2**20:6.0f} MiB, {now / state:.2f} x, at most "
             f"{peak / state:.2f} x; loss {loss:.4f}"
         )
