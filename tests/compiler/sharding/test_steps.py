@@ -66,6 +66,16 @@ def transformer():
     return toolkit.Model(tokens, layers.Dense(5, activation="softmax")(x))
 
 
+def average():
+    return toolkit.Sequential(
+        [
+            layers.Embedding(50, 12),
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(5, activation="softmax"),
+        ]
+    )
+
+
 def images(random, count):
     return random.random((count, 8, 8, 3), "float32")
 
@@ -84,6 +94,7 @@ NETWORKS = {
     "lstm": (lstm, tokens),
     "transformer": (transformer, tokens),
 }
+BY_ROWS = {"by rows": (average, tokens)}
 
 
 def step_of(name, rows):
@@ -95,14 +106,15 @@ def step_of(name, rows):
 
 def concrete_of(name, rows):
     """The function of a training step, and its arrays."""
-    build, make = NETWORKS[name]
+    build, make = (NETWORKS | BY_ROWS)[name]
     toolkit.utils.set_random_seed(0)
     random = np.random.default_rng(0)
     model = build()
     x = make(random, rows)
     y = random.integers(0, 5, rows).astype("int32")
     options = {"metrics": ["accuracy"], "jit_compile": True}
-    model.compile("adam", "sparse_categorical_crossentropy", **options)
+    optimizer = "lazyadam" if name in BY_ROWS else "adam"
+    model.compile(optimizer, "sparse_categorical_crossentropy", **options)
     model.train_on_batch(x, y)
     batch = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
     function, leaves = model.make_train_function()._function_for(batch)
@@ -163,6 +175,15 @@ def test_bits_are_those_of_any_number_of_ranks(name, rows):
         for found, _ in on_ranks(graph, arrays, ranks)
     }
     assert len(digests) == 1
+
+
+def test_updates_of_rows_have_the_bits_of_any_number_of_ranks():
+    graph, arrays, _ = step_of("by rows", 13)
+    expected = compiled(graph, arrays)
+    (first, *_), (second, *_) = (on_ranks(graph, arrays, ranks) for ranks in (1, 3))
+    assert digest(first[0]) == digest(second[0])
+    for y, result in zip(expected, first[0], strict=True):
+        np.testing.assert_allclose(result, y, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name, count", [("mlp", 1), ("lstm", 1), ("transformer", 1)])
