@@ -32,7 +32,7 @@ STEPS = {
     "unchecked": (lambda v, w, i: update(v, i, ops.tanh(w.read())), False),
     "other indices": (lambda v, w, i: update(v, i, rows_of(v, i[::-1])), False),
     "all of itself": (
-        lambda v, w, i: (w.assign(rows_of(w, i)), update(v, i, v.read())),
+        lambda v, w, i: (w.assign(rows_of(w, i) * 2.0), update(v, i, v.read())),
         False,
     ),
     "new ones are read": (
