@@ -1,102 +1,84 @@
-"""A recommender with two tables of 1,000,000 x 64: steps of training, and its memory.
-
-Two towers: an embedding of users and one of items, a Dense layer on each, and the dot
-product of both as the score. Each way runs in a process of its own; their rounds are
-interleaved. A row has the wall time of a step and the CPU time of all its threads.
+"""A recommender with two tables of 1,000,000 x 64: a step of training, and its memory.
 
     python benchmarks/embeddings.py --peers DIR
-    python benchmarks/embeddings.py --rows 100000 --optimizer sgd --ways toolkit
+    python benchmarks/embeddings.py --rows 100000 --only sgd
 
-DIR is what benchmarks/make_peers.sh made. Without it peers are imported from this
-environment; one that is not there is left out.
+Each tower is an embedding and a Dense layer; the score is their dot product. DIR is
+what make_peers.sh made: Keras on TensorFlow, whose gradients are IndexedSlices, and
+torch with sparse gradients and SparseAdam. Without it peers are imported from this
+environment. Each is a process of its own, and they take turns. Memory is that of the
+whole process after the steps, beside the weights and what the optimizer remembers.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import os
-import resource
-import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Callable
+from contextlib import ExitStack, closing
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from time import perf_counter
 
 import numpy as np
+from harness import print_case, save
+from pipeline_worker import resident
 
-Step = Callable[[Any, Any, Any], float]
-UNITS = 64
+from toolkit.bench.processes import Entry, Worker, serve, take_turns
 
-
-def toolkit_step(rows: int, optimizer: str) -> Step:
-    """A compiled step."""
-    import toolkit
-    from toolkit import layers, losses, optimizers
-
-    found = {"adam": optimizers.LazyAdam, "sgd": optimizers.SGD}
-    users = toolkit.Input((), dtype="int32")
-    items = toolkit.Input((), dtype="int32")
-    towers = [
-        layers.Dense(UNITS)(layers.Embedding(rows, UNITS)(x)) for x in (users, items)
-    ]
-    model = toolkit.Model([users, items], layers.Dot(-1)(towers))
-    loss = losses.BinaryCrossentropy(from_logits=True)
-    model.compile(found[optimizer](0.001), loss)
-
-    def step(user: Any, item: Any, label: Any) -> float:
-        return float(model.train_on_batch([user, item], label))
-
-    return step
+UNITS, BATCH, BATCHES = 64, 1024, 64
+# How many arrays there are for each weight.
+COPIES = {"adam": 3, "sgd": 1}
 
 
-def keras_step(rows: int, optimizer: str) -> Step:
-    """A compiled step of Keras on TensorFlow, which has gradients of IndexedSlices."""
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    import keras
-    from keras import layers, losses, optimizers
-
-    found = {"adam": optimizers.Adam, "sgd": optimizers.SGD}
-    users = keras.Input((), dtype="int32")
-    items = keras.Input((), dtype="int32")
+def with_keras(keras, rows, optimizer):
+    """The same model in Keras's words; ours has an Adam for rows."""
+    layers, optimizers = keras.layers, keras.optimizers
+    users, items = (keras.Input((), dtype="int32") for _ in range(2))
     towers = [
         layers.Dense(UNITS)(layers.Embedding(rows, UNITS)(x)) for x in (users, items)
     ]
     model = keras.Model([users, items], layers.Dot(-1)(towers))
-    loss = losses.BinaryCrossentropy(from_logits=True)
-    model.compile(found[optimizer](0.001), loss)
-
-    def step(user: Any, item: Any, label: Any) -> float:
-        return float(model.train_on_batch([user, item], label))
-
-    return step
+    adam = getattr(optimizers, "LazyAdam", optimizers.Adam)
+    chosen = {"adam": adam, "sgd": optimizers.SGD}[optimizer](0.001)
+    model.compile(chosen, keras.losses.BinaryCrossentropy(from_logits=True))
+    return lambda user, item, label: model.train_on_batch([user, item], label)
 
 
-def torch_step(rows: int, optimizer: str) -> Step:
-    """Tables with sparse gradients, SparseAdam for them and Adam for the rest."""
+def with_toolkit(rows, optimizer):
+    """A step of `fit`, compiled."""
+    import toolkit
+
+    return with_keras(toolkit, rows, optimizer)
+
+
+def with_tensorflow(rows, optimizer):
+    """A step of `fit` in Keras on TensorFlow."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    import keras
+
+    return with_keras(keras, rows, optimizer)
+
+
+def with_torch(rows, optimizer):
+    """Sparse gradients; SparseAdam for the tables, and Adam for what is dense."""
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     tables = [torch.nn.Embedding(rows, UNITS, sparse=True) for _ in range(2)]
-    towers = [torch.nn.Linear(UNITS, UNITS) for _ in range(2)]
+    layers = [torch.nn.Linear(UNITS, UNITS) for _ in range(2)]
     sparse = [p for table in tables for p in table.parameters()]
-    dense = [p for tower in towers for p in tower.parameters()]
+    dense = [p for layer in layers for p in layer.parameters()]
+    loss_of = torch.nn.BCEWithLogitsLoss()
     if optimizer == "adam":
         optimizers = [torch.optim.SparseAdam(sparse), torch.optim.Adam(dense)]
     else:
         optimizers = [torch.optim.SGD([*sparse, *dense], 0.001)]
-    loss_of = torch.nn.BCEWithLogitsLoss()
 
-    def step(user: Any, item: Any, label: Any) -> float:
-        inputs = (torch.from_numpy(user), torch.from_numpy(item))
-        vectors = [
-            tower(table(x))
-            for tower, table, x in zip(towers, tables, inputs, strict=True)
-        ]
-        score = (vectors[0] * vectors[1]).sum(-1, keepdim=True)
-        loss = loss_of(score, torch.from_numpy(label))
+    def step(user, item, label):
+        x, y = (
+            layer(table(torch.from_numpy(ids)))
+            for layer, table, ids in zip(layers, tables, (user, item), strict=True)
+        )
+        loss = loss_of((x * y).sum(-1, keepdim=True), torch.from_numpy(label))
         for each in optimizers:
             each.zero_grad()
         loss.backward()
@@ -107,109 +89,90 @@ def torch_step(rows: int, optimizer: str) -> Step:
     return step
 
 
-# By the name of the environment.
-WAYS = {"toolkit": toolkit_step, "tensorflow": keras_step, "torch": torch_step}
+# By the names of the environments.
+WAYS = {"toolkit": with_toolkit, "tensorflow": with_tensorflow, "torch": with_torch}
 
 
-def work(way: str, options: argparse.Namespace) -> None:
-    """Time rounds of steps, one for each line that comes in."""
+@cache
+def steps(way, rows, optimizer):
+    """What takes a step with each of the batches; it has been called once."""
     rng = np.random.default_rng(0)
-    try:
-        step = WAYS[way](options.rows, options.optimizer)
-    except ImportError as error:
-        print(json.dumps({"missing": str(error)}), flush=True)
-        return
-    size = options.batch
+    step = WAYS[way](rows, optimizer)
     batches = [
         (
-            rng.integers(0, options.rows, size).astype("int32"),
-            rng.integers(0, options.rows, size).astype("int32"),
-            rng.integers(0, 2, (size, 1)).astype("float32"),
+            *(rng.integers(0, rows, BATCH).astype("int32") for _ in range(2)),
+            rng.integers(0, 2, (BATCH, 1)).astype("float32"),
         )
-        for _ in range(64)
+        for _ in range(BATCHES)
     ]
-    for batch in batches:  # moments that are zero get their memory when it is written
-        step(*batch)
-    print(json.dumps({"ready": True}), flush=True)
-    for _ in sys.stdin:
-        wall, cpu = time.perf_counter(), time.process_time()
-        for i in range(options.steps):
-            loss = step(*batches[i % len(batches)])
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        now = pages * resource.getpagesize()
-        found = {"wall": wall, "cpu": cpu, "peak": peak, "now": now, "loss": loss}
-        print(json.dumps(found), flush=True)
+
+    def all_of_them():
+        for batch in batches:
+            step(*batch)
+
+    all_of_them()  # moments that are zero get their memory when it is written
+    return all_of_them
 
 
-def interpreter_of(way: str, options: argparse.Namespace) -> str:
-    """The Python that runs a way."""
+def prepare(way, rows, case):
+    """What takes a sample: seconds a step, or bytes beside those of the state."""
+    optimizer, figure = case.split()
+    run = steps(way, rows, optimizer)
+    state = 4 * COPIES[optimizer] * 2 * (rows + UNITS + 1) * UNITS
+
+    def seconds():
+        start = perf_counter()
+        run()
+        return (perf_counter() - start) / BATCHES
+
+    return seconds if figure == "step" else lambda: resident() / state
+
+
+def print_memory(case, outcome):
+    """How many times the weights and moments each process holds."""
+    found = ", ".join(f"{name} {x:.2f}" for name, x in outcome.medians.items())
+    print(f"\n{case}, as multiples of weights and moments: {found}")
+
+
+def python_of(way, options):
+    """The interpreter that has a library."""
     if way == "toolkit" or options.peers is None:
         return sys.executable
     return str(Path(options.peers, way, "bin", "python"))
 
 
-def main() -> None:
-    """Compare the ways, or be one of them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=50, help="of one round")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--optimizer", choices=("adam", "sgd"), default="adam")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--peers", metavar="DIR", help="with their environments")
-    parser.add_argument("--worker", choices=WAYS, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+def compare(optimizer, options):
+    """Ask all of them, in processes of their own; print and return the rows."""
+    with ExitStack() as stack:
+        workers = {}
+        for way in WAYS:
+            command = python_of(way, options), *sys.argv, "--worker", way
+            workers[way] = stack.enter_context(closing(Worker(Entry(command))))
+        rows = []
+        for figure, show in (("step", print_case), ("memory", print_memory)):
+            case = f"{optimizer} {figure}"
+            asks = {way: partial(worker.ask, case) for way, worker in workers.items()}
+            outcome = take_turns(asks, options.runs if figure == "step" else 1)
+            show(case, outcome)
+            rows.append(outcome.row(case))
+    return rows
+
+
+def main():
+    """Compare, or be one of those that are compared."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--rows", type=int, default=1_000_000)
+    options.add_argument("--runs", type=int, default=9)
+    options.add_argument("--json", metavar="PATH", help="where to keep every run")
+    options.add_argument("--only", default="", choices=("", *COPIES))
+    options.add_argument("--peers", metavar="DIR", help="their environments")
+    options.add_argument("--worker", help=argparse.SUPPRESS)
+    options = options.parse_args()
     if options.worker:
-        work(options.worker, options)
+        serve(partial(prepare, options.worker, options.rows))
         return
-    compare(options)
-
-
-def compare(options: argparse.Namespace) -> None:
-    """Run the ways in turns and print a row for each."""
-    workers = {}
-    for way in options.ways:
-        command = [interpreter_of(way, options), __file__, *sys.argv[1:]]
-        worker = subprocess.Popen(
-            [*command, "--worker", way],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        line = json.loads(worker.stdout.readline())  # type: ignore[union-attr]
-        if "missing" in line:
-            print(f"{way}: left out: {line['missing']}")
-            worker.wait()
-        else:
-            workers[way] = worker
-    rounds: dict[str, list[dict[str, float]]] = {way: [] for way in workers}
-    for _ in range(options.rounds):
-        for way, worker in workers.items():
-            worker.stdin.write("go\n")  # type: ignore[union-attr]
-            worker.stdin.flush()  # type: ignore[union-attr]
-            line = json.loads(worker.stdout.readline())  # type: ignore[union-attr]
-            rounds[way].append(line)
-    copies = {"adam": 3, "sgd": 1}[options.optimizer]
-    state = 4 * copies * 2 * (options.rows * UNITS + UNITS * UNITS + UNITS)
-    print(f"{options.optimizer}, weights and moments: {state / 2**20:.0f} MiB")
-    for way, found in rounds.items():
-        wall, cpu = (
-            1e3 * statistics.median(line[name] for line in found) / options.steps
-            for name in ("wall", "cpu")
-        )
-        peak, now, loss = (found[-1][name] for name in ("peak", "now", "loss"))
-        print(
-            f"{way:10} {wall:8.2f} ms a step, {cpu:8.2f} ms of CPU; "
-            f"memory {now / 2**20:6.0f} MiB, {now / state:.2f} x, at most "
-            f"{peak / state:.2f} x; loss {loss:.4f}"
-        )
-    for worker in workers.values():
-        worker.stdin.close()  # type: ignore[union-attr]
-        worker.wait()
+    chosen = [name for name in COPIES if options.only in name]
+    save(options.json, [row for name in chosen for row in compare(name, options)])
 
 
 if __name__ == "__main__":

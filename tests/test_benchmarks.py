@@ -81,6 +81,16 @@ def test_peers_run_toolkit_alone_in_the_quick_mode():
     assert "tiny_mlp/fit, ms a step\n  toolkit" in output
 
 
+def test_tables_are_updated_beside_peers(tmp_path):
+    path = tmp_path / "numbers.json"
+    arguments = ["--rows", "2000", "--runs", "1", "--only", "sgd", "--json", str(path)]
+    assert "sgd memory, as multiples of" in run("embeddings.py", *arguments)
+    step, memory = json.loads(Path(path).read_text("utf-8"))["rows"]
+    assert step["median"]["toolkit"] > 0
+    assert memory["median"]["toolkit"] > 1
+    assert not step["failed"]
+
+
 def test_pipeline_judges_what_is_there(tmp_path):
     path = tmp_path / "numbers.json"
     arguments = ["--only", "position", "--rounds", "1", "--json", str(path)]

@@ -23,8 +23,8 @@ def update(v, i, rows, mode="set"):
     return v.assign(bind(scatter_p, v.read(), i, rows, axis=0, mode=mode))
 
 
-# What a step does with a Variable v, another one, and indices; whether the rows of v are
-# written where they are, without a copy of all.
+# What a step does with a Variable v, another one, and indices; whether the rows of v
+# are written where they are, without a copy of all.
 STEPS = {
     "rows": (lambda v, w, i: update(v, i, rows_of(v, i) * 2.0), True),
     "sums": (lambda v, w, i: update(v, i, rows_of(v, i) * 2.0, "add"), True),
