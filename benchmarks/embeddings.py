@@ -24,7 +24,7 @@ from pipeline_worker import resident
 
 from toolkit.bench.processes import Entry, Worker, serve, take_turns
 
-UNITS, BATCH, BATCHES = 64, 1024, 64
+UNITS, BATCH, BATCHES = 64, 1024, 32
 # How many arrays there are for each weight.
 COPIES = {"adam": 3, "sgd": 1}
 
@@ -162,7 +162,7 @@ def main():
     """Compare, or be one of those that are compared."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--rows", type=int, default=1_000_000)
-    options.add_argument("--runs", type=int, default=9)
+    options.add_argument("--runs", type=int, default=5)
     options.add_argument("--json", metavar="PATH", help="where to keep every run")
     options.add_argument("--only", default="", choices=("", *COPIES))
     options.add_argument("--peers", metavar="DIR", help="their environments")

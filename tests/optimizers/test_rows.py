@@ -148,10 +148,12 @@ def test_what_changes_all_rows_is_as_ever(optimizer):
 @pytest.mark.parametrize("inner", [optimizers.SGD, optimizers.LazyAdam])
 def test_a_loss_scale(inner, traced):
     optimizer = optimizers.LossScaleOptimizer(inner(RATE))
-    vs, *_ = train(optimizer, traced)
+    vs, step, arguments = train(optimizer, traced)
     plain, *_ = train(inner(RATE), traced)
     for v, other in zip(vs, plain, strict=True):
         assert_close(v, other, factor=1e4)
+    if traced:
+        assert not goes_by_rows(step, arguments)
 
 
 @EAGER_AND_TRACED
