@@ -207,9 +207,17 @@ def test_rows_hold_each_index_once():
     with GradientTape() as tape:
         y = ops.take(v, [3, -2, 0, 3], axis=0) * [[1.0], [2.0], [4.0], [8.0]]
     rows = rows_of(tape.gradient(y, v))
-    assert rows.indices.tolist() == [3, 3, 0, 3]
+    assert rows.indices.tolist() == [3, -2, 0, 3]
     assert sorted(rows.values.tolist()) == [[0.0], [0.0], [4.0], [11.0]]
     assert ops.take(rows.values, rows.places).tolist() == [11.0, 11.0, 4.0, 11.0]
+
+
+def test_a_step_reads_the_rows_of_a_table_once():
+    _, step, arguments = train(optimizers.SGD(RATE), traced=True)
+    nodes = step.get_concrete_function(*arguments).program.graph.nodes
+    table = (ROWS, UNITS)
+    reads = [n for n in nodes if n.inputs and n.inputs[0].spec.shape == table]
+    assert [n.op.name for n in reads] == ["gather", "scatter"]
 
 
 def test_a_gradient_is_made_when_it_is_asked_for():

@@ -82,7 +82,8 @@ class Rows(NamedTuple):
     """A gradient that is zero but for some rows, n look-ups of which were made.
 
     Attributes:
-        indices: (n,) of the rows, from 0 on; one may come up more than once.
+        indices: (n,), those of the look-ups, so that a step need not read the rows of a
+            variable a second time. One may come up more than once.
         values: (n, ...); the gradient of each row in one place, zeros in all others. So
             norms are those of the gradient.
         places: (n,) where the gradient of each look-up's row is in `values`.
@@ -101,8 +102,8 @@ def rows_of(gradient: Tensor) -> Rows:
     slices, (extent, *rest) = slices_of(gradient), gradient.shape
     indices = _joined([ops.reshape(s.indices, (-1,)) for s in slices])
     values = _joined([ops.reshape(s.values, (-1, *rest)) for s in slices])
-    indices = ops.where(indices < 0, indices + extent, indices)
-    places = ops.searchsorted(ops.sort(indices), indices)
+    numbers = ops.where(indices < 0, indices + extent, indices)
+    places = ops.searchsorted(ops.sort(numbers), numbers)
     blank = ops.zeros(values.shape, values.dtype)
     total = bind(scatter_p, blank, places, values, axis=0, mode="add")
     return Rows(indices, total, places)
