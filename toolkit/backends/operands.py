@@ -16,11 +16,13 @@ class Operand:
     """An array as a kernel sees it: its shape, dtype, and strides in bytes.
 
     is_frozen: whether its elements are the same in every run, of a part of a library.
+    is_replaced: whether the node makes its new value, as a rule in the same memory.
     """
 
     spec: Spec
     strides: tuple[int, ...]
     is_frozen: bool = False
+    is_replaced: bool = False
 
     @property
     def is_contiguous(self) -> bool:

@@ -42,7 +42,7 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
         compile_graph: compiles the graphs that nodes hold.
     """
     backend, layouts = target.backend, Layouts(graph, target.inputs)
-    lowering = _Lowering(target, layouts, compile_graph, graph.inputs)
+    lowering = _Lowering(target, layouts, compile_graph, graph)
     units = lowering.units(graph)
     barrier = first_late(graph, target.updates) + len(units) - len(graph.nodes)
     graph = graph.replace(unit.node for unit in units)
@@ -102,10 +102,15 @@ class _Lowering:
         target: Target,
         layouts: Layouts,
         compile_graph: Compile,
-        inputs: Sequence[Value],
+        graph: Graph,
     ) -> None:
         self.target = target
-        self.frozen = {inputs[number] for number in target.frozen}
+        self.frozen = {graph.inputs[number] for number in target.frozen}
+        self.replaced = {
+            graph.outputs[output]: graph.inputs[number]
+            for output, number in target.updates
+            if number is not None
+        }
         self.backend = target.backend
         self.layouts = layouts
         self.compile_graph = compile_graph
@@ -155,7 +160,7 @@ class _Lowering:
             return None
         if node.op.kind is Kind.COLLECTIVE:
             return None
-        inputs = [self._operand(x) for x in node.inputs]
+        inputs = [self._operand(x, node) for x in node.inputs]
         outputs = [self.layouts.operand(y) for y in node.outputs]
         if isinstance(kernel, ControlKernel) and not isinstance(kernel, Inlined):
             return kernel.lower(self.backend, inputs, outputs)
@@ -167,11 +172,15 @@ class _Lowering:
             return lowered
         return self.backend.prepared(lowered, frozen)
 
-    def _operand(self, value: Value) -> Operand:
-        """An input of a node, and whether it is the same in every run."""
+    def _operand(self, value: Value, node: Node) -> Operand:
+        """An input of a node, and what becomes of it in this run and in others."""
         operand, root = self.layouts.operand(value), self.layouts[value].root
         is_known = root.constant is not None or root in self.frozen
-        return replace(operand, is_frozen=bool(self.frozen) and is_known)
+        return replace(
+            operand,
+            is_frozen=bool(self.frozen) and is_known,
+            is_replaced=any(self.replaced.get(y) is value for y in node.outputs),
+        )
 
 
 def _copied(copy: Any, x: Array, *, out: Array, device: str) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -18,6 +19,7 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
     ERROR,
+    TASKS,
     Call,
     Lowered,
     Operand,
@@ -28,6 +30,8 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 
+# What a task of a scatter moves at least: each task goes through all indices.
+_TASK_BYTES = 1 << 20
 _COMBINED = ("float32", "float64", "int32", "int64")
 
 
@@ -178,7 +182,7 @@ def lower_scatter(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """x with runs of updates combined at indices along an axis."""
-    x, indices, _ = inputs
+    x, indices, updates = inputs
     axis, mode = node.attrs["axis"], node.attrs["mode"]
     dtype = _moved(x.spec.dtype) if mode == "set" else x.spec.dtype
     if mode != "set" and dtype not in _COMBINED:
@@ -192,7 +196,12 @@ def lower_scatter(
     code = Code(emit_scatter, dtype, indices.spec.dtype, mode)
     operands = (("in", 0), ("in", 1), ("in", 2), ("out", 0), ERROR)
     by_rows: set[Reference] = {("in", 0), ("out", 0)}
-    return _one(code, operands, numbers, rows, by_rows, node, "scatter", outputs)
+    lowered = _one(code, operands, numbers, rows, by_rows, node, "scatter", outputs)
+    copied = 0 if x.is_replaced else 2 * x.spec.nbytes
+    nbytes = copied + 2 * updates.spec.nbytes
+    tasks = min(TASKS, max(1, nbytes // _TASK_BYTES))
+    call = replace(lowered.calls[0], grain=max(1, -(-rows // tasks)), nbytes=nbytes)
+    return Lowered((call,))
 
 
 def _along_axis(
