@@ -231,6 +231,27 @@ def test_a_gradient_is_made_when_it_is_asked_for():
     assert_close(g + 1, [[2, 2], [1, 1], [1, 1], [3, 3], [1, 1]])
 
 
+@EAGER_AND_TRACED
+@pytest.mark.parametrize("shape", [(8,), (8, 0), (8, 2, 3), (8, 2)])
+def test_tables_of_any_rank(shape, traced):
+    v = Variable(np.ones(shape))
+    optimizer = optimizers.SGD(0.5)
+    optimizer.build([v])
+
+    def step(wide, narrow):
+        with GradientTape() as tape:
+            loss = ops.sum(ops.take(v, wide, axis=0)) + ops.sum(
+                ops.take(v, narrow, axis=0)
+            )
+        optimizer.apply([tape.gradient(loss, v)], [v])
+
+    step = function(step) if traced else step
+    step(ops.convert_to_tensor([5], "int64"), ops.convert_to_tensor(-3, "int32"))
+    expected = np.ones(shape)
+    expected[5] = 0
+    assert_close(v, expected)
+
+
 @pytest.mark.parametrize("cls", [optimizers.SGD, optimizers.LazyAdam])
 @EAGER_AND_TRACED
 def test_no_look_ups_change_nothing(cls, traced):
@@ -280,6 +301,13 @@ def test_an_update_of_ones_own_gets_whole_gradients():
     for cls in (Own, OwnStep):
         train(cls(1.0), traced=False)
     assert set(shapes) == {(ROWS, UNITS), (2, 2)}
+
+
+def test_a_table_that_is_exempt_from_weight_decay_goes_by_rows():
+    optimizer = optimizers.SGD(RATE, weight_decay=0.1)
+    optimizer.exclude_from_weight_decay(var_names=["table"])
+    _, step, arguments = train(optimizer, traced=True)
+    assert goes_by_rows(step, arguments)
 
 
 def test_a_constraint_holds():

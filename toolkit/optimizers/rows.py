@@ -69,9 +69,14 @@ def _goes_by_rows(optimizer: Optimizer, gradient: Tensor, variable: Variable) ->
         return False
     if optimizer.lazy:
         return True
-    changes = optimizer._weight_decay_of(variable), variable.constraint
-    is_whole = Variable._placement_of is not None or any(map(bool, changes))
-    if is_whole or optimizer.gradient_accumulation_steps:
+    decays = optimizer._weight_decay_of(variable)
+    is_whole = (
+        (decays is not None and optimizer._use_weight_decay(variable))
+        or variable.constraint is not None
+        or optimizer.gradient_accumulation_steps is not None
+        or Variable._placement_of is not None
+    )
+    if is_whole:
         return False
     lookups = sum(s.indices.size for s in slices)
     cheaper = lookups * _COST <= gradient.shape[0]
@@ -101,11 +106,11 @@ def rows_of(gradient: Tensor) -> Rows:
     """
     slices, (extent, *rest) = slices_of(gradient), gradient.shape
     indices = _joined([ops.reshape(s.indices, (-1,)) for s in slices])
-    values = _joined([ops.reshape(s.values, (-1, *rest)) for s in slices])
+    values = [ops.reshape(s.values, (s.indices.size, *rest)) for s in slices]
     numbers = ops.where(indices < 0, indices + extent, indices)
     places = ops.searchsorted(ops.sort(numbers), numbers)
-    blank = ops.zeros(values.shape, values.dtype)
-    total = bind(scatter_p, blank, places, values, axis=0, mode="add")
+    blank = ops.zeros((indices.size, *rest), gradient.dtype)
+    total = bind(scatter_p, blank, places, _joined(values), axis=0, mode="add")
     return Rows(indices, total, places)
 
 
