@@ -146,8 +146,12 @@ def compare(optimizer, options):
     with ExitStack() as stack:
         workers = {}
         for way in WAYS:
-            command = python_of(way, options), *sys.argv, "--worker", way
-            workers[way] = stack.enter_context(closing(Worker(Entry(command))))
+            python = python_of(way, options)
+            if not Path(python).exists():
+                print(f"{way} is left out: there is no {python}")
+                continue
+            entry = Entry((python, *sys.argv, "--worker", way))
+            workers[way] = stack.enter_context(closing(Worker(entry)))
         rows = []
         for figure, show in (("step", print_case), ("memory", print_memory)):
             case = f"{optimizer} {figure}"
