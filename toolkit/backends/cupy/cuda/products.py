@@ -21,8 +21,8 @@ def generate_matmul(
         return []
     dtype, depth = y.spec.dtype, a.spec.shape[-1]
     k = Threads("matmul", y.spec.shape, a, b, y)
-    k.source("a", dtype, Buffer(0))
-    k.source("b", dtype, Buffer(1))
+    k.source("a", a.spec.dtype, Buffer(0))
+    k.source("b", b.spec.dtype, Buffer(1))
     k.target("y", dtype, Buffer(2))
     *batch, row, column = k.indices
     reducer = Reducer("any" if dtype == "bool" else "sum", dtype, k)
