@@ -301,7 +301,8 @@ def test_objects_for_every_processor(name, model):
 @pytest.mark.parametrize("threads", [False, True])
 @pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64"])
 def test_only_libc_is_needed(name, threads, tmp_path):
-    allowed = {"syscall", "pthread_create", "pthread_join"} if threads else set()
+    needed = {"syscall", "sched_yield", "pthread_create", "pthread_join"}
+    allowed = needed if threads else set()
     for model in MODELS:
         source, _ = model_source(model, (1, 4), processor=name, threads=threads)
         path = tmp_path / f"{model}.o"

@@ -19,7 +19,10 @@ from pathlib import Path
 import toolkit
 import ctypes
 from tests.backends.jit.test_native import loaded, model_source, numbers
+from toolkit.backends.numpy.jit import runtime
 
+if sys.argv[2] == "condition":
+    runtime.waiting = lambda processor: "condition"
 source, shape = model_source("mlp", (64,), embed=True, threads=True)
 library = loaded(source, Path(sys.argv[1]))
 x, done = numbers(64, shape), threading.Event()
@@ -48,8 +51,9 @@ assert not wrong
 
 
 @needs_compiler
-def test_threads_change_beside_runs(tmp_path):
-    command = [sys.executable, "-c", BESIDE, str(tmp_path)]
+@pytest.mark.parametrize("way", ["of the system", "condition"])
+def test_threads_change_beside_runs(way, tmp_path):
+    command = [sys.executable, "-c", BESIDE, str(tmp_path), way]
     subprocess.run(command, check=True, timeout=120)
 
 

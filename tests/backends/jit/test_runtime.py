@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -17,7 +19,9 @@ from toolkit.backends.base import Share
 from toolkit.backends.numpy.jit import runtime
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.llvm import binding_for_all
 from toolkit.backends.numpy.jit.lowering import ERROR, Call, Lowered
+from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
 from toolkit.backends.numpy.jit.program import NativeProgram
 
 # So much that any call is worth sharing.
@@ -183,6 +187,88 @@ def test_independent_calls_run_side_by_side(threads):
         assert (y == x + 1).all()
         assert (z == x + 2).all()
         assert (w == x + 4).all()
+
+
+# How workers sleep on a system, and what they need for it.
+CONDITION = {
+    *("pthread_mutex_init", "pthread_mutex_lock", "pthread_mutex_unlock"),
+    *("pthread_cond_init", "pthread_cond_wait", "pthread_cond_broadcast"),
+    "sched_yield",
+}
+FUTEX = {"syscall", "sched_yield"}
+ADDRESS = {"WaitOnAddress", "WakeByAddressAll", "SwitchToThread"}
+SYSTEMS = {
+    "x86_64-unknown-linux-gnu": (FUTEX, FUTEX),
+    "aarch64-unknown-linux-musl": (FUTEX, FUTEX),
+    "x86_64-apple-darwin23.1.0": (CONDITION, CONDITION),
+    "arm64-apple-darwin24": (CONDITION, CONDITION),
+    "x86_64-unknown-freebsd14": (CONDITION, CONDITION),
+    "x86_64-pc-windows-msvc": (ADDRESS, set()),
+    "aarch64-pc-windows-msvc": (ADDRESS, set()),
+    "wasm32-unknown-unknown": (set(), set()),
+}
+
+
+@pytest.mark.parametrize("is_library", [False, True])
+@pytest.mark.parametrize("triple", SYSTEMS)
+def test_workers_sleep_as_the_system_can(triple, is_library):
+    base = PROCESSORS["wasm32" if "wasm" in triple else "x86-64-v2"]
+    processor = Processor(triple, "generic", threads=base.threads)
+    llvm = binding_for_all()
+    module = llvm.parse_assembly(runtime.runtime_text(processor, is_library))
+    module.verify()
+    declared = {f.name for f in module.functions if f.is_declaration}
+    wanted = SYSTEMS[triple][is_library]
+    assert {name for name in declared if not name.startswith("llvm.")} == wanted
+    module.triple = triple
+    machine = llvm.Target.from_triple(triple).create_target_machine()
+    assert machine.emit_object(module)
+
+
+def stop_workers():
+    if runtime._workers is not None:
+        runtime._workers.stop()
+
+
+@pytest.fixture(params=["of the system", "condition"])
+def way(request, monkeypatch):
+    """How workers sleep: as always here, and as where there is no futex."""
+    if request.param == "condition":
+        if sys.platform == "win32":
+            pytest.skip("there are no conditions")
+        stop_workers()
+        for name in ("_runtime", "_workers"):
+            monkeypatch.setattr(runtime, name, None)
+        monkeypatch.setattr(runtime, "waiting", lambda processor: request.param)
+        assert "@pthread_cond_wait" in runtime.runtime_text()
+    yield
+    stop_workers()
+
+
+def asleep():
+    """How many workers sleep; after a while, all of them."""
+    return ctypes.c_int32.from_address(runtime.workers().pool + 192).value
+
+
+def test_workers_wake_up_and_end(way):
+    toolkit.config.set_num_threads(3)
+    try:
+        x, y = np.arange(60), np.zeros(60, int)
+        runner, calls = bound([add(1, 0, 1, 60, 1)], x, y), 0
+        for turn in range(200):
+            y[...] = 0
+            runner.run()
+            assert (y == x + 1).all()
+            if turn % 10 == 0:
+                deadline = time.monotonic() + 10
+                while asleep() < 2 and time.monotonic() < deadline:
+                    time.sleep(0.001)
+                calls += asleep()
+        assert calls == 40
+        stop_workers()
+        runner.run()  # by others
+    finally:
+        toolkit.config.set_num_threads(None)
 
 
 def test_only_marked_names_of_a_module_are_replaced():

@@ -1,14 +1,15 @@
 """The threads that run generated programs, and how a program is entered.
 
 `runtime.ll` is the machine code's side: sections and tasks. `threads.ll` shares them
-with workers that spin for some 100 microseconds before they sleep. Here are the
-functions' addresses, the pool of workers - started by the first program that needs
-them, forgotten after a fork, joined when the interpreter ends - and the clock of its
-events.
+with workers that spin for some 100 microseconds before they sleep; how they do that on
+each system is in `waiting/`. Here are the functions' addresses, the pool of workers -
+started by the first program that needs them, forgotten after a fork, joined when the
+interpreter ends - and the clock of its events.
 """
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import ctypes
 import os
@@ -26,20 +27,19 @@ import numpy as np
 
 from toolkit import settings
 from toolkit.backends.base import ALIGNMENT
-from toolkit.backends.numpy.jit import engine
+from toolkit.backends.numpy.jit import engine, llvm
 from toolkit.backends.numpy.jit.code import generator_digest
 from toolkit.backends.numpy.jit.processor import Processor
 
 _POOL_BYTES = 1024
-_FUNCTIONS = ("run", "worker", "stop", "clock")
+_FUNCTIONS = ("run", "prepare", "worker", "stop", "clock")
 
 
 @dataclass(frozen=True)
 class _Machine:
-    """What differs between processors: system calls, the pause, the clock."""
+    """What differs between processors: Linux's futex, the pause, the clock."""
 
     futex: int
-    sched_yield: int
     pause: str
     clock: str
     spins: int
@@ -50,29 +50,27 @@ _STEADY = "call i64 @llvm.readsteadycounter()"
 _MACHINES = {
     "x86_64": _Machine(
         futex=202,
-        sched_yield=24,
         pause="call void @llvm.x86.sse2.pause()",
         clock="call i64 @llvm.readcyclecounter()",
         spins=6000,
     ),
     "aarch64": _Machine(
         futex=98,
-        sched_yield=124,
         pause="call void @llvm.aarch64.hint(i32 1)",
         clock=_STEADY,
         spins=50_000,
     ),
     "armv7": _Machine(
         futex=240,
-        sched_yield=158,
         pause="call void @llvm.arm.hint(i32 1)",
         clock=_STEADY,
         spins=50_000,
     ),
-    "riscv64": _Machine(
-        futex=98, sched_yield=124, pause="", clock=_STEADY, spins=50_000
-    ),
+    "riscv64": _Machine(futex=98, pause="", clock=_STEADY, spins=50_000),
 }
+_MACHINES["arm64"] = _MACHINES["aarch64"]  # as Apple calls it
+# Of Windows' kernel, under which LLVM is told where they are.
+_OF_WINDOWS = ("WaitOnAddress", "WakeByAddressAll", "SwitchToThread")
 _ATTRIBUTES = "attributes #0 = { nounwind }"
 _DECLARED = re.compile(r"^declare .*@([\w.]+)\(.*$\n?", re.MULTILINE)
 _DEFINED = re.compile(r"^define .*@([\w.]+)\(", re.MULTILINE)
@@ -80,12 +78,20 @@ _DEFINED = re.compile(r"^define .*@([\w.]+)\(", re.MULTILINE)
 
 def can_share(processor: Processor | None = None) -> bool:
     """Whether programs can run on several threads: of this machine, or of another."""
-    if processor is None:
-        processor = Processor.host()
-        if sys.platform != "linux":
-            return False
-    is_linux = "linux" in processor.triple
-    return processor.threads and is_linux and processor.architecture in _MACHINES
+    processor = processor or Processor.host()
+    return processor.threads and processor.architecture in _MACHINES
+
+
+def waiting(processor: Processor) -> str:
+    """How a worker sleeps on the system of a processor: the name of a file."""
+    if "windows" in processor.triple:
+        return "address"
+    return "futex" if "linux" in processor.triple else "condition"
+
+
+def has_pthreads(processor: Processor) -> bool:
+    """Whether C starts threads there as POSIX says."""
+    return can_share(processor) and waiting(processor) != "address"
 
 
 def usual_spins(processor: Processor) -> int:
@@ -93,25 +99,27 @@ def usual_spins(processor: Processor) -> int:
     return _MACHINES[processor.architecture].spins if can_share(processor) else 0
 
 
-def runtime_text(processor: Processor | None = None, is_timed: bool = True) -> str:
+def runtime_text(processor: Processor | None = None, is_library: bool = False) -> str:
     """The LLVM IR of the runtime.
 
     Args:
         processor: that it is for; None: this one.
-        is_timed: whether it may be asked when tasks ran.
+        is_library: whether it is a native library's. C starts its threads then, and
+            nobody asks when tasks ran.
     """
-    shares = can_share(processor)
     processor = processor or Processor.host()
+    shares = has_pthreads(processor) if is_library else can_share(processor)
     texts = [_text("runtime.ll")]
     clock = "add i64 0, 0"
     if shares:
         machine = _MACHINES[processor.architecture]
         words = {"LONG": f"i{processor.pointer_bits}"}
-        for name in ("futex", "sched_yield", "spins"):
+        for name in ("futex", "spins"):
             words[name.upper()] = str(getattr(machine, name))
-        threads = filled(_text("threads.ll"), words)
-        texts += [threads, _function("void @pause", machine.pause, "ret void")]
-        clock = machine.clock if is_timed else clock
+        for name in ("threads.ll", f"waiting/{waiting(processor)}.ll"):
+            texts.append(filled(_text(name), words))
+        texts.append(_function("void @pause", machine.pause, "ret void"))
+        clock = clock if is_library else machine.clock
     else:
         texts.append(_text("alone.ll"))
     texts.append(_function("i64 @clock", f"%t = {clock}", "ret i64 %t"))
@@ -124,7 +132,7 @@ def filled(text: str, words: Mapping[str, str]) -> str:
 
 
 def _text(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def _function(head: str, body: str, end: str) -> str:
@@ -150,17 +158,17 @@ def join(texts: Sequence[str]) -> str:
 class Runtime:
     """The runtime's functions, loaded."""
 
-    worker: int
-    stop_address: int
-
     def __init__(self) -> None:
-        key = f"runtime{generator_digest()[:16]}{engine.digest(Processor.host())[:24]}"
-        code = engine.machine_code(key, runtime_text)
+        host = Processor.host()
+        key = f"{waiting(host)}{generator_digest()[:16]}{engine.digest(host)[:24]}"
+        _name_functions()
+        code = engine.machine_code(f"runtime{key}", runtime_text)
         found = engine.link([code], _FUNCTIONS)
-        self.worker, self.stop_address = found["worker"], found["stop"]
         pointer, long = ctypes.c_void_p, ctypes.c_int64
         # These release the interpreter's lock while they run.
         self.run = ctypes.CFUNCTYPE(long, pointer, pointer)(found["run"])
+        self.prepare = ctypes.CFUNCTYPE(None, pointer)(found["prepare"])
+        self.worker = ctypes.CFUNCTYPE(pointer, pointer)(found["worker"])
         self.stop = ctypes.CFUNCTYPE(None, pointer)(found["stop"])
         self.clock = ctypes.CFUNCTYPE(long)(found["clock"])
 
@@ -175,13 +183,22 @@ class Runtime:
         raise RuntimeError("cannot find the elements of a NumPy array")
 
 
+def _name_functions() -> None:
+    """Tell LLVM where those functions are that no library has which it looks in."""
+    if sys.platform == "win32":
+        kernel = ctypes.WinDLL("kernelbase")
+        for name in _OF_WINDOWS:
+            address = ctypes.cast(getattr(kernel, name), ctypes.c_void_p).value
+            llvm.binding().add_symbol(name, address)
+
+
 class Workers:
     """The worker threads of this process: all threads but the one that calls."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._block: Any = None
-        self._handles: list[ctypes.c_ulong] = []
+        self._running: list[_thread.LockType] = []  # of each: held until it ends
         self._lock = Lock()
 
     @property
@@ -198,15 +215,17 @@ class Workers:
     def _start(self) -> None:
         block = np.zeros(_POOL_BYTES + 16 * self.threads + ALIGNMENT, np.uint8)
         self._address = -(-block.ctypes.data // ALIGNMENT) * ALIGNMENT
-        create = ctypes.CDLL(None).pthread_create
-        create.argtypes = [ctypes.c_void_p] * 4
+        runtime().prepare(self._address)
         for number in range(1, self.threads):
             argument = self._address + _POOL_BYTES + 16 * number
             (ctypes.c_int64 * 2).from_address(argument)[:] = [self._address, number]
-            handle = ctypes.c_ulong()
-            if create(ctypes.addressof(handle), None, runtime().worker, argument):
+            running = _thread.allocate_lock()
+            running.acquire()
+            try:
+                _thread.start_new_thread(_work, (argument, running))
+            except RuntimeError:
                 break  # as many as the system gives
-            self._handles.append(handle)
+            self._running.append(running)
         self._block = block
 
     def stop(self) -> None:
@@ -214,15 +233,21 @@ class Workers:
         if self._block is None:
             return
         runtime().stop(self._address)
-        join = ctypes.CDLL(None).pthread_join
-        join.argtypes = [ctypes.c_ulong, ctypes.c_void_p]
-        for handle in self._handles:
-            join(handle, None)
+        for running in self._running:
+            running.acquire()
         self.forget()
 
     def forget(self) -> None:
         """Begin anew: after a fork the threads are not in the child."""
-        self._block, self._handles, self._lock = None, [], Lock()
+        self._block, self._running, self._lock = None, [], Lock()
+
+
+def _work(argument: int, running: _thread.LockType) -> None:
+    """What a worker thread does."""
+    try:
+        runtime().worker(argument)
+    finally:
+        running.release()
 
 
 _runtime: Runtime | None = None

@@ -8,11 +8,17 @@
   i32, [15 x i32], ; 4  wakes
   i32, [15 x i32], ; 6  sleepers
   i32, [15 x i32], ; 8  in use
-  i64, i64, i32 } ; 10 section, 11 events, 12 quit
+  i64, i64, i32, [11 x i32], ; 10 section, 11 events, 12 quit
+  [16 x i64], [16 x i64] } ; 14 mutex, 15 condition: as large as any system's
 %Worker = type { i64, i64 }                                 ; pool, number
 
-declare $LONG @syscall($LONG, ...)
+declare i32 @sched_yield()
 declare void @pause()
+; Of a file in waiting/: make a pool ready; sleep unless it was woken since its wakes were
+; so many; wake all who sleep.
+declare void @prepare(ptr)
+declare void @sleep_since(ptr, i32)
+declare void @wake(ptr)
 declare void @task(ptr, i64, ptr, i64)
 
 ; How often to look for work, or for its end, before giving the processor away.
@@ -103,23 +109,10 @@ again:
 patience:
   br label %wait
 impatience:
-  call void @give_way()
+  ; Let other threads of the system have this one's processor.
+  %yielded = call i32 @sched_yield()
   br label %wait
 end:
-  ret void
-}
-
-; Let other threads of the system have this one's processor.
-define void @give_way() #0 {
-  %yielded = call $LONG ($LONG, ...) @syscall($LONG $SCHED_YIELD)
-  ret void
-}
-
-define void @wake(ptr %pool) #0 {
-  %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
-  %before = atomicrmw add ptr %wakes.at, i32 1 seq_cst
-  ; 129: FUTEX_WAKE_PRIVATE
-  %woken = call $LONG ($LONG, ...) @syscall($LONG $FUTEX, ptr %wakes.at, $LONG 129, $LONG 2147483647, ptr null, ptr null, $LONG 0)
   ret void
 }
 
@@ -160,8 +153,7 @@ bed:
   %stay = or i1 %open, %quits.early
   br i1 %stay, label %up, label %sleep
 sleep:
-  ; 128: FUTEX_WAIT_PRIVATE
-  %slept = call $LONG ($LONG, ...) @syscall($LONG $FUTEX, ptr %wakes.at, $LONG 128, i32 %wakes, ptr null, ptr null, $LONG 0)
+  call void @sleep_since(ptr %pool, i32 %wakes)
   br label %up
 up:
   %out = atomicrmw sub ptr %sleepers.at, i32 1 seq_cst

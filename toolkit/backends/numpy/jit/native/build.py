@@ -30,8 +30,8 @@ from toolkit.backends.numpy.jit.native.layout import (
 )
 from toolkit.backends.numpy.jit.native.linking import Linker
 from toolkit.backends.numpy.jit.runtime import (
-    can_share,
     filled,
+    has_pthreads,
     join,
     runtime_text,
     usual_spins,
@@ -92,7 +92,7 @@ class _Library:
             self._add(number)
         for size in self.sizes:
             size[3] = self.ends[int(size[0])]
-        self.threads = can_share(self.processor)
+        self.threads = has_pthreads(self.processor)
 
     def _add(self, number: int) -> None:
         """Lay out a processor's sizes: images and what they keep, then the arena."""
@@ -176,7 +176,7 @@ class _Library:
         names.append("processor_x86.ll" if asks else "processor.ll")
         words = self._words(sha256)
         texts = [self._exported(filled(_read(name), words)) for name in names]
-        runtime = runtime_text(self.processor, False)
+        runtime = runtime_text(self.processor, is_library=True)
         return join([_TYPES, texts[0], runtime, *texts[1:], *self._tables(sha256)])
 
     def _words(self, sha256: bytes) -> dict[str, str]:

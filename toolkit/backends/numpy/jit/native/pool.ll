@@ -6,7 +6,8 @@ declare ptr @worker(ptr)
 declare void @stop(ptr)
 declare i1 @borrow(ptr)
 declare void @give_back(ptr)
-declare void @give_way()
+declare i32 @sched_yield()
+declare void @prepare(ptr)
 
 @pool = internal global [128 x i64] zeroinitializer, align 64
 @workers = internal global [255 x %Worker] zeroinitializer
@@ -34,7 +35,7 @@ try:
   %got = call i1 @borrow(ptr @pool)
   br i1 %got, label %end, label %wait
 wait:
-  call void @give_way()
+  %yielded = call i32 @sched_yield()
   br label %try
 end:
   ret void
@@ -91,9 +92,12 @@ zero:
 cleared:
   %c.next = add i64 %c, 1
   %c.more = icmp slt i64 %c.next, 128
-  br i1 %c.more, label %clear, label %next
+  br i1 %c.more, label %clear, label %cleared.all
+cleared.all:
+  call void @prepare(ptr @pool)
+  br label %next
 next:
-  %k = phi i32 [ 0, %cleared ], [ %k.next, %start.done ]
+  %k = phi i32 [ 0, %cleared.all ], [ %k.next, %start.done ]
   %more = icmp slt i32 %k, %helpers
   br i1 %more, label %start, label %all
 start:

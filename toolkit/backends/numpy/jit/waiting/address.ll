@@ -1,0 +1,33 @@
+; Workers sleep by Windows' WaitOnAddress, on the word that counts how often they were
+; woken.
+
+declare i32 @WaitOnAddress(ptr, ptr, $LONG, i32)
+declare void @WakeByAddressAll(ptr)
+declare i32 @SwitchToThread()
+
+define i32 @sched_yield() #0 {
+  %switched = call i32 @SwitchToThread()
+  ret i32 0
+}
+
+define void @prepare(ptr %pool) #0 {
+  ret void
+}
+
+define void @sleep_since(ptr %pool, i32 %wakes) #0 {
+  %seen = alloca i32
+  store i32 %wakes, ptr %seen
+  %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
+  ; 4 bytes, and for as long as it takes
+  %slept = call i32 @WaitOnAddress(ptr %wakes.at, ptr %seen, $LONG 4, i32 -1)
+  ret void
+}
+
+define void @wake(ptr %pool) #0 {
+  %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
+  %before = atomicrmw add ptr %wakes.at, i32 1 seq_cst
+  call void @WakeByAddressAll(ptr %wakes.at)
+  ret void
+}
+
+attributes #0 = { nounwind }
