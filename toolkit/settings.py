@@ -5,6 +5,7 @@
 Variables: TOOLKIT_HOME (or KERAS_HOME) the cache folder, TOOLKIT_FLOATX,
 TOOLKIT_BACKEND, TOOLKIT_DEVICE, TOOLKIT_BLAS, TOOLKIT_NUM_THREADS,
 TOOLKIT_MATMUL_PRECISION ("highest", "strict" or "tf32"),
+TOOLKIT_PROCESSOR ("x86-64-v2", "x86-64-v3", ...: generate code for no better one),
 TOOLKIT_CACHE_DIR (compiled kernels; "off" for none),
 TOOLKIT_AUTOTUNE ("on" to time what libraries on a GPU propose),
 TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,

@@ -8,14 +8,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from toolkit import settings
 from toolkit.backends.numpy.jit.llvm import binding
 from toolkit.backends.target import rules
-from toolkit.errors import unknown_choice
+from toolkit.errors import ArgumentError, unknown_choice
 
 # The cache that a core has to itself, where the system does not tell.
 _CACHE = 1 << 20
 _CACHE_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 _ARM64 = ("aarch64", "arm64")
+_V2 = ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "movbe", "xsave")
+_V4 = (*_V3, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl")
+# What follows from the name of a processor, in LLVM's words.
+LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class Processor:
         """Whether a feature is named, or follows from the name of the processor."""
         if f"+{feature}" in self.features.split(","):
             return True
-        return feature == "avx512f" and self.cpu == "x86-64-v4"
+        return feature in LEVELS.get(self.cpu, ())
 
     def with_lanes(self, lanes: int) -> Processor:
         """This one with vectors of another width."""
@@ -73,9 +79,12 @@ class Processor:
     @staticmethod
     @lru_cache(maxsize=1)
     def host() -> Processor:
-        """The processor of this machine."""
+        """The processor of this machine, or the lesser one that is to be used."""
         llvm = binding()
-        features = llvm.get_host_cpu_features()
+        try:
+            features = llvm.get_host_cpu_features()
+        except RuntimeError:  # LLVM does not know how to ask this system
+            features = llvm.FeatureMap()
         lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
         is_x86 = platform.machine() in ("x86_64", "AMD64")
         found = Processor(
@@ -85,7 +94,26 @@ class Processor:
             has_fma=not is_x86 or bool(features.get("fma")),
             cache_bytes=_host_cache_bytes(),
         )
-        return found.with_lanes(lanes)
+        found = found.with_lanes(lanes)
+        name = settings.environment("PROCESSOR")
+        return _lesser(found, name) if name else found
+
+
+def _lesser(machine: Processor, name: str) -> Processor:
+    """The processor of a name, on this machine, which has to have all of it."""
+    kind = machine.architecture.replace("arm64", "aarch64")
+    names = [n for n, p in PROCESSORS.items() if p.architecture == kind]
+    if name not in names:
+        raise unknown_choice("TOOLKIT_PROCESSOR", name, names)
+    missing = [x for x in LEVELS.get(name, ()) if not machine.has(x)]
+    if missing:
+        raise ArgumentError(
+            f"TOOLKIT_PROCESSOR: this machine is no {name}: it lacks "
+            f"{', '.join(missing)}"
+        )
+    return replace(
+        PROCESSORS[name], triple=machine.triple, cache_bytes=machine.cache_bytes
+    )
 
 
 def _host_cache_bytes() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from toolkit.backends.numpy.jit.processor import Processor
+from toolkit.backends.numpy.jit.processor import LEVELS, Processor
 
 # Bits of cpuid, by LLVM's names: of ECX of leaf 1, of EBX and of ECX of leaf 7.
 _ONE_C = {
@@ -42,10 +42,6 @@ _SEVEN_C = {
     "avx512vpopcntdq": 14,
 }
 _OSXSAVE = 27  # of leaf 1: the system tells what it saves
-_V2 = ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt")
-_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "movbe", "xsave")
-_V4 = (*_V3, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl")
-_NAMED = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 # The registers that a system has to save for vectors of 32 and of 64 bytes.
 _AVX, _AVX512 = 0x06, 0xE6
 
@@ -53,7 +49,7 @@ _AVX, _AVX512 = 0x06, 0xE6
 def needed(processor: Processor) -> list[str]:
     """What processor_x86.ll compares with what it finds, as it has it."""
     own = (x[1:] for x in processor.features.split(",") if x.startswith("+"))
-    features = {*_NAMED.get(processor.cpu, ()), *own}
+    features = {*LEVELS.get(processor.cpu, ()), *own}
     states = _AVX if "avx" in features else 0
     states = _AVX512 if "avx512f" in features else states
     one = _mask(_ONE_C, features) | (1 << _OSXSAVE if states else 0)

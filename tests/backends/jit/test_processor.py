@@ -1,0 +1,85 @@
+"""The processor that code is written for, where it is told to be a lesser one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from toolkit.backends.numpy.jit import llvm
+from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, _lesser
+from toolkit.errors import ArgumentError
+
+MAC = "x86_64-apple-darwin23"
+
+
+@pytest.mark.parametrize("name, lanes", [("x86-64-v2", 4), ("x86-64-v3", 8)])
+@pytest.mark.parametrize("machine", ["x86-64-v3", "x86-64-v4"])
+def test_a_lesser_processor_is_on_the_same_machine(name, lanes, machine):
+    machine = replace(PROCESSORS[machine], triple=MAC, cache_bytes=12345)
+    found = _lesser(machine, name)
+    assert (found.triple, found.cache_bytes) == (MAC, 12345)
+    assert found.lanes == lanes and found.has_fma == (lanes > 4)
+    assert found.has("avx2") == (lanes > 4) and not found.has("avx512f")
+
+
+def test_arm_has_two_names():
+    machine = replace(PROCESSORS["aarch64"], triple="arm64-apple-darwin24", cpu="m1")
+    assert _lesser(machine, "aarch64").cpu == "generic"
+
+
+@pytest.mark.parametrize(
+    "machine, name, message",
+    [
+        ("x86-64-v2", "x86-64-v3", "no x86-64-v3: it lacks avx, avx2"),
+        ("x86-64-v4", "aarch64", "TOOLKIT_PROCESSOR.*x86-64-v2"),
+        ("aarch64", "x86-64-v2", "TOOLKIT_PROCESSOR.*aarch64"),
+    ],
+)
+def test_what_the_machine_cannot_run_is_refused(machine, name, message):
+    with pytest.raises(ArgumentError, match=message):
+        _lesser(PROCESSORS[machine], name)
+
+
+def test_a_system_that_does_not_tell_what_it_has(monkeypatch):
+    def fail():
+        raise RuntimeError("failed to get host cpu features.")
+
+    monkeypatch.setattr(llvm.binding(), "get_host_cpu_features", fail)
+    monkeypatch.delenv("TOOLKIT_PROCESSOR", raising=False)
+    found = Processor.host.__wrapped__()
+    assert found.lanes == 4 and found.features == ""
+
+
+PROGRAM = """
+import numpy as np
+import toolkit
+from toolkit.backends.numpy.jit.processor import Processor
+
+f = toolkit.function(lambda x: toolkit.ops.tanh(x) @ toolkit.ops.exp(x))
+x = np.linspace(-1, 1, 400, dtype="float32").reshape(20, 20)
+assert np.allclose(f(x).numpy(), np.tanh(x) @ np.exp(x), atol=1e-5)
+print(Processor.host().cpu, Processor.host().lanes)
+"""
+
+
+@pytest.mark.skipif(
+    not Processor.host().architecture == "x86_64", reason="these are x86's"
+)
+def test_the_environment_names_it(tmp_path):
+    environment = {**os.environ, "TOOLKIT_PROCESSOR": "x86-64-v2"}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split() == ["x86-64-v2", "4"], done.stderr
+    environment["TOOLKIT_PROCESSOR"] = "x86-64-v9"
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert "TOOLKIT_PROCESSOR" in done.stderr
