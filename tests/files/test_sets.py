@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from tests.files.other_systems import as_on_windows
 from toolkit.errors import UnwritableFileError
 from toolkit.files import sets as file_sets, staging
 from toolkit.files.sets import FileSet
@@ -34,6 +35,15 @@ def save(files, **texts):
             path = folder / name.replace("_", "/")
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
+
+
+@pytest.fixture(params=["here", "windows"])
+def system(request, monkeypatch):
+    """Where files are saved: here, and where what is open stays where it is."""
+    if request.param == "windows":
+        if not os.path.isdir("/proc/self/fd"):
+            pytest.skip("it is not told which files are open")
+        as_on_windows(monkeypatch)
 
 
 # --- one file -------------------------------------------------------------------------
@@ -84,7 +94,7 @@ os._exit(9)
 """
 
 
-def test_the_next_save_removes_what_a_kill_has_left(tmp_path):
+def test_the_next_save_removes_what_a_kill_has_left(system, tmp_path):
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)])
     (left,) = os.listdir(tmp_path)
     write(tmp_path / "y")
@@ -93,7 +103,7 @@ def test_the_next_save_removes_what_a_kill_has_left(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["x", "y"]
 
 
-def test_a_stage_of_somebody_at_work_stays(tmp_path):
+def test_a_stage_of_somebody_at_work_stays(system, tmp_path):
     with Stage(tmp_path, "x") as stage:
         write(tmp_path / "x")
         assert stage.files.is_dir()
@@ -130,7 +140,7 @@ def test_links_in_a_stage_are_not_followed(tmp_path):
 # --- several files --------------------------------------------------------------------
 
 
-def test_files_of_the_older_save_end_with_it(tmp_path):
+def test_files_of_the_older_save_end_with_it(system, tmp_path):
     files = pair(tmp_path)
     (tmp_path / "foreign").write_text("stays")
     save(files, a="1", b="1", c_d="1")
@@ -157,7 +167,7 @@ def interrupted(folder, monkeypatch, at):
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_save_that_counts_is_found_and_finished(tmp_path, monkeypatch, at):
+def test_a_save_that_counts_is_found_and_finished(system, tmp_path, monkeypatch, at):
     save(pair(tmp_path), a="1", b="1", c_d="1")
     files = interrupted(tmp_path, monkeypatch, at)
     assert text_of(tmp_path)["b"] == "1"
@@ -218,6 +228,27 @@ def test_without_links_and_locks(tmp_path, monkeypatch):
     save(pair(tmp_path), a="2", c_d="2")
     assert text_of(tmp_path) == {"a": "2"} and text_of(tmp_path / "c") == {"d": "2"}
     assert sorted(os.listdir(tmp_path)) == ["a", "c"]
+
+
+def test_where_open_files_stay_a_reader_is_waited_for(tmp_path, monkeypatch):
+    as_on_windows(monkeypatch)
+    write(tmp_path / "x", "1")
+    save(pair(tmp_path), a="1")
+    for name, again in [
+        ("x", lambda: write(tmp_path / "x", "2")),
+        ("a", lambda: save(pair(tmp_path), a="2")),
+    ]:
+        with open(tmp_path / name) as reader:
+            saver = threading.Thread(target=again)
+            saver.start()
+            saver.join(0.1)
+            assert saver.is_alive() and reader.read() == "1"
+        saver.join()
+    assert text_of(tmp_path) == {"x": "2", "a": "2"}
+    monkeypatch.setattr(staging, "_PATIENCE", 0.05)
+    with open(tmp_path / "x"), pytest.raises(UnwritableFileError, match="open"):
+        write(tmp_path / "x", "3")
+    assert text_of(tmp_path) == {"x": "2", "a": "2"}
 
 
 def test_many_savers_and_readers(tmp_path):

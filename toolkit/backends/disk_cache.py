@@ -62,8 +62,7 @@ def load(path: Path) -> bytes | None:
         if not is_private(path.parent.stat()):  # a folder in the one of the cache
             return None
         content = file.read()
-        if os.utime in os.supports_fd:
-            os.utime(file.fileno())
+        os.utime(file.fileno() if os.utime in os.supports_fd else path)
         start = len(_MARK) + _DIGEST
         head, code = content[:start], content[start:]
         return code if head == _head(code) else None

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Any
@@ -27,10 +29,21 @@ _SPELLINGS = (
 )
 
 
+def _library() -> str:
+    """The path of a library that finds the symbols of NumPy's BLAS.
+
+    That is one which depends on it; on Windows, where that finds nothing, the one that
+    the wheels have in a folder beside NumPy.
+    """
+    if sys.platform == "win32":
+        for path in Path(np.__file__).parents[1].glob("numpy.libs/*openblas*.dll"):
+            return str(path)
+    return str(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
+
+
 def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any] | None:
     """A function of the OpenBLAS that NumPy has loaded; None if there is none."""
-    # A library's handle also finds the symbols of the libraries that it depends on.
-    library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
+    library = ctypes.CDLL(_library())
     for spelling in _SPELLINGS:
         found: Any = getattr(library, spelling.format(name), None)
         if found is not None:

@@ -22,6 +22,8 @@ WARN_AFTER = 60.0
 
 # Seconds in which a rank must answer that is killed otherwise.
 _LAST_PATIENCE = 2.0
+# Ends a process at once: on Windows, what is called so elsewhere does not exist.
+KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 class Report(NamedTuple):
@@ -329,7 +331,7 @@ def _described(rank: int, answer: Any, waiting: Entry) -> list[str]:
 
 def _kill(pid: int) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, KILL)
     except OSError:
         pass  # it has ended meanwhile
 

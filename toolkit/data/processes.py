@@ -62,10 +62,11 @@ class Worker:
     def __init__(self, function: bytes) -> None:
         self.connection: Connection[Any, Any]
         self.connection, theirs = Pipe()
+        its_life, self._life = os.pipe()  # ends with this process, too
         self._exchange = Exchange()
         self.task: Task | None = None
         self.has_begun: bool = False
-        fds = (theirs.fileno(), *self._exchange.fds)
+        fds = (theirs.fileno(), its_life, *self._exchange.fds)
         paths = [path or os.getcwd() for path in sys.path]
         try:
             # In a group of its own: Ctrl-C in a terminal is for this side alone.
@@ -78,11 +79,11 @@ class Worker:
                 process_group=0,
             )
         except BaseException:
-            self.connection.close()
-            self._exchange.close()
+            self._close()
             raise
         finally:
             theirs.close()
+            os.close(its_life)
         with suppress(OSError):  # of one that is dead already, the first `send` tells
             self.connection.send_bytes(function)
 
@@ -113,8 +114,14 @@ class Worker:
         """Kill the process, if it still runs, and let go of what was shared."""
         self.process.kill()
         self.process.wait()
+        self._close()
+
+    def _close(self) -> None:
         self.connection.close()
         self._exchange.close()
+        life, self._life = self._life, -1
+        if life >= 0:
+            os.close(life)
 
 
 class ProcessStream(Stream):

@@ -1,10 +1,9 @@
-"""What a worker process runs: `python -m toolkit.data.worker FD FD FD`."""
+"""What a worker process runs: `python -m toolkit.data.worker FD FD FD FD`."""
 
 from __future__ import annotations
 
 import os
 import pickle
-import select
 import signal
 import sys
 import threading
@@ -50,13 +49,16 @@ def loaded(data: bytes) -> Callable[[Any], Any]:
     return fail
 
 
-def end_with(connection: Connection) -> None:
-    """End this process as soon as the other side has gone, whatever it is doing."""
-    poll = select.poll()
-    poll.register(connection.fileno(), 0)  # a hang-up is reported in any case
+def end_with(life: int) -> None:
+    """End this process as soon as the other side has gone, whatever it is doing.
+
+    Args:
+        life: a pipe that the other side holds open and writes nothing to. Whether a
+            connection hangs up macOS does not tell unless it is read.
+    """
 
     def wait() -> None:
-        poll.poll()
+        os.read(life, 1)
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
@@ -64,7 +66,7 @@ def end_with(connection: Connection) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side
-    pipe, *fds = map(int, sys.argv[1:])
+    pipe, life, *fds = map(int, sys.argv[1:])
+    end_with(life)
     with Connection(pipe) as connection:
-        end_with(connection)
         work(connection, Exchange((fds[0], fds[1])))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +11,7 @@ import numpy as np
 from toolkit import comm
 from toolkit.comm import jobs
 from toolkit.comm.replacements import HAS_FAILED, IS_READY, Coming
+from toolkit.comm.watch import KILL
 from toolkit.errors import LaunchError, RankLostError
 from toolkit.models.saving.state import all_variables
 
@@ -150,7 +150,7 @@ class Recovery:
                 self._hand_over(model)
                 self.settle()
             except RankLostError:  # the others leave this one out, too
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), KILL)
         elif comm.is_elastic() and self._distribution is not None:
             self.run(self._distribution.begin_run)
 

@@ -97,7 +97,8 @@ def export(
                 rows = 0
             text = _config(name, *_tensors(new / "model.onnx"), rows)
             if not (folder / CONFIG).exists():
-                replace_file(folder / CONFIG, lambda file: file.write_text(text))
+                data = text.encode()
+                replace_file(folder / CONFIG, lambda file: file.write_bytes(data))
             elif given is not None:
                 _check_size(label, folder / CONFIG, text)
             os.rename(new, folder / str(_next_version(folder)))
@@ -124,7 +125,7 @@ def _check_size(label: str, path: Path, wanted: str) -> None:
 
     A person may have changed it since it was written, so that it is not replaced.
     """
-    sizes = [_SIZE.search(text) for text in (path.read_text(), wanted)]
+    sizes = [_SIZE.search(text) for text in (path.read_text("utf-8"), wanted)]
     there, asked = ["0" if size is None else size[1] for size in sizes]
     if int(there) != int(asked):
         raise ArgumentError(

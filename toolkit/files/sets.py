@@ -19,15 +19,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from toolkit.errors import UnwritableFileError
+from toolkit.files.locks import lock
 from toolkit.files.staging import (
     FILES,
+    OPEN_MAY_GO,
     OWNER,
     Stage,
     check_replaceable,
     flush,
     hold,
     is_folder,
-    lock,
+    patiently,
     remove,
     retire,
     sweep,
@@ -154,11 +156,19 @@ class FileSet:
         try:
             lock(handle)
             # Whoever held it may have finished it meanwhile, and others have come.
-            if _is_open(handle, self._ready / OWNER):
+            is_left = _is_open(handle, self._ready / OWNER)
+            if is_left:
                 self._finish(self._ready)
-                remove(retire(self._ready, self.root, self._name))
+                if OPEN_MAY_GO:
+                    self._remove_ready()
         finally:
             os.close(handle)
+        if is_left and not OPEN_MAY_GO:
+            with suppress(FileNotFoundError):  # of another process, which did the same
+                self._remove_ready()
+
+    def _remove_ready(self) -> None:
+        remove(retire(self._ready, self.root, self._name))
 
     def _finish(self, ready: Path) -> None:
         """Give the files their places; whatever was done before is no harm."""
@@ -181,7 +191,7 @@ class FileSet:
         except OSError:  # there are file systems without links
             shutil.copy(source, link)
             flush(link)
-        os.replace(link, target)
+        patiently(os.replace, link, target)
         flush(target.parent)
 
     def _remove(self, path: str, identity: Any) -> None:

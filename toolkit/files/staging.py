@@ -14,17 +14,23 @@ import re
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from toolkit.errors import UnwritableFileError
+from toolkit.files.locks import lock
 
 OWNER, FILES = "owner", "files"  # in a stage: what is locked, what is written
 _MARK = b"toolkit: files that are being written\n"
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for somebody at the other end of a pipe
+_AS_IS = getattr(os, "O_BINARY", 0)  # no other ends of lines
+# Whether a file can be renamed and removed that is open, and the folders that it is in.
+OPEN_MAY_GO: bool = sys.platform != "win32"
+_PATIENCE, _PAUSE = 5.0, 0.02  # seconds
 
 
 def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> None:
@@ -109,16 +115,16 @@ class Stage:
         with suppress(FileNotFoundError):
             file.chmod(stat.S_IMODE(target.stat().st_mode))
         flush(file)
-        os.replace(file, target)
+        patiently(os.replace, file, target)
         flush(target.parent)
 
     def publish(self, folder: Path) -> None:
         """Give the stage another name, under which `close` does not remove it."""
-        if sys.platform == "win32":  # there, what is open cannot be renamed
+        if not OPEN_MAY_GO:
             self._release()
         self._is_published = True
         try:
-            os.rename(self.folder, folder)
+            patiently(os.rename, self.folder, folder)
         except OSError:
             self._is_published = False
             raise
@@ -155,14 +161,28 @@ def _unused(parent: Path, name: str) -> Path:
 def retire(folder: Path, parent: Path, name: str) -> Path:
     """Make a folder a stage in one step, so that nobody takes it for a whole one."""
     retired = _unused(parent, name)
-    os.rename(folder, retired)
+    patiently(os.rename, folder, retired)
     return retired
+
+
+def patiently(move: Callable[[Path, Path], Any], source: Path, target: Path) -> None:
+    """Rename; where a reader may be in the way, once that has closed its file."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            move(source, target)
+            return
+        except PermissionError:
+            if OPEN_MAY_GO or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE)
 
 
 def _own(path: Path) -> int:
     """A new file, locked; -1 if somebody has removed it meanwhile."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK | _AS_IS
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666)
+        handle = os.open(path, flags, 0o666)
     except FileNotFoundError:
         return -1
     try:
@@ -202,12 +222,16 @@ def _remove_if_left(folder: Path) -> None:
             folder.rmdir()
         return
     handle = hold(folder)
-    if handle is not None:
-        try:
-            if lock(handle, wait=False):
-                remove(folder)
-        finally:
-            os.close(handle)
+    if handle is None:
+        return
+    try:
+        is_left = lock(handle, wait=False)
+        if is_left and OPEN_MAY_GO:
+            remove(folder)
+    finally:
+        os.close(handle)
+    if is_left and not OPEN_MAY_GO:
+        remove(folder)
 
 
 def remove(folder: Path) -> None:
@@ -225,7 +249,7 @@ def remove(folder: Path) -> None:
 def hold(folder: Path) -> int | None:
     """The open owner of a stage, for `lock`; None if the folder is no stage of ours."""
     try:
-        handle = os.open(folder / OWNER, os.O_RDONLY | _NO_LINK | _NO_WAIT)
+        handle = os.open(folder / OWNER, os.O_RDONLY | _NO_LINK | _NO_WAIT | _AS_IS)
     except OSError:
         return None
     is_file = stat.S_ISREG(os.fstat(handle).st_mode)
@@ -240,31 +264,13 @@ def is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def lock(handle: int, wait: bool = True) -> bool:
-    """Lock an open file until it is closed; the system frees it when its owner dies.
-
-    Returns:
-        Whether it is locked; False, too, where the file system has no locks.
-    """
-    with suppress(OSError):
-        if sys.platform == "win32":
-            import msvcrt
-
-            os.lseek(handle, 0, os.SEEK_SET)
-            msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        return True
-    return False
-
-
 def flush(path: Path) -> None:
     """Have the system write a file, or the names in a folder, to disk."""
-    if os.name != "posix" and path.is_dir():
+    is_windows = sys.platform == "win32"
+    if is_windows and path.is_dir():
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    # Windows flushes only what may be written.
+    descriptor = os.open(path, os.O_RDWR if is_windows else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:

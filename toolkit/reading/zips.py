@@ -100,7 +100,8 @@ class Members:
                 data = self.read(name)
                 try:
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    target.write_bytes(data)
+                    with open(target, "xb") as file:  # other names may be the same
+                        file.write(data)
                 except (OSError, ValueError) as error:  # such as too long a name
                     raise ModelFileError(
                         f"{name[:80]!r} cannot be unpacked: {type(error).__name__}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
@@ -17,6 +16,7 @@ from urllib.request import urlopen
 from toolkit import settings
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError, DamagedFileError, DatasetError, unknown_choice
+from toolkit.files.locks import lock
 from toolkit.files.staging import Stage, sweep
 from toolkit.utils.archives import FORMATS
 from toolkit.utils.unpacked import check_own, unpack
@@ -200,17 +200,9 @@ def _renew(
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`; the system frees it when its owner dies."""
+    """Hold the lock file `path`."""
     with open(path, "a+b") as handle:
-        if sys.platform == "win32":
-            import msvcrt
-
-            handle.seek(0)
-            msvcrt.locking(handle.fileno(), msvcrt.LK_LOCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        lock(handle.fileno())
         yield
 
 

@@ -90,6 +90,7 @@ class LibraryFiles:
             or (is_module and not triple.startswith("wasm"))
             or (self.kind == SHARED and is_apple != ("apple" in triple))
             or (self.kind == STATIC and "apple" in triple)
+            or (self.kind != OBJECT and "windows" in triple)
         )
         if wrong:
             raise ArgumentError(

@@ -183,7 +183,7 @@ class TensorBoard(Callback):
             if names:
                 entry += f' metadata_path: "{names}"'
             entries.append(f"embeddings {{ {entry} }}\n")
-        (folder / "projector_config.pbtxt").write_text("".join(entries))
+        (folder / "projector_config.pbtxt").write_text("".join(entries), "utf-8")
 
 
 def _images(weight: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:

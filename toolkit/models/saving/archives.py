@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from toolkit.errors import ModelFileError
+from toolkit.errors import ModelFileError, UnwritableFileError
 from toolkit.files.sets import paths_below
 from toolkit.files.staging import replace_file
 from toolkit.models.saving.h5_files import write_groups
@@ -66,10 +67,12 @@ def write_members(model: Any, folder: Path) -> None:
     """Write the files of a model into an empty folder; the metadata list the others."""
     Path(folder, CONFIG).write_text(config_text(model), "utf-8")
     write_groups(Path(folder, WEIGHTS), groups_of(model))
+    made: dict[str, Path] = {}
     for where, part in parts_of(model).items():
         if hasattr(part, "save_assets"):
-            own = Path(folder, ASSETS, where)
+            own = made[where] = Path(folder, ASSETS, where)
             own.mkdir(parents=True, exist_ok=True)
+            _check_distinct(made, where)
             part.save_assets(str(own))
     metadata = {
         "keras_version": KERAS_VERSION,
@@ -77,6 +80,16 @@ def write_members(model: Any, folder: Path) -> None:
         "files": dict(_listed(folder)),
     }
     Path(folder, METADATA).write_text(json.dumps(metadata), "utf-8")
+
+
+def _check_distinct(made: dict[str, Path], where: str) -> None:
+    """Raise where the file system takes the folders of two parts for one."""
+    for other, folder in made.items():
+        if other != where and os.path.samefile(folder, made[where]):
+            raise UnwritableFileError(
+                f"the assets of {other!r} and of {where!r} would be in one folder: "
+                "names that differ in case are the same here; rename one of the two"
+            )
 
 
 def _listed(folder: Path) -> Iterator[tuple[str, str]]:

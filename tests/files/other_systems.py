@@ -1,0 +1,67 @@
+"""What other systems forbid, done here: so that saves are tested as they are there."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from toolkit.files import sets, staging
+
+_OPEN = Path("/proc/self/fd")
+
+
+def open_below(path):
+    """The files that this process has open at a path, or in the folder that it is."""
+    found = []
+    for entry in os.listdir(_OPEN):
+        try:
+            target = os.readlink(_OPEN / entry)
+        except OSError:  # the one that lists them
+            continue
+        if target == path or target.startswith(f"{path}/"):
+            found.append(target)
+    return found
+
+
+def as_on_windows(monkeypatch):
+    """Forbid what Windows does: to move and remove what is open, to flush unless it may
+    be written, and to read what somebody else has locked.
+    """
+
+    def unless_open(function, places=1):
+        def checked(*paths, **options):
+            whole = () if "dir_fd" in options else paths[:places]
+            for path in map(os.path.realpath, whole):
+                if found := open_below(path):
+                    raise PermissionError(errno.EACCES, "it is open", found[0])
+            return function(*paths, **options)
+
+        return checked
+
+    def fsync(descriptor, real=os.fsync):
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "it cannot be written")
+        real(descriptor)
+
+    def locking(descriptor, mode, count):
+        place = os.lseek(descriptor, 0, os.SEEK_CUR)
+        assert place > os.fstat(descriptor).st_size, "what is locked cannot be read"
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PermissionError(errno.EACCES, "it is locked") from None
+
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setitem(
+        sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2)
+    )
+    for name, places in [("rename", 2), ("replace", 2), ("unlink", 1), ("rmdir", 1)]:
+        monkeypatch.setattr(os, name, unless_open(getattr(os, name), places))
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.delattr(os, "getuid")
+    for module in (sets, staging):
+        monkeypatch.setattr(module, "OPEN_MAY_GO", False)

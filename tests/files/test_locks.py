@@ -1,0 +1,42 @@
+"""Locks on open files, by each system's own."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.files.other_systems import as_on_windows
+from toolkit.files.locks import lock
+
+
+@pytest.mark.parametrize("system", ["here", "windows"])
+def test_one_has_it_and_others_wait(system, tmp_path, monkeypatch):
+    if system == "windows":
+        as_on_windows(monkeypatch)
+    path, came = tmp_path / "x", threading.Event()
+    path.write_text("text")
+
+    def wait():
+        with open(path, "r+b") as other:
+            assert lock(other.fileno())
+            came.set()
+
+    with open(path, "r+b") as first, open(path, "rb") as second:
+        assert lock(first.fileno())
+        assert not lock(second.fileno(), wait=False)
+        assert first.tell() == 0 and second.read() == b"text"
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert not came.wait(0.1)
+    assert came.wait(10)
+    waiting.join()
+
+
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
+    def fail(*args):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", fail)
+    with open(tmp_path / "x", "w") as file:
+        assert not lock(file.fileno())
