@@ -78,7 +78,7 @@ def test_a_checkout_with_other_ends_of_lines_without_what_only_linux_has(tmp_pat
     (tmp_path / "program.py").write_text(PROGRAM)
     environment = {
         **os.environ,
-        "PYTHONPATH": str(root),
+        "PYTHONPATH": os.pathsep.join([str(root), *sys.path]),
         "TOOLKIT_CACHE_DIR": "cache",
         "TOOLKIT_NUM_THREADS": "2",
     }
