@@ -62,8 +62,8 @@ class Worker:
     def __init__(self, function: bytes) -> None:
         self.connection: Connection[Any, Any]
         self.connection, theirs = Pipe()
-        its_life, self._life = os.pipe()  # ends with this process, too
         self._exchange = Exchange()
+        its_life, self._life = os.pipe()  # ends with this process, too
         self.task: Task | None = None
         self.has_begun: bool = False
         fds = (theirs.fileno(), its_life, *self._exchange.fds)
