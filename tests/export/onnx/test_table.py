@@ -14,7 +14,7 @@ from toolkit.ir import PRIMITIVES, Kind
 TAKEN_APART = {
     *("attention_grad", "attention_grad_of", "gelu_grad"),
     *("batch_norm", "batch_norm_grad", "batch_norm_grad_of", "batch_norm_of"),
-    *("batch_statistics", "reread", "variance"),
+    *("batch_statistics", "matmul_int4", "reread", "variance"),
 }
 
 
