@@ -86,9 +86,9 @@ def test_machine_code_writes_variables_where_they_are():
 def test_the_compiler_is_told_which_input_each_new_value_replaces(monkeypatch):
     told, compiled = [], concrete.compile_graph
 
-    def spy(graph, backend, generate, updates, name):
+    def spy(graph, backend, generate, updates, name, **options):
         told.append(list(updates))
-        return compiled(graph, backend, generate, updates, name)
+        return compiled(graph, backend, generate, updates, name, **options)
 
     monkeypatch.setattr(concrete, "compile_graph", spy)
     a, b, c, d = (Variable(X) for _ in range(4))
