@@ -147,7 +147,7 @@ def settle(graph: Graph, target: Target) -> Graph:
             old = graph.inputs[number]
             alone = readers[old] <= {(writer, old)}
             settled = alone and (
-                is_elementwise(writer, old) or _changes_rows(writer, old, checked)
+                is_elementwise(writer, old) or _changes_parts(writer, old, checked)
             )
         if not settled:
             copy = Value(outputs[i].spec)
@@ -161,14 +161,18 @@ def settle(graph: Graph, target: Target) -> Graph:
 Rows = tuple[Value, int, int]
 
 
-def _changes_rows(writer: Node, old: Value, checked: Container[Rows]) -> bool:
-    """Whether a node writes some rows of its first operand, and cannot fail to.
+def _changes_parts(writer: Node, old: Value, checked: Container[Rows]) -> bool:
+    """Whether a node writes parts of its first operand, and cannot fail to.
 
-    So it may write where that is, and leave all other rows alone.
+    So it may write where that is, and leave all others alone. A box is moved to where
+    it lies inside, whatever its starts are.
     """
     x, *others = writer.inputs
-    is_apart = x is old and all(other is not old for other in others)
-    return writer.op.name == "scatter" and is_apart and _rows_of(writer) in checked
+    if x is not old or any(other is old for other in others):
+        return False
+    if writer.op.name == "dynamic_update_slice":
+        return True
+    return writer.op.name == "scatter" and _rows_of(writer) in checked
 
 
 def _checked_rows(graph: Graph, updates: Updates) -> set[Rows]:

@@ -214,6 +214,18 @@ def lower_dynamic_slice(
     return Lowered((_boxed(x, outputs[0], starts, operands, False),))
 
 
+def emit_unless_same(dtype: str) -> Kernel:
+    """out[row] = x[row], unless out is x: a Variable that is updated in place."""
+    b = Kernel(current().lanes)
+    x, out, run = b.address(0, dtype), b.address(1, dtype), b.entry(2)
+    with (
+        b.when(b.let(f"icmp ne ptr {x}, {out}", "bool")),
+        b.loop(b.low, b.high) as row,
+    ):
+        b.copy(x + row * run, out + row * run, run, dtype)
+    return b
+
+
 def lower_dynamic_update_slice(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
@@ -221,10 +233,18 @@ def lower_dynamic_update_slice(
     x, update, *starts = inputs
     if not starts or not x.is_contiguous or not update.is_contiguous:
         return None
-    copied = lower_copy(node, inputs[:1], outputs)
-    if copied is None:
-        return None
+    dtype = MOVED[dtypes.itemsize(x.spec.dtype)]
+    run = x.spec.shape[-1]
+    rows = x.spec.size // run if run else 0
+    copied = Call(
+        Code(emit_unless_same, dtype),
+        (("in", 0), ("out", 0)),
+        (run,),
+        rows,
+        rows if x.is_replaced else partition(rows),
+        nbytes=0 if x.is_replaced else 2 * x.spec.nbytes,
+    )
     places: list[Reference] = [("in", 2 + k) for k in range(len(starts))]
     operands: tuple[Reference, ...] = (("out", 0), ("in", 1), *places)
     boxed = _boxed(x, update, starts, operands, True)
-    return Lowered((*copied.calls, boxed), copied.work)
+    return Lowered((copied, boxed))
