@@ -165,7 +165,10 @@ def _turn(p: Problem, tiling: Tiling, depth: int, panels: int, pack_b: str) -> i
     width = tiling.width * p.itemsize
     is_long = depth * max(_LINE, tiling.rows * p.itemsize) > _NEAR
     is_long = is_long and packing_of(p.a_row, p.a_term, p.itemsize) != TERMS
-    reach = depth * (panels * width if pack_b else max(p.b_term, panels * width))
+    # What is packed once for all runs is summed as it is where it is read in place: one
+    # sum of very many terms has larger errors.
+    is_near = pack_b and not p.is_frozen
+    reach = depth * (panels * width if is_near else max(p.b_term, panels * width))
     if p.is_across or (reach <= RESIDENT and not is_long):
         return depth
     return p.step(depth)
