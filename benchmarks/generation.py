@@ -128,7 +128,6 @@ def of_torch(compiled):
                 return self.head(self.last(x)).argmax(-1)
 
         torch.manual_seed(0)
-        torch.set_num_threads(1)
         model = GPT().eval()
         step = torch.compile(model, mode="max-autotune") if compiled else model
         places = [torch.tensor([i]) for i in range(TOKENS)]
