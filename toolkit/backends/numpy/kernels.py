@@ -64,12 +64,14 @@ class NumPyBackend(Backend):
             return BackendPasses()
         precision = import_module("toolkit.backends.numpy.precision")
         fourier = import_module("toolkit.backends.numpy.fourier")
+        narrow_rows = import_module("toolkit.backends.numpy.narrow_rows")
         reductions = import_module("toolkit.backends.numpy.reductions")
         return BackendPasses(
             expanded=(precision.widen,),
             simplified=(
                 fourier.transforms_as_products,
                 reductions.separate_reductions,
+                narrow_rows.join_narrow_rows,
             ),
         )
 

@@ -1,0 +1,135 @@
+"""Elementwise nodes on many short rows, such as the three channels of images.
+
+A vector would hold one row of them, and mostly nothing. Rows are joined until a whole
+number of vectors holds them, and what is the same in all rows is repeated as often.
+"""
+
+from __future__ import annotations
+
+from math import gcd, prod
+
+from toolkit import dtypes
+from toolkit.backends.target import Target
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Spec, Value
+
+# Bytes that a joined row is a multiple of: those of the widest vectors.
+_VECTOR = 64
+# From so many elements on.
+_LEAST = 4096
+
+
+def join_narrow_rows(graph: Graph, target: Target) -> Graph:
+    """Compute what follows elementwise from inputs on longer rows.
+
+    What comes from a product or a convolution is left alone: there elementwise nodes
+    are part of the kernel.
+    """
+    if target.inputs is not None:  # inputs may be views, which a reshape copies
+        return graph
+    joining = _Joining(graph)
+    for node in graph.nodes:
+        joining.add(node)
+    return graph.replace(joining.finished())
+
+
+class _Joining:
+    """Collects the nodes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.outputs = set(graph.outputs)
+        self.nodes: list[Node] = []
+        # Values that follow from inputs alone, element by element.
+        self.plain: set[Value] = set(graph.inputs)
+        self.joined: dict[Value, Value] = {}  # the same on longer rows
+        self.repeated: dict[Value, Value] = {}
+        self.made: set[Value] = set(graph.inputs)
+
+    def add(self, node: Node) -> None:
+        """Put a node down, on longer rows where that is worth it."""
+        shape = self._joined_shape(node)
+        if node.op.kind is Kind.ELEMENTWISE and self.plain.issuperset(
+            x for x in node.inputs if x.spec.size > 1 and not _is_row(x, node)
+        ):
+            self.plain.update(node.outputs)
+        if shape is None:
+            for x in node.inputs:
+                self._restore(x)
+            self.nodes.append(node)
+            self.made.update(node.outputs)
+            return
+        inputs = [self._input(x, node, shape) for x in node.inputs]
+        outputs = [Value(Spec(shape, y.spec.dtype)) for y in node.outputs]
+        self.nodes.append(Node(node.op, inputs, node.attrs, outputs, node.device))
+        self.joined.update(zip(node.outputs, outputs, strict=True))
+
+    def finished(self) -> list[Node]:
+        """All nodes, with the outputs of the graph as they were."""
+        for y in self.graph.outputs:
+            self._restore(y)
+        return self.nodes
+
+    def _joined_shape(self, node: Node) -> tuple[int, int] | None:
+        """The shape to compute a node in; None: its own."""
+        spec = node.outputs[0].spec
+        if node.op.kind is not Kind.ELEMENTWISE or spec.size < _LEAST or spec.ndim < 2:
+            return None
+        wide = [x for x in node.inputs if x.spec.shape == spec.shape]
+        rows = [x for x in node.inputs if _is_row(x, node)]
+        numbers = [x for x in node.inputs if x.spec.size == 1]
+        if len(wide) + len(rows) + len(numbers) < len(node.inputs):
+            return None
+        is_worth_it = rows or any(x in self.joined for x in wide)
+        if not is_worth_it or not self.plain.issuperset(wide):
+            return None
+        columns = spec.shape[-1]
+        vector = _VECTOR // max(dtypes.itemsize(y.spec.dtype) for y in node.outputs)
+        times = vector // gcd(columns, vector)
+        count = prod(spec.shape[:-1])
+        if columns >= vector or count % times:
+            return None
+        shape = count // times, times * columns
+        known = {self.joined[x].spec.shape for x in wide if x in self.joined}
+        return shape if known <= {shape} else None
+
+    def _input(self, x: Value, node: Node, shape: tuple[int, int]) -> Value:
+        if x.spec.size == 1:
+            return x
+        if not _is_row(x, node):
+            if x not in self.joined:
+                self.joined[x] = self._reshaped(x, shape)
+            return self.joined[x]
+        if x not in self.repeated:
+            columns = x.spec.size
+            table = Value(Spec((shape[1] // columns, columns), x.spec.dtype))
+            line = self._reshaped(x, (1, columns))
+            attrs = {"shape": table.spec.shape}
+            self.nodes.append(Node(PRIMITIVES["broadcast_to"], [line], attrs, [table]))
+            self.repeated[x] = self._reshaped(table, (1, shape[1]))
+        return self.repeated[x]
+
+    def _reshaped(
+        self, x: Value, shape: tuple[int, ...], y: Value | None = None
+    ) -> Value:
+        if y is None:
+            y = Value(Spec(shape, x.spec.dtype))
+        self.nodes.append(Node(PRIMITIVES["reshape"], [x], {"shape": shape}, [y]))
+        return y
+
+    def _restore(self, x: Value) -> None:
+        """Have a value in its own shape."""
+        if x not in self.joined or x in self.made:
+            return
+        self.made.add(x)
+        if x not in self.outputs:
+            self._reshaped(self.joined[x], x.spec.shape, x)
+            return
+        # What is returned is no view of what is computed.
+        view = self._reshaped(self.joined[x], x.spec.shape)
+        self.nodes.append(Node(PRIMITIVES["stop_gradient"], [view], {}, [x]))
+
+
+def _is_row(x: Value, node: Node) -> bool:
+    """Whether a value is one row that all rows of a node's result meet."""
+    columns = node.outputs[0].spec.shape[-1:]
+    return x.spec.size > 1 and x.spec.shape[-1:] == columns == (x.spec.size,)
