@@ -13,8 +13,8 @@ PACKAGE = ROOT / "toolkit"
 
 LEVELS = (
     (
-        *("errors", "settings", "dtypes", "tree", "thread_state", "arguments"),
-        *("type_aliases", "namespaces", "console", "files", "pictures", "reading"),
+        *("errors", "machine", "settings", "dtypes", "tree", "thread_state"),
+        *("arguments", "type_aliases", "namespaces", "console", "files", "pictures", "reading"),
     ),
     ("ir", "data", "comm"),
     ("backends",),

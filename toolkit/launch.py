@@ -15,6 +15,8 @@ import sys
 import time
 from types import TracebackType
 
+from toolkit.machine import available_cores
+
 USAGE = "usage: python -m toolkit.launch SCRIPT [ARGUMENTS]"
 # How many ranks a launcher has started on this machine: ours, Open MPI, MPICH, Slurm.
 _LOCAL_RANKS = (
@@ -37,13 +39,12 @@ def limit_threads() -> None:
 
 def threads_of_rank() -> int:
     """How many cores one rank of this machine has."""
-    if not hasattr(os, "sched_getaffinity"):
-        cores = os.cpu_count() or 1
-    else:
-        cores = len(os.sched_getaffinity(0))
+    cores = available_cores()
+    if hasattr(os, "sched_getaffinity"):
         # A launcher that has bound this rank to some cores is not bound itself.
-        if cores < len(os.sched_getaffinity(os.getppid())):
-            return cores
+        bound = len(os.sched_getaffinity(0))
+        if bound < len(os.sched_getaffinity(os.getppid())):
+            return min(bound, cores)
     told = next((os.environ[n] for n in _LOCAL_RANKS if n in os.environ), "1")
     first = re.match(r"[1-9]\d*", told)  # Slurm says "4(x2)" for 4 on each of 2
     ranks = int(first[0]) if first else 1

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.machine import available_cores
 
 VERSION = "0.1.0"  # of the package
 
@@ -308,6 +309,8 @@ def place() -> None:
 def num_threads() -> int:
     """How many threads compute: the cores that this process may use, unless set.
 
+    Those that it is bound to, and that control groups allow it, count.
+
     Example:
         >>> import toolkit
         >>> toolkit.config.set_num_threads(1)
@@ -330,13 +333,6 @@ def default_num_threads() -> int:
             f"TOOLKIT_NUM_THREADS: expected a number of threads; received {chosen!r}"
         )
     return int(chosen)
-
-
-def available_cores() -> int:
-    """The number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def logical_devices(kind: str) -> int:

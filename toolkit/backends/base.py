@@ -23,7 +23,6 @@ import numpy as np
 
 from toolkit import dtypes, settings
 from toolkit.backends.calls import Calls
-from toolkit.backends.machine import cpu_model
 from toolkit.backends.operands import (
     Moment as Moment,
     Move as Move,
@@ -41,6 +40,7 @@ from toolkit.backends.rendering import (
 from toolkit.backends.target import BackendPasses
 from toolkit.errors import UnsupportedError
 from toolkit.ir import Primitive, Spec
+from toolkit.machine import available_cores, cpu_model
 
 if TYPE_CHECKING:
     from toolkit.backends.library import Library, LibrarySource
@@ -364,7 +364,7 @@ class Backend:
 
     def describe(self) -> dict[str, Any]:
         """Facts for `toolkit.config.show()`."""
-        return {"cpu": cpu_model(), "cores": settings.available_cores()}
+        return {"cpu": cpu_model(), "cores": available_cores()}
 
     def cache_folder(self) -> Path | None:
         """The folder of the code that it has compiled; None if it keeps none."""

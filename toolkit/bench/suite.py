@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import toolkit
-from toolkit.backends.machine import cpu_model
 from toolkit.bench import report
 from toolkit.bench.measure import KINDS
 from toolkit.bench.processes import (
@@ -29,7 +28,7 @@ from toolkit.bench.processes import (
 )
 from toolkit.bench.worker import QUICK
 from toolkit.bench.workloads import ALL, SPEED_UP, STACKS, WORKLOADS
-from toolkit.settings import available_cores
+from toolkit.machine import available_cores, cpu_model
 
 CASES = (*WORKLOADS, "growth", "speed_up")
 

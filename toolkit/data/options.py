@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.machine import available_cores
 
 WHY_NOT = {  # options of TensorFlow's that mean nothing here
     "autotune_algorithm": "there is one way of tuning",
@@ -185,7 +186,7 @@ class Options(_Options):
     @property
     def processors(self) -> int:
         """`cpu_budget`, or its default."""
-        return self.autotune.cpu_budget or free_processors()
+        return self.autotune.cpu_budget or available_cores()
 
     @property
     def memory(self) -> int:
@@ -194,13 +195,6 @@ class Options(_Options):
 
 
 ALIASES = ("experimental_deterministic", "experimental_threading")
-
-
-def free_processors() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def free_memory() -> int:

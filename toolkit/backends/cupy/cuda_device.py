@@ -22,7 +22,7 @@ from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.device import Array, Device, OutOfMemory
 from toolkit.backends.cupy.signatures import Signature
-from toolkit.settings import available_cores
+from toolkit.machine import available_cores
 
 
 def cache_folder() -> Path | None:

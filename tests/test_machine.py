@@ -1,0 +1,64 @@
+"""What a process may use of its machine: cores that it is bound to, and quotas."""
+
+import math
+import os
+
+import pytest
+
+from toolkit import machine, settings
+
+# Which groups the process is in, what is written in which, and the cores of that.
+QUOTAS = {
+    "no groups": ("", {}, math.inf),
+    "no limit": ("0::/a", {"cpu.max": "max 100000", "a/cpu.max": "max 100000"}, math.inf),
+    "its own group": ("0::/a/b", {"a/b/cpu.max": "150000 100000"}, 1.5),
+    "a group above": (
+        "0::/a/b",
+        {"a/cpu.max": "200000 100000", "a/b/cpu.max": "max 100000"},
+        2.0,
+    ),
+    "the tightest": (
+        "0::/a/b",
+        {"a/cpu.max": "50000 100000", "a/b/cpu.max": "300000 100000"},
+        0.5,
+    ),
+    "a container": ("0::/docker/0123", {"cpu.max": "300000 100000"}, 3.0),
+    "version 1": (
+        "4:memory:/x\n3:cpu,cpuacct:/a",
+        {"cpu/a/cpu.cfs_quota_us": "250000", "cpu/a/cpu.cfs_period_us": "50000"},
+        5.0,
+    ),
+    "version 1, no limit": (
+        "3:cpu:/",
+        {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"},
+        math.inf,
+    ),
+    "nonsense": ("0::/", {"cpu.max": "a lot"}, math.inf),
+}
+
+
+@pytest.mark.parametrize("name", QUOTAS)
+def test_quotas_of_control_groups_are_found(tmp_path, name):
+    told, files, cores = QUOTAS[name]
+    membership = tmp_path / "membership"
+    membership.write_text(told)
+    for path, text in files.items():
+        file = tmp_path / "groups" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    assert machine.core_quota(membership, tmp_path / "groups") == cores
+
+
+def test_a_system_without_control_groups_has_no_quota(tmp_path):
+    assert machine.core_quota(tmp_path / "missing") == math.inf
+
+
+@pytest.mark.parametrize("quota, cores", [(math.inf, 8), (2.9, 2), (0.5, 1), (99, 8)])
+def test_threads_are_the_cores_that_may_be_used(monkeypatch, quota, cores):
+    monkeypatch.delenv("TOOLKIT_NUM_THREADS", raising=False)
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda pid: set(range(8)), raising=False
+    )
+    monkeypatch.setattr(machine, "core_quota", lambda: quota)
+    assert machine.available_cores() == cores
+    assert settings.default_num_threads() == cores
