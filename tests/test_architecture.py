@@ -14,7 +14,8 @@ PACKAGE = ROOT / "toolkit"
 LEVELS = (
     (
         *("errors", "machine", "settings", "dtypes", "tree", "thread_state"),
-        *("arguments", "type_aliases", "namespaces", "console", "files", "pictures", "reading"),
+        *("arguments", "type_aliases", "namespaces", "console", "files", "pictures"),
+        "reading",
     ),
     ("ir", "data", "comm"),
     ("backends",),

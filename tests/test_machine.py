@@ -10,7 +10,11 @@ from toolkit import machine, settings
 # Which groups the process is in, what is written in which, and the cores of that.
 QUOTAS = {
     "no groups": ("", {}, math.inf),
-    "no limit": ("0::/a", {"cpu.max": "max 100000", "a/cpu.max": "max 100000"}, math.inf),
+    "no limit": (
+        "0::/a",
+        {"cpu.max": "max 100000", "a/cpu.max": "max 100000"},
+        math.inf,
+    ),
     "its own group": ("0::/a/b", {"a/b/cpu.max": "150000 100000"}, 1.5),
     "a group above": (
         "0::/a/b",

@@ -8,6 +8,7 @@ import pytest
 import toolkit
 from tests.pictures.geometry import check, texts_of
 from toolkit import layers, ops
+from toolkit.inspection.scaling import Stage, model
 from toolkit.pictures.shapes import Rectangle
 
 pytestmark = pytest.mark.skipif(
@@ -27,6 +28,43 @@ def training_step():
     )
     model.compile("adam", "mse")
     return model.inspect(np.ones((32, 8, 8, 1)), np.ones((32, 10)))
+
+
+# The tasks of stages, whether threads share them, and seconds by the number of cores.
+STAGES = {
+    "even": ([((1.0,) * 8, True)], {1: 8.0, 2: 4.0, 8: 1.0, 99: 1.0}),
+    "alone": ([((1.0, 1.0), False)], {1: 2.0, 2: 2.0}),
+    "the last waits": ([((1.0, 1.0, 4.0), True)], {1: 6.0, 2: 5.0, 3: 4.0}),
+    "one after the other": (
+        [((2.0,) * 4, True), ((3.0,), False), ((1.0,) * 2, True)],
+        {1: 13.0, 2: 8.0, 4: 6.0},
+    ),
+    "nothing": ([], {1: 0.0, 4: 0.0}),
+}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_tasks_are_handed_out_to_more_cores(name):
+    told, expected = STAGES[name]
+    found = [
+        Stage(tasks, (number,) * len(tasks), is_shared)
+        for number, (tasks, is_shared) in enumerate(told)
+    ]
+    for cores, seconds in expected.items():
+        for rest in (0.0, 0.5):
+            scaling = model(found, rest, cores)
+            assert scaling.seconds == seconds + rest
+            assert 1.0 <= scaling.speed_up <= cores
+            lost = sum(loss for _, loss in scaling.waiting)
+            assert lost == pytest.approx(seconds - expected[1] / cores)
+
+
+def test_scaling_is_measured():
+    plan = training_step()
+    one, two, many = plan.scaling((1, 2, 64), repeats=3)
+    assert (one.cores, one.speed_up, one.waiting) == (1, 1.0, ())
+    assert one.seconds >= two.seconds >= many.seconds > 0
+    assert {number for number, _ in many.waiting} <= set(range(len(plan.kernels)))
 
 
 @pytest.mark.parametrize("shape", [(3,), (64, 64), (512, 256)])

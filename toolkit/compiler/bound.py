@@ -31,6 +31,7 @@ class Part:
 
     moment: the step of the memory plan; parts of one moment run side by side.
     codes: what the calls were generated from, each with `text()`.
+    is_shared: whether threads share its tasks, or take them beside those of others.
     """
 
     nodes: Sequence[Node]
@@ -38,6 +39,7 @@ class Part:
     flops: int = 0
     nbytes: int = 0
     codes: Sequence[Any] = ()
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)

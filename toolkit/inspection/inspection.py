@@ -19,6 +19,12 @@ from toolkit.compiler.pipeline import stages
 from toolkit.compiler.program import Program
 from toolkit.core.variable import Variable
 from toolkit.errors import unknown_choice
+from toolkit.inspection.scaling import (
+    Scaling,
+    measured_stages,
+    model,
+    time_between,
+)
 from toolkit.ir import Graph, Kind, Node, format_graph
 
 if TYPE_CHECKING:
@@ -129,6 +135,43 @@ class Inspection:
             for kernel, parts in zip(self.kernels, self._parts, strict=True)
         ]
         return sorted(self.kernels, key=lambda k: -(k.seconds or 0.0))
+
+    def scaling(
+        self, cores: Sequence[int] = (1, 2, 4, 8, 16, 32), repeats: int = 5
+    ) -> list[Scaling]:
+        """How long a run would take on other numbers of cores.
+
+        The tasks of a run are timed here, as they are with the present number of
+        threads, and handed out to so many cores, in order, each to the first that is
+        free; where threads meet, all wait for the last one. What one thread does alone
+        stays as long as it is (Amdahl's law, kernel by kernel), as does the time
+        between kernels. It is a model: a loop over steps counts as one task, and the
+        memory is taken to keep up with the cores.
+
+        Args:
+            cores: the numbers of cores.
+            repeats: how many runs are timed; the median one counts.
+
+        Returns:
+            One `Scaling` for each number of cores: its `seconds`, its `speed_up` over
+            one core, and for which kernels cores are `waiting`.
+
+        Example:
+            >>> import toolkit
+            >>> from toolkit import ops
+            >>> x = ops.ones((512, 512))
+            >>> plan = toolkit.function(lambda x: ops.tanh(x @ x)).inspect(x)
+            >>> one, four = plan.scaling((1, 4))
+            >>> one.speed_up, four.cores, four.seconds <= one.seconds
+            (1.0, 4, True)
+        """
+        kernel_of = {part: k for k, parts in enumerate(self._parts) for part in parts}
+        self._events()  # the first run meets cold caches
+        runs = sorted((self._events() for _ in range(repeats)), key=_busy)
+        run, parts = runs[repeats // 2], self._bound.parts
+        found = measured_stages(run, parts, kernel_of)
+        rest = time_between(run, parts)
+        return [model(found, rest, count) for count in cores]
 
     def plot(
         self,
@@ -376,6 +419,11 @@ def _spans(events: Sequence[Event]) -> Counter[int]:
         starts[event.part] = min(event.start, starts.get(event.part, event.start))
         ends[event.part] = max(event.end, ends.get(event.part, event.end))
     return Counter({part: ends[part] - starts[part] for part in ends})
+
+
+def _busy(events: Sequence[Event]) -> float:
+    """The seconds that all threads have worked."""
+    return sum(event.end - event.start for event in events)
 
 
 def _median(parts: Sequence[int], runs: Sequence[Counter[int]]) -> float:

@@ -69,8 +69,8 @@ class NativeProgram:
         return [pair for section in self.sections for pair in section.calls]
 
     @property
-    def parts(self) -> list[tuple[int, list[int], int, int, list[Code]]]:
-        """What is timed by itself: its moment, nodes, flops, bytes, and their code.
+    def parts(self) -> list[tuple[int, list[int], int, int, list[Code], bool]]:
+        """What is timed by itself: its moment, nodes, flops, bytes, code, if shared.
 
         Sections side by side are parts of one moment.
         """
@@ -81,6 +81,7 @@ class NativeProgram:
                 sum(call.flops for _, call in section.calls),
                 sum(call.nbytes for _, call in section.calls),
                 [code for _, call in section.calls for code in call.codes],
+                beside.is_shared,
             )
             for moment, beside in enumerate(self.sections)
             for section in beside.sections

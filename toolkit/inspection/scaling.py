@@ -1,0 +1,100 @@
+"""How long a program would take on other numbers of cores, from its measured tasks."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from toolkit.compiler.bound import Event, Part
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What a program would take on a number of cores.
+
+    Attributes:
+        cores: how many.
+        seconds: of one run.
+        speed_up: how many times as fast as on one core.
+        waiting: the numbers of the kernels for which cores wait, with the seconds that
+            each of these cores loses by it, the worst first.
+    """
+
+    cores: int
+    seconds: float
+    speed_up: float
+    waiting: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What runs between two points at which all threads meet.
+
+    Attributes:
+        tasks: how long each takes, in the order in which threads take them.
+        kernels: the number of the kernel that each is of.
+        is_shared: whether several threads take them.
+    """
+
+    tasks: tuple[float, ...]
+    kernels: tuple[int, ...]
+    is_shared: bool
+
+    def seconds(self, cores: int) -> float:
+        """From the first start to the last end."""
+        if not self.is_shared or cores == 1:
+            return sum(self.tasks)
+        free = [0.0] * min(cores, len(self.tasks))
+        for task in self.tasks:
+            heapq.heapreplace(free, free[0] + task)
+        return max(free)
+
+
+def measured_stages(
+    events: Iterable[Event], parts: Sequence[Part], kernel_of: dict[int, int]
+) -> list[Stage]:
+    """The stages of a run, in the order of their moments."""
+    found: defaultdict[int, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.thread >= 0:  # else it ran beside all of them
+            found[parts[event.part].moment].append(event)
+    return [
+        Stage(
+            tuple(event.end - event.start for event in ran),
+            tuple(kernel_of[event.part] for event in ran),
+            len(ran) > 1 and all(parts[event.part].is_shared for event in ran),
+        )
+        for _, ran in sorted(found.items())
+    ]
+
+
+def time_between(events: Sequence[Event], parts: Sequence[Part]) -> float:
+    """The seconds of a run in which nothing of it ran: starting and joining threads."""
+    spans: dict[int, tuple[float, float]] = {}
+    for event in events:
+        if event.thread >= 0:
+            moment = parts[event.part].moment
+            start, end = spans.get(moment, (event.start, event.end))
+            spans[moment] = min(start, event.start), max(end, event.end)
+    if not spans:
+        return 0.0
+    whole = max(end for _, end in spans.values()) - min(s for s, _ in spans.values())
+    return max(0.0, whole - sum(end - start for start, end in spans.values()))
+
+
+def model(found: Sequence[Stage], rest: float, cores: int) -> Scaling:
+    """What stages and the time between them add up to on a number of cores."""
+    waiting: defaultdict[int, float] = defaultdict(float)
+    seconds, work = rest, rest
+    for stage in found:
+        span, tasks = stage.seconds(cores), sum(stage.tasks)
+        seconds, work = seconds + span, work + tasks
+        # Stages of several kernels: what is lost is shared as the work is.
+        for kernel, task in zip(stage.kernels, stage.tasks, strict=True):
+            share = task / tasks if tasks else 0.0
+            waiting[kernel] += (span - tasks / cores) * share
+    worst = sorted(waiting.items(), key=lambda pair: -pair[1])
+    lost = tuple((kernel, loss) for kernel, loss in worst if loss > 0.0)
+    return Scaling(cores, seconds, work / seconds if seconds else 1.0, lost)
