@@ -57,7 +57,8 @@ def _quotas(line: str, groups: Path) -> Iterator[float]:
     """
     _, controllers, name = line.split(":", 2)
     if "cpu" in controllers.split(","):
-        top, files = groups / "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        top = groups / "cpu"
+        files: tuple[str, ...] = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     elif not controllers:
         top, files = groups, ("cpu.max",)
     else:
