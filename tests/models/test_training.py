@@ -140,6 +140,41 @@ def test_predict_shapes():
     assert type(several.predict_on_batch(X[:3])["twice"]) is np.ndarray
 
 
+class Watcher(toolkit.callbacks.Callback):
+    """Makes a run one that is watched."""
+
+
+# Data that are one batch, or are to be refused.
+ONE_BATCH = {
+    "a few": X[:3],
+    "all": X,
+    "wider floats": X.astype("float64"),
+    "integers": np.arange(10).reshape(2, 5),
+    "a view": X[::2, ::-1],
+    "none": X[:0],
+    "a scalar": np.array(1.0),
+    "text": np.array(["a", "b"]),
+    "objects": np.array([None, 1.0], object),
+    "another width": X[:, :2],
+}
+
+
+@pytest.mark.parametrize("name", ONE_BATCH)
+def test_one_batch_is_predicted_as_in_a_run_that_is_watched(name):
+    model, x = linear(), ONE_BATCH[name]
+    found = []
+    for callbacks in (None, [Watcher()]):
+        try:
+            found.append(model.predict(x, verbose=0, callbacks=callbacks))
+        except Exception as error:
+            found.append((type(error), str(error)))
+    if isinstance(found[1], tuple):
+        assert found[0] == found[1]
+    else:
+        assert found[0].dtype == found[1].dtype
+        np.testing.assert_array_equal(*found)
+
+
 @pytest.mark.parametrize("run_eagerly", [False, True])
 def test_predictions_belong_to_the_caller(run_eagerly):
     inputs = Input((5,))

@@ -28,6 +28,10 @@ from toolkit.backends.numpy.jit.program import NativeProgram
 LARGE = 10**9
 
 
+def test_a_pause_takes_some_cycles():
+    assert 1e-10 < runtime._seconds_of_a_pause() < 1e-5
+
+
 def emit_add(number: int) -> Kernel:
     """y[row] = x[row] + number, a row being one int64."""
     b = Kernel(4)

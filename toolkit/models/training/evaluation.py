@@ -35,6 +35,7 @@ from toolkit.models.training.parts import (
     own_rows,
     rows_of,
 )
+from toolkit.models.training.sources import DEFAULT_BATCH
 from toolkit.models.training.steps import Steps, overrides
 from toolkit.ops.symbolic import KerasTensor, infer
 from toolkit.thread_state import restored
@@ -181,6 +182,9 @@ class Evaluation(Steps):
             steps: number of batches; all of them if None.
         """
         check_run("predict", verbose)
+        watched = callbacks or steps or verbose != 0 and _shows_progress()
+        if not watched and self._is_one_batch(x, batch_size):
+            return self.predict_on_batch(x)
         with named("predict"):
             batches = make_batches(x, None, None, batch_size, steps)
             self._compare_data("predict", batches)
@@ -188,6 +192,16 @@ class Evaluation(Steps):
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
         with callbacks.interrupts():
             return self._predict(batches, callbacks)
+
+    def _is_one_batch(self, x: Any, batch_size: int | None) -> bool:
+        """Whether all data are one batch, of which a run needs no notes.
+
+        Those take as long as a small network computes.
+        """
+        if type(x) is not np.ndarray or x.dtype.kind not in "biuf" or not x.ndim:
+            return False
+        most = DEFAULT_BATCH if batch_size is None else batch_size
+        return 0 < len(x) <= most and self.built and self._job() is None
 
     def _predict(self, batches: EpochBatches, callbacks: CallbackList) -> Any:
         job = self._job_of_parts()

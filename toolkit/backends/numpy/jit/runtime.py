@@ -1,8 +1,8 @@
 """The threads that run generated programs, and how a program is entered.
 
 `runtime.ll` is the machine code's side: sections and tasks. `threads.ll` shares them
-with workers that spin for some 100 microseconds before they sleep; how they do that on
-each system is in `waiting/`. Here are the functions' addresses, the pool of workers -
+with workers that look for work for a while before they sleep; how they do that on each
+system is in `waiting/`. Here are the functions' addresses, the pool of workers -
 started by the first program that needs them, forgotten after a fork, joined when the
 interpreter ends - and the clock of its events.
 """
@@ -21,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from string import Template
 from threading import Lock
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,11 @@ from toolkit.backends.numpy.jit.code import generator_digest
 from toolkit.backends.numpy.jit.processor import Processor
 
 _POOL_BYTES = 1024
-_FUNCTIONS = ("run", "prepare", "worker", "stop", "clock")
+_FUNCTIONS = ("run", "prepare", "worker", "stop", "clock", "pauses", "set_spins")
+# How long workers look for work before they sleep: as long as Python takes between the
+# steps of a small network. To be woken takes a third of that.
+_SPIN_SECONDS = 2e-4
+_PAUSES = 1000  # that are timed, three times
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,8 @@ def runtime_text(processor: Processor | None = None, is_library: bool = False) -
         for name in ("threads.ll", f"waiting/{waiting(processor)}.ll"):
             texts.append(filled(_text(name), words))
         texts.append(_function("void @pause", machine.pause, "ret void"))
+        if not is_library:
+            texts.append(_text("spins.ll"))
         clock = clock if is_library else machine.clock
     else:
         texts.append(_text("alone.ll"))
@@ -172,6 +179,8 @@ class Runtime:
         self.worker = ctypes.CFUNCTYPE(pointer, pointer)(found["worker"])
         self.stop = ctypes.CFUNCTYPE(None, pointer)(found["stop"])
         self.clock = ctypes.CFUNCTYPE(long)(found["clock"])
+        self.pauses = ctypes.CFUNCTYPE(None, long)(found["pauses"])
+        self.set_spins = ctypes.CFUNCTYPE(None, long)(found["set_spins"])
 
     @cached_property
     def address_offset(self) -> int:
@@ -217,6 +226,7 @@ class Workers:
         block = np.zeros(_POOL_BYTES + 16 * self.threads + ALIGNMENT, np.uint8)
         self._address = -(-block.ctypes.data // ALIGNMENT) * ALIGNMENT
         runtime().prepare(self._address)
+        runtime().set_spins(int(_SPIN_SECONDS / _seconds_of_a_pause()))
         for number in range(1, self.threads):
             argument = self._address + _POOL_BYTES + 16 * number
             (ctypes.c_int64 * 2).from_address(argument)[:] = [self._address, number]
@@ -241,6 +251,16 @@ class Workers:
     def forget(self) -> None:
         """Begin anew: after a fork the threads are not in the child."""
         self._block, self._running, self._lock = None, [], Lock()
+
+
+def _seconds_of_a_pause() -> float:
+    """What a pause takes: from a few cycles to 140, by the processor."""
+    times = []
+    for _ in range(3):
+        start = perf_counter()
+        runtime().pauses(_PAUSES)
+        times.append(perf_counter() - start)
+    return max(1e-9, min(times) / _PAUSES)
 
 
 def _work(argument: int, running: _thread.LockType) -> None:

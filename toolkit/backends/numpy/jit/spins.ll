@@ -1,0 +1,23 @@
+; How long threads look for work before they sleep, as this machine needs it.
+
+declare void @pause()
+
+define void @pauses(i64 %count) #0 {
+entry:
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %next ]
+  call void @pause()
+  %i.next = add i64 %i, 1
+  %more = icmp ult i64 %i.next, %count
+  br i1 %more, label %next, label %end
+end:
+  ret void
+}
+
+define void @set_spins(i64 %spins) #0 {
+  store i64 %spins, ptr @spins
+  ret void
+}
+
+attributes #0 = { nounwind }
