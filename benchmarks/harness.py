@@ -141,5 +141,8 @@ def main(
         chosen = [case for case in cases if options.only in case]
         rows = measure(workers, chosen, options.runs)
         about = {name: worker.ask(ABOUT) for name, worker in workers.items()}
-    save(options.json, rows, candidates=about, threads=options.threads)
+    peers = [candidate.name for candidate in candidates if candidate.peer]
+    save(
+        options.json, rows, candidates=about, peers=peers, threads=options.threads
+    )
     return options

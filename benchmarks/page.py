@@ -1,0 +1,90 @@
+"""The records of the smaller benchmarks as the page docs/more_benchmarks.md.
+
+    python benchmarks/inference.py --threads 2 --peer-python PYTHON --json inference.json
+    python benchmarks/page.py inference.json fits.json --write docs/more_benchmarks.md
+
+Each record becomes a table: the median of each candidate in each case, its spread, and
+the first candidate's median divided by that of the best peer.
+"""
+
+import argparse
+import ast
+import json
+from pathlib import Path
+
+from peers_table import figure, quotient
+
+FOLDER = Path(__file__).resolve().parent
+PAGE = """\
+# More benchmarks
+
+What toolkit costs beside libraries that are made for one thing: inference, small numbers,
+large tables, text. Written by `benchmarks/page.py`; do not edit.
+[Benchmarks](benchmarks.md) has the networks of everyday training, and says how these are
+measured: each library in a process of its own, in turns.
+
+{machine}
+
+{tables}
+Medians; ± is half of the range that the middle half of the runs has, in percent of the
+median. *Ratio*: the first column divided by the best peer's: below 1 we are ahead. Times
+are in milliseconds, memory is in megabytes.
+"""
+
+
+def main():
+    """Write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("records", nargs="+", metavar="JSON", type=Path)
+    parser.add_argument("--write", metavar="PATH", type=Path, required=True)
+    parser.add_argument("--note", default="", help="a sentence: the date, what else ran")
+    options = parser.parse_args()
+    records = [json.loads(path.read_text("utf-8")) for path in options.records]
+    options.write.write_text(render(records, options.note), "utf-8")
+
+
+def render(records, note=""):
+    """The page, from records of one machine."""
+    facts = records[0]["machine"]
+    machine = f"{facts['cpu']}, {facts['cores']} cores, {facts['system']}. {note}"
+    tables = "\n".join(table(record) for record in records)
+    return PAGE.format(machine=machine.strip(), tables=tables)
+
+
+def table(record):
+    """A heading from the script's first line, its versions, and its cases."""
+    tree = ast.parse((FOLDER / record["script"]).read_text("utf-8"))
+    title = ast.get_docstring(tree).splitlines()[0].rstrip(".")
+    rows = record["rows"]
+    names = list(dict.fromkeys(name for row in rows for name in row["median"]))
+    heads = ("case", *names, "ratio")
+    lines = [f"## {title}", "", f"| {' | '.join(heads)} |"]
+    lines.append(f"|---|{'---:|' * (len(heads) - 1)}")
+    for row in rows:
+        scale = 1e-6 if row["case"].endswith("memory") else 1e3
+        scaled = {name: scale * value for name, value in row["median"].items()}
+        cells = [figure(row, name, scaled.get(name)) for name in names]
+        cells.append(quotient(ratio(record, row, names[0])))
+        lines.append(f"| {' | '.join((row['case'], *cells))} |")
+    ran = f"`benchmarks/{record['script']}` on {record.get('threads', 1)} threads"
+    return "\n".join([*lines, "", f"{ran}{versions(record)}.", ""])
+
+
+def ratio(record, row, ours):
+    """Our median divided by the best peer's, where there are both."""
+    peers = record.get("peers", [name for name in row["median"] if name != ours])
+    found = [row["median"][name] for name in peers if name in row["median"]]
+    return row["median"][ours] / min(found) if found and ours in row["median"] else None
+
+
+def versions(record):
+    """The packages that took part, once each."""
+    found = {}
+    for about in record.get("candidates", {}).values():
+        found |= about["packages"]
+    listed = ", ".join(f"{name} {number}" for name, number in sorted(found.items()))
+    return f", with {listed}" if listed else ""
+
+
+if __name__ == "__main__":
+    main()
