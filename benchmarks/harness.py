@@ -142,7 +142,5 @@ def main(
         rows = measure(workers, chosen, options.runs)
         about = {name: worker.ask(ABOUT) for name, worker in workers.items()}
     peers = [candidate.name for candidate in candidates if candidate.peer]
-    save(
-        options.json, rows, candidates=about, peers=peers, threads=options.threads
-    )
+    save(options.json, rows, candidates=about, peers=peers, threads=options.threads)
     return options

@@ -1,7 +1,7 @@
 """The records of the smaller benchmarks as the page docs/more_benchmarks.md.
 
-    python benchmarks/inference.py --threads 2 --peer-python PYTHON --json inference.json
-    python benchmarks/page.py inference.json fits.json --write docs/more_benchmarks.md
+    python benchmarks/inference.py --threads 2 --peer-python PYTHON --json a.json
+    python benchmarks/page.py a.json b.json --write docs/more_benchmarks.md
 
 Each record becomes a table: the median of each candidate in each case, its spread, and
 the first candidate's median divided by that of the best peer.
@@ -18,17 +18,17 @@ FOLDER = Path(__file__).resolve().parent
 PAGE = """\
 # More benchmarks
 
-What toolkit costs beside libraries that are made for one thing: inference, small numbers,
-large tables, text. Written by `benchmarks/page.py`; do not edit.
-[Benchmarks](benchmarks.md) has the networks of everyday training, and says how these are
-measured: each library in a process of its own, in turns.
+What toolkit costs beside libraries that are made for one thing: inference, small
+numbers, large tables, text. Written by `benchmarks/page.py`; do not edit.
+[Benchmarks](benchmarks.md) has the networks of everyday training. Here too, each
+library has a process of its own, and they take turns.
 
 {machine}
 
 {tables}
-Medians; ± is half of the range that the middle half of the runs has, in percent of the
-median. *Ratio*: the first column divided by the best peer's: below 1 we are ahead. Times
-are in milliseconds, memory is in megabytes.
+Medians; ± is half of the range that the middle half of the runs has, in percent of
+the median. *Ratio*: the first column divided by the best peer's: below 1 we are ahead.
+Times are in milliseconds, memory is in megabytes.
 """
 
 
@@ -37,7 +37,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("records", nargs="+", metavar="JSON", type=Path)
     parser.add_argument("--write", metavar="PATH", type=Path, required=True)
-    parser.add_argument("--note", default="", help="a sentence: the date, what else ran")
+    parser.add_argument("--note", default="", help="the date, what else ran")
     options = parser.parse_args()
     records = [json.loads(path.read_text("utf-8")) for path in options.records]
     options.write.write_text(render(records, options.note), "utf-8")
