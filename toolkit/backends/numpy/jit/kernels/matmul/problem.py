@@ -100,9 +100,9 @@ class Problem:
         is_long = self.depth * widest > RESIDENT
         return self.step(self.depth) if is_long else max(1, self.depth)
 
-    def step(self, depth: int) -> int:
+    def step(self, depth: int, most: int = _STEP) -> int:
         """The terms of a step, where so many are summed in several."""
-        return padded(-(-depth // -(-depth // _STEP)), self.lanes)
+        return padded(-(-depth // -(-depth // most)), self.lanes)
 
     @property
     def is_across(self) -> bool:

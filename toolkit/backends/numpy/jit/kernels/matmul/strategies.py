@@ -36,6 +36,10 @@ _SLOT_TERMS = 512
 # read where it is.
 _FAR, _APART = 4096, 512
 _LINE = 64
+# Bytes of panels that a block packs for a step, and the fewest terms of that.
+_PACKED, _STEP_TERMS = 1 << 17, 128
+# What it costs to read panels where they are, if that is in no near cache.
+_FAR_PANELS = 0.4
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,8 @@ def _turn(p: Problem, tiling: Tiling, depth: int, panels: int, pack_b: str) -> i
     if p.even:
         return p.even_step
     width = tiling.width * p.itemsize
+    if pack_b == EACH and not p.is_across:
+        return p.step(depth, max(_STEP_TERMS, _PACKED // (panels * width)))
     is_long = depth * max(_LINE, tiling.rows * p.itemsize) > _NEAR
     is_long = is_long and packing_of(p.a_row, p.a_term, p.itemsize) != TERMS
     # What is packed once for all runs is summed as it is where it is read in place: one
@@ -185,10 +191,13 @@ def _cost(p: Problem, strategy: _Division) -> float:
     if strategy.pack_b == EACH:
         cost += (24 if is_turned else 22) / rows + 0.3 / panels
     elif strategy.pack_b == ONCE:
-        cost += 4 / rows + 0.15 / panels + (0 if p.is_frozen else 26 / p.rows)
+        cost += 4 / rows + 0.15 / panels + (0 if p.is_frozen else 40 / p.rows)
         cost += 0.03 if strategy.step < strategy.depth else 0
     else:
         cost += 14 / rows + 0.3 / panels
+        # From afar each term of a panel is waited for: no prefetcher follows them.
+        is_near = p.depth * p.columns * p.itemsize <= 2 * RESIDENT
+        cost += 0 if is_near else _FAR_PANELS
         cost += 0.06 if p.b_term >= _FAR else 0
     # Threads that have nothing left to do while others compute the last blocks.
     cost += 0.25 * (-strategy.blocks % 4) / strategy.blocks
