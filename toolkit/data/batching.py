@@ -27,6 +27,7 @@ from toolkit.data.structure import (
     merge,
     numpy_dtype,
     stack,
+    stacked,
 )
 from toolkit.data.tuning import Knob
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
@@ -79,11 +80,21 @@ class _BatchStream(Stream):
         self._size, self._drops = dataset._size, dataset._drops
 
     def elements(self) -> Iterator[Any]:
-        source = iter(self.parent)
-        while batch := list(islice(source, self._size)):
-            if len(batch) < self._size and self._drops:
+        for elements in self.parent.lists(self._size):
+            if len(elements) < self._size and self._drops:
                 return
-            yield self._merged(batch)
+            yield self._merged(elements)
+
+
+class _StackStream(Stream):
+    """Batches as the stream before stacks them, which may know a quicker way."""
+
+    def __init__(self, dataset: _Batched, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._size, self._drops = dataset._size, dataset._drops
+
+    def elements(self) -> Iterator[Any]:
+        return self.parent.stacked(self._size, self._drops)
 
 
 @transformation("batch")
@@ -129,7 +140,7 @@ class Batch(_Batched):
         return BatchedRows(rows, self._size, count, here.run.shares.get(self))
 
     def _merged(self, elements: list[Any]) -> Any:
-        return merge(stack, elements, "batch")
+        return stacked(elements)
 
     def _merging(self, here: Pass) -> Callable[[list[Any]], Any]:
         """What makes a batch of its elements: all of it, or this process's share."""
@@ -156,6 +167,8 @@ class Batch(_Batched):
 
     def _stream(self, here: Pass) -> Stream:
         merged = self._merging(here)
+        if self._workers is None and self not in here.run.shares:
+            return _StackStream(self, here, self._open(here))
         if self._workers is None:
             return _BatchStream(self, here, self._open(here), merged)
         options, given = here.run.options, self._deterministic

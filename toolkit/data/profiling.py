@@ -23,7 +23,7 @@ EVENTS = 20_000  # kept of each stage, the last ones
 
 
 class Event(NamedTuple):
-    """One element in the making: when, and in which thread; ns."""
+    """One element, or several at once, in the making: when, in which thread; ns."""
 
     start: int
     end: int
@@ -89,9 +89,9 @@ class Stage:
             note(error, f"stage {self.name}, after {self.elements:,} elements")
             raise
 
-    def record(self, start: int, end: int) -> None:
-        """Count an element that was made in this time."""
-        self.elements += 1
+    def record(self, start: int, end: int, count: int = 1) -> None:
+        """Count elements that were made in this time."""
+        self.elements += count
         self.spent += end - start
         self.events.append(Event(start, end, threading.get_ident()))
 

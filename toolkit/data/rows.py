@@ -16,7 +16,7 @@ import numpy as np
 from toolkit.data.errors import note, place
 from toolkit.data.randomness import CHUNK, LAST, Array, Draws, generator
 from toolkit.data.shares import RowsOf, share, taken
-from toolkit.data.structure import map_leaves, merge, stack
+from toolkit.data.structure import map_leaves, stacked
 
 Numbers = range | Array  # consecutive ones are a range, and may come without a copy
 
@@ -47,7 +47,7 @@ class Rows:
 
     def stacked(self, numbers: Numbers) -> Any:
         """Several elements as one, with a first axis for them."""
-        return merge(stack, self.many(numbers), "batch")
+        return stacked(self.many(numbers))
 
     def iterate(self, start: int) -> Iterator[Any]:
         """The elements from a number on."""

@@ -1,20 +1,17 @@
-"""Where elements come from: arrays, ranges, generators and objects with items."""
+"""Where elements come from: arrays, ranges and objects with items."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from toolkit.data.dataset import INFINITE_CARDINALITY, Dataset, source
 from toolkit.data.encoding import encodes
-from toolkit.data.errors import note, place
 from toolkit.data.padding import Ragged
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
 from toolkit.data.rows import ArrayRows, ItemRows, RangeRows, Rows
-from toolkit.data.specs import opened
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import (
     TensorSpec,
@@ -23,7 +20,7 @@ from toolkit.data.structure import (
     object_array,
     spec_of,
 )
-from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
+from toolkit.errors import ArgumentTypeError, ShapeError
 
 
 def as_value(value: Any) -> Any:
@@ -287,116 +284,6 @@ class _RandomStream(Stream):
             for number in drawn[inside:]:
                 self.position += 1
                 yield number
-
-
-@source("from_generator")
-class FromGenerator(Dataset):
-    """What a generator yields; each pass calls it anew.
-
-    Args:
-        generator: a function that returns an iterable, called with `args`.
-        output_types: the dtypes of an element's values, nested as they are; older than
-            `output_signature`.
-        output_shapes: their shapes, None for what varies; all may vary by default.
-        args: arguments of `generator`, as NumPy arrays.
-        output_signature: the TensorSpecs of an element's values.
-
-    An element that does not fit these raises; without any of them, elements are taken
-    as they come. A position in it is restored by taking as many elements as were taken.
-
-    Example:
-        >>> from toolkit.data import Dataset, TensorSpec
-        >>> def count(stop):
-        ...     for i in range(stop):
-        ...         yield i, [1.0] * i
-        >>> signature = TensorSpec((), "int32"), TensorSpec((None,), "float32")
-        >>> rows = Dataset.from_generator(count, args=(3,), output_signature=signature)
-        >>> [(int(i), x.tolist()) for i, x in rows]
-        [(0, []), (1, [1.0]), (2, [1.0, 1.0])]
-    """
-
-    def __init__(
-        self,
-        generator: Callable[..., Iterable[Any]],
-        output_types: Any = None,
-        output_shapes: Any = None,
-        args: tuple[Any, ...] | None = None,
-        output_signature: Any = None,
-    ) -> None:
-        super().__init__()
-        if not callable(generator):
-            raise ArgumentTypeError(
-                "from_generator: expected a function that returns an iterable, so that "
-                f"each pass can begin anew; received {type(generator).__name__}"
-            )
-        if output_signature is not None and output_types is not None:
-            raise ArgumentError(
-                "from_generator: output_signature and output_types exclude each other"
-            )
-        self._generator = generator
-        self._args = tuple(np.asarray(arg)[()] for arg in args or ())
-        self._signature = output_signature
-        if output_types is not None:
-            self._signature = _signature(output_types, output_shapes)
-
-    def _stream(self, here: Pass) -> Stream:
-        return _GeneratorStream(self, here)
-
-    def _spec(self) -> Any:
-        if self._signature is None:  # nobody has said which extents vary
-            return map_leaves(opened, super()._spec())
-        return self._signature
-
-
-def _signature(types: Any, shapes: Any) -> Any:
-    """The TensorSpecs of types and shapes that are nested alike."""
-    if isinstance(types, (tuple, list)):
-        given = [None] * len(types) if shapes is None else shapes
-        return tuple(map(_signature, types, given))
-    if isinstance(types, dict):
-        return {k: _signature(types[k], shapes and shapes[k]) for k in types}
-    return TensorSpec(shapes, types)
-
-
-class _GeneratorStream(Stream):
-    fields = ("position",)
-
-    def __init__(self, dataset: FromGenerator, here: Pass) -> None:
-        super().__init__(dataset, here)
-        self._from = dataset
-        self.position = 0
-
-    def elements(self) -> Iterator[Any]:
-        signature = self._from._signature
-        try:
-            made = iter(self._from._generator(*self._from._args))
-            for element in islice(made, self.position, None):
-                if signature is not None:
-                    element = fitted(element, signature)
-                self.position += 1
-                yield element
-        except Exception as error:
-            note(error, place("from_generator", self.position, None))
-            raise
-
-
-def fitted(element: Any, signature: Any) -> Any:
-    """An element as the arrays that a signature asks for."""
-    if isinstance(signature, TensorSpec):
-        return signature.convert(element, "from_generator")[()]
-    if isinstance(signature, dict):
-        if not isinstance(element, dict) or element.keys() != signature.keys():
-            raise _misfit(element, signature)
-        return {key: fitted(element[key], signature[key]) for key in signature}
-    if not isinstance(element, (tuple, list)) or len(element) != len(signature):
-        raise _misfit(element, signature)
-    return tuple(map(fitted, element, signature))
-
-
-def _misfit(element: Any, signature: Any) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"from_generator: expected elements like {signature}; received {element!r:.80}"
-    )
 
 
 def from_elements(elements: list[Any], spec: Any = None) -> Dataset:

@@ -17,6 +17,7 @@ from toolkit.data.errors import note, place
 from toolkit.data.profiling import Stage, Watch
 from toolkit.data.rows import Rows
 from toolkit.data.shares import ABSENT, RowsOf, Selection
+from toolkit.data.structure import stacked
 
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
@@ -144,6 +145,24 @@ class Stream:
 
     def __iter__(self) -> Iterator[Any]:
         return self.stage.timed(self.elements())
+
+    def lists(self, size: int) -> Iterator[list[Any]]:
+        """The elements, several at a time; the last list has what is left."""
+        elements = iter(self)
+        while together := list(islice(elements, size)):
+            yield together
+
+    def stacked(self, size: int, drops: bool) -> Iterator[Any]:
+        """The elements in batches.
+
+        Args:
+            size: how many a batch has.
+            drops: whether to leave out a last batch that is not full.
+        """
+        for elements in self.lists(size):
+            if drops and len(elements) < size:
+                return
+            yield stacked(elements)
 
     def state(self) -> Any:
         """The position, for `restore`; it may hold elements."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from toolkit.errors import DTypeError, ShapeError
 
 Array = np.ndarray[Any, Any]
+_shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
 @dataclass(frozen=True)
@@ -104,15 +106,29 @@ def merge(combine: Callable[..., Any], elements: Sequence[Any], who: str) -> Any
     """One element out of several: `combine` gets each value's list of values."""
     first = elements[0]
     if isinstance(first, tuple):
-        if any(not isinstance(e, tuple) or len(e) != len(first) for e in elements):
+        if not are_all(tuple, elements) or {*map(len, elements)} != {len(first)}:
             raise _unlike(elements, who)
         columns = zip(*elements, strict=True)
         return like(first, [merge(combine, column, who) for column in columns])
     if isinstance(first, dict):
-        if any(not isinstance(e, dict) or e.keys() != first.keys() for e in elements):
+        if not are_all(dict, elements) or not _have(first.keys(), elements):
             raise _unlike(elements, who)
         return {k: merge(combine, [e[k] for e in elements], who) for k in first}
     return combine(elements)
+
+
+def are_all(kinds: type | tuple[type, ...], elements: Sequence[Any]) -> bool:
+    """Whether all elements are of a type, or one of some types."""
+    return all(issubclass(kind, kinds) for kind in {*map(type, elements)})
+
+
+def _have(keys: Any, elements: Sequence[dict[Any, Any]]) -> bool:
+    return all(map(keys.__eq__, map(dict.keys, elements)))
+
+
+def stacked(elements: Sequence[Any]) -> Any:
+    """Elements as a batch of them."""
+    return merge(stack, elements, "batch")
 
 
 def _unlike(elements: Sequence[Any], who: str) -> ShapeError:
@@ -139,10 +155,7 @@ def stack(values: Sequence[Any], who: str = "batch") -> Array:
         return object_array(values)
     if isinstance(first, np.ndarray) and first.dtype != object:
         _check_shapes(values, who)
-        out = np.empty((len(values), *first.shape), np.result_type(*_dtypes(values)))
-        for i, value in enumerate(values):
-            out[i] = value
-        return out
+        return np.array(values, np.result_type(*_dtypes(values)))
     try:
         return np.array(values)
     except ValueError:
@@ -151,10 +164,14 @@ def stack(values: Sequence[Any], who: str = "batch") -> Array:
 
 
 def _dtypes(values: Sequence[Any]) -> set[np.dtype[Any]]:
+    if are_all(np.ndarray, values):
+        return {*map(_dtype_of, values)}
     return {np.asarray(value).dtype for value in values}
 
 
 def _check_shapes(values: Sequence[Any], who: str) -> None:
+    if are_all(np.ndarray, values) and len({*map(_shape_of, values)}) == 1:
+        return
     shape = np.shape(values[0])
     for i, value in enumerate(values):
         if np.shape(value) != shape:

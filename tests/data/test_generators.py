@@ -1,0 +1,241 @@
+"""Batches of what a generator yields are those of its elements one by one."""
+
+from collections import OrderedDict, namedtuple
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from toolkit.data import Dataset, TensorSpec
+from toolkit.data.structure import leaves, stacked
+
+INT, FLOAT = TensorSpec((), "int64"), TensorSpec((), "float32")
+IMAGE = TensorSpec((2, 3), "uint8")
+Pair = namedtuple("Pair", "x y")
+
+
+def image(i):
+    return np.full((2, 3), i, np.uint8)
+
+
+# What element i is, and the signature.
+FITTING = {
+    "numbers": (lambda i: i, INT),
+    "numbers of another dtype": (lambda i: i + 0.75, TensorSpec((), "int32")),
+    "numbers of NumPy": (lambda i: np.float64(i) / 3, FLOAT),
+    "several kinds of numbers": (lambda i: (i, i / 3, True, np.int8(i))[i % 4], FLOAT),
+    "bfloat16": (lambda i: i / 3, TensorSpec((), "bfloat16")),
+    "complex": (lambda i: i * 1j, TensorSpec((), "complex64")),
+    "booleans": (lambda i: i % 2, TensorSpec((), "bool")),
+    "records": (lambda i: (i, i / 2), TensorSpec((), [("a", "i4"), ("b", "f4")])),
+    "dates": (lambda i: f"2001-01-0{i + 1}", TensorSpec((), "datetime64[D]")),
+    "strings": (lambda i: "a" * i, TensorSpec((), str)),
+    "bytes": (lambda i: b"a\0" * i, TensorSpec((), bytes)),
+    "arrays": (image, IMAGE),
+    "arrays of another dtype": (image, TensorSpec((2, None), "float16")),
+    "arrays in another order": (lambda i: image(i).T, TensorSpec(None, "uint8")),
+    "arrays without extent": (lambda i: np.array(i), INT),
+    "empty arrays": (lambda i: np.zeros((0, 3)), TensorSpec((None, 3), "float32")),
+    "lists": (lambda i: [i, [i + 1, i][0]], TensorSpec((2,), "int16")),
+    "several kinds of rows": (
+        lambda i: ([i, i], (i, i), np.array([i, i]))[i % 3],
+        TensorSpec((None,), "float32"),
+    ),
+    "lists of strings": (lambda i: ["a", "b" * i], TensorSpec((2,), str)),
+    "pairs": (lambda i: (image(i), i), (IMAGE, INT)),
+    "lists as pairs": (
+        lambda i: [image(i), i] if i % 2 else (image(i), i),
+        (IMAGE, INT),
+    ),
+    "named pairs": (lambda i: Pair(image(i), i), (IMAGE, INT)),
+    "dicts": (lambda i: {"a": i, "b": image(i)}, {"b": IMAGE, "a": FLOAT}),
+    "other dicts": (lambda i: OrderedDict(a=i), {"a": FLOAT}),
+    "nests": (
+        lambda i: {"a": (i, [i]), "b": {"c": i}},
+        {
+            "a": (INT, TensorSpec((1,), "float32")),
+            "b": {"c": FLOAT},
+        },
+    ),
+    "as they come": (lambda i: (image(i), {"a": i}), None),
+    "named as they come": (lambda i: Pair(i, "a" * i), None),
+    "dtypes as they come": (lambda i: np.arange(2, dtype=("i4", "f4")[i % 2]), None),
+}
+
+
+def assert_same(actual, expected):
+    assert type(actual) is type(expected)
+    if isinstance(expected, dict):
+        assert [*actual] == [*expected]
+    for ours, theirs in zip(leaves(actual), leaves(expected), strict=True):
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_batches_are_those_of_elements_one_by_one(name):
+    make, signature = FITTING[name]
+    dataset = Dataset.from_generator(
+        lambda: map(make, range(8)), output_signature=signature
+    )
+    ones = list(dataset)
+    for drops in (False, True):
+        batches = list(dataset.batch(3, drop_remainder=drops))
+        expected = [stacked(ones[at : at + 3]) for at in (0, 3, 6)]
+        assert len(batches) == 3 - drops
+        for ours, theirs in zip(batches, expected, strict=False):
+            assert_same(ours, theirs)
+
+
+def failing(at):
+    def make(i):
+        if i == at:
+            raise KeyError("lost")
+        return i
+
+    return make
+
+
+# What element i is, the signature, and the number of the first that is at fault.
+MISFITS = {
+    "not a number": (lambda i: "x" if i >= 4 else i, INT, 4),
+    "too large": (lambda i: 1 << (20 * i), INT, 4),
+    "out of range": (lambda i: 100 * i, TensorSpec((), "uint8"), 3),
+    "an array for a number": (lambda i: [i] if i == 6 else i, INT, 6),
+    "arrays for numbers": (lambda i: [i], INT, 0),
+    "another shape": (lambda i: np.zeros((2, 3 + (i == 5)), "uint8"), IMAGE, 5),
+    "as many in another shape": (lambda i: np.zeros((3, 2), "uint8"), IMAGE, 0),
+    "another length": (lambda i: (i, i, i)[: 2 + (i == 4)], (INT, INT), 4),
+    "no tuple": (lambda i: i if i == 5 else (i, i), (INT, INT), 5),
+    "an array for a tuple": (lambda i: np.zeros(2), (INT, INT), 0),
+    "no dict": (lambda i: (i,) if i == 5 else {"a": i}, {"a": INT}, 5),
+    "another key": (lambda i: {"ab"[i == 5]: i}, {"a": INT}, 5),
+    "one key more": (lambda i: {"a": i, "b": i} if i == 2 else {"a": i}, {"a": INT}, 2),
+    "the first of two": (
+        lambda i: (i, "x") if i == 4 else ("x", i) if i == 5 else (i, i),
+        (INT, INT),
+        4,
+    ),
+    "in what is left out": (lambda i: None if i == 7 else i, INT, 7),
+    "an error": (failing(5), INT, 5),
+    "an error as they come": (failing(5), None, 5),
+    "an error at once": (failing(0), INT, 0),
+    "before an error": (lambda i: "x" if i == 4 else failing(5)(i), INT, 4),
+}
+
+
+def taken(dataset):
+    """The elements before an error, and the error."""
+    elements = []
+    try:
+        elements.extend(dataset)
+    except Exception as error:
+        return elements, error
+    raise AssertionError(f"no error; {elements}")
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_errors_name_the_element_in_batches_too(name):
+    make, signature, number = MISFITS[name]
+    dataset = Dataset.from_generator(
+        lambda: map(make, range(8)), output_signature=signature
+    )
+    ones, expected = taken(dataset)
+    notes = [f"data set: stage from_generator, element {number}"]
+    assert (len(ones), expected.__notes__) == (number, notes)
+    for stage in (
+        dataset.batch(3, drop_remainder=True),
+        dataset.batch(3, num_parallel_calls=2),
+        dataset.ragged_batch(3),
+        dataset.batch(3).prefetch(2),
+    ):
+        batches, error = taken(stage)
+        assert (type(error), str(error)) == (type(expected), str(expected))
+        assert error.__notes__ == notes
+        assert type(error.__cause__) is type(expected.__cause__)
+        assert error.__suppress_context__ or error.__context__ is None
+        assert len(batches) == number // 3
+
+
+def test_elements_that_fit_but_not_each_other():
+    rows = TensorSpec((None,), "float32")
+    dataset = Dataset.from_generator(
+        lambda: ([0.0] * i for i in range(4)), output_signature=rows
+    )
+    with pytest.raises(ValueError, match="padded_batch") as error:
+        list(dataset.batch(3))
+    assert error.value.__notes__ == ["data set: stage batch, after 0 elements"]
+    assert [x.shape for x in dataset.padded_batch(3)] == [(3, 2), (1, 3)]
+
+
+def test_what_is_no_iterable():
+    for stage in (lambda d: d, lambda d: d.batch(2)):
+        with pytest.raises(TypeError, match="iterable") as error:
+            list(stage(Dataset.from_generator(lambda: 3, output_signature=INT)))
+        assert error.value.__notes__ == ["data set: stage from_generator, element 0"]
+
+
+def test_a_batch_takes_its_own_elements_only():
+    taken = []
+
+    def elements():
+        for i in range(8):
+            taken.append(i)
+            yield i
+        taken.append("end")
+
+    batches = iter(Dataset.from_generator(elements, output_signature=INT).batch(3))
+    assert taken == []
+    assert [next(batches).tolist() for _ in range(2)] == [[0, 1, 2], [3, 4, 5]]
+    assert taken == [0, 1, 2, 3, 4, 5]
+    assert [x.tolist() for x in batches] == [[6, 7]]
+    assert taken.count("end") == 1
+
+
+@pytest.mark.parametrize("signature", [INT, None])
+def test_a_position_between_batches(signature):
+    dataset = Dataset.from_generator(lambda: range(8), output_signature=signature)
+    for stage in (dataset.batch(3), dataset.batch(3).prefetch(2)):
+        iterator = iter(stage)
+        first = next(iterator).tolist()
+        state = iterator.get_state()
+        left = [x.tolist() for x in iterator]
+        iterator.set_state(state)
+        assert [x.tolist() for x in iterator] == left == [[3, 4, 5], [6, 7]]
+        assert first == [0, 1, 2]
+
+
+def test_a_generator_is_closed_with_its_pass():
+    ends = []
+
+    def elements():
+        try:
+            yield from range(8)
+        finally:
+            ends.append(1)
+
+    iterator = iter(Dataset.from_generator(elements, output_signature=INT).batch(3))
+    next(iterator)
+    iterator.close()
+    del iterator
+    assert ends == [1]
+
+
+def test_statistics_count_elements():
+    dataset = Dataset.from_generator(lambda: range(8), output_signature=INT).batch(3)
+    list(dataset)
+    counts = {stage.name: stage.elements for stage in dataset._watch.stages}
+    assert counts == {"from_generator": 8, "batch": 3}
+
+
+def test_numbers_are_those_of_numpy():
+    for dtype in ("int8", "uint16", "float16", "float32", "bfloat16", "bool", "int64"):
+        spec = TensorSpec((), dtype)
+        values = [0, 1, True, 2.5, 100]
+        one = Dataset.from_generator(lambda v=values: v, output_signature=spec)
+        made = list(one)
+        expected = list(np.array(values, spec.dtype))
+        assert made == expected
+        assert [type(x) for x in made] == [type(x) for x in expected]
+    assert type(made[0]) is np.int64
+    assert TensorSpec((), "bfloat16").dtype == ml_dtypes.bfloat16

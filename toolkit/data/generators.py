@@ -1,0 +1,182 @@
+"""Elements that a generator yields: checked and stacked many at once for batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.dataset import Dataset, source
+from toolkit.data.errors import note, place
+from toolkit.data.signatures import fitter, stacked_as
+from toolkit.data.specs import opened
+from toolkit.data.streams import Pass, Stream
+from toolkit.data.structure import TensorSpec, map_leaves, stacked
+from toolkit.errors import ArgumentError, ArgumentTypeError
+
+
+@source("from_generator")
+class FromGenerator(Dataset):
+    """What a generator yields; each pass calls it anew.
+
+    Args:
+        generator: a function that returns an iterable, called with `args`.
+        output_types: the dtypes of an element's values, nested as they are; older than
+            `output_signature`.
+        output_shapes: their shapes, None for what varies; all may vary by default.
+        args: arguments of `generator`, as NumPy arrays.
+        output_signature: the TensorSpecs of an element's values.
+
+    An element that does not fit these raises; without any of them, elements are taken
+    as they come. A `batch` that follows takes all elements of a batch and checks them
+    together then. A position is restored by taking as many elements as were taken.
+
+    Example:
+        >>> from toolkit.data import Dataset, TensorSpec
+        >>> def count(stop):
+        ...     for i in range(stop):
+        ...         yield i, [1.0] * i
+        >>> signature = TensorSpec((), "int32"), TensorSpec((None,), "float32")
+        >>> rows = Dataset.from_generator(count, args=(3,), output_signature=signature)
+        >>> [(int(i), x.tolist()) for i, x in rows]
+        [(0, []), (1, [1.0]), (2, [1.0, 1.0])]
+    """
+
+    def __init__(
+        self,
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: tuple[Any, ...] | None = None,
+        output_signature: Any = None,
+    ) -> None:
+        super().__init__()
+        if not callable(generator):
+            raise ArgumentTypeError(
+                "from_generator: expected a function that returns an iterable, so that "
+                f"each pass can begin anew; received {type(generator).__name__}"
+            )
+        if output_signature is not None and output_types is not None:
+            raise ArgumentError(
+                "from_generator: output_signature and output_types exclude each other"
+            )
+        self._generator = generator
+        self._args = tuple(np.asarray(arg)[()] for arg in args or ())
+        self._signature = output_signature
+        if output_types is not None:
+            self._signature = _signature(output_types, output_shapes)
+
+    def _stream(self, here: Pass) -> Stream:
+        return _GeneratorStream(self, here)
+
+    def _spec(self) -> Any:
+        if self._signature is None:  # nobody has said which extents vary
+            return map_leaves(opened, super()._spec())
+        return self._signature
+
+
+def _signature(types: Any, shapes: Any) -> Any:
+    """The TensorSpecs of types and shapes that are nested alike."""
+    if isinstance(types, (tuple, list)):
+        given = [None] * len(types) if shapes is None else shapes
+        return tuple(map(_signature, types, given))
+    if isinstance(types, dict):
+        return {k: _signature(types[k], shapes and shapes[k]) for k in types}
+    return TensorSpec(shapes, types)
+
+
+def _as_it_is(element: Any) -> Any:
+    return element
+
+
+class _GeneratorStream(Stream):
+    fields = ("position",)
+
+    def __init__(self, dataset: FromGenerator, here: Pass) -> None:
+        super().__init__(dataset, here)
+        self._from = dataset
+        signature = self._signature = dataset._signature
+        self._fit = _as_it_is if signature is None else fitter(signature)
+        self.position = 0
+
+    def _yielded(self) -> Iterator[Any]:
+        """What the generator yields from the position on."""
+        made = iter(self._from._generator(*self._from._args))
+        return islice(made, self.position, None)
+
+    def elements(self) -> Iterator[Any]:
+        fit = self._fit
+        try:
+            for element in self._yielded():
+                fitted = fit(element)
+                self.position += 1
+                yield fitted
+        except Exception as error:
+            self._note(error)
+            raise
+
+    def lists(self, size: int) -> Iterator[list[Any]]:
+        for elements in self._taken(size):
+            fitted = self._fitted(elements)
+            self.position += len(elements)
+            yield fitted
+
+    def stacked(self, size: int, drops: bool) -> Iterator[Any]:
+        for elements in self._taken(size):
+            if drops and len(elements) < size:
+                self._fitted(elements)  # what is left out is checked all the same
+                return
+            batch = self._stacked(elements)
+            self.position += len(elements)
+            yield batch
+
+    def _taken(self, size: int) -> Iterator[list[Any]]:
+        """Elements as they come: as many at a time as a batch has."""
+        yielded: Iterator[Any] | None = None
+        while True:
+            elements: list[Any] = []
+            error: Exception | None = None
+            start = perf_counter_ns()
+            try:
+                if yielded is None:
+                    yielded = self._yielded()
+                elements.extend(islice(yielded, size))  # keeps those before an error
+            except Exception as raised:
+                error = raised
+            if error is not None:
+                try:
+                    self._fitted(elements)  # raises if one before it is at fault
+                    self.position += len(elements)
+                    self._note(error)
+                    raise error
+                finally:
+                    del error  # its traceback has this frame
+            if not elements:
+                return
+            self.stage.record(start, perf_counter_ns(), len(elements))
+            yield elements
+
+    def _fitted(self, elements: list[Any]) -> list[Any]:
+        """Elements as the signature asks for; an error tells the first that is not."""
+        fitted: list[Any] = []
+        try:
+            fitted.extend(map(self._fit, elements))
+        except Exception as error:
+            self.position += len(fitted)
+            self._note(error)
+            raise
+        return fitted
+
+    def _stacked(self, elements: list[Any]) -> Any:
+        if self._signature is not None:
+            with suppress(Exception):  # whatever it is, it is due to an element
+                return stacked_as(self._signature, elements)
+            elements = self._fitted(elements)
+        return stacked(elements)
+
+    def _note(self, error: Exception) -> None:
+        note(error, place("from_generator", self.position, None))
