@@ -23,6 +23,12 @@ from harness import save
 WORKER = Path(__file__).with_name("pipeline_worker.py")
 LIBRARIES = ("toolkit", "numpy", "torch", "tf.data")
 
+GENERATORS = [  # with elements one by one, and in batches
+    f"generator_{kind}_{size}"
+    for kind in ("scalars", "images", "dicts")
+    for size in (1, 32, 256)
+]
+
 Times = dict[str, float]
 
 
@@ -58,7 +64,7 @@ JOBS = {
     "parallel_interleave": [of_ideal(0.29, 1.15)],
     "gather": [beside("numpy", 1 / 0.8), beside("tf.data", 0.2), beside("torch", 0.2)],
     "elements": [beside("torch", 1.0), beside("tf.data", 0.1)],
-    "generator": [beside("torch", 1.0)],
+    **{job: [beside("torch", 1.0)] for job in GENERATORS},
     "blocking": [of_ideal(1 / 3200, 1 / 0.95)],
     "python_bound": [
         Bar(lambda t: t["toolkit"] / t["one process"], 1 / 1.7, "time / one process")
@@ -73,7 +79,7 @@ JOBS = {
 BESIDE = {  # which other libraries a job has
     "gather": ("numpy", "torch", "tf.data"),
     "elements": ("torch", "tf.data"),
-    "generator": ("torch", "tf.data"),
+    **dict.fromkeys(GENERATORS, ("torch", "tf.data")),
     "blocking": ("torch", "tf.data"),
     "python_bound": ("one process",),
     "naive": ("tf.data",),

@@ -96,17 +96,40 @@ def like_tf_data(job, module):
         numbers = dataset.range(ELEMENTS).map(lambda x: x + 1).shuffle(ELEMENTS)
         batches = numbers.batch(BATCH).prefetch(2)
         return seconds(lambda: [None for _ in batches], 3) / ELEMENTS
-    if job == "generator":
-        image = np.zeros((28, 28), np.float32)
-        made = dataset.from_generator(
-            lambda: (image for _ in range(IMAGES)),
-            output_types=module.float32,
-            output_shapes=(28, 28),
-        )
-        return seconds(lambda: [None for _ in made], 3) / IMAGES
+    if job.startswith("generator"):
+        return generated(job, module)
     if job == "blocking":
         return blocking(dataset, module)
     raise KeyError(job)
+
+
+def yielded(kind, first=0, step=1):
+    """What a generator of a job yields: little work, so that the pipeline's is seen."""
+    images = np.random.default_rng(0).integers(0, 256, (64, 32, 32, 3), np.uint8)
+    for i in range(first, IMAGES, step):
+        if kind == "scalars":
+            yield i
+        elif kind == "images":
+            yield images[i % 64], i
+        else:
+            yield {"number": i, "share": 0.5}
+
+
+def generated(job, module):
+    """Seconds an element of a generator, one by one or in batches."""
+    _, kind, size = job.split("_")
+    spec = module.TensorSpec
+    signatures = {
+        "scalars": spec((), module.int64),
+        "images": (spec((32, 32, 3), module.uint8), spec((), module.int64)),
+        "dicts": {"number": spec((), module.int64), "share": spec((), module.float32)},
+    }
+    made = module.Dataset.from_generator(
+        lambda: yielded(kind), output_signature=signatures[kind]
+    )
+    if size != "1":
+        made = made.batch(int(size))
+    return seconds(lambda: [None for _ in made], 3) / IMAGES
 
 
 def blocking(dataset, module):
@@ -238,15 +261,8 @@ def with_torch(job):
 
         loader = data.DataLoader(Numbers(), BATCH, shuffle=True)
         return seconds(lambda: [None for _ in loader], 3) / ELEMENTS
-    if job == "generator":
-        image = np.zeros((28, 28), np.float32)
-
-        class Images(data.IterableDataset):
-            def __iter__(self):
-                return (image for _ in range(IMAGES))
-
-        loader = data.DataLoader(Images(), batch_size=None)
-        return seconds(lambda: [None for _ in loader], 3) / IMAGES
+    if job.startswith("generator"):
+        return torch_generated(job, data)
 
     class Slow(data.Dataset):
         def __len__(self):
@@ -258,6 +274,24 @@ def with_torch(job):
 
     loader = data.DataLoader(Slow(), batch_size=None, num_workers=16)
     return seconds(lambda: [None for _ in loader]) / CALLS
+
+
+def torch_generated(job, data):
+    """Seconds an element of the faster way: here, or in two processes."""
+    _, kind, size = job.split("_")
+
+    class Yielded(data.IterableDataset):
+        def __iter__(self):
+            worker = data.get_worker_info()
+            return yielded(kind, *((worker.id, worker.num_workers) if worker else ()))
+
+    batch = None if size == "1" else int(size)
+    loaders = [
+        data.DataLoader(Yielded(), batch),
+        data.DataLoader(Yielded(), batch, num_workers=2, persistent_workers=True),
+    ]
+    taken = [seconds(lambda one=one: [None for _ in one], 3) for one in loaders]
+    return min(taken) / IMAGES
 
 
 def torch_gather(torch, data):
@@ -288,7 +322,7 @@ def figure(library, job):
 
     if library == "one process":
         return in_processes(data.Dataset, 1)
-    data.int64, data.float32 = "int64", "float32"
+    data.int64, data.float32, data.uint8 = "int64", "float32", "uint8"
     try:
         return like_tf_data(job, data)
     except KeyError:
