@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import Dataset, transformation
 from toolkit.data.elementwise import check_workers
 from toolkit.data.padding import Ragged, as_ragged, pad
-from toolkit.data.prefetch import AheadStream
 from toolkit.data.rows import BatchedRows, RangeRows, Rows
 from toolkit.data.shares import RowsOf, Selection, share, taken
 from toolkit.data.specs import batched, known_spec, padded_spec

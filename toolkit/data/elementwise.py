@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
 from toolkit.data.errors import name_of, spread
 from toolkit.data.options import Options
-from toolkit.data.prefetch import AheadStream
 from toolkit.data.rows import MappedRows, RangeRows, Rows, ZippedRows
 from toolkit.data.shares import but_absent
 from toolkit.data.specs import applied, looked, spec_of_examples

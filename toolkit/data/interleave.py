@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
 from toolkit.data.elementwise import check_workers
 from toolkit.data.errors import name_of, note, place, spread
-from toolkit.data.prefetch import AheadStream
 from toolkit.data.specs import ANYTHING, spec_inside
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.tuning import WIDE, Knob
