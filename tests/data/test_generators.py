@@ -192,6 +192,20 @@ def test_a_batch_takes_its_own_elements_only():
     assert taken.count("end") == 1
 
 
+@pytest.mark.parametrize("signature", [IMAGE, None])
+def test_stages_see_an_element_before_the_next_is_made(signature):
+    def filled_again():
+        array = np.zeros((2, 3), np.uint8)
+        for i in range(8):
+            array[:] = i
+            yield array
+
+    dataset = Dataset.from_generator(filled_again, output_signature=signature)
+    for stage in (dataset.map(np.copy).batch(3), dataset.map(np.copy)):
+        values = np.concatenate([x.reshape(-1, 2, 3) for x in stage])
+        assert values[:, 0, 0].tolist() == [*range(8)]
+
+
 @pytest.mark.parametrize("signature", [INT, None])
 def test_a_position_between_batches(signature):
     dataset = Dataset.from_generator(lambda: range(8), output_signature=signature)
