@@ -28,6 +28,7 @@ FITTING = {
     "complex": (lambda i: i * 1j, TensorSpec((), "complex64")),
     "booleans": (lambda i: i % 2, TensorSpec((), "bool")),
     "records": (lambda i: (i, i / 2), TensorSpec((), [("a", "i4"), ("b", "f4")])),
+    "records of one number": (lambda i: i, TensorSpec((), [("a", "i4"), ("b", "f4")])),
     "dates": (lambda i: f"2001-01-0{i + 1}", TensorSpec((), "datetime64[D]")),
     "strings": (lambda i: "a" * i, TensorSpec((), str)),
     "bytes": (lambda i: b"a\0" * i, TensorSpec((), bytes)),
@@ -168,6 +169,16 @@ def test_elements_that_fit_but_not_each_other():
     assert [x.shape for x in dataset.padded_batch(3)] == [(3, 2), (1, 3)]
 
 
+@pytest.mark.parametrize(
+    "elements", [[(1, 2), (1,)], [(1, 2), 1], [{"a": 1}, {"b": 1}], [{"a": 1}, 1]]
+)
+def test_elements_of_several_structures(elements):
+    dataset = Dataset.from_generator(lambda: elements)
+    assert list(dataset) == elements
+    with pytest.raises(ValueError, match="one structure"):
+        list(dataset.batch(2))
+
+
 def test_what_is_no_iterable():
     for stage in (lambda d: d, lambda d: d.batch(2)):
         with pytest.raises(TypeError, match="iterable") as error:
@@ -252,4 +263,6 @@ def test_numbers_are_those_of_numpy():
         assert made == expected
         assert [type(x) for x in made] == [type(x) for x in expected]
     assert type(made[0]) is np.int64
+    arrays = Dataset.from_generator(lambda: [np.array(3)], output_signature=INT)
+    assert [type(x) for x in arrays] == [np.int64]
     assert TensorSpec((), "bfloat16").dtype == ml_dtypes.bfloat16
