@@ -44,7 +44,7 @@ class TensorSpec:
 
     def accepts(self, shape: Sequence[int]) -> bool:
         """Whether an array of this shape fits."""
-        if self.shape is None:
+        if self.shape is None or self.shape == shape:
             return True
         pairs = zip(self.shape, shape, strict=False)
         return len(self.shape) == len(shape) and all(a in (None, b) for a, b in pairs)
