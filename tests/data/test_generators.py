@@ -203,15 +203,44 @@ def test_a_batch_takes_its_own_elements_only():
     assert taken.count("end") == 1
 
 
+ROW = TensorSpec((2,), "float32")
+
+# An object, what is put into it for element i, and the signature.
+FILLED_AGAIN = {
+    "a list": ([0, 0], lambda x, i: x.__setitem__(slice(None), [i, i]), ROW),
+    "a list as a tuple": ([0, 0], lambda x, i: x.__setitem__(0, i), (INT, FLOAT)),
+    "a dict": ({"a": 0}, lambda x, i: x.update(a=i), {"a": INT}),
+    "an array of another dtype": (np.zeros(2), np.ndarray.fill, ROW),
+    "an array without extent": (np.array(0), np.ndarray.fill, INT),
+    "an array in a dict": (
+        {"a": np.zeros(2)},
+        lambda x, i: x["a"].fill(i),
+        {"a": ROW},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILLED_AGAIN)
+def test_what_is_converted_is_read_before_the_next_is_made(name):
+    value, fill, signature = FILLED_AGAIN[name]
+
+    def elements():
+        for i in range(1, 5):
+            fill(value, i)
+            yield value
+
+    dataset = Dataset.from_generator(elements, output_signature=signature)
+    for stage in (dataset.batch(2), dataset.padded_batch(2), dataset.shuffle(1)):
+        first = [np.ravel(leaves(x)[0]) for x in stage]
+        assert np.unique(np.concatenate(first)).tolist() == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("signature", [IMAGE, None])
 def test_stages_see_an_element_before_the_next_is_made(signature):
-    def filled_again():
-        array = np.zeros((2, 3), np.uint8)
-        for i in range(8):
-            array[:] = i
-            yield array
-
-    dataset = Dataset.from_generator(filled_again, output_signature=signature)
+    array = np.zeros((2, 3), np.uint8)
+    dataset = Dataset.from_generator(
+        lambda: (array.fill(i) or array for i in range(8)), output_signature=signature
+    )
     for stage in (dataset.map(np.copy).batch(3), dataset.map(np.copy)):
         values = np.concatenate([x.reshape(-1, 2, 3) for x in stage])
         assert values[:, 0, 0].tolist() == [*range(8)]

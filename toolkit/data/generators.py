@@ -12,7 +12,7 @@ import numpy as np
 
 from toolkit.data.dataset import Dataset, source
 from toolkit.data.errors import note, place
-from toolkit.data.signatures import fitter, stacked_as
+from toolkit.data.signatures import fitter, keeper, stacked_as
 from toolkit.data.specs import opened
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import TensorSpec, map_leaves, stacked
@@ -32,8 +32,8 @@ class FromGenerator(Dataset):
         output_signature: the TensorSpecs of an element's values.
 
     An element that does not fit these raises; without any of them, elements are taken
-    as they come. A `batch` that follows takes all elements of a batch and checks them
-    together then. A position is restored by taking as many elements as were taken.
+    as they come. Arrays that fit are not copied: yield a new one for each element. A
+    position is restored by taking as many elements as were taken.
 
     Example:
         >>> from toolkit.data import Dataset, TensorSpec
@@ -89,18 +89,13 @@ def _signature(types: Any, shapes: Any) -> Any:
     return TensorSpec(shapes, types)
 
 
-def _as_it_is(element: Any) -> Any:
-    return element
-
-
 class _GeneratorStream(Stream):
     fields = ("position",)
 
     def __init__(self, dataset: FromGenerator, here: Pass) -> None:
         super().__init__(dataset, here)
         self._from = dataset
-        signature = self._signature = dataset._signature
-        self._fit = _as_it_is if signature is None else fitter(signature)
+        self._signature = dataset._signature
         self.position = 0
 
     def _yielded(self) -> Iterator[Any]:
@@ -109,24 +104,18 @@ class _GeneratorStream(Stream):
         return islice(made, self.position, None)
 
     def elements(self) -> Iterator[Any]:
-        fit = self._fit
+        fit = None if self._signature is None else fitter(self._signature)
         try:
             for element in self._yielded():
-                fitted = fit(element)
+                fitted = element if fit is None else fit(element)
                 self.position += 1
                 yield fitted
         except Exception as error:
             self._note(error)
             raise
 
-    def lists(self, size: int) -> Iterator[list[Any]]:
-        for elements in self._taken(size):
-            fitted = self._fitted(elements)
-            self.position += len(elements)
-            yield fitted
-
     def stacked(self, size: int, drops: bool) -> Iterator[Any]:
-        for elements in self._taken(size):
+        for elements in self._kept(size):
             if drops and len(elements) < size:
                 self._fitted(elements)  # what is left out is checked all the same
                 return
@@ -134,8 +123,8 @@ class _GeneratorStream(Stream):
             self.position += len(elements)
             yield batch
 
-    def _taken(self, size: int) -> Iterator[list[Any]]:
-        """Elements as they come: as many at a time as a batch has."""
+    def _kept(self, size: int) -> Iterator[list[Any]]:
+        """As many elements as a batch has, kept as the generator goes on."""
         yielded: Iterator[Any] | None = None
         while True:
             elements: list[Any] = []
@@ -144,13 +133,15 @@ class _GeneratorStream(Stream):
             try:
                 if yielded is None:
                     yielded = self._yielded()
-                elements.extend(islice(yielded, size))  # keeps those before an error
+                    if self._signature is not None:
+                        yielded = map(keeper(self._signature), yielded)
+                elements.extend(islice(yielded, size))  # has those before an error
             except Exception as raised:
                 error = raised
             if error is not None:
                 try:
-                    self._fitted(elements)  # raises if one before it is at fault
-                    self.position += len(elements)
+                    # Out of the `except`: a misfit does not come of this error.
+                    self.position += len(self._fitted(elements))
                     self._note(error)
                     raise error
                 finally:
@@ -162,9 +153,11 @@ class _GeneratorStream(Stream):
 
     def _fitted(self, elements: list[Any]) -> list[Any]:
         """Elements as the signature asks for; an error tells the first that is not."""
+        if self._signature is None:
+            return elements
         fitted: list[Any] = []
         try:
-            fitted.extend(map(self._fit, elements))
+            fitted.extend(map(fitter(self._signature), elements))
         except Exception as error:
             self.position += len(fitted)
             self._note(error)
@@ -175,8 +168,7 @@ class _GeneratorStream(Stream):
         if self._signature is not None:
             with suppress(Exception):  # whatever it is, it is due to an element
                 return stacked_as(self._signature, elements)
-            elements = self._fitted(elements)
-        return stacked(elements)
+        return stacked(self._fitted(elements))
 
     def _note(self, error: Exception) -> None:
         note(error, place("from_generator", self.position, None))
