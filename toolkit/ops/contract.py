@@ -27,7 +27,8 @@ from toolkit.ops.shape import (
 from toolkit.ops.symbolic import operation
 
 
-def _matmul_spec(a: Spec, b: Spec) -> Spec:
+def _matmul_spec(a: Spec, b: Spec, factors: str = "") -> Spec:
+    """`factors`: the dtype to which a backend may round them; "": they stay."""
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
         raise ShapeError(
             f"matmul: the last axis of shape {a.shape} must have the extent of the "

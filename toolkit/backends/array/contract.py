@@ -43,7 +43,15 @@ class Contract(Kernels):
     """Products of stacks of matrices."""
 
     @workspace(_matmul_bytes)
-    def matmul(self, a: Array, b: Array, *, out: Any = None, work: Any = None) -> Array:
+    def matmul(
+        self,
+        a: Array,
+        b: Array,
+        *,
+        factors: str = "",
+        out: Any = None,
+        work: Any = None,
+    ) -> Array:
         """The matrix product over the last two axes; leading axes broadcast."""
         if a.dtype.itemsize == 2 and is_half(a.dtype):
             return self._through_float32(a, b, out, work)

@@ -196,7 +196,7 @@ def _box(starts: tuple[Array, ...], sizes: Shape, shape: Shape) -> Any:
 # --- products, order, random numbers --------------------------------------------------
 
 
-def matmul(a: Array, b: Array) -> Array:
+def matmul(a: Array, b: Array, factors: str = "") -> Array:
     """The matrix product over the last two axes."""
     return np.matmul(widen(a), widen(b)).astype(a.dtype)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import platform
+import sys
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +18,8 @@ from toolkit.errors import ArgumentError, unknown_choice
 # The cache that a core has to itself, where the system does not tell.
 _CACHE = 1 << 20
 _CACHE_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+# arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) on x86-64.
+_ASK_FOR_TILES = (158, 0x1023, 18)
 _ARM64 = ("aarch64", "arm64")
 _V2 = ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "movbe", "xsave")
@@ -37,6 +41,7 @@ class Processor:
         pointer_bits: of an address.
         cache_bytes: of a core's second cache, which a group's rows should stay in.
         threads: whether programs may share their work among threads.
+        tiles: whether this process may use AMX's tiles of bfloat16.
     """
 
     triple: str
@@ -49,6 +54,7 @@ class Processor:
     pointer_bits: int = 64
     cache_bytes: int = _CACHE
     threads: bool = True
+    tiles: bool = False
 
     @property
     def architecture(self) -> str:
@@ -93,6 +99,7 @@ class Processor:
             features=features.flatten(),
             has_fma=not is_x86 or bool(features.get("fma")),
             cache_bytes=_host_cache_bytes(),
+            tiles=bool(features.get("amx-bf16")) and _may_use_tiles(),
         )
         found = found.with_lanes(lanes)
         name = settings.environment("PROCESSOR")
@@ -114,6 +121,17 @@ def _lesser(machine: Processor, name: str) -> Processor:
     return replace(
         PROCESSORS[name], triple=machine.triple, cache_bytes=machine.cache_bytes
     )
+
+
+def _may_use_tiles() -> bool:
+    """Ask Linux for tiles, whose registers it saves for no process that has not asked.
+
+    See https://docs.kernel.org/arch/x86/xstate.html; a process may ask many times.
+    """
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None)
+    return bool(libc.syscall(*map(ctypes.c_long, _ASK_FOR_TILES)) == 0)
 
 
 def _host_cache_bytes() -> int:
@@ -172,7 +190,8 @@ def find(name: str | None, threads: bool) -> tuple[Processor, ...]:
         ArgumentError: if none has that name.
     """
     if name is None:
-        found = [Processor.host()]
+        # A program that has not asked for tiles may not use them.
+        found = [replace(Processor.host(), tiles=False)]
     elif name in FAMILIES or name in PROCESSORS:
         found = [PROCESSORS[each] for each in FAMILIES.get(name, (name,))]
     else:

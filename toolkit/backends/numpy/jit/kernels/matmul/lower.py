@@ -8,6 +8,7 @@ from dataclasses import astuple, replace
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.kernels.matmul.amx import lower_rounded
 from toolkit.backends.numpy.jit.kernels.matmul.combine import emit_combine
 from toolkit.backends.numpy.jit.kernels.matmul.dot import DotNumbers, DotPlan, emit_dot
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
@@ -61,6 +62,10 @@ def lower_matmul(
         return None
     if not p.products * p.size:
         return Lowered()
+    if body.nodes[0].attrs.get("factors") == "bfloat16":
+        rounded = lower_rounded(p, body)
+        if rounded is not None:
+            return rounded
     if p.is_dot:
         return _dot(p, body)
     if p.is_row:

@@ -1,0 +1,200 @@
+"""Products in AMX's tiles against float64 products of the rounded factors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from tests.backends.jit.running import graph_of, operand_of, run_lowered
+from toolkit import ops
+from toolkit.backends.numpy.jit import llvm
+from toolkit.backends.numpy.jit.kernels.matmul import amx, lower_matmul
+from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, find
+from toolkit.backends.target import Target, rules
+from toolkit.compiler.pipeline import optimize
+from toolkit.core.tensor import backend
+from toolkit.ir import Node
+
+FEATURES = "+amx-tile,+amx-bf16,+avx512bf16"
+WITH_TILES = replace(PROCESSORS["x86-64-v4"], features=FEATURES, tiles=True)
+has_tiles = pytest.mark.skipif(
+    not Processor.host().tiles, reason="this processor has no AMX"
+)
+
+
+def normal(shape, turned=False, seed=0):
+    """An array, or a view of one that is stored the other way round."""
+    rng = np.random.default_rng(seed)
+    found = rng.normal(size=shape[::-1] if turned else shape).astype("float32")
+    return found.T if turned else found
+
+
+def body_of(function, *arrays):
+    """The graph, whose products may round their factors."""
+    graph = optimize(graph_of(function, *arrays), Target(backend()))
+    nodes = [
+        Node(n.op, n.inputs, {"factors": "bfloat16"}, n.outputs)
+        if n.op.name == "matmul"
+        else n
+        for n in graph.nodes
+    ]
+    return graph.replace(nodes)
+
+
+def lowered_of(function, *arrays, frozen=False):
+    operands = [replace(operand_of(a), is_frozen=frozen) for a in arrays]
+    return lower_matmul(body_of(function, *arrays), operands, [])
+
+
+def computed(function, *arrays, chunk=0, frozen=False):
+    """The output of generated functions, of which three make one product."""
+    y = np.empty((arrays[0].shape[0], arrays[1].shape[1]), "float32")
+    lowered = lowered_of(function, *arrays, frozen=frozen)
+    assert len(lowered.calls) == 3
+    run_lowered(lowered, arrays, [y], chunk)
+    return y
+
+
+def rounded(x):
+    return x.astype(ml_dtypes.bfloat16).astype("float64")
+
+
+def assert_close(found, a, b):
+    sizes = np.abs(rounded(a)) @ np.abs(rounded(b))
+    error = np.abs(found - rounded(a) @ rounded(b))
+    assert (error <= 1e-6 * sizes + 1e-30).all()
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Tiles for products of any extents."""
+    monkeypatch.setattr(amx.lower, "_FLOPS", 1.0)
+
+
+SHAPES = [(64, 64, 64), (5, 9, 6), (33, 37, 70), (100, 1000, 17), (300, 70, 200)]
+
+
+@has_tiles
+@pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
+def test_products(always, turned):
+    for rows, depth, columns in SHAPES:
+        a = normal((rows, depth), turned[0])
+        b = normal((depth, columns), turned[1], 1)
+        for frozen in (False, True):
+            found = computed(ops.matmul, a, b, frozen=frozen)
+            assert_close(found, a, b)
+        # The same bits, however the rows of calls are divided.
+        np.testing.assert_array_equal(computed(ops.matmul, a, b, chunk=1), found)
+
+
+@has_tiles
+@pytest.mark.parametrize("shape", [(33, 40, 17), (70, 64, 96)], ids=str)
+def test_epilogue(always, shape):
+    rows, depth, columns = shape
+    a, b = normal((rows, depth)), normal((depth, columns), seed=1)
+    bias, full = normal((columns,), seed=2), normal((rows, columns), seed=3)
+    found = computed(
+        lambda a, b, x, y: ops.maximum(ops.matmul(a, b) + x, 0) * y, a, b, bias, full
+    )
+    expected = np.maximum(rounded(a) @ rounded(b) + bias, 0) * full
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@has_tiles
+def test_what_is_not_finite_stays_in_its_row_and_column(always):
+    a, b = normal((40, 37)), normal((37, 40), seed=1)
+    a[3, 36], b[36, 5] = np.nan, np.inf
+    found = computed(ops.matmul, a, b)
+    is_finite = np.isfinite(found)
+    assert not is_finite[3].any() and not is_finite[:, 5].any()
+    assert is_finite.sum() == 39 * 39
+
+
+@has_tiles
+def test_rounds_only_where_factors_are_bfloat16():
+    x, w = normal((256, 512)), normal((512, 256), seed=1)
+
+    @toolkit.function
+    def step(x, w):
+        halves = ops.cast(x, "bfloat16"), ops.cast(w, "bfloat16")
+        return ops.cast(ops.matmul(*halves), "float32"), ops.matmul(x, w)
+
+    narrow, wide = (np.asarray(y) for y in step(x, w))
+    assert_close(narrow, x, w)
+    assert np.abs(narrow - wide).max() > 1e-2
+    np.testing.assert_allclose(wide, x.astype("float64") @ w, atol=1e-3)
+
+
+@has_tiles
+def test_gradients_of_dense():
+    """Both products of the gradient are those of rounded factors, too."""
+    layer = toolkit.layers.Dense(192, use_bias=False, dtype="mixed_bfloat16")
+    x, g = normal((256, 320)), normal((256, 192), seed=1)
+    layer.build((None, 320))
+
+    @toolkit.function
+    def step(x, g):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            loss = ops.sum(ops.cast(layer(x), "float32") * g)
+        return tape.gradient(loss, [x, layer.kernel])
+
+    of_x, of_w = (np.asarray(y, "float32") for y in step(x, g))
+    w = np.asarray(layer.kernel)
+    assert_close(of_x, g, w.T)
+    assert_close(of_w, x.T, g)
+    # And what a loss in float32 says is not far.
+    np.testing.assert_allclose(of_w, x.T @ g, atol=0.5)
+
+
+def test_only_large_products_of_processors_with_tiles():
+    def calls(rows, depth, columns, target=WITH_TILES, is_even=False):
+        a, b = normal((rows, depth)), normal((depth, columns))
+        with rules.inside(processor=target, rows_independent=is_even):
+            lowered = lowered_of(ops.matmul, a, b)
+        return [call.code.emit.__name__ for call in lowered.calls]
+
+    large = ["emit_strips", "emit_strips", "emit_rounded_product"]
+    assert calls(256, 512, 256) == large
+    for found in (
+        calls(256, 512, 256, PROCESSORS["x86-64-v4"]),
+        calls(256, 512, 256, WITH_TILES.with_lanes(8)),
+        calls(256, 512, 256, is_even=True),
+        calls(2, 512, 256),
+        calls(256, 512, 4),
+    ):
+        assert "emit_rounded_product" not in found
+
+
+def test_libraries_use_no_tiles():
+    """The process that a library is loaded into may not have asked for them."""
+    assert not any(p.tiles for p in (*find(None, True), *find("x86-64", True)))
+
+
+def test_instructions():
+    a, b = normal((256, 512)), normal((512, 256))
+    with rules.inside(processor=WITH_TILES):
+        calls = lowered_of(ops.matmul, a, b).calls
+        texts = [call.code.text() for call in calls]
+    library = llvm.binding_for_all()
+    machine = library.Target.from_triple(WITH_TILES.triple).create_target_machine(
+        cpu=WITH_TILES.cpu, features=FEATURES, opt=2
+    )
+    packing, _, product = (
+        machine.emit_assembly(library.parse_assembly(text)) for text in texts
+    )
+    assert "vcvtneps2bf16" in packing
+    assert product.count("tdpbf16ps") == 4
+    assert product.count("ldtilecfg") == product.count("tilerelease") == 1
+
+
+def test_inspect_shows_what_is_rounded():
+    layer = toolkit.layers.Dense(5, activation="relu", dtype="mixed_bfloat16")
+    step = toolkit.function(lambda x: layer(x))
+    assert "factors=bfloat16" in str(step.inspect(np.ones((3, 8), "float32")))

@@ -1,0 +1,131 @@
+"""From a product of rounded factors to calls: both factors as blocks, and a product."""
+
+from __future__ import annotations
+
+from toolkit.backends.base import aligned
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import (
+    BLOCK_BYTES,
+    BLOCK_LINES,
+    BLOCK_TERMS,
+    StripNumbers,
+    emit_strips,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.amx.product import (
+    SPAN,
+    RoundedNumbers,
+    emit_rounded_product,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.pack import APART, packing_of
+from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
+from toolkit.backends.numpy.jit.lowering import TASKS, Call, Lowered, Reference
+from toolkit.backends.numpy.jit.processor import current
+from toolkit.ir import Graph
+
+# What a core does in a second: arithmetic of float32, that of tiles, bytes it packs.
+_FLOPS, _TILE_FLOPS, _BYTES = 2.5e11, 1.5e12, 1e10
+# Arithmetic, and bytes, that are worth a task.
+_TASK_FLOPS, _TASK_BYTES = 1 << 26, 1 << 18
+# Blocks of a strip that a row of a packing call packs.
+_CHUNK = 16
+
+
+def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
+    """The calls of one product; None where those of float32 are to be preferred."""
+    return _Lowering(p, body).lowered() if _pays(p) else None
+
+
+def _pays(p: Problem) -> bool:
+    """Whether tiles are there, and packing for them is not the longer part."""
+    if not current().tiles or current().lanes != BLOCK_LINES:
+        return False
+    # A batch's products, and rows that have to be the same in any batch, are float32's.
+    if p.batch or p.even or p.turned or p.dtype != "float32" or not p.flops:
+        return False
+    if APART in _packings(p):
+        return False
+    rows, columns = (-(-n // SPAN) * SPAN for n in (p.rows, p.columns))
+    packed = p.rows + (0 if p.is_frozen else p.columns)
+    seconds = 2 * rows * columns * p.depth / _TILE_FLOPS
+    seconds += packed * p.depth * p.itemsize / _BYTES
+    return seconds < p.flops / _FLOPS
+
+
+def _packings(p: Problem) -> tuple[str, str]:
+    """The axes of both factors with stride 1."""
+    a = packing_of(p.a_row, p.a_term, p.itemsize)
+    return a, packing_of(p.b_line, p.b_term, p.itemsize)
+
+
+class _Lowering:
+    """The calls of one product."""
+
+    def __init__(self, p: Problem, body: Graph) -> None:
+        self.p, self.body = p, body
+        self.blocks: int = -(-p.depth // BLOCK_TERMS)
+        # Pairs of strips are multiplied; a strip that does not exist is arbitrary.
+        self.tiles: int = -(-p.rows // SPAN)
+        self.panels: int = -(-p.columns // SPAN)
+
+    def lowered(self) -> Lowered:
+        """All calls, in order."""
+        p = self.p
+        of_a, of_b = _packings(p)
+        b: Reference = ("work", 0)
+        a: Reference = ("work", self._bytes(self.panels))
+        calls = (
+            self._pack(p.b, b, of_b, (p.columns, p.b_line, p.b_term), True),
+            self._pack(p.a, a, of_a, (p.rows, p.a_row, p.a_term), False),
+            self._multiply(a, b),
+        )
+        return Lowered(calls, a[1] + self._bytes(self.tiles))
+
+    def _bytes(self, pairs: int) -> int:
+        return aligned(2 * pairs * self.blocks * BLOCK_BYTES)
+
+    def _pack(
+        self,
+        factor: int,
+        place: Reference,
+        packing: str,
+        extents: tuple[int, int, int],
+        is_second: bool,
+    ) -> Call:
+        lines, line, term = extents
+        strips, chunks = -(-lines // BLOCK_LINES), -(-self.blocks // _CHUNK)
+        nbytes = strips * self.blocks * BLOCK_BYTES
+        rows = strips * chunks
+        return Call(
+            Code(emit_strips, packing, is_second),
+            (("in", factor), place),
+            StripNumbers(lines, self.p.depth, line, term, self.blocks, _CHUNK, chunks),
+            rows,
+            _grain(rows, nbytes // _TASK_BYTES),
+            nbytes=3 * nbytes,
+            prepares=nbytes if is_second else 0,
+        )
+
+    def _multiply(self, a: Reference, b: Reference) -> Call:
+        p, body = self.p, self.body
+        inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
+        outputs: list[Reference] = [("out", i) for i in range(len(body.outputs))]
+        # The strips of a part stay in the cache beside those of a panel.
+        near = current().cache_bytes // 2 // (SPAN * self.blocks * BLOCK_TERMS * 2)
+        tiles = max(1, min(near, -(-self.tiles // min(TASKS, self.tiles))))
+        parts = -(-self.tiles // tiles)
+        rows = parts * self.panels
+        return Call(
+            Code(emit_rounded_product, Described(body)),
+            (*inputs, *outputs, a, b),
+            RoundedNumbers(p.rows, p.columns, self.blocks, self.panels, tiles * SPAN),
+            rows,
+            _grain(rows, p.flops // _TASK_FLOPS),
+            flops=p.flops,
+            nbytes=p.nbytes,
+        )
+
+
+def _grain(rows: int, most: int) -> int:
+    """The rows of a task, of no more than so many tasks."""
+    return -(-rows // max(1, min(TASKS, rows, most)))

@@ -1,0 +1,123 @@
+"""Factors as blocks of bfloat16: strips of 16 lines, each a sequence of blocks.
+
+Lines are rows of the first factor and columns of the second one. A block of the first
+has a line of 32 terms after the other; one of the second has a pair of terms of each
+line, then the next pairs. Terms that do not exist are 0 in both: 0 times what may be
+there otherwise could be NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, transposed
+
+# Lines of a block, terms of a line, and bytes of all.
+BLOCK_LINES, BLOCK_TERMS, BLOCK_BYTES = 16, 32, 1024
+_PAIR_BYTES = 64
+
+
+class StripNumbers(NamedTuple):
+    """What follows the addresses in the table; strides in bytes.
+
+    Attributes:
+        lines, depth: extents of the factor.
+        line, term: strides of it.
+        blocks: of a strip.
+        chunk, chunks: blocks of a row of the call, and rows of a strip.
+    """
+
+    lines: Any
+    depth: Any
+    line: Any
+    term: Any
+    blocks: Any
+    chunk: Any
+    chunks: Any
+
+
+def emit_strips(packing: str, is_second: bool) -> Kernel:
+    """The function that packs a factor of float32; a row is a chunk of a strip.
+
+    Args:
+        packing: the axis of the factor with stride 1.
+        is_second: whether pairs of all lines follow each other.
+
+    The table: addresses of the factor and of the blocks; `StripNumbers`.
+    """
+    b = Kernel(BLOCK_LINES)
+    source, target = b.next_address(), b.next_address()
+    n = StripNumbers(*(b.next_entry() for _ in StripNumbers._fields))
+    read = _pairs if packing == LINES else _lines
+    with b.loop(b.low, b.high) as unit:
+        strip, chunk = b.split(unit, n.chunks)
+        lines = n.lines - strip * BLOCK_LINES
+        first, end = b.part(chunk, n.chunk, n.blocks)
+        with b.loop(first, end) as block:
+            terms = n.depth - block * BLOCK_TERMS
+            x = source + strip * BLOCK_LINES * n.line + block * BLOCK_TERMS * n.term
+            y = target + (strip * n.blocks + block) * BLOCK_BYTES
+            is_whole = b.binary(
+                "and",
+                b.compare("sge", lines, BLOCK_LINES),
+                b.compare("sge", terms, BLOCK_TERMS),
+            )
+            for condition, partial in (
+                (is_whole, None),
+                (b.opposite(is_whole), (lines, terms)),
+            ):
+                with b.when(condition):
+                    found = read(b, x, n, partial)
+                    if is_second != (packing == LINES):
+                        found = transposed(b, found)
+                    for i, pairs in enumerate(found):
+                        b.store(pairs, y + i * _PAIR_BYTES, 0, None)
+    return b
+
+
+# How many lines and terms of a block exist; None: all.
+_Partial = tuple[Number, Number] | None
+
+
+def _lines(b: Kernel, x: Pointer, n: StripNumbers, partial: _Partial) -> list[Value]:
+    """The 16 pairs of terms of each line, whose terms follow each other."""
+    masks: Sequence[Mask] = (None, None)
+    numbers: list[Number] = list(range(BLOCK_LINES))
+    if partial is not None:
+        lines, terms = partial
+        masks = b.first_of_vectors(terms, 2)
+        # A line that does not exist is another time the last.
+        numbers = [b.least(i, lines - 1) for i in numbers]
+    found = []
+    for number in numbers:
+        line = x + number * n.line
+        low, high = (
+            b.load(line, i * BLOCK_LINES, "float32", mask)
+            for i, mask in enumerate(masks)
+        )
+        found.append(_rounded(b, b.shuffled(low, high, range(BLOCK_TERMS))))
+    return found
+
+
+def _pairs(b: Kernel, x: Pointer, n: StripNumbers, partial: _Partial) -> list[Value]:
+    """The pair of terms of all lines, for each pair; lines follow each other."""
+    rows = []
+    for i in range(BLOCK_TERMS):
+        mask: Mask = None
+        if partial is not None:
+            lines, terms = partial
+            mask = b.first_lanes(b.choose(b.compare("sgt", terms, i), lines, 0))
+        rows.append(b.load(x + n.term * i, 0, "float32", mask))
+    order = [lane + half for lane in range(b.lanes) for half in (0, b.lanes)]
+    pairs = zip(rows[::2], rows[1::2], strict=True)
+    return [_rounded(b, b.shuffled(*pair, order)) for pair in pairs]
+
+
+def _rounded(b: Kernel, numbers: Value) -> Value:
+    """Numbers as bfloat16, two in each lane of int32."""
+    kind = f"<{BLOCK_TERMS} x bfloat>"
+    narrow = b.let(f"fptrunc {numbers.type} {numbers} to {kind}", "uint16", BLOCK_TERMS)
+    return b.let(f"bitcast {kind} {narrow} to <{b.lanes} x i32>", "int32", b.lanes)
