@@ -13,6 +13,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import (
     emit_strips,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.amx.product import (
+    PANELS,
     SPAN,
     RoundedNumbers,
     emit_rounded_product,
@@ -110,15 +111,18 @@ class _Lowering:
         p, body = self.p, self.body
         inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
         outputs: list[Reference] = [("out", i) for i in range(len(body.outputs))]
-        # The strips of a part stay in the cache beside those of a panel.
+        # The strips of a group stay in the cache for all rows of a part.
         near = current().cache_bytes // 2 // (SPAN * self.blocks * BLOCK_TERMS * 2)
-        tiles = max(1, min(near, -(-self.tiles // min(TASKS, self.tiles))))
-        parts = -(-self.tiles // tiles)
-        rows = parts * self.panels
+        panels = max(1, min(near, PANELS))
+        groups = -(-self.panels // panels)
+        tiles = -(-self.tiles // min(-(-TASKS // groups), self.tiles))
+        rows = groups * -(-self.tiles // tiles)
         return Call(
             Code(emit_rounded_product, Described(body)),
             (*inputs, *outputs, a, b),
-            RoundedNumbers(p.rows, p.columns, self.blocks, self.panels, tiles * SPAN),
+            RoundedNumbers(
+                p.rows, p.columns, self.blocks, panels * SPAN, groups, tiles * SPAN
+            ),
             rows,
             _grain(rows, p.flops // _TASK_FLOPS),
             flops=p.flops,

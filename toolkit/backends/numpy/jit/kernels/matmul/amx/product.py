@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from toolkit.backends.numpy.jit.builder import Number, Range
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Range
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel, integers
 from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import BLOCK_BYTES, BLOCK_LINES
 
-# Rows and columns of the sums that are in tiles at a time, and bytes of a row of them.
+# Rows and columns of the sums that are in tiles at a time; panels, of so many columns,
+# of a group, whose sums go through the epilogue row by row: what it reads and writes is
+# then long enough for the processor to fetch it ahead.
 SPAN = 2 * BLOCK_LINES
-_SUM_BYTES = 4 * SPAN
+PANELS = 8
+_SUM_BYTES = 4 * SPAN * PANELS
 _TILE_ROW_BYTES = 64
 # What the tiles are, as 32-bit numbers: one palette, 64 bytes a row and 16 rows in all.
 _SHAPES = (1, 0, 0, 0, *[64 << 16 | 64] * 4, 0, 0, 0, 0, *[0x10101010] * 2, 0, 0)
@@ -24,19 +27,21 @@ class RoundedNumbers(NamedTuple):
     Attributes:
         rows, columns: of the product.
         blocks: of a strip.
-        panels: pairs of strips of columns.
-        part_rows: rows of a part of the product that is a row of the call.
+        group_columns: of a group of panels.
+        groups: of panels.
+        part_rows: rows of a part of the product that, with a group, is a row of the call.
     """
 
     rows: Any
     columns: Any
     blocks: Any
-    panels: Any
+    group_columns: Any
+    groups: Any
     part_rows: Any
 
 
 def emit_rounded_product(body: Described) -> Kernel:
-    """The function that computes parts of rows of panels, each a row of the call.
+    """The function that computes parts of rows of groups of panels.
 
     The table: the addresses of the body's inputs and outputs, and of the strips of both
     factors; `RoundedNumbers`.
@@ -56,39 +61,29 @@ class _Product:
         self.rows, self.columns = b.next_address(), b.next_address()
         self.n = RoundedNumbers(*(b.next_entry() for _ in RoundedNumbers._fields))
         self.epilogue = Epilogue(graph, b, bases)
-        self.sums = b.memory(2 * SPAN, b.filled(0.0, "float32"))
+        self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0.0, "float32"))
         self.shapes = b.memory(1, b.filled(0, "int32"))
 
     def write(self) -> None:
-        """Panels within parts of rows: a part stays in the cache for all of them."""
+        """A group of panels stays in the cache for all rows of a part."""
         b, n = self.b, self.n
         b.store(integers(_SHAPES, "int32"), self.shapes, 0, None)
         _tile_call(b, "ldtilecfg", f"ptr {self.shapes}")
         with b.loop(b.low, b.high) as unit:
-            part, panel = b.split(unit, n.panels)
-            self._part(b.part(part, n.part_rows, n.rows), panel)
+            group, part = b.split(unit, b.ceil_div(n.rows, n.part_rows))
+            columns = b.part(group, n.group_columns, n.columns)
+            with b.loop(*b.part(part, n.part_rows, n.rows), SPAN) as row:
+                with b.loop(*columns, SPAN) as column:
+                    self._multiply(row, column, self.sums + (column - columns[0]) * 4)
+                self._finish(row, columns)
         _tile_call(b, "tilerelease")
 
-    def _part(self, rows: Range, panel: Number) -> None:
-        """The product of some rows and a panel."""
-        b, n = self.b, self.n
-        column = panel * SPAN
-        left = n.columns - column
-        is_whole = b.compare("sge", left, SPAN)
-        with b.loop(*rows, SPAN) as row:
-            self._multiply(row, panel)
-            count = b.least(n.rows - row, SPAN)
-            with b.when(is_whole):
-                self._finish(row, count, column, [None, None])
-            with b.when(b.opposite(is_whole)):
-                self._finish(row, count, column, b.first_of_vectors(left, 2))
-
-    def _multiply(self, row: Number, panel: Number) -> None:
+    def _multiply(self, row: Number, column: Number, sums: Pointer) -> None:
         """Sum the products of two strips of rows and of columns."""
         b, n = self.b, self.n
         strip_bytes = n.blocks * BLOCK_BYTES
         rows = self.rows + row // BLOCK_LINES * strip_bytes
-        columns = self.columns + panel * 2 * strip_bytes
+        columns = self.columns + column // BLOCK_LINES * strip_bytes
         for tile in _SUMS:
             _tile_call(b, "tilezero", f"i8 {tile}")
         with b.loop(0, n.blocks) as block:
@@ -102,23 +97,18 @@ class _Product:
                 _tile_call(b, "tdpbf16ps", f"i8 {tile}, {factors}")
         for tile in _SUMS:
             first = tile // 2 * BLOCK_LINES * _SUM_BYTES + tile % 2 * _TILE_ROW_BYTES
-            where = f"ptr {self.sums + first}, i64 {_SUM_BYTES}"
+            where = f"ptr {sums + first}, i64 {_SUM_BYTES}"
             _tile_call(b, "tilestored64", f"i8 {tile}, {where}")
 
-    def _finish(
-        self, row: Number, count: Number, column: Number, masks: list[Any]
-    ) -> None:
-        """Apply the epilogue to the sums that exist."""
+    def _finish(self, row: Number, columns: Range) -> None:
+        """Apply the epilogue to the sums that exist, row by row."""
         b, n = self.b, self.n
-        columns = [column + j * b.lanes for j in range(len(masks))]
-        pairs = list(zip(columns, masks, strict=True))
-        of_columns = [self.epilogue.columns(*pair) for pair in pairs]
-        with b.loop(0, count) as i:
-            place = self.sums + i * _SUM_BYTES
-            for j, (first, mask) in enumerate(pairs):
-                value = b.load(place, j * b.lanes, "float32", None)
-                element = (row + i) * n.columns + first
-                self.epilogue.apply(value, element, first, mask, of_columns[j])
+        first, end = columns
+        with b.loop(0, b.least(n.rows - row, SPAN)) as i:
+            for j, mask in b.run(first, end):
+                place = self.sums + i * _SUM_BYTES + (j - first) * 4
+                value = b.load(place, 0, "float32", mask)
+                self.epilogue.apply(value, (row + i) * n.columns + j, j, mask)
 
 
 def _tile_call(b: Kernel, name: str, arguments: str = "") -> None:
