@@ -18,7 +18,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.amx.product import (
     RoundedNumbers,
     emit_rounded_product,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.pack import APART, packing_of
+from toolkit.backends.numpy.jit.kernels.matmul.pack import APART, LINES, TERMS, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
 from toolkit.backends.numpy.jit.lowering import TASKS, Call, Lowered, Reference
 from toolkit.backends.numpy.jit.processor import current
@@ -28,8 +28,9 @@ from toolkit.ir import Graph
 _FLOPS, _TILE_FLOPS, _BYTES = 2.5e11, 1.5e12, 1e10
 # Arithmetic, and bytes, that are worth a task.
 _TASK_FLOPS, _TASK_BYTES = 1 << 26, 1 << 18
-# Blocks of a strip that a row of a packing call packs.
-_CHUNK = 16
+# Strips, and blocks of each, that a row of a packing call packs: of a factor whose terms
+# follow each other in memory, and of one whose lines do.
+_CHUNKS = {TERMS: (1, 16), LINES: (8, 2)}
 
 
 def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
@@ -94,13 +95,16 @@ class _Lowering:
         is_second: bool,
     ) -> Call:
         lines, line, term = extents
-        strips, chunks = -(-lines // BLOCK_LINES), -(-self.blocks // _CHUNK)
+        group, chunk = _CHUNKS[packing]
+        strips, chunks = -(-lines // BLOCK_LINES), -(-self.blocks // chunk)
         nbytes = strips * self.blocks * BLOCK_BYTES
-        rows = strips * chunks
+        rows = -(-strips // group) * chunks
         return Call(
             Code(emit_strips, packing, is_second),
             (("in", factor), place),
-            StripNumbers(lines, self.p.depth, line, term, self.blocks, _CHUNK, chunks),
+            StripNumbers(
+                lines, self.p.depth, line, term, self.blocks, group, chunk, chunks
+            ),
             rows,
             _grain(rows, nbytes // _TASK_BYTES),
             nbytes=3 * nbytes,

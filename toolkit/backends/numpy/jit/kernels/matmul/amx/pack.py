@@ -27,7 +27,8 @@ class StripNumbers(NamedTuple):
         lines, depth: extents of the factor.
         line, term: strides of it.
         blocks: of a strip.
-        chunk, chunks: blocks of a row of the call, and rows of a strip.
+        group: strips of a row of the call.
+        chunk, chunks: blocks of a row of the call, and rows of a group.
     """
 
     lines: Any
@@ -35,12 +36,13 @@ class StripNumbers(NamedTuple):
     line: Any
     term: Any
     blocks: Any
+    group: Any
     chunk: Any
     chunks: Any
 
 
 def emit_strips(packing: str, is_second: bool) -> Kernel:
-    """The function that packs a factor of float32; a row is a chunk of a strip.
+    """The function that packs a factor of float32; a row is some blocks of some strips.
 
     Args:
         packing: the axis of the factor with stride 1.
@@ -51,31 +53,49 @@ def emit_strips(packing: str, is_second: bool) -> Kernel:
     b = Kernel(BLOCK_LINES)
     source, target = b.next_address(), b.next_address()
     n = StripNumbers(*(b.next_entry() for _ in StripNumbers._fields))
-    read = _pairs if packing == LINES else _lines
     with b.loop(b.low, b.high) as unit:
-        strip, chunk = b.split(unit, n.chunks)
-        lines = n.lines - strip * BLOCK_LINES
-        first, end = b.part(chunk, n.chunk, n.blocks)
-        with b.loop(first, end) as block:
-            terms = n.depth - block * BLOCK_TERMS
+        group, chunk = b.split(unit, n.chunks)
+        strips = b.ceil_div(n.lines, BLOCK_LINES)
+        of_lines = b.part(group, n.group, strips)
+        of_terms = b.part(chunk, n.chunk, n.blocks)
+        # The inner loop goes along what follows each other in memory.
+        outer, inner = (
+            (of_terms, of_lines) if packing == LINES else (of_lines, of_terms)
+        )
+        with b.loop(*outer) as i, b.loop(*inner) as j:
+            block, strip = (i, j) if packing == LINES else (j, i)
             x = source + strip * BLOCK_LINES * n.line + block * BLOCK_TERMS * n.term
             y = target + (strip * n.blocks + block) * BLOCK_BYTES
-            is_whole = b.binary(
-                "and",
-                b.compare("sge", lines, BLOCK_LINES),
-                b.compare("sge", terms, BLOCK_TERMS),
-            )
-            for condition, partial in (
-                (is_whole, None),
-                (b.opposite(is_whole), (lines, terms)),
-            ):
-                with b.when(condition):
-                    found = read(b, x, n, partial)
-                    if is_second != (packing == LINES):
-                        found = transposed(b, found)
-                    for i, pairs in enumerate(found):
-                        b.store(pairs, y + i * _PAIR_BYTES, 0, None)
+            lines = n.lines - strip * BLOCK_LINES
+            terms = n.depth - block * BLOCK_TERMS
+            _pack_block(b, packing, is_second, (x, y), n, (lines, terms))
     return b
+
+
+def _pack_block(
+    b: Kernel,
+    packing: str,
+    is_second: bool,
+    places: tuple[Pointer, Pointer],
+    n: StripNumbers,
+    left: tuple[Number, Number],
+) -> None:
+    """Round one block, of which so many lines and terms are left."""
+    x, y = places
+    lines, terms = left
+    is_whole = b.binary(
+        "and",
+        b.compare("sge", lines, BLOCK_LINES),
+        b.compare("sge", terms, BLOCK_TERMS),
+    )
+    read = _pairs if packing == LINES else _lines
+    for condition, partial in ((is_whole, None), (b.opposite(is_whole), left)):
+        with b.when(condition):
+            found = read(b, x, n, partial)
+            if is_second != (packing == LINES):
+                found = transposed(b, found)
+            for i, pairs in enumerate(found):
+                b.store(pairs, y + i * _PAIR_BYTES, 0, None)
 
 
 # How many lines and terms of a block exist; None: all.
