@@ -204,16 +204,17 @@ def tensors(workload):
     return x, y.argmax(1) if one_hot else y if y.is_floating_point() else y.long()
 
 
-def fit(recipe, workload, compiled):
-    """Seconds of a step, from an epoch; the first has compiled and warmed."""
+def epochs(recipe, workload, compiled, is_half=False):
+    """The function that trains for an epoch, with `autocast` to bfloat16 if asked."""
     model = build(recipe).train()
     optimizer = recipe.optimizer(model.parameters())
     x, y = tensors(workload)
 
     def forward(x, y):
-        outputs = model(inputs(x))
-        hits = recipe.hits(outputs, y) if recipe.hits else 0
-        return recipe.loss(outputs, y), hits
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_half):
+            outputs = model(inputs(x))
+            hits = recipe.hits(outputs, y) if recipe.hits else 0
+            return recipe.loss(outputs, y), hits
 
     if compiled:
         forward = torch.compile(forward)
@@ -229,6 +230,13 @@ def fit(recipe, workload, compiled):
             hits += found
         assert total.isfinite()
         return int(hits)
+
+    return epoch
+
+
+def fit(recipe, workload, compiled):
+    """Seconds of a step, from an epoch; the first has compiled and warmed."""
+    epoch = epochs(recipe, workload, compiled)
 
     def sample():
         start = perf_counter()

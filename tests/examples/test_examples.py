@@ -24,7 +24,9 @@ from toolkit.errors import LaunchError
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 TEN_LINES = sorted(path.stem for path in FOLDER.glob("ten_lines/*.py"))
 DIGEST = """
-import hashlib, runpy, sys
+import hashlib, os, runpy, sys
+import toolkit
+toolkit.config.set_dtype_policy(os.environ.get("POLICY"))
 model = runpy.run_path(sys.argv[1])["main"](sys.argv[2:])
 weights = b"".join(array.tobytes() for array in model.get_weights())
 print(hashlib.sha256(weights).hexdigest())
@@ -65,6 +67,7 @@ CHOICES = {
     "cifar10_resnet20": "--data digits",
     "mixed_precision mixed_float16": "--policy mixed_float16",
 }
+MIXED = ("mixed_precision",)  # it chooses the policy itself
 MAGIC = {".svg": b"<svg ", ".png": b"\x89PNG"}
 KINDS = {"accuracy": max, "error": min, "loss": min}
 
@@ -92,10 +95,11 @@ def digest(model):
     return hashlib.sha256(weights).hexdigest()
 
 
-def train_elsewhere(name, form, folder, hash_seed):
+def train_elsewhere(name, form, folder, hash_seed, policy="float32"):
     """Train in a fresh process; its last line before, and the weights' hash."""
     path = str(FOLDER / f"{name.split()[0]}.py")
     changes = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(FOLDER.parent)}
+    changes["POLICY"] = policy
     done = subprocess.run(
         [sys.executable, "-c", DIGEST, path, *arguments(name, form, folder)],
         env=os.environ | changes,
@@ -160,6 +164,17 @@ def test_distributed_example_on_two_processes(tmp_path):
 @pytest.mark.parametrize("name", TRIALS)
 def test_full_form(name, tmp_path):
     line, _ = train_elsewhere(name, TRIALS[name].full, tmp_path, "0")
+    check(line, TRIALS[name].limits[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [x for x in TRIALS if x.partition(" ")[0] not in MIXED]
+)
+def test_full_form_in_bfloat16(name, tmp_path):
+    """What float32 promises is reached by products of bfloat16, too."""
+    form = TRIALS[name].full
+    line, _ = train_elsewhere(name, form, tmp_path, "0", "mixed_bfloat16")
     check(line, TRIALS[name].limits[1])
 
 

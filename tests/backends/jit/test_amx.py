@@ -77,7 +77,10 @@ def always(monkeypatch):
     monkeypatch.setattr(amx.lower, "_FLOPS", 1.0)
 
 
-SHAPES = [(64, 64, 64), (5, 9, 6), (33, 37, 70), (100, 1000, 17), (300, 70, 200)]
+SHAPES = [
+    *((64, 64, 64), (5, 9, 6), (33, 37, 70), (100, 1000, 17)),
+    *((300, 70, 200), (40, 90, 550)),
+]
 
 
 @has_tiles
@@ -94,7 +97,17 @@ def test_products(always, turned):
 
 
 @has_tiles
-@pytest.mark.parametrize("shape", [(33, 40, 17), (70, 64, 96)], ids=str)
+def test_groups_of_one_panel(always):
+    """A cache that holds few columns changes the order of the work, and no bit."""
+    a, b = normal((70, 200)), normal((200, 150), seed=1)
+    expected = computed(ops.matmul, a, b)
+    with rules.inside(processor=replace(Processor.host(), cache_bytes=1 << 15)):
+        found = computed(ops.matmul, a, b)
+    np.testing.assert_array_equal(found, expected)
+
+
+@has_tiles
+@pytest.mark.parametrize("shape", [(33, 40, 17), (70, 64, 96), (40, 33, 523)], ids=str)
 def test_epilogue(always, shape):
     rows, depth, columns = shape
     a, b = normal((rows, depth)), normal((depth, columns), seed=1)
@@ -151,6 +164,41 @@ def test_gradients_of_dense():
     assert_close(of_w, x.T, g)
     # And what a loss in float32 says is not far.
     np.testing.assert_allclose(of_w, x.T @ g, atol=0.5)
+
+
+@has_tiles
+def test_threads_compute_the_same_bits():
+    x, w = normal((512, 400)), normal((400, 600), seed=1)
+
+    def step(x, w):
+        return ops.relu(ops.matmul(ops.cast(x, "bfloat16"), ops.cast(w, "bfloat16")))
+
+    found = []
+    threads = toolkit.config.num_threads()
+    try:
+        for count in (1, 2):
+            toolkit.config.set_num_threads(count)
+            found.append(np.asarray(toolkit.function(step)(x, w), "float32"))
+    finally:
+        toolkit.config.set_num_threads(threads)
+    np.testing.assert_array_equal(*found)
+
+
+def test_updates_smaller_than_the_digits_of_bfloat16_count():
+    """Weights and their updates are float32; gradients are sums in float32."""
+    layer = toolkit.layers.Dense(128, use_bias=False, dtype="mixed_bfloat16")
+    model = toolkit.Sequential([toolkit.Input((256,)), layer])
+    model.compile(toolkit.optimizers.SGD(1e-2), "mse")
+    x, y = normal((256, 256)), normal((256, 128), seed=1)
+    before = np.array(layer.kernel)
+    model.train_on_batch(x, y)
+    change = np.array(layer.kernel) - before
+    error = rounded(x) @ rounded(before) - y
+    expected = -1e-2 * 2 / error.size * x.T.astype("float64") @ error
+    assert np.abs(expected).max() < 2**-9 * np.abs(before).mean()
+    scale = np.abs(expected).max()
+    # What rounding the factors to bfloat16 allows.
+    np.testing.assert_allclose(change, expected, atol=2e-2 * scale)
 
 
 def test_only_large_products_of_processors_with_tiles():

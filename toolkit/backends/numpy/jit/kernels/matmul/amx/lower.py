@@ -18,7 +18,12 @@ from toolkit.backends.numpy.jit.kernels.matmul.amx.product import (
     RoundedNumbers,
     emit_rounded_product,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.pack import APART, LINES, TERMS, packing_of
+from toolkit.backends.numpy.jit.kernels.matmul.pack import (
+    APART,
+    LINES,
+    TERMS,
+    packing_of,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
 from toolkit.backends.numpy.jit.lowering import TASKS, Call, Lowered, Reference
 from toolkit.backends.numpy.jit.processor import current
@@ -28,8 +33,8 @@ from toolkit.ir import Graph
 _FLOPS, _TILE_FLOPS, _BYTES = 2.5e11, 1.5e12, 1e10
 # Arithmetic, and bytes, that are worth a task.
 _TASK_FLOPS, _TASK_BYTES = 1 << 26, 1 << 18
-# Strips, and blocks of each, that a row of a packing call packs: of a factor whose terms
-# follow each other in memory, and of one whose lines do.
+# Strips, and blocks of each, that a row of a packing call packs: of a factor whose
+# terms follow each other in memory, and of one whose lines do.
 _CHUNKS = {TERMS: (1, 16), LINES: (8, 2)}
 
 

@@ -29,7 +29,7 @@ class RoundedNumbers(NamedTuple):
         blocks: of a strip.
         group_columns: of a group of panels.
         groups: of panels.
-        part_rows: rows of a part of the product that, with a group, is a row of the call.
+        part_rows: rows of a part; a row of the call is a group within a part.
     """
 
     rows: Any
