@@ -112,8 +112,15 @@ def in_format(y: Tensor, data_format: str | None) -> Tensor:
 # --- primitives -----------------------------------------------------------------------
 
 
+# `factors`: the dtype to which a backend may round what it multiplies; "": none.
 def _conv_spec(
-    x: Spec, w: Spec, strides: Extents, padding: Pads, dilation: Extents, groups: int
+    x: Spec,
+    w: Spec,
+    strides: Extents,
+    padding: Pads,
+    dilation: Extents,
+    groups: int,
+    factors: str = "",
 ) -> Spec:
     out = window_counts("conv", x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
     return x.with_shape((x.shape[0], *out, w.shape[-1]))
@@ -127,6 +134,7 @@ def _input_grad_spec(
     padding: Pads,
     dilation: Extents,
     groups: int,
+    factors: str = "",
 ) -> Spec:
     out = window_counts(
         "conv_transpose", spatial, w.shape[:-2], strides, padding, dilation
@@ -147,6 +155,7 @@ def _kernel_grad_spec(
     padding: Pads,
     dilation: Extents,
     groups: int,
+    factors: str = "",
 ) -> Spec:
     return x.with_shape((*kernel, x.shape[-1] // groups, g.shape[-1]))
 

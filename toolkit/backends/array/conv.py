@@ -26,7 +26,13 @@ Pads = tuple[tuple[int, int], ...]
 
 
 def _conv_bytes(
-    x: Spec, w: Spec, strides: Shape, padding: Pads, dilation: Shape, groups: int
+    x: Spec,
+    w: Spec,
+    strides: Shape,
+    padding: Pads,
+    dilation: Shape,
+    groups: int,
+    factors: str = "",
 ) -> int:
     windows = Windows(x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
     if is_depthwise(x.shape[-1], groups):
@@ -49,6 +55,7 @@ def _input_grad_bytes(
     padding: Pads,
     dilation: Shape,
     groups: int,
+    factors: str = "",
 ) -> int:
     windows = Windows(spatial, w.shape[:-2], strides, padding, dilation)
     channels = w.shape[-2] * groups
@@ -73,6 +80,7 @@ def _kernel_grad_bytes(
     padding: Pads,
     dilation: Shape,
     groups: int,
+    factors: str = "",
 ) -> int:
     windows = Windows(x.shape[1:-1], kernel, strides, padding, dilation)
     if is_depthwise(x.shape[-1], groups):
@@ -113,6 +121,7 @@ class Conv(Kernels):
         padding: Pads,
         dilation: Shape,
         groups: int,
+        factors: str = "",
         out: Any = None,
         work: Any = None,
     ) -> Array:
@@ -141,6 +150,7 @@ class Conv(Kernels):
         padding: Pads,
         dilation: Shape,
         groups: int,
+        factors: str = "",
         out: Any = None,
         work: Any = None,
     ) -> Array:
@@ -174,6 +184,7 @@ class Conv(Kernels):
         padding: Pads,
         dilation: Shape,
         groups: int,
+        factors: str = "",
         out: Any = None,
         work: Any = None,
     ) -> Array:

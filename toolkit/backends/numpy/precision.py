@@ -12,7 +12,7 @@ from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
 
 _NARROW, _WIDE = "bfloat16", "float32"
 # What some processors compute several times as fast if the factors are bfloat16.
-_PRODUCTS = ("matmul",)
+_PRODUCTS = ("matmul", "conv", "conv_input_grad", "conv_kernel_grad")
 _OF_BITS = ("bitcast",)  # what a number is made of, not what it is
 
 

@@ -58,7 +58,13 @@ def _split(x: Array, groups: int) -> Array:
 
 
 def conv(
-    x: Array, w: Array, strides: Shape, padding: Pads, dilation: Shape, groups: int
+    x: Array,
+    w: Array,
+    strides: Shape,
+    padding: Pads,
+    dilation: Shape,
+    groups: int,
+    factors: str = "",
 ) -> Array:
     """The cross-correlation of `x` with `w`."""
     images, weights = _split(_pad(widen(x), padding), groups), _split(widen(w), groups)
@@ -77,6 +83,7 @@ def conv_input_grad(
     padding: Pads,
     dilation: Shape,
     groups: int,
+    factors: str = "",
 ) -> Array:
     """The gradient of `conv` with respect to `x`."""
     gradients, weights = _split(widen(g), groups), _split(widen(w), groups)
@@ -96,6 +103,7 @@ def conv_kernel_grad(
     padding: Pads,
     dilation: Shape,
     groups: int,
+    factors: str = "",
 ) -> Array:
     """The gradient of `conv` with respect to `w`."""
     images, gradients = (

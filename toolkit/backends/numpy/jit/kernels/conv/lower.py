@@ -11,6 +11,7 @@ from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
 from toolkit.backends.numpy.jit.kernels.conv import geometry, winograd
+from toolkit.backends.numpy.jit.kernels.conv.amx import lower_rounded
 from toolkit.backends.numpy.jit.kernels.conv.correlate import emit_correlation
 from toolkit.backends.numpy.jit.kernels.conv.feed import channels
 from toolkit.backends.numpy.jit.kernels.conv.pack import (
@@ -87,7 +88,8 @@ def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | No
         return None
     if not body.nodes[0].outputs[0].spec.size:
         return Lowered()
-    return _Lowering(body, inputs, operands, turned).lowered()
+    rounded = lower_rounded(body, inputs, operands, turned)
+    return rounded or _Lowering(body, inputs, operands, turned).lowered()
 
 
 class _Lowering:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from toolkit.backends.base import aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
-from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import (
+from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_BYTES,
     BLOCK_LINES,
     BLOCK_TERMS,
-    StripNumbers,
-    emit_strips,
-)
-from toolkit.backends.numpy.jit.kernels.matmul.amx.product import (
     PANELS,
     SPAN,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import StripNumbers, emit_strips
+from toolkit.backends.numpy.jit.kernels.matmul.amx.product import (
     RoundedNumbers,
     emit_rounded_product,
 )

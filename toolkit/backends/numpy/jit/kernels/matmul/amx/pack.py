@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.amx import (
+    BLOCK_BYTES,
+    BLOCK_LINES,
+    BLOCK_TERMS,
+    TILE_ROW_BYTES,
+    rounded,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, transposed
-
-# Lines of a block, terms of a line, and bytes of all.
-BLOCK_LINES, BLOCK_TERMS, BLOCK_BYTES = 16, 32, 1024
-_PAIR_BYTES = 64
 
 
 class StripNumbers(NamedTuple):
@@ -29,6 +32,8 @@ class StripNumbers(NamedTuple):
         blocks: of a strip.
         group: strips of a row of the call.
         chunk, chunks: blocks of a row of the call, and rows of a group.
+        factors, factor: how many there are, each another part of all strips, and the
+            stride from one to the next.
     """
 
     lines: Any
@@ -39,10 +44,12 @@ class StripNumbers(NamedTuple):
     group: Any
     chunk: Any
     chunks: Any
+    factors: Any = 1
+    factor: Any = 0
 
 
 def emit_strips(packing: str, is_second: bool) -> Kernel:
-    """The function that packs a factor of float32; a row is some blocks of some strips.
+    """The function that packs factors of float32; a row is some blocks of strips.
 
     Args:
         packing: the axis of the factor with stride 1.
@@ -54,7 +61,8 @@ def emit_strips(packing: str, is_second: bool) -> Kernel:
     source, target = b.next_address(), b.next_address()
     n = StripNumbers(*(b.next_entry() for _ in StripNumbers._fields))
     with b.loop(b.low, b.high) as unit:
-        group, chunk = b.split(unit, n.chunks)
+        part, chunk = b.split(unit, n.chunks)
+        group, factor = b.split(part, n.factors)
         strips = b.ceil_div(n.lines, BLOCK_LINES)
         of_lines = b.part(group, n.group, strips)
         of_terms = b.part(chunk, n.chunk, n.blocks)
@@ -64,8 +72,10 @@ def emit_strips(packing: str, is_second: bool) -> Kernel:
         )
         with b.loop(*outer) as i, b.loop(*inner) as j:
             block, strip = (i, j) if packing == LINES else (j, i)
-            x = source + strip * BLOCK_LINES * n.line + block * BLOCK_TERMS * n.term
-            y = target + (strip * n.blocks + block) * BLOCK_BYTES
+            x = source + factor * n.factor
+            x = x + strip * BLOCK_LINES * n.line + block * BLOCK_TERMS * n.term
+            number = (strip * n.factors + factor) * n.blocks + block
+            y = target + number * BLOCK_BYTES
             lines = n.lines - strip * BLOCK_LINES
             terms = n.depth - block * BLOCK_TERMS
             _pack_block(b, packing, is_second, (x, y), n, (lines, terms))
@@ -95,7 +105,7 @@ def _pack_block(
             if is_second != (packing == LINES):
                 found = transposed(b, found)
             for i, pairs in enumerate(found):
-                b.store(pairs, y + i * _PAIR_BYTES, 0, None)
+                b.store(pairs, y + i * TILE_ROW_BYTES, 0, None)
 
 
 # How many lines and terms of a block exist; None: all.
@@ -118,7 +128,7 @@ def _lines(b: Kernel, x: Pointer, n: StripNumbers, partial: _Partial) -> list[Va
             b.load(line, i * BLOCK_LINES, "float32", mask)
             for i, mask in enumerate(masks)
         )
-        found.append(_rounded(b, b.shuffled(low, high, range(BLOCK_TERMS))))
+        found.append(rounded(b, b.shuffled(low, high, range(BLOCK_TERMS))))
     return found
 
 
@@ -133,11 +143,4 @@ def _pairs(b: Kernel, x: Pointer, n: StripNumbers, partial: _Partial) -> list[Va
         rows.append(b.load(x + n.term * i, 0, "float32", mask))
     order = [lane + half for lane in range(b.lanes) for half in (0, b.lanes)]
     pairs = zip(rows[::2], rows[1::2], strict=True)
-    return [_rounded(b, b.shuffled(*pair, order)) for pair in pairs]
-
-
-def _rounded(b: Kernel, numbers: Value) -> Value:
-    """Numbers as bfloat16, two in each lane of int32."""
-    kind = f"<{BLOCK_TERMS} x bfloat>"
-    narrow = b.let(f"fptrunc {numbers.type} {numbers} to {kind}", "uint16", BLOCK_TERMS)
-    return b.let(f"bitcast {kind} {narrow} to <{b.lanes} x i32>", "int32", b.lanes)
+    return [rounded(b, b.shuffled(*pair, order)) for pair in pairs]

@@ -1,0 +1,106 @@
+"""AMX's tiles: what they are, instructions on them, and numbers rounded for them.
+
+A tile is 16 lines of 64 bytes: of 32 bfloat16 of rows of the first factor, of 16 pairs
+of those of columns of the second one, or of 16 sums in float32. One instruction
+multiplies two tiles and adds the products to a third. Two tiles of rows and two of
+columns make four of sums: each is read once for two products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel, integers
+
+# Lines of a block that fills a tile, terms of a line, and bytes of all.
+BLOCK_LINES, BLOCK_TERMS, BLOCK_BYTES = 16, 32, 1024
+TILE_ROW_BYTES = 64
+# Rows and columns of the sums that are in tiles at a time; panels, of so many columns,
+# of a group, whose sums go through the epilogue row by row: what it reads and writes is
+# then long enough for the processor to fetch it ahead. Bytes of such a row of sums.
+SPAN = 2 * BLOCK_LINES
+PANELS = 8
+SUMS_BYTES = 4 * SPAN * PANELS
+# What the tiles are, as 32-bit numbers: one palette, 64 bytes a row and 16 rows in all.
+_SHAPES = (1, 0, 0, 0, *[64 << 16 | 64] * 4, 0, 0, 0, 0, *[0x10101010] * 2, 0, 0)
+_SUMS, _ROWS, _COLUMNS = (0, 1, 2, 3), (4, 5), (6, 7)
+
+
+class Tiles:
+    """Emits instructions on tiles; between `configure` and `release`."""
+
+    def __init__(self, b: Kernel) -> None:
+        self.b = b
+        self.shapes: Pointer = b.memory(1, b.filled(0, "int32"))
+
+    def configure(self) -> None:
+        """Say what the tiles are."""
+        self.b.store(integers(_SHAPES, "int32"), self.shapes, 0, None)
+        self._call("ldtilecfg", f"ptr {self.shapes}")
+
+    def release(self) -> None:
+        """Leave the tiles: their registers need not be saved any more."""
+        self._call("tilerelease")
+
+    def clear(self) -> None:
+        """Make all sums 0."""
+        for tile in _SUMS:
+            self._call("tilezero", f"i8 {tile}")
+
+    def load_sums(self, place: Pointer, stride: Number) -> None:
+        """Go on with sums whose rows are `stride` bytes apart."""
+        for tile in _SUMS:
+            self._move("tileloadd64", tile, self._part(tile, place, stride), stride)
+
+    def store_sums(self, place: Pointer, stride: Number) -> None:
+        """Write the sums to rows that are `stride` bytes apart."""
+        for tile in _SUMS:
+            self._move("tilestored64", tile, self._part(tile, place, stride), stride)
+
+    def multiply(
+        self,
+        rows: Sequence[Pointer],
+        row: Number,
+        columns: Sequence[Pointer],
+        column: Number,
+    ) -> None:
+        """Add the products of two blocks of rows and two of columns.
+
+        Args:
+            rows, columns: where the blocks begin.
+            row, column: bytes from one of their lines to the next.
+        """
+        for tiles, places, stride in ((_ROWS, rows, row), (_COLUMNS, columns, column)):
+            for tile, place in zip(tiles, places, strict=True):
+                self._move("tileloadd64", tile, place, stride)
+        for tile in _SUMS:
+            factors = f"i8 {_ROWS[tile // 2]}, i8 {_COLUMNS[tile % 2]}"
+            self._call("tdpbf16ps", f"i8 {tile}, {factors}")
+
+    def _part(self, tile: int, place: Pointer, stride: Number) -> Pointer:
+        """Where the sums of one tile begin."""
+        row, column = divmod(tile, 2)
+        return place + row * BLOCK_LINES * stride + column * TILE_ROW_BYTES
+
+    def _move(self, name: str, tile: int, place: Pointer, stride: Number) -> None:
+        self._call(name, f"i8 {tile}, ptr {place}, i64 {stride}")
+
+    def _call(self, name: str, arguments: str = "") -> None:
+        """Call an instruction; numbers of tiles are part of it."""
+        kinds = ", ".join(
+            "i8 immarg" if x.startswith("i8") else x.split()[0]
+            for x in arguments.split(", ")
+            if x
+        )
+        self.b.declarations.add(f"declare void @llvm.x86.{name}({kinds})")
+        self.b.emit(f"call void @llvm.x86.{name}({arguments})")
+
+
+def rounded(b: Kernel, numbers: Value) -> Value:
+    """Numbers as bfloat16, two in each lane of int32."""
+    count = numbers.lanes
+    kind = f"<{count} x bfloat>"
+    narrow = b.let(f"fptrunc {numbers.type} {numbers} to {kind}", "uint16", count)
+    half = count // 2
+    return b.let(f"bitcast {kind} {narrow} to <{half} x i32>", "int32", half)

@@ -1,0 +1,234 @@
+"""Convolutions and input gradients whose factors are rounded, in tiles.
+
+A row of tiles is a position on the grid, a column an output channel; taps and blocks of
+input channels are added up in the tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.amx import (
+    BLOCK_BYTES,
+    BLOCK_LINES,
+    SPAN,
+    SUMS_BYTES,
+    TILE_ROW_BYTES,
+    Tiles,
+)
+from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Tap, place_of
+from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import Pixels, pack_pixels
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
+
+
+@dataclass(frozen=True)
+class RoundedPlan:
+    """What a kernel depends on, besides its epilogue.
+
+    Attributes:
+        pixels: the inputs.
+        sweeps: the axes of each correlation; together they reach every output.
+        sizes: the extents of the weights' axes.
+        turned: whether the weights are read from the last tap on.
+        width: output channels.
+    """
+
+    pixels: Pixels
+    sweeps: tuple[Axes, ...]
+    sizes: tuple[int, ...]
+    turned: bool
+    width: int
+
+    @property
+    def panels(self) -> int:
+        """Panels of output channels: pairs of strips."""
+        return -(-self.width // SPAN)
+
+    @property
+    def strip_bytes(self) -> int:
+        """Of the weights of a strip of output channels."""
+        return prod(self.sizes) * self.pixels.blocks * BLOCK_BYTES
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of all weights."""
+        return 2 * self.panels * self.strip_bytes
+
+    def taps(self, axes: Axes) -> list[tuple[int, int]]:
+        """For each tap of a sweep the bytes to its weights, and to what it meets."""
+        pixels, last = self.pixels, prod(self.sizes) - 1
+
+        def weights(tap: Tap) -> int:
+            number = last - tap.number if self.turned else tap.number
+            return number * pixels.blocks * BLOCK_BYTES
+
+        return [
+            (weights(t), (t.phase * pixels.grid.size + t.shift) * pixels.pitch)
+            for t in pixels.grid.taps(axes, self.sizes)
+        ]
+
+
+def emit_pixels(pixels: Pixels) -> Kernel:
+    """A function that packs images, each a row.
+
+    The table: addresses of the images and of the pixels; elements between images.
+    """
+    b = Kernel(BLOCK_LINES)
+    images, target, pitch = b.next_address("float32"), b.next_address(), b.next_entry()
+    with b.loop(b.low, b.high) as image:
+        place = target + image * pixels.nbytes
+        pack_pixels(b, pixels, images + image * pitch, 0, place)
+    return b
+
+
+def emit_rounded_correlation(body: Described, plan: RoundedPlan) -> Kernel:
+    """The function of parts of images, which it packs to memory of the task.
+
+    The table: the addresses of the body's inputs and outputs, of the weights' strips, of
+    the images and of the tasks' memory; elements between images.
+    """
+    b = Kernel(BLOCK_LINES)
+    at = _Correlation(b, body, plan)
+    images, memory = b.next_address("float32"), b.next_address()
+    pitch = b.next_entry()
+    memory = memory + b.slot * plan.pixels.nbytes
+    grid = plan.pixels.grid
+    at.tiles.configure()
+    with b.loop(b.low, b.high) as unit:
+        image, part = b.split(unit, grid.parts)
+        first = part * grid.part
+        pack_pixels(b, plan.pixels, images + image * pitch, first, memory)
+        with b.loop(0, plan.panels) as panel:
+            at.panel(panel, memory, image, first)
+    at.tiles.release()
+    return b
+
+
+def emit_rounded_panels(body: Described, plan: RoundedPlan) -> Kernel:
+    """The function of panels of some images, which are packed already.
+
+    The table: the addresses of the body's inputs and outputs, of the weights' strips and
+    of the pixels; how many images there are, how many a row of the call has, and how
+    many rows a panel has.
+    """
+    b = Kernel(BLOCK_LINES)
+    at = _Correlation(b, body, plan)
+    pixels = b.next_address()
+    count, images, groups = (b.next_entry() for _ in range(3))
+    at.tiles.configure()
+    with b.loop(b.low, b.high) as unit:
+        panel, group = b.split(unit, groups)
+        with b.loop(*b.part(group, images, count)) as image:
+            at.panel(panel, pixels + image * plan.pixels.nbytes, image, 0)
+    at.tiles.release()
+    return b
+
+
+class _Correlation:
+    """Writes what both functions share."""
+
+    def __init__(self, b: Kernel, body: Described, plan: RoundedPlan) -> None:
+        self.b, self.plan = b, plan
+        graph = body.body
+        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.weights = b.next_address()
+        self.epilogue = Epilogue(graph, b, bases)
+        self.sums = b.memory(2 * SPAN * 8, b.filled(0.0, "float32"))
+        self.tiles: Tiles = Tiles(b)
+
+    def panel(
+        self, panel: Number, pixels: Pointer, image: Number, first: Number
+    ) -> None:
+        """The outputs of a part of an image in a panel of channels.
+
+        Args:
+            panel: which one.
+            pixels: of the part.
+            image: which one.
+            first: the part's first position.
+        """
+        b, plan = self.b, self.plan
+        weights = self.weights + panel * (2 * plan.strip_bytes)
+        column = panel * SPAN
+        masks: Sequence[Mask] = (None, None)
+        if plan.width % SPAN:
+            masks = b.first_of_vectors(plan.width - column, 2)
+        for axes in plan.sweeps:
+            count = self._positions(axes, first)
+            with b.loop(0, count, SPAN) as position:
+                x = pixels + position * plan.pixels.pitch
+                self._multiply(plan.taps(axes), x, weights)
+                rows = b.least(count - position, SPAN)
+                with b.loop(0, rows) as row:
+                    place = self.sums + row * SUMS_BYTES
+                    at = position + row, first, image
+                    self._finish(axes, place, at, column, masks)
+
+    def _positions(self, axes: Axes, first: Number) -> Number:
+        """How many positions a sweep of the part has along the grid."""
+        b, grid = self.b, self.plan.pixels.grid
+        outer, *inner = axes
+        count = b.least(outer.count - first, grid.part)
+        step, *steps = grid.steps
+        reach = 1 + sum(
+            (axis.count - 1) * n for axis, n in zip(inner, steps, strict=True)
+        )
+        some = (count - 1) * step + reach
+        return b.choose(b.compare("sgt", count, 0), some, 0)
+
+    def _multiply(
+        self, taps: Sequence[tuple[int, int]], x: Pointer, weights: Pointer
+    ) -> None:
+        """Add up all taps and channels at some positions."""
+        b, plan = self.b, self.plan
+        pitch = plan.pixels.pitch
+        self.tiles.clear()
+        for of_weights, of_pixels in taps:
+            with b.loop(0, plan.pixels.blocks) as block:
+                row = x + (block * TILE_ROW_BYTES + of_pixels)
+                column = weights + (block * BLOCK_BYTES + of_weights)
+                self.tiles.multiply(
+                    [row, row + BLOCK_LINES * pitch],
+                    pitch,
+                    [column, column + plan.strip_bytes],
+                    TILE_ROW_BYTES,
+                )
+        self.tiles.store_sums(self.sums, SUMS_BYTES)
+
+    def _finish(
+        self,
+        axes: Axes,
+        sums: Pointer,
+        at: tuple[Number, Number, Number],
+        column: Number,
+        masks: Sequence[Mask],
+    ) -> None:
+        """Apply the epilogue to the sums of a position, if it is one of an output.
+
+        Args:
+            axes: of the sweep.
+            sums: of the position.
+            at: the position in the part, the part's first one, and the image.
+            column: the first one of the panel.
+            masks: which columns exist.
+        """
+        b, (position, first, row) = self.b, at
+        exists: Value | None = None
+        places = place_of(self.plan.pixels.grid, position)
+        places[0] = places[0] + first
+        for i, (axis, place) in enumerate(zip(axes, places, strict=True)):
+            row = row * axis.out + (place * axis.step + axis.start)
+            if i:
+                inside = b.compare("slt", place, axis.count)
+                exists = inside if exists is None else b.binary("and", exists, inside)
+        with b.when(exists or Value("true", "bool")):
+            for j, mask in enumerate(masks):
+                at_column = column + j * b.lanes
+                value = b.load(sums, j * b.lanes, "float32", None)
+                element = row * self.plan.width + at_column
+                self.epilogue.apply(value, element, at_column, mask)

@@ -1,0 +1,287 @@
+"""From a convolution of rounded factors to calls: packing, then tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.kernels.amx import BLOCK_BYTES, BLOCK_LINES, SPAN
+from toolkit.backends.numpy.jit.kernels.conv import geometry
+from toolkit.backends.numpy.jit.kernels.conv.amx.correlation import (
+    RoundedPlan,
+    emit_pixels,
+    emit_rounded_correlation,
+    emit_rounded_panels,
+)
+from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, grid_of
+from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import Pixels
+from toolkit.backends.numpy.jit.kernels.conv.problem import (
+    elements,
+    tap_stride,
+    windows,
+)
+from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
+from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import StripNumbers, emit_strips
+from toolkit.backends.numpy.jit.kernels.matmul.pack import APART, packing_of
+from toolkit.backends.numpy.jit.lowering import (
+    TASKS,
+    Call,
+    Lowered,
+    Operand,
+    Reference,
+    partition,
+)
+from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.target import rules
+from toolkit.ir import Graph, Node
+
+# What a core does in a second: arithmetic of float32, that of tiles, bytes it packs.
+_FLOPS, _TILE_FLOPS, _BYTES = 3e11, 1.5e12, 2e10
+# Arithmetic of a task, bytes that a task packs, and taps that are written out.
+_TASK_FLOPS, _TASK_BYTES, _MOST_TAPS = 1 << 25, 1 << 18, 32
+_ITEM = 4
+
+
+def may_round(node: Node) -> bool:
+    """Whether tiles may compute a convolution or a gradient of one."""
+    attrs = node.attrs
+    if attrs.get("factors") != "bfloat16" or attrs["groups"] != 1:
+        return False
+    # Rows that have to be the same in any batch are float32's.
+    processor = current()
+    has_tiles = processor.tiles and processor.lanes == BLOCK_LINES
+    return has_tiles and not rules.rows_independent
+
+
+def is_quicker(flops: int, in_tiles: int, packed: int) -> bool:
+    """Whether tiles take less time than float32.
+
+    Args:
+        flops: of the convolution.
+        in_tiles: of whole tiles.
+        packed: bytes of float32 that are packed.
+    """
+    return in_tiles / _TILE_FLOPS + packed / _BYTES < flops / _FLOPS
+
+
+def lower_rounded(
+    body: Graph, inputs: Sequence[Operand], operands: tuple[int, int], turned: bool
+) -> Lowered | None:
+    """The calls of a body; None where those of float32 are to be preferred.
+
+    Args:
+        body: a convolution or an input gradient, and its epilogue.
+        inputs: of the body.
+        operands: which of them are images and weights.
+        turned: whether it is an input gradient.
+    """
+    if not may_round(body.nodes[0]):
+        return None
+    found = _Lowering(body, inputs, operands, turned)
+    return found.lowered() if found.pays else None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides how an image is divided.
+
+    Attributes:
+        images: how many.
+        flops: of one.
+        cache_bytes: in which a part should stay.
+    """
+
+    images: int
+    flops: int
+    cache_bytes: int
+
+    def part(self, grid: Grid, nbytes: int) -> int:
+        """The positions of a part along the first axis.
+
+        Args:
+            grid: of a whole image.
+            nbytes: of a whole image.
+        """
+        least = -(-nbytes // self.cache_bytes)
+        wanted = min(-(-TASKS // self.images), self.flops // _TASK_FLOPS)
+        count = grid.sides[0].count
+        return -(-count // max(1, min(count, max(least, wanted))))
+
+
+class _Lowering:
+    """Collects the calls of one convolution."""
+
+    def __init__(
+        self,
+        body: Graph,
+        inputs: Sequence[Operand],
+        operands: tuple[int, int],
+        turned: bool,
+    ) -> None:
+        self.body, self.turned = body, turned
+        self.steps = Steps()
+        node = body.nodes[0]
+        self.spec = node.outputs[0].spec
+        (images, x), (weights, w) = ((inputs[i], ("in", i)) for i in operands)
+        if elements(images)[-1] != 1:
+            images, x = self.steps.row_major(images, x)
+        if tap_stride(weights) is None or self._packing(weights)[0] == APART:
+            weights, w = self.steps.row_major(weights, w)
+        self.images, self.weights, self.x, self.w = images, weights, x, w
+        self.sweeps, self.sizes = _sweeps(
+            node.attrs, images, weights, self.spec, turned
+        )
+        self.depth: int = images.spec.shape[-1]
+        size = prod(self.sizes) * self.depth * self.spec.shape[-1]
+        pixels = images if turned else self.spec
+        self.flops: int = 2 * size * prod(_extents(pixels))
+        self.plan = self._plan()
+
+    def _plan(self) -> RoundedPlan:
+        whole = self._plan_of(max(a[0].count for a in self.sweeps))
+        self.is_apart: bool = whole.weight_bytes > current().cache_bytes // 2
+        if self.is_apart:
+            return whole
+        images = max(1, self.spec.shape[0])
+        shape = Shape(images, self.flops // images, current().cache_bytes // 4)
+        return self._plan_of(shape.part(whole.pixels.grid, whole.pixels.nbytes))
+
+    def _plan_of(self, part: int) -> RoundedPlan:
+        pixels = Pixels(grid_of(self.sweeps, part), self.depth)
+        width = self.spec.shape[-1]
+        return RoundedPlan(pixels, self.sweeps, self.sizes, self.turned, width)
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is quicker than in float32."""
+        plan, images = self.plan, self.spec.shape[0]
+        if not self.flops or prod(self.sizes) > _MOST_TAPS:
+            return False
+        pixels, grid = plan.pixels, plan.pixels.grid
+        positions = grid.parts * grid.part * grid.steps[0]
+        taps = sum(len(plan.taps(axes)) for axes in self.sweeps)
+        rows = -(-positions // SPAN) * SPAN * images * taps
+        in_tiles = 2 * rows * pixels.blocks * 32 * plan.panels * SPAN
+        packed = self.images.spec.nbytes
+        if not self.weights.is_frozen:
+            packed += self.weights.spec.nbytes
+        return is_quicker(self.flops, in_tiles, packed)
+
+    def lowered(self) -> Lowered:
+        """All calls, in order."""
+        plan, pixels = self.plan, self.plan.pixels
+        strips = self._pack_weights()
+        pitch, count = elements(self.images)[0], self.spec.shape[0]
+        if self.is_apart:
+            packed = self.steps.take(count * pixels.nbytes)
+            self.steps.calls.append(
+                Call(
+                    Code(emit_pixels, pixels),
+                    (self.x, packed),
+                    (pitch,),
+                    rows=count,
+                    grain=partition(count),
+                    row_operands=frozenset([self.x]),
+                    nbytes=2 * self.images.spec.nbytes,
+                )
+            )
+            groups = min(count, -(-TASKS // plan.panels))
+            each = -(-count // groups)
+            groups = -(-count // each)
+            rows = plan.panels * groups
+            code = Code(emit_rounded_panels, Described(self.body), plan)
+            self._correlate(code, (strips, packed), (count, each, groups), rows)
+        else:
+            rows = count * pixels.grid.parts
+            tasks = -(-rows // partition(rows))
+            memory = self.steps.take(tasks * pixels.nbytes)
+            code = Code(emit_rounded_correlation, Described(self.body), plan)
+            self._correlate(code, (strips, self.x, memory), (pitch,), rows)
+        return self.steps.lowered()
+
+    def _correlate(
+        self,
+        code: Code,
+        others: Sequence[Reference],
+        numbers: tuple[int, ...],
+        rows: int,
+    ) -> None:
+        """Add the call that computes the body's outputs."""
+        body = self.body
+        inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
+        outputs: list[Reference] = [("out", i) for i in range(len(body.outputs))]
+        full = [
+            place
+            for place, value in zip(inputs, body.inputs, strict=True)
+            if value.spec.shape == self.spec.shape
+        ]
+        by_images = not self.is_apart and rows == self.spec.shape[0]
+        call = Call(
+            code,
+            (*inputs, *outputs, *others),
+            numbers,
+            rows=rows,
+            grain=partition(rows),
+            row_operands=frozenset([self.x, *full, *outputs] if by_images else []),
+            flops=self.flops,
+            nbytes=sum(value.spec.nbytes for value in (*body.inputs, *body.outputs)),
+        )
+        self.steps.calls.append(call)
+
+    def _packing(self, weights: Operand) -> tuple[str, int, int]:
+        """The axis with stride 1, and bytes from one line and one term to the next."""
+        first, last = (n * _ITEM for n in elements(weights)[-2:])
+        line, term = (first, last) if self.turned else (last, first)
+        return packing_of(line, term, _ITEM), line, term
+
+    def _pack_weights(self) -> Reference:
+        """Add the call that packs the weights; where they are then."""
+        plan, taps = self.plan, prod(self.sizes)
+        packing, line, term = self._packing(self.weights)
+        blocks = plan.pixels.blocks
+        step = (tap_stride(self.weights) or 0) * _ITEM
+        place = self.steps.take(plan.weight_bytes)
+        rows = -(-plan.width // BLOCK_LINES) * taps
+        nbytes = rows * blocks * BLOCK_BYTES
+        tasks = max(1, min(TASKS, rows, nbytes // _TASK_BYTES))
+        call = Call(
+            Code(emit_strips, packing, True),
+            (self.w, place),
+            StripNumbers(
+                plan.width, self.depth, line, term, blocks, 1, blocks, 1, taps, step
+            ),
+            rows=rows,
+            grain=-(-rows // tasks),
+            nbytes=3 * nbytes,
+            prepares=plan.weight_bytes,
+        )
+        self.steps.calls.append(call)
+        return place
+
+
+def _extents(value: Any) -> Sequence[int]:
+    """The batch and the spatial extents of an operand or a spec."""
+    shape = value.spec.shape if isinstance(value, Operand) else value.shape
+    extents: Sequence[int] = shape[:-1]
+    return extents
+
+
+def _sweeps(
+    attrs: Mapping[str, Any],
+    images: Operand,
+    weights: Operand,
+    spec: Any,
+    turned: bool,
+) -> tuple[tuple[geometry.Axes, ...], tuple[int, ...]]:
+    """The axes of each correlation, and the extents of the weights along them."""
+    spatial, out = images.spec.shape[1:-1], spec.shape[1:-1]
+    if turned:
+        spatial, out = out, spatial
+    seen = windows(attrs, weights.spec.shape[:-2], spatial, out, images)
+    seen = geometry.collapse(seen)
+    sweeps = geometry.backward(seen) if turned else (geometry.forward(seen),)
+    return sweeps, tuple(window.size for window in seen)

@@ -1,0 +1,104 @@
+"""Inputs as bfloat16 on a grid: the channels of a cell follow each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Range
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.amx import (
+    BLOCK_LINES,
+    BLOCK_TERMS,
+    SPAN,
+    TILE_ROW_BYTES,
+    rounded,
+)
+from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, lines
+
+# Lines of the first cache that share a set are these many lines apart, or a multiple.
+_SAME_SET = 4
+
+
+def odd_lines(nbytes: int) -> int:
+    """So many bytes, or a line of the cache more: tiles' rows should not share sets."""
+    lines = -(-nbytes // TILE_ROW_BYTES)
+    return (lines + (lines % _SAME_SET == 0)) * TILE_ROW_BYTES
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """How the channels of cells are stored.
+
+    Attributes:
+        grid: of the cells.
+        depth: channels, which zeros follow up to a whole number of blocks.
+    """
+
+    grid: Grid
+    depth: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of terms of a cell."""
+        return -(-self.depth // BLOCK_TERMS)
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one cell to the next."""
+        return odd_lines(self.blocks * TILE_ROW_BYTES)
+
+    @property
+    def nbytes(self) -> int:
+        """Of a part; the last tile may begin at the last cell."""
+        return (self.grid.phases * self.grid.size + SPAN) * self.pitch
+
+
+def pack_pixels(
+    b: Kernel, pixels: Pixels, image: Pointer, first: Number, target: Pointer
+) -> None:
+    """Write the pixels of a part of an image.
+
+    Args:
+        b: writes the function.
+        pixels: what goes where.
+        image: a pointer to elements of float32.
+        first: the part's first position.
+        target: where the part goes.
+    """
+    cells, pitch = pixels.grid.cells[-1], pixels.pitch
+    for line in lines(b, pixels.grid, image, first):
+        place = target + line.number * (cells * pitch)
+        low, high = line.inside
+        _clear(b, place, (0, low * pitch))
+        with b.loop(low, high) as cell:
+            _pack(b, pixels, line.source + cell * line.pitch, place + cell * pitch)
+        _clear(b, place, (high * pitch, cells * pitch))
+
+
+def _clear(b: Kernel, place: Pointer, within: Range) -> None:
+    zero = b.filled(0, "int32")
+    with b.loop(*within, TILE_ROW_BYTES) as i:
+        b.store(zero, place + i, 0, None)
+
+
+def _pack(b: Kernel, pixels: Pixels, source: Pointer, target: Pointer) -> None:
+    """Round the channels of one input."""
+    whole, rest = divmod(pixels.depth, BLOCK_TERMS)
+    with b.loop(0, whole) as block:
+        _block(b, source + block * BLOCK_TERMS, target + block * TILE_ROW_BYTES, None)
+    if rest:
+        x, y = source + whole * BLOCK_TERMS, target + whole * TILE_ROW_BYTES
+        _block(b, x, y, rest)
+
+
+def _block(b: Kernel, source: Pointer, target: Pointer, count: int | None) -> None:
+    """Round a block, of which some channels exist; None: all."""
+    halves = []
+    for start in (0, BLOCK_LINES):
+        found = BLOCK_LINES if count is None else min(count - start, BLOCK_LINES)
+        if found > 0:
+            half = b.load(source, start, "float32", b.existing(found))
+        else:
+            half = b.filled(0.0, "float32")
+        halves.append(half)
+    b.store(rounded(b, b.shuffled(*halves, range(BLOCK_TERMS))), target, 0, None)
