@@ -9,6 +9,7 @@ from math import prod
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.conv import geometry, winograd
+from toolkit.backends.numpy.jit.kernels.conv.amx import lower_rounded_grad
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, channels
 from toolkit.backends.numpy.jit.kernels.conv.grad_plan import KernelGradPlan
 from toolkit.backends.numpy.jit.kernels.conv.kernel_grad import emit_kernel_grad
@@ -49,6 +50,9 @@ def lower_conv_kernel_grad(
         return None
     if not spec.size:
         return Lowered()
+    rounded = lower_rounded_grad(node, inputs)
+    if rounded is not None:
+        return rounded
     x, g, steps = ("in", 0), ("in", 1), Steps()
     if node.attrs["groups"] > 1 and elements(images)[-1] != 1:
         images, x = steps.row_major(images, x)

@@ -9,5 +9,6 @@ cache holds, into parts of those, and images are packed in front.
 """
 
 from toolkit.backends.numpy.jit.kernels.conv.amx.lower import lower_rounded
+from toolkit.backends.numpy.jit.kernels.conv.amx.lower_grad import lower_rounded_grad
 
-__all__ = ["lower_rounded"]
+__all__ = ["lower_rounded", "lower_rounded_grad"]

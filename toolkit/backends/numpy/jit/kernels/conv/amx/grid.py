@@ -1,8 +1,9 @@
 """Inputs on a grid with all the zeros around them, so that each tap is a shift of it.
 
-Positions of the outputs are numbered along the whole grid, those between two of its lines
-included: 16 positions that follow each other meet, at a tap, 16 cells that do. Inputs that
-a strided convolution meets are apart by their remainder modulo the stride, the phase.
+Positions of the outputs are numbered along the whole grid, those between two of its
+lines included: 16 positions that follow each other meet, at a tap, 16 cells that do.
+Inputs that a strided convolution meets are apart by their remainder modulo the stride,
+the phase.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Tap:
-    """A tap of a correlation: its number among the weights, and where it meets inputs."""
+    """A tap of a correlation: its number among the weights, and what it meets."""
 
     number: int
     phase: int
@@ -76,6 +77,11 @@ class Grid:
         """Cells from one position to the next along each axis."""
         cells = self.cells
         return tuple(prod(cells[i + 1 :]) for i in range(len(cells)))
+
+    @property
+    def lines(self) -> int:
+        """The lines of a phase."""
+        return prod(self.cells[:-1])
 
     @property
     def parts(self) -> int:
@@ -137,13 +143,14 @@ class Line:
     """A line of the grid: cells along the last axis.
 
     Attributes:
-        number: among the lines of all phases.
+        phase, index: of all, and among the lines of one.
         source: the input of the line's cell 0, if there were one.
         pitch: elements from the input of one cell to that of the next.
         inside: the cells that hold inputs.
     """
 
-    number: Number
+    phase: Index
+    index: Index
     source: Pointer
     pitch: int
     inside: Range
@@ -160,8 +167,7 @@ def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line
     """
     *outer, last = grid.sides
     cells = grid.cells
-    count = prod(cells[:-1])
-    with b.loop(0, grid.phases) as phase, b.loop(0, count) as line:
+    with b.loop(0, grid.phases) as phase, b.loop(0, grid.lines) as line:
         starts = [first + outer[0].low, *(s.low for s in outer[1:])] if outer else []
         rest, number = phase, line
         residues: list[Number] = []
@@ -186,7 +192,7 @@ def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line
         high = b.most(b.least(room // last.stride - begin, cells[-1]), low)
         if exists is not None:
             low, high = (b.choose(exists, end, cells[-1]) for end in (low, high))
-        yield Line(phase * count + line, source, last.stride * last.pitch, (low, high))
+        yield Line(phase, line, source, last.stride * last.pitch, (low, high))
 
 
 def place_of(grid: Grid, position: Index) -> list[Number]:

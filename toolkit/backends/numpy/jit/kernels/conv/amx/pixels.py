@@ -67,7 +67,8 @@ def pack_pixels(
     """
     cells, pitch = pixels.grid.cells[-1], pixels.pitch
     for line in lines(b, pixels.grid, image, first):
-        place = target + line.number * (cells * pitch)
+        number = line.phase * pixels.grid.lines + line.index
+        place = target + number * (cells * pitch)
         low, high = line.inside
         _clear(b, place, (0, low * pitch))
         with b.loop(low, high) as cell:

@@ -1,0 +1,227 @@
+"""Kernel gradients whose factors are rounded, in tiles.
+
+A row of tiles is an input channel, a column an output channel; positions are added up in
+the tiles, for one tap after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.amx import (
+    BLOCK_LINES,
+    BLOCK_TERMS,
+    SPAN,
+    TILE_ROW_BYTES,
+    Tiles,
+)
+from toolkit.backends.numpy.jit.kernels.conv.amx.planes import (
+    Pairs,
+    Planes,
+    pack_pairs,
+    pack_planes,
+)
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
+
+_ITEM = 4
+
+
+@dataclass(frozen=True)
+class RoundedGradPlan:
+    """What a kernel depends on.
+
+    Attributes:
+        planes, pairs: the inputs, and the gradients.
+        axes: how gradients see inputs.
+    """
+
+    planes: Planes
+    pairs: Pairs
+    axes: Axes
+
+    @property
+    def taps(self) -> int:
+        """How many there are."""
+        return prod(axis.taps for axis in self.axes)
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Pairs of tiles of input channels, and of output channels."""
+        return self.planes.channels // SPAN, self.pairs.channels // SPAN
+
+    @property
+    def row(self) -> int:
+        """Bytes from the sums of one input channel to those of the next."""
+        return self.pairs.channels * _ITEM
+
+    @property
+    def tap(self) -> int:
+        """Bytes from the sums of one tap to those of the next."""
+        return self.planes.channels * self.row
+
+    @property
+    def nbytes(self) -> int:
+        """Of all sums."""
+        return self.taps * self.tap
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the sums are stored as the gradient is."""
+        return (self.planes.depth, self.pairs.width) == (
+            self.planes.channels,
+            self.pairs.channels,
+        )
+
+
+def emit_planes(planes: Planes) -> Kernel:
+    """A function that packs images of inputs, each a row.
+
+    The table: addresses of the images and of the planes; elements between images.
+    """
+    b = Kernel(BLOCK_LINES)
+    images, target, pitch = b.next_address("float32"), b.next_address(), b.next_entry()
+    with b.loop(b.low, b.high) as image:
+        place = target + image * planes.nbytes
+        pack_planes(b, planes, images + image * pitch, 0, place)
+    return b
+
+
+def emit_pairs(pairs: Pairs) -> Kernel:
+    """The same for gradients."""
+    b = Kernel(BLOCK_LINES)
+    images, target, pitch = b.next_address("float32"), b.next_address(), b.next_entry()
+    with b.loop(b.low, b.high) as image:
+        place = target + image * pairs.nbytes
+        pack_pairs(b, pairs, images + image * pitch, 0, place)
+    return b
+
+
+def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
+    """The function of parts of images, which it packs to memory of the task.
+
+    The table: addresses of the images, the gradients, the tasks' sums and their memory;
+    elements between images, and between gradients, and the rows of a task.
+    """
+    b = Kernel(BLOCK_LINES)
+    images, gradients = b.next_address("float32"), b.next_address("float32")
+    sums, memory = b.next_address(), b.next_address()
+    image_pitch, gradient_pitch, grain = (b.next_entry() for _ in range(3))
+    at = _KernelGrad(b, plan)
+    planes = memory + b.slot * (plan.planes.nbytes + plan.pairs.nbytes)
+    pairs = planes + plan.planes.nbytes
+    sums = sums + b.slot * plan.nbytes
+    grid = plan.planes.grid
+    with b.when(b.compare("eq", b.slot * grain, b.low)):
+        with b.loop(0, plan.nbytes, TILE_ROW_BYTES) as i:
+            b.store(b.filled(0, "int32"), sums + i, 0, None)
+    at.tiles.configure()
+    with b.loop(b.low, b.high) as unit:
+        image, part = b.split(unit, grid.parts)
+        first = part * grid.part
+        pack_planes(b, plan.planes, images + image * image_pitch, first, planes)
+        source = gradients + image * gradient_pitch
+        pack_pairs(b, plan.pairs, source, first, pairs)
+        of_inputs, of_outputs = plan.blocks
+        with b.loop(0, of_outputs) as column, b.loop(0, of_inputs) as row:
+            for tap in range(plan.taps):
+                place = sums + at.place(row, column, tap)
+                at.tiles.load_sums(place, plan.row)
+                at.add(at.rows(planes, row, tap), at.columns(pairs, column))
+                at.tiles.store_sums(place, plan.row)
+    at.tiles.release()
+    return b
+
+
+def emit_rounded_blocks(plan: RoundedGradPlan, by_rows: bool) -> Kernel:
+    """The function of blocks of the result, each a row, of images that are packed.
+
+    Args:
+        plan: of whole images.
+        by_rows: whether all blocks of one of inputs follow each other.
+
+    The table: addresses of the planes, the pairs and the sums; how many images.
+    """
+    b = Kernel(BLOCK_LINES)
+    planes, pairs, sums = (b.next_address() for _ in range(3))
+    count = b.next_entry()
+    at = _KernelGrad(b, plan)
+    of_inputs, of_outputs = plan.blocks
+    at.tiles.configure()
+    with b.loop(b.low, b.high) as unit:
+        column, row = b.split(unit, of_inputs)
+        if by_rows:
+            row, column = b.split(unit, of_outputs)
+        for tap in range(plan.taps):
+            at.tiles.clear()
+            with b.loop(0, count) as image:
+                x = planes + image * plan.planes.nbytes
+                g = pairs + image * plan.pairs.nbytes
+                at.add(at.rows(x, row, tap), at.columns(g, column))
+            at.tiles.store_sums(sums + at.place(row, column, tap), plan.row)
+    at.tiles.release()
+    return b
+
+
+def emit_rounded_total(plan: RoundedGradPlan) -> Kernel:
+    """A function that adds up the sums of tasks; a row is an input channel of a tap.
+
+    The table: addresses of the sums and of the gradient; how many tasks there are.
+    """
+    b = Kernel(BLOCK_LINES)
+    sums, target = b.next_address(), b.next_address("float32")
+    count = b.next_entry()
+    depth, width = plan.planes.depth, plan.pairs.width
+    with b.loop(b.low, b.high) as row:
+        tap, channel = b.split(row, depth)
+        source = sums + tap * plan.tap + channel * plan.row
+        with b.loop(0, width, b.lanes) as column:
+            mask: Mask = b.first_lanes(width - column) if width % b.lanes else None
+            with b.accumulate(0, count, 1, [b.filled(0.0, "float32")]) as iteration:
+                part = source + iteration.index * plan.nbytes
+                value = b.load(part, column, "float32", None)
+                iteration.next([b.binary("fadd", iteration.values[0], value)])
+            b.store(iteration.values[0], target + row * width, column, mask)
+    return b
+
+
+class _KernelGrad:
+    """Writes what both functions share."""
+
+    def __init__(self, b: Kernel, plan: RoundedGradPlan) -> None:
+        self.b, self.plan = b, plan
+        self.tiles: Tiles = Tiles(b)
+        sizes = [axis.taps for axis in plan.axes]
+        self.taps = plan.planes.grid.taps(plan.axes, sizes)
+
+    def place(self, row: Number, column: Number, tap: int) -> Number:
+        """Where the sums of a block and a tap begin."""
+        plan = self.plan
+        start = row * (SPAN * plan.row) + column * (SPAN * _ITEM)
+        return start + self.taps[tap].number * plan.tap
+
+    def rows(self, planes: Pointer, row: Number, tap: int) -> Pointer:
+        """What a tap of a block of input channels meets first."""
+        at, found = self.plan.planes, self.taps[tap]
+        first = found.phase * at.channels * at.pitch + found.shift * 2
+        return planes + (row * (SPAN * at.pitch) + first)
+
+    def columns(self, pairs: Pointer, column: Number) -> Pointer:
+        """The first pair of a block of output channels."""
+        return pairs + column * (SPAN * _ITEM)
+
+    def add(self, x: Pointer, g: Pointer) -> None:
+        """Add the products at all positions of a part."""
+        b, plan = self.b, self.plan
+        row, column = plan.planes.pitch, plan.pairs.pitch
+        with b.loop(0, plan.pairs.blocks) as block:
+            x_block = x + block * TILE_ROW_BYTES
+            g_block = g + block * (BLOCK_TERMS // 2 * column)
+            self.tiles.multiply(
+                [x_block, x_block + BLOCK_LINES * row],
+                row,
+                [g_block, g_block + TILE_ROW_BYTES],
+                column,
+            )

@@ -1,0 +1,218 @@
+"""From a kernel gradient of rounded factors to calls: tiles, then a total."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.kernels.amx import BLOCK_TERMS
+from toolkit.backends.numpy.jit.kernels.conv import geometry
+from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, grid_of
+from toolkit.backends.numpy.jit.kernels.conv.amx.kernel_grad import (
+    RoundedGradPlan,
+    emit_pairs,
+    emit_planes,
+    emit_rounded_blocks,
+    emit_rounded_grad,
+    emit_rounded_total,
+)
+from toolkit.backends.numpy.jit.kernels.conv.amx.lower import (
+    Shape,
+    is_quicker,
+    may_round,
+)
+from toolkit.backends.numpy.jit.kernels.conv.amx.planes import (
+    Pairs,
+    Planes,
+    positions_of,
+)
+from toolkit.backends.numpy.jit.kernels.conv.problem import elements, windows
+from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
+from toolkit.backends.numpy.jit.lowering import (
+    Call,
+    Lowered,
+    Operand,
+    Reference,
+    partition,
+)
+from toolkit.backends.numpy.jit.processor import current
+from toolkit.ir import Node
+
+_MOST_TAPS = 32
+# Sums that a task may have of its own: they stay in the second cache.
+_MOST_SUMS = 1 << 20
+# How often a task's sums are read or written from behind that cache.
+_SUM_MOVES = 5
+_TOTAL_GRAIN = 1 << 14
+
+
+def lower_rounded_grad(node: Node, inputs: Sequence[Operand]) -> Lowered | None:
+    """The calls of a kernel gradient; None where those of float32 are quicker."""
+    if not may_round(node):
+        return None
+    found = _Lowering(node, inputs)
+    return found.lowered() if found.pays else None
+
+
+class _Lowering:
+    """Collects the calls of one kernel gradient."""
+
+    def __init__(self, node: Node, inputs: Sequence[Operand]) -> None:
+        self.spec = node.outputs[0].spec
+        self.steps = Steps()
+        places: list[Reference] = [("in", 0), ("in", 1)]
+        straight = []
+        for i, operand in enumerate(inputs):
+            if elements(operand)[-1] != 1:
+                operand, places[i] = self.steps.row_major(operand, places[i])
+            straight.append(operand)
+        (self.images, self.gradients), (self.x, self.g) = straight, places
+        shape = self.gradients.spec.shape
+        self.count: int = shape[0]
+        self.flops: int = 2 * self.spec.size * prod(shape[:-1])
+        attrs, extents = node.attrs, (self.images.spec.shape[1:-1], shape[1:-1])
+        seen = windows(attrs, attrs["kernel"], *extents, self.images, self.gradients)
+        seen = geometry.collapse(seen)
+        self.axes = geometry.forward(seen)
+        self.pitches = tuple(window.step for window in seen)
+        self.plan = self._plan()
+
+    def _plan(self) -> RoundedGradPlan:
+        whole = self._plan_of(self.axes[0].count)
+        self.is_apart: bool = self._is_apart(whole)
+        if self.is_apart:
+            return whole
+        images = max(1, self.count)
+        nbytes = whole.planes.nbytes + whole.pairs.nbytes
+        shape = Shape(images, self.flops // images, current().cache_bytes // 4)
+        return self._plan_of(shape.part(whole.planes.grid, nbytes))
+
+    def _is_apart(self, whole: RoundedGradPlan) -> bool:
+        """Whether images are packed in front: where tasks' sums are more to move."""
+        if whole.nbytes > _MOST_SUMS:
+            return True
+        packed = 2 * self.count * (whole.planes.nbytes + whole.pairs.nbytes)
+        again = min(self._swept(whole, by_rows) for by_rows in (False, True))
+        tasks = -(-self.count // partition(self.count))
+        return packed + again < _SUM_MOVES * whole.nbytes * tasks
+
+    def _swept(self, plan: RoundedGradPlan, by_rows: bool) -> int:
+        """Bytes that blocks read again from behind the second cache.
+
+        Args:
+            plan: of whole images.
+            by_rows: whether the gradients are read for one block of inputs after the
+                other, or inputs for gradients.
+        """
+        of_inputs, of_outputs = plan.blocks
+        times, swept = of_outputs, plan.planes.nbytes
+        if by_rows:
+            times, swept = of_inputs, plan.pairs.nbytes
+        swept *= self.count
+        return 0 if swept < current().cache_bytes * 3 // 4 else (times - 1) * swept
+
+    def _plan_of(self, part: int) -> RoundedGradPlan:
+        if len(self.axes) == 1:
+            # Pairs of positions may not reach into the next part.
+            part = -(-part // BLOCK_TERMS) * BLOCK_TERMS
+        grid: Grid = grid_of((self.axes,), part, even=True)
+        depth, width = self.spec.shape[-2:]
+        pairs = Pairs(positions_of(grid, self.pitches), width)
+        return RoundedGradPlan(Planes(grid, depth), pairs, self.axes)
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is quicker than in float32."""
+        plan = self.plan
+        if not self.flops or plan.taps > _MOST_TAPS:
+            return False
+        terms = plan.planes.grid.parts * plan.pairs.blocks * BLOCK_TERMS * self.count
+        sums = plan.taps * plan.planes.channels * plan.pairs.channels
+        packed = self.images.spec.nbytes + self.gradients.spec.nbytes
+        return is_quicker(self.flops, 2 * terms * sums, packed)
+
+    def lowered(self) -> Lowered:
+        """All calls, in order."""
+        slots = self._apart() if self.is_apart else self._in_parts()
+        if slots:
+            plan, rows = self.plan, self.plan.taps * self.plan.planes.depth
+            total = Call(
+                Code(emit_rounded_total, plan),
+                (self.sums, ("out", 0)),
+                (slots,),
+                rows=rows,
+                grain=max(1, _TOTAL_GRAIN // plan.pairs.width),
+                nbytes=slots * plan.nbytes + self.spec.nbytes,
+            )
+            self.steps.calls.append(total)
+        return self.steps.lowered()
+
+    def _take_sums(self, slots: int) -> bool:
+        """Where sums go; whether they have to be added up, or put in order, after."""
+        is_total = slots == 1 and self.plan.is_whole
+        self.sums: Reference = ("out", 0)
+        if not is_total:
+            self.sums = self.steps.take(slots * self.plan.nbytes)
+        return not is_total
+
+    def _in_parts(self) -> int:
+        """Parts of images, which tasks pack; how many results there are to add up."""
+        plan = self.plan
+        rows = self.count * plan.planes.grid.parts
+        grain = partition(rows)
+        slots = -(-rows // grain)
+        is_part = self._take_sums(slots)
+        memory = self.steps.take(slots * (plan.planes.nbytes + plan.pairs.nbytes))
+        by_images = rows == self.count
+        pitches = elements(self.images)[0], elements(self.gradients)[0]
+        call = Call(
+            Code(emit_rounded_grad, plan),
+            (self.x, self.g, self.sums, memory),
+            (*pitches, grain),
+            rows=rows,
+            grain=grain,
+            row_operands=frozenset((self.x, self.g) if by_images else ()),
+            flops=self.flops,
+            nbytes=self.images.spec.nbytes + self.gradients.spec.nbytes,
+        )
+        self.steps.calls.append(call)
+        return slots if is_part else 0
+
+    def _apart(self) -> int:
+        """Blocks of the result, of images that are packed in front."""
+        plan = self.plan
+        x = self._pack(Code(emit_planes, plan.planes), self.x, self.images, plan.planes)
+        g = self._pack(Code(emit_pairs, plan.pairs), self.g, self.gradients, plan.pairs)
+        is_part = self._take_sums(1)
+        rows = prod(plan.blocks)
+        by_rows = self._swept(plan, True) < self._swept(plan, False)
+        call = Call(
+            Code(emit_rounded_blocks, plan, by_rows),
+            (x, g, self.sums),
+            (self.count,),
+            rows=rows,
+            grain=partition(rows),
+            flops=self.flops,
+            nbytes=self.images.spec.nbytes + self.gradients.spec.nbytes,
+        )
+        self.steps.calls.append(call)
+        return 1 if is_part else 0
+
+    def _pack(
+        self, code: Code, place: Reference, operand: Operand, to: Any
+    ) -> Reference:
+        """Add the call that packs all images; where they are then."""
+        packed = self.steps.take(self.count * to.nbytes)
+        call = Call(
+            code,
+            (place, packed),
+            (elements(operand)[0],),
+            rows=self.count,
+            grain=partition(self.count),
+            row_operands=frozenset([place]),
+            nbytes=2 * operand.spec.nbytes,
+        )
+        self.steps.calls.append(call)
+        return packed

@@ -1,0 +1,219 @@
+"""Factors of a kernel gradient as bfloat16, for sums over positions.
+
+Inputs are planes: the cells of a channel follow each other, so that a tap of 16 channels
+is 16 rows of a tile from some cell on. Gradients are pairs of positions, 0 where there is
+no output: what inputs are met there does not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.amx import (
+    BLOCK_LINES,
+    BLOCK_TERMS,
+    SPAN,
+    TILE_ROW_BYTES,
+    rounded,
+)
+from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, Line, lines
+from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import odd_lines
+from toolkit.backends.numpy.jit.kernels.matmul.pack import transposed
+
+_ITEM = 2
+
+
+@dataclass(frozen=True)
+class Planes:
+    """How the inputs of a part of an image are stored: phases of channels of cells.
+
+    Attributes:
+        grid: of the cells, with lines of even length.
+        depth: channels.
+    """
+
+    grid: Grid
+    depth: int
+
+    @property
+    def channels(self) -> int:
+        """Those there is memory for."""
+        return -(-self.depth // SPAN) * SPAN
+
+    @property
+    def pitch(self) -> int:
+        """Bytes of a plane: with zeros behind it, for the last block of positions."""
+        grid = self.grid
+        behind = zip(grid.sides[1:], grid.steps[1:], strict=True)
+        reach = sum(side.span * step for side, step in behind)
+        return odd_lines((grid.size + reach + BLOCK_TERMS) * _ITEM)
+
+    @property
+    def nbytes(self) -> int:
+        """Of a part."""
+        return self.grid.phases * self.channels * self.pitch + TILE_ROW_BYTES
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """How the gradients of a part of an image are stored.
+
+    Attributes:
+        grid: of positions, as long as the lines of the inputs.
+        width: output channels.
+    """
+
+    grid: Grid
+    width: int
+
+    @property
+    def channels(self) -> int:
+        """Those there is memory for."""
+        return -(-self.width // SPAN) * SPAN
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one pair to the next."""
+        return odd_lines(self.channels * 2 * _ITEM)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of positions."""
+        return -(-self.grid.size // BLOCK_TERMS)
+
+    @property
+    def nbytes(self) -> int:
+        """Of a part."""
+        return self.blocks * (BLOCK_TERMS // 2) * self.pitch
+
+
+def positions_of(grid: Grid, steps: tuple[int, ...]) -> Grid:
+    """The grid of gradients, `steps` elements apart, that meet a grid of inputs."""
+    sides = [
+        replace(
+            side,
+            extent=side.count,
+            pitch=step,
+            stride=1,
+            phase=0,
+            phases=1,
+            low=0,
+            count=cells,
+            span=0,
+        )
+        for side, step, cells in zip(grid.sides, steps, grid.cells, strict=True)
+    ]
+    return Grid(tuple(sides), grid.part, even=True)
+
+
+def pack_planes(
+    b: Kernel, planes: Planes, image: Pointer, first: Number, target: Pointer
+) -> None:
+    """Write the planes of a part of an image.
+
+    Args:
+        b: writes the function.
+        planes: what goes where.
+        image: a pointer to elements of float32.
+        first: the part's first position.
+        target: where the part goes.
+    """
+    grid, pitch = planes.grid, planes.pitch
+    zero = b.filled(0, "int32")
+    # Stores run over the end of what they are for: what follows there comes later.
+    for phase in range(grid.phases):
+        with b.loop(0, planes.depth) as channel:
+            plane = target + (channel + phase * planes.channels) * pitch
+            with b.loop(grid.size * _ITEM, pitch, TILE_ROW_BYTES) as i:
+                b.store(zero, plane + i, 0, None)
+    for line in lines(b, grid, image, first):
+        place = target + line.phase * (planes.channels * pitch)
+        place = place + line.index * (grid.cells[-1] * _ITEM)
+        with b.loop(0, grid.cells[-1], BLOCK_LINES) as cell:
+            with b.loop(0, planes.depth, BLOCK_LINES) as channel:
+                y = place + channel * pitch + cell * _ITEM
+                _turn(b, planes, line, (cell, channel), y)
+
+
+def _turn(
+    b: Kernel, planes: Planes, line: Line, at: tuple[Number, Number], target: Pointer
+) -> None:
+    """Round a square block of cells and channels, and write the cells of channels."""
+    cell, channel = at
+    low, high = line.inside
+    source = line.source + cell * line.pitch + channel
+    left = planes.depth - channel
+    is_whole = b.compare("sge", left, BLOCK_LINES)
+    for ends in (("sge", cell, low), ("sge", high - cell, BLOCK_LINES)):
+        is_whole = b.binary("and", is_whole, b.compare(*ends))
+    for condition, whole in ((is_whole, True), (b.opposite(is_whole), False)):
+        with b.when(condition):
+            rows = []
+            for i in range(BLOCK_LINES):
+                mask: Mask = None
+                if not whole:
+                    mask = b.first_lanes(_inside(b, line, cell + i, left))
+                rows.append(b.load(source, i * line.pitch, "float32", mask))
+            for i, found in enumerate(transposed(b, rows)):
+                place = target + i * planes.pitch
+                if whole:
+                    b.store(rounded(b, found), place, 0, None)
+                    continue
+                with b.when(b.compare("slt", i, left)):
+                    b.store(rounded(b, found), place, 0, None)
+
+
+def _inside(b: Kernel, line: Line, cell: Number, count: Number) -> Number:
+    """How many channels of a cell exist, of those that follow."""
+    low, high = line.inside
+    is_inside = b.binary(
+        "and", b.compare("sge", cell, low), b.compare("slt", cell, high)
+    )
+    return b.choose(is_inside, count, 0)
+
+
+def pack_pairs(
+    b: Kernel, pairs: Pairs, image: Pointer, first: Number, target: Pointer
+) -> None:
+    """Write the pairs of a part of an image of gradients.
+
+    Args: as for `pack_planes`.
+    """
+    grid, pitch = pairs.grid, pairs.pitch
+    cells = grid.cells[-1]
+    for line in lines(b, grid, image, first):
+        place = target + line.index * (cells // 2 * pitch)
+        low, high = line.inside
+        whole = b.choose(b.compare("sgt", low, 0), 0, high) // 2
+        for numbers, is_whole in (((0, whole), True), ((whole, cells // 2), False)):
+            with b.loop(*numbers) as number, b.loop(0, pairs.width, b.lanes) as channel:
+                y = place + number * pitch + channel * (2 * _ITEM)
+                _join(b, pairs, line, (number * 2, channel, is_whole), y)
+    zero = b.filled(0, "int32")
+    with b.loop(grid.size // 2 * pitch, pairs.nbytes, TILE_ROW_BYTES) as i:
+        b.store(zero, target + i, 0, None)
+
+
+def _join(
+    b: Kernel,
+    pairs: Pairs,
+    line: Line,
+    at: tuple[Number, Number, bool],
+    target: Pointer,
+) -> None:
+    """Round a vector of two positions, and write one beside the other."""
+    cell, channel, is_whole = at
+    left = pairs.width - channel
+    found = []
+    for i in range(2):
+        mask: Mask = None
+        if not is_whole:
+            mask = b.first_lanes(_inside(b, line, cell + i, left))
+        elif pairs.width % b.lanes:
+            mask = b.first_lanes(left)
+        source = line.source + (cell + i) * line.pitch + channel
+        found.append(b.load(source, 0, "float32", mask))
+    order = [lane + half for lane in range(b.lanes) for half in (0, b.lanes)]
+    b.store(rounded(b, b.shuffled(*found, order)), target, 0, None)
