@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_BYTES,
     BLOCK_LINES,
+    PANELS,
     SPAN,
     SUMS_BYTES,
     TILE_ROW_BYTES,
@@ -24,6 +25,8 @@ from toolkit.backends.numpy.jit.kernels.amx import (
 from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Tap, place_of
 from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import Pixels, pack_pixels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
+
+_ITEM = 4
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class RoundedPlan:
         sizes: the extents of the weights' axes.
         turned: whether the weights are read from the last tap on.
         width: output channels.
+        group: panels whose outputs are stored together.
     """
 
     pixels: Pixels
@@ -43,6 +47,12 @@ class RoundedPlan:
     sizes: tuple[int, ...]
     turned: bool
     width: int
+    group: int
+
+    @property
+    def groups(self) -> int:
+        """Groups of panels."""
+        return -(-self.panels // self.group)
 
     @property
     def panels(self) -> int:
@@ -89,8 +99,8 @@ def emit_pixels(pixels: Pixels) -> Kernel:
 def emit_rounded_correlation(body: Described, plan: RoundedPlan) -> Kernel:
     """The function of parts of images, which it packs to memory of the task.
 
-    The table: the addresses of the body's inputs and outputs, of the weights' strips, of
-    the images and of the tasks' memory; elements between images.
+    The table: the addresses of the body's inputs and outputs, of the weights' strips,
+    of the images and of the tasks' memory; elements between images.
     """
     b = Kernel(BLOCK_LINES)
     at = _Correlation(b, body, plan)
@@ -103,28 +113,28 @@ def emit_rounded_correlation(body: Described, plan: RoundedPlan) -> Kernel:
         image, part = b.split(unit, grid.parts)
         first = part * grid.part
         pack_pixels(b, plan.pixels, images + image * pitch, first, memory)
-        with b.loop(0, plan.panels) as panel:
-            at.panel(panel, memory, image, first)
+        with b.loop(0, plan.groups) as group:
+            at.group(group, memory, image, first)
     at.tiles.release()
     return b
 
 
 def emit_rounded_panels(body: Described, plan: RoundedPlan) -> Kernel:
-    """The function of panels of some images, which are packed already.
+    """The function of groups of panels of some images, which are packed already.
 
-    The table: the addresses of the body's inputs and outputs, of the weights' strips and
-    of the pixels; how many images there are, how many a row of the call has, and how
-    many rows a panel has.
+    The table: the addresses of the body's inputs and outputs, of the weights' strips
+    and of the pixels; how many images there are, how many a row of the call has, and
+    how many rows a group has.
     """
     b = Kernel(BLOCK_LINES)
     at = _Correlation(b, body, plan)
     pixels = b.next_address()
-    count, images, groups = (b.next_entry() for _ in range(3))
+    count, images, parts = (b.next_entry() for _ in range(3))
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
-        panel, group = b.split(unit, groups)
-        with b.loop(*b.part(group, images, count)) as image:
-            at.panel(panel, pixels + image * plan.pixels.nbytes, image, 0)
+        group, part = b.split(unit, parts)
+        with b.loop(*b.part(part, images, count)) as image:
+            at.group(group, pixels + image * plan.pixels.nbytes, image, 0)
     at.tiles.release()
     return b
 
@@ -138,36 +148,35 @@ class _Correlation:
         bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
         self.weights = b.next_address()
         self.epilogue = Epilogue(graph, b, bases)
-        self.sums = b.memory(2 * SPAN * 8, b.filled(0.0, "float32"))
+        self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0.0, "float32"))
         self.tiles: Tiles = Tiles(b)
 
-    def panel(
-        self, panel: Number, pixels: Pointer, image: Number, first: Number
+    def group(
+        self, group: Number, pixels: Pointer, image: Number, first: Number
     ) -> None:
-        """The outputs of a part of an image in a panel of channels.
+        """The outputs of a part of an image in a group of panels.
 
         Args:
-            panel: which one.
+            group: which one.
             pixels: of the part.
             image: which one.
             first: the part's first position.
         """
         b, plan = self.b, self.plan
-        weights = self.weights + panel * (2 * plan.strip_bytes)
-        column = panel * SPAN
-        masks: Sequence[Mask] = (None, None)
-        if plan.width % SPAN:
-            masks = b.first_of_vectors(plan.width - column, 2)
+        panels = b.part(group, plan.group, plan.panels)
+        columns = b.part(group, plan.group * SPAN, plan.width)
         for axes in plan.sweeps:
+            taps = plan.taps(axes)
             count = self._positions(axes, first)
             with b.loop(0, count, SPAN) as position:
                 x = pixels + position * plan.pixels.pitch
-                self._multiply(plan.taps(axes), x, weights)
-                rows = b.least(count - position, SPAN)
-                with b.loop(0, rows) as row:
+                with b.loop(*panels) as panel:
+                    weights = self.weights + panel * (2 * plan.strip_bytes)
+                    column = (panel - panels[0]) * (SPAN * _ITEM)
+                    self._multiply(taps, x, weights, self.sums + column)
+                with b.loop(0, b.least(count - position, SPAN)) as row:
                     place = self.sums + row * SUMS_BYTES
-                    at = position + row, first, image
-                    self._finish(axes, place, at, column, masks)
+                    self._finish(axes, place, (position + row, first, image), columns)
 
     def _positions(self, axes: Axes, first: Number) -> Number:
         """How many positions a sweep of the part has along the grid."""
@@ -182,7 +191,11 @@ class _Correlation:
         return b.choose(b.compare("sgt", count, 0), some, 0)
 
     def _multiply(
-        self, taps: Sequence[tuple[int, int]], x: Pointer, weights: Pointer
+        self,
+        taps: Sequence[tuple[int, int]],
+        x: Pointer,
+        weights: Pointer,
+        sums: Pointer,
     ) -> None:
         """Add up all taps and channels at some positions."""
         b, plan = self.b, self.plan
@@ -198,15 +211,14 @@ class _Correlation:
                     [column, column + plan.strip_bytes],
                     TILE_ROW_BYTES,
                 )
-        self.tiles.store_sums(self.sums, SUMS_BYTES)
+        self.tiles.store_sums(sums, SUMS_BYTES)
 
     def _finish(
         self,
         axes: Axes,
         sums: Pointer,
         at: tuple[Number, Number, Number],
-        column: Number,
-        masks: Sequence[Mask],
+        columns: Range,
     ) -> None:
         """Apply the epilogue to the sums of a position, if it is one of an output.
 
@@ -214,10 +226,9 @@ class _Correlation:
             axes: of the sweep.
             sums: of the position.
             at: the position in the part, the part's first one, and the image.
-            column: the first one of the panel.
-            masks: which columns exist.
+            columns: of the group.
         """
-        b, (position, first, row) = self.b, at
+        b, width, (position, first, row) = self.b, self.plan.width, at
         exists: Value | None = None
         places = place_of(self.plan.pixels.grid, position)
         places[0] = places[0] + first
@@ -227,8 +238,7 @@ class _Correlation:
                 inside = b.compare("slt", place, axis.count)
                 exists = inside if exists is None else b.binary("and", exists, inside)
         with b.when(exists or Value("true", "bool")):
-            for j, mask in enumerate(masks):
-                at_column = column + j * b.lanes
-                value = b.load(sums, j * b.lanes, "float32", None)
-                element = row * self.plan.width + at_column
-                self.epilogue.apply(value, element, at_column, mask)
+            for column, mask in b.run(*columns):
+                place = sums + (column - columns[0]) * _ITEM
+                value = b.load(place, 0, "float32", mask)
+                self.epilogue.apply(value, row * width + column, column, mask)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
-from toolkit.backends.numpy.jit.kernels.amx import BLOCK_BYTES, BLOCK_LINES, SPAN
+from toolkit.backends.numpy.jit.kernels.amx import (
+    BLOCK_BYTES,
+    BLOCK_LINES,
+    PANELS,
+    SPAN,
+)
 from toolkit.backends.numpy.jit.kernels.conv import geometry
 from toolkit.backends.numpy.jit.kernels.conv.amx.correlation import (
     RoundedPlan,
@@ -153,7 +158,10 @@ class _Lowering:
     def _plan_of(self, part: int) -> RoundedPlan:
         pixels = Pixels(grid_of(self.sweeps, part), self.depth)
         width = self.spec.shape[-1]
-        return RoundedPlan(pixels, self.sweeps, self.sizes, self.turned, width)
+        plan = RoundedPlan(pixels, self.sweeps, self.sizes, self.turned, width, 1)
+        # The weights of a group stay in the cache for all positions.
+        near = current().cache_bytes // 2 // (2 * plan.strip_bytes)
+        return replace(plan, group=max(1, min(near, PANELS, plan.panels)))
 
     @property
     def pays(self) -> bool:
@@ -189,12 +197,11 @@ class _Lowering:
                     nbytes=2 * self.images.spec.nbytes,
                 )
             )
-            groups = min(count, -(-TASKS // plan.panels))
-            each = -(-count // groups)
-            groups = -(-count // each)
-            rows = plan.panels * groups
+            each = -(-count // min(count, -(-TASKS // plan.groups)))
+            parts = -(-count // each)
+            rows = plan.groups * parts
             code = Code(emit_rounded_panels, Described(self.body), plan)
-            self._correlate(code, (strips, packed), (count, each, groups), rows)
+            self._correlate(code, (strips, packed), (count, each, parts), rows)
         else:
             rows = count * pixels.grid.parts
             tasks = -(-rows // partition(rows))
