@@ -6,11 +6,11 @@ input channels are added up in the tiles.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.amx import (
@@ -27,6 +27,8 @@ from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import Pixels, pack_pixe
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
 
 _ITEM = 4
+# Columns whose vectors are written out, all of one group.
+_MOST_WRITTEN = 2 * SPAN
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,9 @@ class _Correlation:
         """
         b, plan = self.b, self.plan
         panels = b.part(group, plan.group, plan.panels)
-        columns = b.part(group, plan.group * SPAN, plan.width)
+        columns: Range = (0, plan.width)
+        if plan.width > _MOST_WRITTEN:
+            columns = b.part(group, plan.group * SPAN, plan.width)
         for axes in plan.sweeps:
             taps = plan.taps(axes)
             count = self._positions(axes, first)
@@ -238,7 +242,16 @@ class _Correlation:
                 inside = b.compare("slt", place, axis.count)
                 exists = inside if exists is None else b.binary("and", exists, inside)
         with b.when(exists or Value("true", "bool")):
-            for column, mask in b.run(*columns):
+            for column, mask in self._vectors(columns):
                 place = sums + (column - columns[0]) * _ITEM
                 value = b.load(place, 0, "float32", mask)
                 self.epilogue.apply(value, row * width + column, column, mask)
+
+    def _vectors(self, columns: Range) -> Iterator[tuple[Number, Mask]]:
+        """The vectors of a group's columns, without a loop if they are few."""
+        width, lanes = self.plan.width, self.b.lanes
+        if width > _MOST_WRITTEN:
+            yield from self.b.run(*columns)
+            return
+        for column in range(0, width, lanes):
+            yield column, self.b.existing(min(lanes, width - column))

@@ -10,8 +10,8 @@ from typing import Any
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
 from toolkit.backends.numpy.jit.kernels.amx import (
-    BLOCK_BYTES,
     BLOCK_LINES,
+    BLOCK_TERMS,
     PANELS,
     SPAN,
 )
@@ -30,7 +30,7 @@ from toolkit.backends.numpy.jit.kernels.conv.problem import (
     windows,
 )
 from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
-from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import StripNumbers, emit_strips
+from toolkit.backends.numpy.jit.kernels.matmul.amx.lower import Factor, pack_call
 from toolkit.backends.numpy.jit.kernels.matmul.pack import APART, packing_of
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
@@ -46,8 +46,8 @@ from toolkit.ir import Graph, Node
 
 # What a core does in a second: arithmetic of float32, that of tiles, bytes it packs.
 _FLOPS, _TILE_FLOPS, _BYTES = 3e11, 1.5e12, 2e10
-# Arithmetic of a task, bytes that a task packs, and taps that are written out.
-_TASK_FLOPS, _TASK_BYTES, _MOST_TAPS = 1 << 25, 1 << 18, 32
+# Arithmetic of a task, and taps that are written out.
+_TASK_FLOPS, _MOST_TAPS = 1 << 25, 32
 _ITEM = 4
 
 
@@ -173,7 +173,7 @@ class _Lowering:
         positions = grid.parts * grid.part * grid.steps[0]
         taps = sum(len(plan.taps(axes)) for axes in self.sweeps)
         rows = -(-positions // SPAN) * SPAN * images * taps
-        in_tiles = 2 * rows * pixels.blocks * 32 * plan.panels * SPAN
+        in_tiles = 2 * rows * pixels.blocks * BLOCK_TERMS * plan.panels * SPAN
         packed = self.images.spec.nbytes
         if not self.weights.is_frozen:
             packed += self.weights.spec.nbytes
@@ -247,26 +247,12 @@ class _Lowering:
 
     def _pack_weights(self) -> Reference:
         """Add the call that packs the weights; where they are then."""
-        plan, taps = self.plan, prod(self.sizes)
         packing, line, term = self._packing(self.weights)
-        blocks = plan.pixels.blocks
         step = (tap_stride(self.weights) or 0) * _ITEM
-        place = self.steps.take(plan.weight_bytes)
-        rows = -(-plan.width // BLOCK_LINES) * taps
-        nbytes = rows * blocks * BLOCK_BYTES
-        tasks = max(1, min(TASKS, rows, nbytes // _TASK_BYTES))
-        call = Call(
-            Code(emit_strips, packing, True),
-            (self.w, place),
-            StripNumbers(
-                plan.width, self.depth, line, term, blocks, 1, blocks, 1, taps, step
-            ),
-            rows=rows,
-            grain=-(-rows // tasks),
-            nbytes=3 * nbytes,
-            prepares=plan.weight_bytes,
-        )
-        self.steps.calls.append(call)
+        taps, width = prod(self.sizes), self.plan.width
+        factor = Factor(packing, width, self.depth, line, term, taps, step)
+        place = self.steps.take(self.plan.weight_bytes)
+        self.steps.calls.append(pack_call(factor, True, self.w, place))
         return place
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from toolkit.backends.base import aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
@@ -36,6 +38,54 @@ _TASK_FLOPS, _TASK_BYTES = 1 << 26, 1 << 18
 # Strips, and blocks of each, that a row of a packing call packs: of a factor whose
 # terms follow each other in memory, and of one whose lines do.
 _CHUNKS = {TERMS: (1, 16), LINES: (32, 2)}
+
+
+class Factor(NamedTuple):
+    """A factor, or several that are parts of the same lines; strides in bytes.
+
+    Attributes:
+        packing: the axis with stride 1.
+        lines, depth: extents.
+        line, term: strides.
+        count, step: of factors, and the stride from one to the next.
+    """
+
+    packing: str
+    lines: int
+    depth: int
+    line: int
+    term: int
+    count: int = 1
+    step: int = 0
+
+
+def pack_call(
+    factor: Factor, is_second: bool, source: Reference, target: Reference
+) -> Call:
+    """The call that packs a factor.
+
+    Args:
+        factor: which one.
+        is_second: whether pairs of all lines follow each other.
+        source, target: where it is, and where its strips go.
+    """
+    lines, blocks = factor.lines, -(-factor.depth // BLOCK_TERMS)
+    group, chunk = _CHUNKS[factor.packing]
+    strips, chunks = -(-lines // BLOCK_LINES), -(-blocks // chunk)
+    nbytes = strips * factor.count * blocks * BLOCK_BYTES
+    rows = -(-strips // group) * factor.count * chunks
+    return Call(
+        Code(emit_strips, factor.packing, is_second),
+        (source, target),
+        StripNumbers(
+            *(lines, factor.depth, factor.line, factor.term),
+            *(blocks, group, chunk, chunks, factor.count, factor.step),
+        ),
+        rows,
+        _grain(rows, nbytes // _TASK_BYTES),
+        nbytes=3 * nbytes,
+        prepares=nbytes if is_second else 0,
+    )
 
 
 def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
@@ -81,40 +131,17 @@ class _Lowering:
         of_a, of_b = _packings(p)
         b: Reference = ("work", 0)
         a: Reference = ("work", self._bytes(self.panels))
+        factor_b = Factor(of_b, p.columns, p.depth, p.b_line, p.b_term)
+        factor_a = Factor(of_a, p.rows, p.depth, p.a_row, p.a_term)
         calls = (
-            self._pack(p.b, b, of_b, (p.columns, p.b_line, p.b_term), True),
-            self._pack(p.a, a, of_a, (p.rows, p.a_row, p.a_term), False),
+            pack_call(factor_b, True, ("in", p.b), b),
+            pack_call(factor_a, False, ("in", p.a), a),
             self._multiply(a, b),
         )
         return Lowered(calls, a[1] + self._bytes(self.tiles))
 
     def _bytes(self, pairs: int) -> int:
         return aligned(2 * pairs * self.blocks * BLOCK_BYTES)
-
-    def _pack(
-        self,
-        factor: int,
-        place: Reference,
-        packing: str,
-        extents: tuple[int, int, int],
-        is_second: bool,
-    ) -> Call:
-        lines, line, term = extents
-        group, chunk = _CHUNKS[packing]
-        strips, chunks = -(-lines // BLOCK_LINES), -(-self.blocks // chunk)
-        nbytes = strips * self.blocks * BLOCK_BYTES
-        rows = -(-strips // group) * chunks
-        return Call(
-            Code(emit_strips, packing, is_second),
-            (("in", factor), place),
-            StripNumbers(
-                lines, self.p.depth, line, term, self.blocks, group, chunk, chunks
-            ),
-            rows,
-            _grain(rows, nbytes // _TASK_BYTES),
-            nbytes=3 * nbytes,
-            prepares=nbytes if is_second else 0,
-        )
 
     def _multiply(self, a: Reference, b: Reference) -> Call:
         p, body = self.p, self.body
