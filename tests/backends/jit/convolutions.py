@@ -95,8 +95,11 @@ def check(kind, arrays, attrs, chunk=0):
     assert_close(actual / scale, reference / scale)
 
 
-def check_layer(kind, problem):
-    """A bias, an activation, a residual and a mask in one kernel with the anchor."""
+def check_layer(kind, problem, more=None):
+    """A bias, an activation, a residual and a mask in one kernel with the anchor.
+
+    more: attributes that the reference has none of.
+    """
     (x, w), attrs = problem.of(kind, "float32")
     shape = expected(kind, (x, w), attrs).shape
     rng = np.random.default_rng(1)
@@ -104,7 +107,7 @@ def check_layer(kind, problem):
     residual = rng.standard_normal(shape).astype(np.float32)
 
     def layer(x, w, bias, residual):
-        y = bind(PRIMITIVES[kind], x, w, **attrs) + bias
+        y = bind(PRIMITIVES[kind], x, w, **attrs, **(more or {})) + bias
         return ops.maximum(y, 0.0) * 0.5 + residual, y > 0
 
     arrays = (x, w, bias, residual)

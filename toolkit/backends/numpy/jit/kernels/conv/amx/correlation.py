@@ -27,7 +27,7 @@ from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import Pixels, pack_pixe
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
 
 _ITEM = 4
-# Columns whose vectors are written out, all of one group.
+# Columns whose vectors are written out, if one group has all.
 _MOST_WRITTEN = 2 * SPAN
 
 
@@ -166,9 +166,7 @@ class _Correlation:
         """
         b, plan = self.b, self.plan
         panels = b.part(group, plan.group, plan.panels)
-        columns: Range = (0, plan.width)
-        if plan.width > _MOST_WRITTEN:
-            columns = b.part(group, plan.group * SPAN, plan.width)
+        columns = b.part(group, plan.group * SPAN, plan.width)
         for axes in plan.sweeps:
             taps = plan.taps(axes)
             count = self._positions(axes, first)
@@ -250,7 +248,7 @@ class _Correlation:
     def _vectors(self, columns: Range) -> Iterator[tuple[Number, Mask]]:
         """The vectors of a group's columns, without a loop if they are few."""
         width, lanes = self.plan.width, self.b.lanes
-        if width > _MOST_WRITTEN:
+        if width > _MOST_WRITTEN or self.plan.groups > 1:
             yield from self.b.run(*columns)
             return
         for column in range(0, width, lanes):

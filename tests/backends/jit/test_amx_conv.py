@@ -1,0 +1,251 @@
+"""Convolutions in AMX's tiles against float64 convolutions of the rounded factors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from tests.backends.jit.convolutions import (
+    KINDS,
+    Problem,
+    check_layer,
+    expected,
+    lowered,
+)
+from tests.backends.jit.running import run_lowered
+from toolkit import ops
+from toolkit.backends.numpy.jit import llvm
+from toolkit.backends.numpy.jit.kernels.conv import amx
+from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
+from toolkit.backends.target import rules
+
+FEATURES = "+amx-tile,+amx-bf16,+avx512bf16"
+WITH_TILES = replace(PROCESSORS["x86-64-v4"], features=FEATURES, tiles=True)
+ROUNDED = {"factors": "bfloat16"}
+SAME = ((1, 1), (1, 1))
+has_tiles = pytest.mark.skipif(
+    not Processor.host().tiles, reason="this processor has no AMX"
+)
+
+
+def rounded(x):
+    return x.astype(ml_dtypes.bfloat16).astype("float32")
+
+
+class Exact(Problem):
+    """A problem of numbers that rounding leaves as they are."""
+
+    def of(self, kind, dtype):
+        arrays, attrs = super().of(kind, dtype)
+        return [rounded(a) for a in arrays], attrs
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Tiles for convolutions of any extents."""
+    monkeypatch.setattr(amx.lower, "_FLOPS", 1.0)
+
+
+def functions(found):
+    return [call.code.emit.__name__ for call in found.calls]
+
+
+def assert_right(kind, arrays, attrs, views=None, most=3e-7):
+    """The sums of rounded products, in the same bits for any chunks of rows."""
+    found, out = lowered(kind, views or arrays, attrs | ROUNDED)
+    assert any("rounded" in name for name in functions(found))
+    run_lowered(found, views or arrays, [out])
+    factors = [rounded(a) for a in arrays]
+    sizes = expected(kind, [np.abs(a) for a in factors], attrs)
+    error = np.abs(out - expected(kind, factors, attrs))
+    assert (error <= most * sizes + 1e-30).all()
+    other = np.full_like(out, np.nan)
+    run_lowered(found, views or arrays, [other], chunk=1)
+    np.testing.assert_array_equal(other, out)
+
+
+PROBLEMS = {
+    "one pixel": Problem(2, (6, 9), (1, 1), (32, 32)),
+    "whole tiles": Problem(2, (6, 9), (3, 3), (64, 32)),
+    "same": Problem(3, (7, 7), (3, 3), (40, 50), padding=SAME),
+    "strides": Problem(
+        3, (15, 14), (3, 3), (70, 33), padding=((0, 1), (1, 0)), strides=(2, 2)
+    ),
+    "one pixel of four": Problem(3, (14, 13), (1, 1), (64, 40), strides=(2, 2)),
+    "dilation and strides": Problem(
+        2, (9, 23), (3, 3), (35, 48), strides=(3, 2), dilation=(2, 3)
+    ),
+    "one axis": Problem(2, (37,), (5,), (35, 20), padding=((2, 2),)),
+    "three axes": Problem(
+        2, (5, 6, 7), (3, 2, 3), (35, 40), padding=((1, 1), (0, 0), (0, 2))
+    ),
+    "only padding is seen": Problem(
+        2, (2, 2), (1, 2), (33, 40), padding=((3, 3), (3, 3))
+    ),
+    "parts of one image": Problem(1, (40, 41), (3, 3), (96, 65), padding=SAME),
+    "many output channels": Problem(2, (5, 4), (1, 1), (17, 300)),
+}
+
+
+@has_tiles
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_convolutions(always, name, kind):
+    assert_right(kind, *PROBLEMS[name].of(kind, "float32"))
+
+
+@has_tiles
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["whole tiles", "strides", "many output channels"])
+def test_caches_that_hold_parts_of_weights_and_images(always, name, kind):
+    with rules.inside(processor=replace(Processor.host(), cache_bytes=1 << 16)):
+        assert_right(kind, *PROBLEMS[name].of(kind, "float32"))
+
+
+@has_tiles
+@pytest.mark.parametrize("moves", [0, 1 << 20])
+def test_kernel_gradients_of_tasks_and_of_blocks(always, monkeypatch, moves):
+    """Tasks have sums of their own, of parts of images; or blocks have all images."""
+    monkeypatch.setattr(amx.lower_grad, "_SUM_MOVES", moves)
+    found = []
+    for name in ("same", "strides", "whole tiles", "parts of one image", "one axis"):
+        arrays, attrs = PROBLEMS[name].of("conv_kernel_grad", "float32")
+        assert_right("conv_kernel_grad", arrays, attrs)
+        found += functions(lowered("conv_kernel_grad", arrays, attrs | ROUNDED)[0])
+    name = "emit_rounded_blocks" if moves else "emit_rounded_grad"
+    assert found.count(name) == 5
+
+
+@has_tiles
+@pytest.mark.parametrize("kind", KINDS)
+def test_strided_operands(always, kind):
+    arrays, attrs = PROBLEMS["same"].of(kind, "float32")
+    views = [np.moveaxis(np.moveaxis(a, -1, 1).copy(), 1, -1) for a in arrays]
+    assert_right(kind, arrays, attrs, views)
+
+
+@has_tiles
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("channels", [(40, 40), (33, 144), (48, 288)])
+def test_what_follows_is_computed_on_the_way(always, kind, channels):
+    problem = Exact(3, (7, 18), (3, 3), channels, padding=SAME)
+    check_layer(kind, problem, ROUNDED)
+
+
+@has_tiles
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
+def test_what_is_not_finite_stays_where_it_is_seen(always, strides):
+    problem = Problem(2, (9, 8), (3, 3), (40, 40), padding=SAME, strides=strides)
+    for kind in KINDS:
+        arrays, attrs = problem.of(kind, "float32")
+        arrays[0][1, 3, 3, 5], arrays[1][1, 1, 1, 7] = np.nan, np.inf
+        found, out = lowered(kind, arrays, attrs | ROUNDED)
+        run_lowered(found, arrays, [out])
+        is_known = np.isfinite(expected(kind, arrays, attrs))
+        if kind == "conv_kernel_grad":
+            # Positions that no output is at are multiplied by 0: all taps of a channel.
+            is_known[..., 5, :] = is_known[..., 7] = False
+        np.testing.assert_array_equal(np.isfinite(out) | ~is_known, True)
+        assert not np.isfinite(out).all()
+
+
+@has_tiles
+def test_rounds_only_where_factors_are_bfloat16():
+    problem = Problem(8, (20, 20), (3, 3), (64, 64), padding=SAME)
+    (x, w), attrs = problem.of("conv", "float32")
+
+    @toolkit.function
+    def step(x, w):
+        halves = ops.cast(x, "bfloat16"), ops.cast(w, "bfloat16")
+        narrow = ops.conv(*halves, padding="same")
+        return ops.cast(narrow, "float32"), ops.conv(x, w, padding="same")
+
+    narrow, wide = (np.asarray(y) for y in step(x, w))
+    exact = expected("conv", (x, w), attrs)
+    np.testing.assert_allclose(wide, exact, atol=1e-3)
+    near = expected("conv", (rounded(x), rounded(w)), attrs)
+    assert np.abs(narrow - near).max() < 1e-4 < 1e-2 < np.abs(narrow - exact).max()
+
+
+@has_tiles
+def test_gradients_of_a_layer_with_any_number_of_threads():
+    """Both gradients are sums of rounded products, and the master weights float32."""
+    problem = Problem(16, (14, 14), (3, 3), (64, 96), padding=SAME)
+    (x, _), attrs = problem.of("conv", "float32")
+    g = problem.of("conv_kernel_grad", "float32")[0][1]
+    layer = toolkit.layers.Conv2D(
+        96, 3, padding="same", use_bias=False, dtype="mixed_bfloat16"
+    )
+    layer.build((None, 14, 14, 64))
+    w = np.asarray(layer.kernel)
+
+    def gradients():
+        @toolkit.function
+        def step(x, g):
+            with toolkit.GradientTape() as tape:
+                tape.watch(x)
+                loss = ops.sum(ops.cast(layer(x), "float32") * g)
+            return tape.gradient(loss, [x, layer.kernel])
+
+        return [np.asarray(y, "float32") for y in step(x, g)], step.inspect(x, g)
+
+    (of_x, of_w), said = gradients()
+    factors = {"x": rounded(x), "w": rounded(w), "g": rounded(g)}
+    for found, kind, names in ((of_x, KINDS[1], "gw"), (of_w, KINDS[2], "xg")):
+        more = problem.of(kind, "float32")[1]
+        exact = expected(kind, [factors[name] for name in names], more)
+        scale = np.abs(exact).max()
+        np.testing.assert_allclose(found / scale, exact / scale, atol=1e-6)
+    assert str(said).count("factors=bfloat16") >= 2
+    threads = toolkit.config.num_threads()
+    toolkit.config.set_num_threads(3 - min(threads, 2))
+    try:
+        for one, other in zip(gradients()[0], (of_x, of_w), strict=True):
+            np.testing.assert_array_equal(one, other)
+    finally:
+        toolkit.config.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_where_tiles_are_quicker(kind):
+    def has_rounded(problem, processor=WITH_TILES, is_even=False, **more):
+        arrays, attrs = problem.of(kind, "float32")
+        with rules.inside(processor=processor, rows_independent=is_even):
+            found, _ = lowered(kind, arrays, attrs | ROUNDED | more)
+        return any("rounded" in name for name in functions(found))
+
+    large = Problem(8, (16, 16), (3, 3), (64, 64), padding=SAME)
+    assert has_rounded(large)
+    assert not has_rounded(large, PROCESSORS["x86-64-v4"])
+    assert not has_rounded(large, WITH_TILES.with_lanes(8))
+    assert not has_rounded(large, is_even=True)
+    assert not has_rounded(large, factors="")
+    assert not has_rounded(Problem(8, (16, 16), (3, 3), (3, 64), padding=SAME))
+    assert not has_rounded(Problem(8, (16, 16), (3, 3), (16, 16), groups=4))
+    assert not has_rounded(Problem(1, (32, 32), (7, 7), (32, 64)))
+    assert not has_rounded(Problem(0, (16, 16), (3, 3), (64, 64)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_instructions(kind):
+    problem = Problem(8, (16, 16), (3, 3), (64, 64), padding=SAME)
+    arrays, attrs = problem.of(kind, "float32")
+    with rules.inside(processor=WITH_TILES):
+        calls = lowered(kind, arrays, attrs | ROUNDED)[0].calls
+        texts = [call.code.text() for call in calls]
+    library = llvm.binding_for_all()
+    machine = library.Target.from_triple(WITH_TILES.triple).create_target_machine(
+        cpu=WITH_TILES.cpu, features=FEATURES, opt=2
+    )
+    text = "".join(
+        machine.emit_assembly(library.parse_assembly(text)) for text in texts
+    )
+    assert "vcvtneps2bf16" in text
+    assert text.count("tdpbf16ps") == 9 * 4
+    assert text.count("ldtilecfg") == text.count("tilerelease") == 1
