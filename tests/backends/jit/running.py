@@ -46,7 +46,7 @@ def run_lowered(
         chunk: rows of a chunk.
         bad: takes what the calls note of a bad index; None: they must note nothing.
     """
-    work = np.full(lowered.work + 64, 0x7F, np.uint8)
+    work = np.full(lowered.work + 64, 0xFF, np.uint8)  # NaN, as what is left there
     start = -(-work.ctypes.data // 64) * 64
     error = (ctypes.c_int64 * 4)()
     places = {

@@ -181,7 +181,7 @@ class _Correlation:
                     self._finish(axes, place, (position + row, first, image), columns)
 
     def _positions(self, axes: Axes, first: Number) -> Number:
-        """How many positions a sweep of the part has along the grid."""
+        """How many positions a sweep of the part has along the grid, if any."""
         b, grid = self.b, self.plan.pixels.grid
         outer, *inner = axes
         count = b.least(outer.count - first, grid.part)
@@ -189,8 +189,7 @@ class _Correlation:
         reach = 1 + sum(
             (axis.count - 1) * n for axis, n in zip(inner, steps, strict=True)
         )
-        some = (count - 1) * step + reach
-        return b.choose(b.compare("sgt", count, 0), some, 0)
+        return (count - 1) * step + reach
 
     def _multiply(
         self,
@@ -241,8 +240,8 @@ class _Correlation:
                 exists = inside if exists is None else b.binary("and", exists, inside)
         with b.when(exists or Value("true", "bool")):
             for column, mask in self._vectors(columns):
-                place = sums + (column - columns[0]) * _ITEM
-                value = b.load(place, 0, "float32", mask)
+                start = sums + (column - columns[0]) * _ITEM
+                value = b.load(start, 0, "float32", mask)
                 self.epilogue.apply(value, row * width + column, column, mask)
 
     def _vectors(self, columns: Range) -> Iterator[tuple[Number, Mask]]:

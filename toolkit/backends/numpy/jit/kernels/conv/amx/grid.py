@@ -195,10 +195,10 @@ def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line
         yield Line(phase, line, source, last.stride * last.pitch, (low, high))
 
 
-def place_of(grid: Grid, position: Index) -> list[Number]:
+def place_of(grid: Grid, position: Number) -> list[Number]:
     """The positions along each axis, from that along the grid."""
-    found: list[Number] = []
+    found = []
     for step in grid.steps:
         found.append(position // step)
-        position = position % step  # type: ignore[assignment]
+        position = position % step
     return found

@@ -1,7 +1,7 @@
 """Kernel gradients whose factors are rounded, in tiles.
 
-A row of tiles is an input channel, a column an output channel; positions are added up in
-the tiles, for one tap after the other.
+A row of tiles is an input channel, a column an output channel; positions are added up
+in the tiles, for one tap after the other.
 """
 
 from __future__ import annotations

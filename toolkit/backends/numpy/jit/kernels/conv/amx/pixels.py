@@ -86,20 +86,19 @@ def _pack(b: Kernel, pixels: Pixels, source: Pointer, target: Pointer) -> None:
     """Round the channels of one input."""
     whole, rest = divmod(pixels.depth, BLOCK_TERMS)
     with b.loop(0, whole) as block:
-        _block(b, source + block * BLOCK_TERMS, target + block * TILE_ROW_BYTES, None)
+        x, y = source + block * BLOCK_TERMS, target + block * TILE_ROW_BYTES
+        _block(b, x, y, BLOCK_TERMS)
     if rest:
         x, y = source + whole * BLOCK_TERMS, target + whole * TILE_ROW_BYTES
         _block(b, x, y, rest)
 
 
-def _block(b: Kernel, source: Pointer, target: Pointer, count: int | None) -> None:
-    """Round a block, of which some channels exist; None: all."""
-    halves = []
-    for start in (0, BLOCK_LINES):
-        found = BLOCK_LINES if count is None else min(count - start, BLOCK_LINES)
-        if found > 0:
-            half = b.load(source, start, "float32", b.existing(found))
-        else:
-            half = b.filled(0.0, "float32")
-        halves.append(half)
-    b.store(rounded(b, b.shuffled(*halves, range(BLOCK_TERMS))), target, 0, None)
+def _block(b: Kernel, source: Pointer, target: Pointer, count: int) -> None:
+    """Round a block, of which some channels exist."""
+    low, high = (
+        b.load(source, start, "float32", b.existing(min(count - start, BLOCK_LINES)))
+        if start < count
+        else b.filled(0.0, "float32")
+        for start in (0, BLOCK_LINES)
+    )
+    b.store(rounded(b, b.shuffled(low, high, range(BLOCK_TERMS))), target, 0, None)

@@ -1,8 +1,8 @@
 """Factors of a kernel gradient as bfloat16, for sums over positions.
 
-Inputs are planes: the cells of a channel follow each other, so that a tap of 16 channels
-is 16 rows of a tile from some cell on. Gradients are pairs of positions, 0 where there is
-no output: what inputs are met there does not count.
+Inputs are planes: the cells of a channel follow each other, so that a tap of 16
+channels is 16 rows of a tile from some cell on. Gradients are pairs of positions, 0
+where there is no output: what inputs are met there does not count.
 """
 
 from __future__ import annotations
@@ -216,4 +216,4 @@ def _join(
         source = line.source + (cell + i) * line.pitch + channel
         found.append(b.load(source, 0, "float32", mask))
     order = [lane + half for lane in range(b.lanes) for half in (0, b.lanes)]
-    b.store(rounded(b, b.shuffled(*found, order)), target, 0, None)
+    b.store(rounded(b, b.shuffled(found[0], found[1], order)), target, 0, None)
