@@ -45,7 +45,7 @@ from toolkit.backends.target import rules
 from toolkit.ir import Graph, Node
 
 # What a core does in a second: arithmetic of float32, that of tiles, bytes it packs.
-_FLOPS, _TILE_FLOPS, _BYTES = 3e11, 1.5e12, 2e10
+_FLOPS, _TILE_FLOPS, _BYTES = 2e11, 1.5e12, 3e10
 # Arithmetic of a task, and taps that are written out.
 _TASK_FLOPS, _MOST_TAPS = 1 << 25, 32
 _ITEM = 4
