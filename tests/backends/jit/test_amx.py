@@ -237,7 +237,7 @@ def test_instructions():
     packing, _, product = (
         machine.emit_assembly(library.parse_assembly(text)) for text in texts
     )
-    assert "vcvtneps2bf16" in packing
+    assert "vcvtne2ps2bf16" in packing
     assert product.count("tdpbf16ps") == 4
     assert product.count("ldtilecfg") == product.count("tilerelease") == 1
 

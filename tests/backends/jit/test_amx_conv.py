@@ -247,6 +247,6 @@ def test_instructions(kind):
     text = "".join(
         machine.emit_assembly(library.parse_assembly(text)) for text in texts
     )
-    assert "vcvtneps2bf16" in text
+    assert "vcvtne2ps2bf16" in text
     assert text.count("tdpbf16ps") == 9 * 4
     assert text.count("ldtilecfg") == text.count("tilerelease") == 1

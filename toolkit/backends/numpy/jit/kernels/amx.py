@@ -97,10 +97,21 @@ class Tiles:
         self.b.emit(f"call void @llvm.x86.{name}({arguments})")
 
 
-def rounded(b: Kernel, numbers: Value) -> Value:
-    """Numbers as bfloat16, two in each lane of int32."""
-    count = numbers.lanes
-    kind = f"<{count} x bfloat>"
-    narrow = b.let(f"fptrunc {numbers.type} {numbers} to {kind}", "uint16", count)
-    half = count // 2
-    return b.let(f"bitcast {kind} {narrow} to <{half} x i32>", "int32", half)
+def rounded(b: Kernel, low: Value, high: Value) -> Value:
+    """Two vectors as bfloat16, one behind the other, two numbers in a lane of int32."""
+    kind, narrow = low.type, f"<{BLOCK_TERMS} x bfloat>"
+    name = "@llvm.x86.avx512bf16.cvtne2ps2bf16.512"
+    b.declarations.add(f"declare {narrow} {name}({kind}, {kind})")
+    text = f"call {narrow} {name}({kind} {high}, {kind} {low})"
+    found = b.let(text, "uint16", BLOCK_TERMS)
+    return b.let(f"bitcast {narrow} {found} to <{b.lanes} x i32>", "int32", b.lanes)
+
+
+def paired(b: Kernel, first: Value, second: Value) -> Value:
+    """The same where each number of one vector is beside that of the other."""
+    words = rounded(b, first, second)
+    numbers = f"<{BLOCK_TERMS} x i16>"
+    halves = b.let(f"bitcast {words.type} {words} to {numbers}", "uint16", BLOCK_TERMS)
+    order = [lane + start for lane in range(b.lanes) for start in (0, b.lanes)]
+    found = b.shuffled(halves, halves, order)
+    return b.let(f"bitcast {numbers} {found} to {words.type}", "int32", b.lanes)

@@ -176,16 +176,16 @@ class Packer:
 
 
 def transposed(b: Kernel, rows: Sequence[Value]) -> list[Value]:
-    """The columns of a square block of as many rows as lanes.
+    """The columns of square blocks, beside each other, of a power of two of rows.
 
     Blocks of 1, 2, 4, ... elements beside the diagonal change places.
     """
     lanes, found = b.lanes, list(rows)
     step = 1
-    while step < lanes:
+    while step < len(found):
         upper = [i + lanes - step if i & step else i for i in range(lanes)]
         lower = [i + lanes if i & step else i + step for i in range(lanes)]
-        for i in range(lanes):
+        for i in range(len(found)):
             if not i & step:
                 x, y = found[i], found[i + step]
                 found[i] = b.shuffled(x, y, upper)

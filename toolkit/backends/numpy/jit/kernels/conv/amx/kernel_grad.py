@@ -85,6 +85,7 @@ def emit_planes(planes: Planes) -> Kernel:
     images, target, pitch = b.next_address("float32"), b.next_address(), b.next_entry()
     with b.loop(b.low, b.high) as image:
         place = target + image * planes.nbytes
+        _clear(b, place, planes.nbytes)
         pack_planes(b, planes, images + image * pitch, 0, place)
     return b
 
@@ -115,12 +116,15 @@ def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
     sums = sums + b.slot * plan.nbytes
     grid = plan.planes.grid
     with b.when(b.compare("eq", b.slot * grain, b.low)):
-        with b.loop(0, plan.nbytes, TILE_ROW_BYTES) as i:
-            b.store(b.filled(0, "int32"), sums + i, 0, None)
+        _clear(b, sums, plan.nbytes)
+    # The zeros around images are at the same places for all of them.
+    _clear(b, planes, plan.planes.nbytes)
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
         image, part = b.split(unit, grid.parts)
         first = part * grid.part
+        if grid.parts > 1:
+            _clear(b, planes, plan.planes.nbytes)
         pack_planes(b, plan.planes, images + image * image_pitch, first, planes)
         source = gradients + image * gradient_pitch
         pack_pairs(b, plan.pairs, source, first, pairs)
@@ -185,6 +189,11 @@ def emit_rounded_total(plan: RoundedGradPlan) -> Kernel:
                 iteration.next([b.binary("fadd", iteration.values[0], value)])
             b.store(iteration.values[0], target + row * width, column, mask)
     return b
+
+
+def _clear(b: Kernel, place: Pointer, nbytes: int) -> None:
+    with b.loop(0, nbytes, TILE_ROW_BYTES) as i:
+        b.store(b.filled(0, "int32"), place + i, 0, None)
 
 
 class _KernelGrad:

@@ -16,7 +16,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_TERMS,
     SPAN,
     TILE_ROW_BYTES,
-    rounded,
+    paired,
 )
 from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, Line, lines
 from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import odd_lines
@@ -111,7 +111,7 @@ def positions_of(grid: Grid, steps: tuple[int, ...]) -> Grid:
 def pack_planes(
     b: Kernel, planes: Planes, image: Pointer, first: Number, target: Pointer
 ) -> None:
-    """Write the planes of a part of an image.
+    """Write the inputs of a part of an image to planes of zeros.
 
     Args:
         b: writes the function.
@@ -120,49 +120,44 @@ def pack_planes(
         first: the part's first position.
         target: where the part goes.
     """
-    grid, pitch = planes.grid, planes.pitch
-    zero = b.filled(0, "int32")
-    # Stores run over the end of what they are for: what follows there comes later.
-    for phase in range(grid.phases):
-        with b.loop(0, planes.depth) as channel:
-            plane = target + (channel + phase * planes.channels) * pitch
-            with b.loop(grid.size * _ITEM, pitch, TILE_ROW_BYTES) as i:
-                b.store(zero, plane + i, 0, None)
+    grid = planes.grid
     for line in lines(b, grid, image, first):
-        place = target + line.phase * (planes.channels * pitch)
+        place = target + line.phase * (planes.channels * planes.pitch)
         place = place + line.index * (grid.cells[-1] * _ITEM)
-        with b.loop(0, grid.cells[-1], BLOCK_LINES) as cell:
-            with b.loop(0, planes.depth, BLOCK_LINES) as channel:
-                y = place + channel * pitch + cell * _ITEM
-                _turn(b, planes, line, (cell, channel), y)
+        low, high = line.inside
+        is_long = b.compare("sge", high - low, BLOCK_LINES)
+        with b.when(is_long), b.loop(low, high, BLOCK_LINES) as cell:
+            # What the last block shares with the one before is the same again.
+            start = b.least(cell, high - BLOCK_LINES)
+            _turn(b, planes, line, (start, BLOCK_LINES), place + start * _ITEM)
+        # Zeros run over the end of a short line; what follows there comes later.
+        is_short = b.binary("and", b.opposite(is_long), b.compare("slt", low, high))
+        with b.when(is_short):
+            _turn(b, planes, line, (low, high - low), place + low * _ITEM)
 
 
 def _turn(
-    b: Kernel, planes: Planes, line: Line, at: tuple[Number, Number], target: Pointer
+    b: Kernel, planes: Planes, line: Line, cells: tuple[Number, Number], target: Pointer
 ) -> None:
-    """Round a square block of cells and channels, and write the cells of channels."""
-    cell, channel = at
-    low, high = line.inside
-    source = line.source + cell * line.pitch + channel
-    left = planes.depth - channel
-    is_whole = b.compare("sge", left, BLOCK_LINES)
-    for ends in (("sge", cell, low), ("sge", high - cell, BLOCK_LINES)):
-        is_whole = b.binary("and", is_whole, b.compare(*ends))
-    for condition, whole in ((is_whole, True), (b.opposite(is_whole), False)):
-        with b.when(condition):
-            rows = []
-            for i in range(BLOCK_LINES):
-                mask: Mask = None
-                if not whole:
-                    mask = b.first_lanes(_inside(b, line, cell + i, left))
-                rows.append(b.load(source, i * line.pitch, "float32", mask))
-            for i, found in enumerate(transposed(b, rows)):
-                place = target + i * planes.pitch
-                if whole:
-                    b.store(rounded(b, found), place, 0, None)
-                    continue
-                with b.when(b.compare("slt", i, left)):
-                    b.store(rounded(b, found), place, 0, None)
+    """Round blocks of all channels of some cells, and write the cells of channels."""
+    first, count = cells
+    with b.loop(0, planes.depth, BLOCK_LINES) as channel:
+        source = line.source + first * line.pitch + channel
+        left = planes.depth - channel
+        rows = []
+        for i in range(BLOCK_LINES):
+            mask: Mask = None
+            if not isinstance(count, int):
+                mask = b.first_lanes(b.choose(b.compare("sgt", count, i), left, 0))
+            elif planes.depth % BLOCK_LINES:
+                mask = b.first_lanes(left)
+            rows.append(b.load(source, i * line.pitch, "float32", mask))
+        pairs = [paired(b, *pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
+        place, half = target + channel * planes.pitch, BLOCK_LINES // 2
+        for i, found in enumerate(transposed(b, pairs)):
+            for k in (0, half):
+                cell_pairs = b.shuffled(found, found, range(k, k + half))
+                b.store(cell_pairs, place + (i + k) * planes.pitch, 0, None)
 
 
 def _inside(b: Kernel, line: Line, cell: Number, count: Number) -> Number:
@@ -215,5 +210,4 @@ def _join(
             mask = b.first_lanes(left)
         source = line.source + (cell + i) * line.pitch + channel
         found.append(b.load(source, 0, "float32", mask))
-    order = [lane + half for lane in range(b.lanes) for half in (0, b.lanes)]
-    b.store(rounded(b, b.shuffled(found[0], found[1], order)), target, 0, None)
+    b.store(paired(b, *found), target, 0, None)

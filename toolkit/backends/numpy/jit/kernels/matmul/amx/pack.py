@@ -18,6 +18,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_LINES,
     BLOCK_TERMS,
     TILE_ROW_BYTES,
+    paired,
     rounded,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, transposed
@@ -128,7 +129,7 @@ def _lines(b: Kernel, x: Pointer, n: StripNumbers, partial: _Partial) -> list[Va
             b.load(line, i * BLOCK_LINES, "float32", mask)
             for i, mask in enumerate(masks)
         )
-        found.append(rounded(b, b.shuffled(low, high, range(BLOCK_TERMS))))
+        found.append(rounded(b, low, high))
     return found
 
 
@@ -141,6 +142,4 @@ def _pairs(b: Kernel, x: Pointer, n: StripNumbers, partial: _Partial) -> list[Va
             lines, terms = partial
             mask = b.first_lanes(b.choose(b.compare("sgt", terms, i), lines, 0))
         rows.append(b.load(x + n.term * i, 0, "float32", mask))
-    order = [lane + half for lane in range(b.lanes) for half in (0, b.lanes)]
-    pairs = zip(rows[::2], rows[1::2], strict=True)
-    return [rounded(b, b.shuffled(*pair, order)) for pair in pairs]
+    return [paired(b, *pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
