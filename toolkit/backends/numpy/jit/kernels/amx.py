@@ -2,8 +2,8 @@
 
 A tile is 16 lines of 64 bytes: of 32 bfloat16 of rows of the first factor, of 16 pairs
 of those of columns of the second one, or of 16 sums in float32. One instruction
-multiplies two tiles and adds the products to a third. Two tiles of rows and two of
-columns make four of sums: each is read once for two products.
+multiplies two tiles and adds the products to a third. There are eight: two of rows and
+two of columns make four of sums, so that each is read once for two products.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PANELS = 8
 SUMS_BYTES = 4 * SPAN * PANELS
 # What the tiles are, as 32-bit numbers: one palette, 64 bytes a row and 16 rows in all.
 _SHAPES = (1, 0, 0, 0, *[64 << 16 | 64] * 4, 0, 0, 0, 0, *[0x10101010] * 2, 0, 0)
-_SUMS, _ROWS, _COLUMNS = (0, 1, 2, 3), (4, 5), (6, 7)
+_COUNT = 8
 
 
 class Tiles:
@@ -43,20 +43,20 @@ class Tiles:
         """Leave the tiles: their registers need not be saved any more."""
         self._call("tilerelease")
 
-    def clear(self) -> None:
-        """Make all sums 0."""
-        for tile in _SUMS:
+    def clear(self, count: int) -> None:
+        """Make some sums 0."""
+        for tile in range(count):
             self._call("tilezero", f"i8 {tile}")
 
-    def load_sums(self, place: Pointer, stride: Number) -> None:
+    def load_sums(self, places: Sequence[Pointer], stride: Number) -> None:
         """Go on with sums whose rows are `stride` bytes apart."""
-        for tile in _SUMS:
-            self._move("tileloadd64", tile, self._part(tile, place, stride), stride)
+        for tile, place in enumerate(places):
+            self._move("tileloadd64", tile, place, stride)
 
-    def store_sums(self, place: Pointer, stride: Number) -> None:
+    def store_sums(self, places: Sequence[Pointer], stride: Number) -> None:
         """Write the sums to rows that are `stride` bytes apart."""
-        for tile in _SUMS:
-            self._move("tilestored64", tile, self._part(tile, place, stride), stride)
+        for tile, place in enumerate(places):
+            self._move("tilestored64", tile, place, stride)
 
     def multiply(
         self,
@@ -65,23 +65,23 @@ class Tiles:
         columns: Sequence[Pointer],
         column: Number,
     ) -> None:
-        """Add the products of two blocks of rows and two of columns.
+        """Add the products of each block of rows and each of columns, rows outermost.
 
         Args:
             rows, columns: where the blocks begin.
             row, column: bytes from one of their lines to the next.
         """
-        for tiles, places, stride in ((_ROWS, rows, row), (_COLUMNS, columns, column)):
-            for tile, place in zip(tiles, places, strict=True):
-                self._move("tileloadd64", tile, place, stride)
-        for tile in _SUMS:
-            factors = f"i8 {_ROWS[tile // 2]}, i8 {_COLUMNS[tile % 2]}"
-            self._call("tdpbf16ps", f"i8 {tile}, {factors}")
-
-    def _part(self, tile: int, place: Pointer, stride: Number) -> Pointer:
-        """Where the sums of one tile begin."""
-        row, column = divmod(tile, 2)
-        return place + row * BLOCK_LINES * stride + column * TILE_ROW_BYTES
+        sums = len(rows) * len(columns)
+        of_columns = range(_COUNT - len(columns), _COUNT)
+        of_rows = range(sums, of_columns[0])
+        for tile, place in zip(of_columns, columns, strict=True):
+            self._move("tileloadd64", tile, place, column)
+        for i, place in enumerate(rows):
+            of_row = of_rows[i % len(of_rows)]
+            self._move("tileloadd64", of_row, place, row)
+            for j, of_column in enumerate(of_columns):
+                tile = i * len(columns) + j
+                self._call("tdpbf16ps", f"i8 {tile}, i8 {of_row}, i8 {of_column}")
 
     def _move(self, name: str, tile: int, place: Pointer, stride: Number) -> None:
         self._call(name, f"i8 {tile}, ptr {place}, i64 {stride}")
@@ -95,6 +95,12 @@ class Tiles:
         )
         self.b.declarations.add(f"declare void @llvm.x86.{name}({kinds})")
         self.b.emit(f"call void @llvm.x86.{name}({arguments})")
+
+
+def quarters(place: Pointer, stride: Number) -> list[Pointer]:
+    """Where each of two by two tiles of sums begins, in rows `stride` bytes apart."""
+    below = place + BLOCK_LINES * stride
+    return [at + n for at in (place, below) for n in (0, TILE_ROW_BYTES)]
 
 
 def rounded(b: Kernel, low: Value, high: Value) -> Value:

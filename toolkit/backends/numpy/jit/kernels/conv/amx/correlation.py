@@ -21,6 +21,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     SUMS_BYTES,
     TILE_ROW_BYTES,
     Tiles,
+    quarters,
 )
 from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Tap, place_of
 from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import Pixels, pack_pixels
@@ -201,7 +202,7 @@ class _Correlation:
         """Add up all taps and channels at some positions."""
         b, plan = self.b, self.plan
         pitch = plan.pixels.pitch
-        self.tiles.clear()
+        self.tiles.clear(4)
         for of_weights, of_pixels in taps:
             with b.loop(0, plan.pixels.blocks) as block:
                 row = x + (block * TILE_ROW_BYTES + of_pixels)
@@ -212,7 +213,7 @@ class _Correlation:
                     [column, column + plan.strip_bytes],
                     TILE_ROW_BYTES,
                 )
-        self.tiles.store_sums(sums, SUMS_BYTES)
+        self.tiles.store_sums(quarters(sums, SUMS_BYTES), SUMS_BYTES)
 
     def _finish(
         self,

@@ -6,6 +6,7 @@ in the tiles, for one tap after the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -18,6 +19,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     TILE_ROW_BYTES,
     Tiles,
 )
+from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Tap
 from toolkit.backends.numpy.jit.kernels.conv.amx.planes import (
     Pairs,
     Planes,
@@ -27,6 +29,8 @@ from toolkit.backends.numpy.jit.kernels.conv.amx.planes import (
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
 
 _ITEM = 4
+# Taps that are added up together: neighbours, most of whose inputs are the same.
+_TAPS = 3
 
 
 @dataclass(frozen=True)
@@ -130,11 +134,7 @@ def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
         pack_pairs(b, plan.pairs, source, first, pairs)
         of_inputs, of_outputs = plan.blocks
         with b.loop(0, of_outputs) as column, b.loop(0, of_inputs) as row:
-            for tap in range(plan.taps):
-                place = sums + at.place(row, column, tap)
-                at.tiles.load_sums(place, plan.row)
-                at.add(at.rows(planes, row, tap), at.columns(pairs, column))
-                at.tiles.store_sums(place, plan.row)
+            at.block(row, column, planes, pairs, sums)
     at.tiles.release()
     return b
 
@@ -158,13 +158,7 @@ def emit_rounded_blocks(plan: RoundedGradPlan, by_rows: bool) -> Kernel:
         column, row = b.split(unit, of_inputs)
         if by_rows:
             row, column = b.split(unit, of_outputs)
-        for tap in range(plan.taps):
-            at.tiles.clear()
-            with b.loop(0, count) as image:
-                x = planes + image * plan.planes.nbytes
-                g = pairs + image * plan.pairs.nbytes
-                at.add(at.rows(x, row, tap), at.columns(g, column))
-            at.tiles.store_sums(sums + at.place(row, column, tap), plan.row)
+        at.block(row, column, planes, pairs, sums, count)
     at.tiles.release()
     return b
 
@@ -205,32 +199,66 @@ class _KernelGrad:
         sizes = [axis.taps for axis in plan.axes]
         self.taps = plan.planes.grid.taps(plan.axes, sizes)
 
-    def place(self, row: Number, column: Number, tap: int) -> Number:
-        """Where the sums of a block and a tap begin."""
-        plan = self.plan
-        start = row * (SPAN * plan.row) + column * (SPAN * _ITEM)
-        return start + self.taps[tap].number * plan.tap
+    def block(
+        self,
+        row: Number,
+        column: Number,
+        planes: Pointer,
+        pairs: Pointer,
+        sums: Pointer,
+        count: Number | None = None,
+    ) -> None:
+        """A block of the result.
 
-    def rows(self, planes: Pointer, row: Number, tap: int) -> Pointer:
-        """What a tap of a block of input channels meets first."""
-        at, found = self.plan.planes, self.taps[tap]
-        first = found.phase * at.channels * at.pitch + found.shift * 2
-        return planes + (row * (SPAN * at.pitch) + first)
-
-    def columns(self, pairs: Pointer, column: Number) -> Pointer:
-        """The first pair of a block of output channels."""
-        return pairs + column * (SPAN * _ITEM)
-
-    def add(self, x: Pointer, g: Pointer) -> None:
-        """Add the products at all positions of a part."""
+        Args:
+            row, column: of it, in pairs of tiles.
+            planes, pairs: of all channels of the first part.
+            sums: of all blocks.
+            count: how many parts there are; None: one, and sums to add to.
+        """
         b, plan = self.b, self.plan
-        row, column = plan.planes.pitch, plan.pairs.pitch
-        with b.loop(0, plan.pairs.blocks) as block:
+        x = planes + row * (SPAN * plan.planes.pitch)
+        g = pairs + column * (SPAN * _ITEM)
+        start = sums + (row * (SPAN * plan.row) + column * (SPAN * _ITEM))
+        for first in range(0, len(self.taps), _TAPS):
+            taps = self.taps[first : first + _TAPS]
+            # Several taps share a tile of gradients, one tap two of them.
+            tiles = 2 if len(taps) == 1 else 1
+            with b.loop(0, 2, tiles) as half:
+                step = half * TILE_ROW_BYTES
+                places = [
+                    start + (tap.number * plan.tap + line * plan.row + step) + n
+                    for tap in taps
+                    for line in (0, BLOCK_LINES)
+                    for n in range(0, tiles * TILE_ROW_BYTES, TILE_ROW_BYTES)
+                ]
+                if count is None:
+                    self.tiles.load_sums(places, plan.row)
+                    self._add(taps, x, g + step, tiles)
+                else:
+                    self.tiles.clear(len(places))
+                    with b.loop(0, count) as part:
+                        at = x + part * plan.planes.nbytes, g + part * plan.pairs.nbytes
+                        self._add(taps, at[0], at[1] + step, tiles)
+                self.tiles.store_sums(places, plan.row)
+
+    def _add(self, taps: Sequence[Tap], x: Pointer, g: Pointer, tiles: int) -> None:
+        """Add the products at all positions of a part.
+
+        Args:
+            taps: which ones.
+            x: a pointer to the first cell of the first channel.
+            g: a pointer to the first pair of positions.
+            tiles: of gradients.
+        """
+        b, at, column = self.b, self.plan.planes, self.plan.pairs.pitch
+        with b.loop(0, self.plan.pairs.blocks) as block:
             x_block = x + block * TILE_ROW_BYTES
             g_block = g + block * (BLOCK_TERMS // 2 * column)
-            self.tiles.multiply(
-                [x_block, x_block + BLOCK_LINES * row],
-                row,
-                [g_block, g_block + TILE_ROW_BYTES],
-                column,
-            )
+            rows = [
+                x_block + ((tap.phase * at.channels + line) * at.pitch + tap.shift * 2)
+                for tap in taps
+                for line in (0, BLOCK_LINES)
+            ]
+            columns = [g_block + n * TILE_ROW_BYTES for n in range(tiles)]
+            self.tiles.multiply(rows, at.pitch, columns, column)

@@ -15,6 +15,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     SUMS_BYTES,
     TILE_ROW_BYTES,
     Tiles,
+    quarters,
 )
 
 
@@ -80,14 +81,14 @@ class _Product:
         strip_bytes = n.blocks * BLOCK_BYTES
         rows = self.rows + row // BLOCK_LINES * strip_bytes
         columns = self.columns + column // BLOCK_LINES * strip_bytes
-        self.tiles.clear()
+        self.tiles.clear(4)
         with b.loop(0, n.blocks) as block:
             first, second = (
                 [strips + i * strip_bytes + block * BLOCK_BYTES for i in range(2)]
                 for strips in (rows, columns)
             )
             self.tiles.multiply(first, TILE_ROW_BYTES, second, TILE_ROW_BYTES)
-        self.tiles.store_sums(sums, SUMS_BYTES)
+        self.tiles.store_sums(quarters(sums, SUMS_BYTES), SUMS_BYTES)
 
     def _finish(self, row: Number, columns: Range) -> None:
         """Apply the epilogue to the sums that exist, row by row."""
