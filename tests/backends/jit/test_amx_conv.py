@@ -52,6 +52,24 @@ def always(monkeypatch):
     monkeypatch.setattr(amx.lower, "_FLOPS", 1.0)
 
 
+@has_tiles
+def test_packed_weights_of_inference_are_kept(always):
+    """All that a product reads of them, in pairs of strips of 16 channels."""
+    arrays, attrs = PROBLEMS["whole tiles"].of("conv", "float32")
+    arrays[1] = arrays[1][..., :10]
+    pack, product = lowered("conv", arrays, attrs | ROUNDED)[0].calls
+    assert pack.prepares == product.code.args[1].weight_bytes
+    layer = toolkit.layers.Conv2D(10, 3, dtype="mixed_bfloat16")
+    x = arrays[0]
+    layer.build(x.shape)
+    step = toolkit.function(lambda x: ops.cast(layer(x), "float32"))
+    for scale in (1, 2):
+        w = rounded(np.asarray(layer.kernel))
+        exact = expected("conv", (rounded(x), w), attrs)
+        np.testing.assert_allclose(np.asarray(step(x)), exact, atol=2e-2 * scale)
+        layer.kernel.assign(layer.kernel * 2)
+
+
 def functions(found):
     return [call.code.emit.__name__ for call in found.calls]
 

@@ -47,7 +47,7 @@ class Factor(NamedTuple):
         packing: the axis with stride 1.
         lines, depth: extents.
         line, term: strides.
-        count, step: of factors, and the stride from one to the next.
+        factors, factor: how many there are, and the stride from one to the next.
     """
 
     packing: str
@@ -55,8 +55,8 @@ class Factor(NamedTuple):
     depth: int
     line: int
     term: int
-    count: int = 1
-    step: int = 0
+    factors: int = 1
+    factor: int = 0
 
 
 def pack_call(
@@ -72,19 +72,20 @@ def pack_call(
     lines, blocks = factor.lines, -(-factor.depth // BLOCK_TERMS)
     group, chunk = _CHUNKS[factor.packing]
     strips, chunks = -(-lines // BLOCK_LINES), -(-blocks // chunk)
-    nbytes = strips * factor.count * blocks * BLOCK_BYTES
-    rows = -(-strips // group) * factor.count * chunks
+    nbytes = strips * factor.factors * blocks * BLOCK_BYTES
+    rows = -(-strips // group) * factor.factors * chunks
     return Call(
         Code(emit_strips, factor.packing, is_second),
         (source, target),
         StripNumbers(
             *(lines, factor.depth, factor.line, factor.term),
-            *(blocks, group, chunk, chunks, factor.count, factor.step),
+            *(blocks, group, chunk, chunks, factor.factors, factor.factor),
         ),
         rows,
         _grain(rows, nbytes // _TASK_BYTES),
         nbytes=3 * nbytes,
-        prepares=nbytes if is_second else 0,
+        # The product reads pairs of strips, of which the last may be arbitrary.
+        prepares=nbytes + strips % 2 * (nbytes // strips) if is_second else 0,
     )
 
 
