@@ -107,6 +107,10 @@ PROBLEMS = {
         2, (2, 2), (1, 2), (33, 40), padding=((3, 3), (3, 3))
     ),
     "parts of one image": Problem(1, (40, 41), (3, 3), (96, 65), padding=SAME),
+    "three colours": Problem(
+        2, (9, 12), (3, 5), (3, 40), padding=((1, 1), (2, 1)), strides=(2, 2)
+    ),
+    "one channel of windows inside": Problem(2, (10, 8), (5, 3), (1, 33)),
     "many output channels": Problem(2, (5, 4), (1, 1), (17, 300)),
 }
 
@@ -245,7 +249,7 @@ def test_only_where_tiles_are_quicker(kind):
     assert not has_rounded(large, WITH_TILES.with_lanes(8))
     assert not has_rounded(large, is_even=True)
     assert not has_rounded(large, factors="")
-    assert not has_rounded(Problem(8, (16, 16), (3, 3), (3, 64), padding=SAME))
+    assert not has_rounded(Problem(8, (16, 16), (3, 3), (3, 4), padding=SAME))
     assert not has_rounded(Problem(8, (16, 16), (3, 3), (16, 16), groups=4))
     assert not has_rounded(Problem(1, (32, 32), (7, 7), (32, 64)))
     assert not has_rounded(Problem(0, (16, 16), (3, 3), (64, 64)))

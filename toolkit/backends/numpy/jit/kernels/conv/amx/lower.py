@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from toolkit.backends.base import contiguous
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
 from toolkit.backends.numpy.jit.kernels.amx import (
@@ -24,6 +25,7 @@ from toolkit.backends.numpy.jit.kernels.conv.amx.correlation import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, grid_of
 from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import Pixels
+from toolkit.backends.numpy.jit.kernels.conv.amx.unfold import unfolded
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
     elements,
     tap_stride,
@@ -42,7 +44,7 @@ from toolkit.backends.numpy.jit.lowering import (
 )
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
-from toolkit.ir import Graph, Node
+from toolkit.ir import Graph, Node, Spec
 
 # What a core does in a second: arithmetic of float32, that of tiles, bytes it packs.
 _FLOPS, _TILE_FLOPS, _BYTES = 2e11, 1.5e12, 3e10
@@ -136,10 +138,17 @@ class _Lowering:
             images, x = self.steps.row_major(images, x)
         if tap_stride(weights) is None or self._packing(weights)[0] == APART:
             weights, w = self.steps.row_major(weights, w)
+        attrs: Mapping[str, Any] = node.attrs
+        if not turned and weights.is_contiguous:
+            sizes, out = weights.spec.shape[:-2], self.spec.shape[-2]
+            found = unfolded(self.steps, images, x, attrs, sizes, out)
+            if found:
+                images, x, attrs, sizes = found
+                shape = (*sizes, images.spec.shape[-1], weights.spec.shape[-1])
+                spec = Spec(shape, weights.spec.dtype)
+                weights = replace(contiguous(spec), is_frozen=weights.is_frozen)
         self.images, self.weights, self.x, self.w = images, weights, x, w
-        self.sweeps, self.sizes = _sweeps(
-            node.attrs, images, weights, self.spec, turned
-        )
+        self.sweeps, self.sizes = _sweeps(attrs, images, weights, self.spec, turned)
         self.depth: int = images.spec.shape[-1]
         size = prod(self.sizes) * self.depth * self.spec.shape[-1]
         pixels = images if turned else self.spec

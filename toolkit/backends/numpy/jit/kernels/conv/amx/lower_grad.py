@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -28,6 +28,7 @@ from toolkit.backends.numpy.jit.kernels.conv.amx.planes import (
     Planes,
     positions_of,
 )
+from toolkit.backends.numpy.jit.kernels.conv.amx.unfold import unfolded
 from toolkit.backends.numpy.jit.kernels.conv.problem import elements, windows
 from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
 from toolkit.backends.numpy.jit.lowering import (
@@ -38,7 +39,7 @@ from toolkit.backends.numpy.jit.lowering import (
     partition,
 )
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.ir import Node
+from toolkit.ir import Node, Spec
 
 _MOST_TAPS = 32
 # Sums that a task may have of its own: they stay in the second cache.
@@ -72,8 +73,15 @@ class _Lowering:
         shape = self.gradients.spec.shape
         self.count: int = shape[0]
         self.flops: int = 2 * self.spec.size * prod(shape[:-1])
-        attrs, extents = node.attrs, (self.images.spec.shape[1:-1], shape[1:-1])
-        seen = windows(attrs, attrs["kernel"], *extents, self.images, self.gradients)
+        attrs: Mapping[str, Any] = node.attrs
+        sizes = attrs["kernel"]
+        found = unfolded(self.steps, self.images, self.x, attrs, sizes, shape[-2])
+        if found:
+            self.images, self.x, attrs, sizes = found
+            channels = self.images.spec.shape[-1], shape[-1]
+            self.spec = Spec((*sizes, *channels), self.spec.dtype)
+        extents = self.images.spec.shape[1:-1], shape[1:-1]
+        seen = windows(attrs, sizes, *extents, self.images, self.gradients)
         seen = geometry.collapse(seen)
         self.axes = geometry.forward(seen)
         self.pitches = tuple(window.step for window in seen)

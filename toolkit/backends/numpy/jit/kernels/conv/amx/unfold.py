@@ -1,0 +1,83 @@
+"""Images of few channels as images of the windows along their last axis.
+
+A block of 32 terms is much more than three colours. But the inputs that a window meets
+along the last axis follow each other in memory, for all of their channels: seen as
+channels of one pixel, which overlap with those of the next one, they fill a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from toolkit.backends.base import Operand, contiguous
+from toolkit.backends.numpy.jit.kernels.amx import BLOCK_LINES
+from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
+from toolkit.backends.numpy.jit.kernels.move import lower_pad
+from toolkit.backends.numpy.jit.lowering import Reference, redirected
+from toolkit.ir import Spec
+
+
+class Unfolded(NamedTuple):
+    """A convolution whose windows are one pixel along the last axis.
+
+    Attributes:
+        images, place: the windows of the images, and where they are.
+        attrs: strides, padding and dilation.
+        sizes: the extents of a window.
+    """
+
+    images: Operand
+    place: Reference
+    attrs: Mapping[str, Any]
+    sizes: tuple[int, ...]
+
+
+def unfolded(
+    steps: Steps,
+    images: Operand,
+    place: Reference,
+    attrs: Mapping[str, Any],
+    sizes: Sequence[int],
+    out: int,
+) -> Unfolded | None:
+    """The same convolution of other images; None if they have channels enough.
+
+    Args:
+        steps: takes the call that puts zeros around the images, if there are any.
+        images, place: what is convolved, and where it is.
+        attrs, sizes: of the convolution.
+        out: how many windows there are along the last axis.
+    """
+    *batch, width, channels = images.spec.shape
+    size, stride = sizes[-1], attrs["strides"][-1]
+    is_few = channels and 2 * channels <= BLOCK_LINES and size > 1
+    if not is_few or attrs["dilation"][-1] != 1 or not images.is_contiguous:
+        return None
+    low = attrs["padding"][-1][0]
+    high = max(0, (out - 1) * stride + size - low - width)
+    if low or high:
+        images, place = _padded(steps, images, place, (low, high))
+    item = images.strides[-1]
+    strides = (*images.strides[:-2], stride * channels * item, item)
+    spec = Spec((*batch, out, size * channels), images.spec.dtype)
+    changed = {"strides": 1, "padding": (0, 0), "dilation": 1}
+    found = {name: (*attrs[name][:-1], last) for name, last in changed.items()}
+    return Unfolded(Operand(spec, strides), place, found, (*sizes[:-1], 1))
+
+
+def _padded(
+    steps: Steps, images: Operand, place: Reference, zeros: tuple[int, int]
+) -> tuple[Operand, Reference]:
+    """A copy of images with zeros in front of and behind the last axis."""
+    *batch, width, channels = images.spec.shape
+    spec = Spec((*batch, sum(zeros) + width, channels), images.spec.dtype)
+    widths = (*[(0, 0)] * len(batch), zeros, (0, 0))
+    node = SimpleNamespace(attrs={"widths": widths, "value": 0})
+    found, target = contiguous(spec), steps.take(spec.nbytes)
+    lowered = lower_pad(node, [images], [found])
+    assert lowered is not None
+    places = {("in", 0): place, ("out", 0): target}
+    steps.calls += [redirected(call, places) for call in lowered.calls]
+    return found, target
