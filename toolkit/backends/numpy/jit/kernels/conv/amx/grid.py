@@ -57,19 +57,24 @@ class Grid:
     Attributes:
         sides: the axes.
         part: positions along the first axis.
-        even: whether lines have an even number of cells.
+        is_shared: whether zeros behind a line are those in front of the next one. Lines
+            have an even number of cells then.
     """
 
     sides: tuple[Side, ...]
     part: int
-    even: bool = False
+    is_shared: bool = False
 
     @property
     def cells(self) -> tuple[int, ...]:
         """The extents of a phase."""
         first, *others = self.sides
         found = [self.part + first.span, *(s.count + s.span for s in others)]
-        found[-1] += found[-1] % 2 if self.even else 0
+        if self.is_shared:
+            last = self.sides[-1]
+            behind = last.low + last.count + last.span - last.extent
+            found[-1] -= max(0, min(-last.low, behind)) if others else 0
+            found[-1] += found[-1] % 2
         return tuple(found)
 
     @property
@@ -114,7 +119,7 @@ class Grid:
         return found
 
 
-def grid_of(sweeps: Sequence[Axes], part: int, even: bool = False) -> Grid:
+def grid_of(sweeps: Sequence[Axes], part: int, is_shared: bool = False) -> Grid:
     """The grid that several correlations of the same inputs share."""
     sides = []
     for axes in zip(*sweeps, strict=True):
@@ -135,7 +140,7 @@ def grid_of(sweeps: Sequence[Axes], part: int, even: bool = False) -> Grid:
                 span=max(cells) - min(cells),
             )
         )
-    return Grid(tuple(sides), part, even)
+    return Grid(tuple(sides), part, is_shared)
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class _Lowering:
         if len(self.axes) == 1:
             # Pairs of positions may not reach into the next part.
             part = -(-part // BLOCK_TERMS) * BLOCK_TERMS
-        grid: Grid = grid_of((self.axes,), part, even=True)
+        grid: Grid = grid_of((self.axes,), part, is_shared=True)
         depth, width = self.spec.shape[-2:]
         pairs = Pairs(positions_of(grid, self.pitches), width)
         return RoundedGradPlan(Planes(grid, depth), pairs, self.axes)

@@ -30,7 +30,7 @@ class Planes:
     """How the inputs of a part of an image are stored: phases of channels of cells.
 
     Attributes:
-        grid: of the cells, with lines of even length.
+        grid: of the cells, in lines of an even number.
         depth: channels.
     """
 
@@ -105,7 +105,7 @@ def positions_of(grid: Grid, steps: tuple[int, ...]) -> Grid:
         )
         for side, step, cells in zip(grid.sides, steps, grid.cells, strict=True)
     ]
-    return Grid(tuple(sides), grid.part, even=True)
+    return Grid(tuple(sides), grid.part, is_shared=True)
 
 
 def pack_planes(
