@@ -183,6 +183,77 @@ def test_threads_that_run_while_weights_are_assigned():
     assert not problems
 
 
+def turned(body):
+    """A loop of n turns of a product, as one that generated code runs."""
+    return lambda n, x, w: tk.ops.while_loop(
+        lambda i, x: i < n, lambda i, x: (i + 1, body(x, w)), (0, x)
+    )[1]
+
+
+def product(x, w):
+    return tk.ops.tanh(x @ w)
+
+
+def in_a_choice(x, w):
+    wide = tk.ops.sum(x) > 0
+    return tk.ops.cond(wide, lambda: product(x, w), lambda: product(x - 1.0, w) * 0.5)
+
+
+# Loops and branches, and how many operands of theirs are made once.
+LOOPS = {
+    "while": (turned(product), 1),
+    "scan": (
+        lambda n, x, w: tk.ops.fori_loop(0, 5, lambda i, x: product(x, w) + n, x),
+        1,
+    ),
+    "condition": (
+        lambda n, x, w: tk.ops.while_loop(
+            lambda x: tk.ops.sum(x @ w) < 1e3, lambda x: product(x, w) + 1e3, x
+        ),
+        1,  # the condition and the body pack it alike
+    ),
+    "two": (turned(lambda x, w: product(product(x, w), w * 2.0)), 1),
+    "loop in a loop": (turned(lambda x, w: turned(product)(3, x, w)), 1),
+    "choice": (lambda n, x, w: in_a_choice(x - n, w), 1),
+    "choice in a loop": (turned(in_a_choice), 1),
+    "of a part": (turned(lambda x, w: product(x, w[:, :96])), 1),
+    "of a part behind": (turned(lambda x, w: product(x, w[:, 96:])), 0),
+    "of what changes": (lambda n, x, w: turned(lambda w, x: product(x, w))(n, w, x), 0),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_weights_of_loops_are_packed_once(name, made):
+    rule, count = LOOPS[name]
+    random = np.random.default_rng(0)
+    x = random.normal(size=(96, 96) if name == "of what changes" else (1, 96))
+    w = random.normal(size=(96, 192 if "part" in name else 96)) / 8
+    w = tk.Variable(w.astype("float32"))
+    function = tk.function(lambda n, x: rule(n, x, w.read()))
+    for scale in (1.0, 0.5):
+        w.assign(w * scale)
+        del made[:]
+        for n in (0, 1, 4):
+            n = tk.ops.convert_to_tensor(np.int32(n))
+            y = tk.ops.convert_to_tensor(x.astype("float32"))
+            np.testing.assert_allclose(function(n, y), rule(n, y, w), 1e-4, 1e-4)
+        assert len(made) == count
+
+
+@pytest.mark.parametrize("kind", [layers.LSTM, layers.GRU])
+def test_recurrent_weights_are_packed_once(kind, made):
+    tk.utils.set_random_seed(0)
+    layer = kind(64)
+    x = np.linspace(-1, 1, 2 * 5 * 48).reshape(2, 5, 48).astype("float32")
+    wanted = layer(x)
+    function = tk.function(lambda x: layer(x))
+    np.testing.assert_allclose(function(x), wanted, 1e-5, 1e-6)
+    assert len(made) == 1
+    layer.set_weights([w * 0.5 for w in layer.get_weights()])
+    np.testing.assert_allclose(function(x), layer(x), 1e-5, 1e-6)
+    assert len(made) == 2
+
+
 def test_a_step_that_trains_packs_for_itself(made):
     model = build()
     model.fit(IMAGES, LABELS, batch_size=8, epochs=2, verbose=0)

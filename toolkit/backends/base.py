@@ -161,7 +161,12 @@ class Backend:
         raise NotImplementedError(f"backend {self.name} generates no code")
 
     def repeat(
-        self, body: LoopBody, arena: tuple[str, int], moves: Sequence[Move], turns: int
+        self,
+        body: LoopBody,
+        arena: tuple[str, int],
+        moves: Sequence[Move],
+        turns: int,
+        begun: Sequence[tuple[int, Spec]] = (),
     ) -> Any:
         """A lowered loop over a program that `assemble` made.
 
@@ -170,6 +175,8 @@ class Backend:
             arena: the operand in which the body keeps its intermediate values.
             moves: where each array of the body is, in the order of its numbers.
             turns: how often the body runs, at least once.
+            begun: the outputs that begin as the inputs of the same numbers. Only
+                backends that jump are asked for any.
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
 
@@ -225,6 +232,7 @@ class Backend:
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
         limit: int | None,
+        begun: Collection[int] = (),
     ) -> Any:
         """A lowered loop of unknown length; asked of backends that jump.
 
@@ -234,6 +242,8 @@ class Backend:
             inputs: the first carried values, then the constants.
             outputs: the last carried values.
             limit: turns at most; None: any number.
+            begun: the numbers of the outputs that begin as the inputs of these
+                numbers; the body changes them where they are.
         """
         raise NotImplementedError(f"backend {self.name} generates no jumps")
 

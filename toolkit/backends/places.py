@@ -84,6 +84,8 @@ class LoopBody(Protocol):
 
     Attributes:
         code: what `Backend.assemble` made.
+        preparations: operands that follow from frozen inputs alone; their arrays have
+            the numbers behind those of inputs and outputs.
         places: of the operands of its nodes.
         arena_bytes: of its intermediate values.
         located: the places where constants are where a function says.
@@ -91,6 +93,8 @@ class LoopBody(Protocol):
 
     @property
     def code(self) -> Any: ...
+    @property
+    def preparations(self) -> Sequence[Any]: ...
     @property
     def places(self) -> Places: ...
     @property

@@ -26,6 +26,7 @@ class Target:
             where the backend can promise that, for some loss of speed.
         frozen: the numbers of inputs whose arrays nobody writes to. What follows from
             them alone is made once, and again when a call gives another array.
+        is_body: whether it is a part of another program, which makes that for it.
         processor: what machine code is written for, one that
             `Backend.processors` returned; None: this machine's.
     """
@@ -36,6 +37,7 @@ class Target:
     updates: Sequence[tuple[int, int | None]] = ()
     rows_independent: bool = False
     frozen: Collection[int] = ()
+    is_body: bool = False
     processor: Any = None
 
 

@@ -7,6 +7,7 @@ body is generated code becomes generated code itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -94,6 +95,30 @@ class _Loop(ControlKernel):
     def workspace(self, *specs: Spec, **attrs: Any) -> int:
         return 2 * sum(aligned(spec.nbytes) for spec in self.carried) or 0
 
+    def lowered_body(
+        self, backend: Any, body: Graph, inputs: Sequence[Operand]
+    ) -> tuple[Any, list[int]]:
+        """The program of one turn, and which carried values it changes where they are.
+
+        Those of which it writes a part, as of a cache, and reads the old value no more.
+        """
+        producers = body.producers()
+        writers = [producers.get(y) for y in body.outputs[: self.attrs["carry"]]]
+        found = [
+            i
+            for i, (x, node) in enumerate(zip(body.inputs, writers, strict=False))
+            if node is not None and node.op.name in _WRITING and node.inputs[0] is x
+        ]
+        found = found if backend.jumps else []
+        while True:
+            program = self.executable(body, inputs, [(i, i) for i in found]).program
+            producers, outputs = program.graph.producers(), program.graph.outputs
+            there = [i for i in found if producers[outputs[i]].op.name in _WRITING]
+            there = there if program.in_place else []
+            if there == found:
+                return program, found
+            found = there
+
     def buffers(self, work: Array | None) -> tuple[list[Array], list[Array]]:
         backend = self.programs["body"].backend
         if work is None:
@@ -104,6 +129,15 @@ class _Loop(ControlKernel):
                 arrays.append(backend.view(work, offset, spec.shape, spec.dtype))
                 offset += aligned(spec.nbytes)
         return sets
+
+
+# What changes a part of its first operand, and may do so where that is.
+_WRITING = ("dynamic_update_slice", "scatter")
+
+
+def _changing(operands: Sequence[Operand]) -> list[Operand]:
+    """Operands of the first turn that are others in later ones."""
+    return [replace(x, is_frozen=False) for x in operands]
 
 
 class Scan(_Loop):
@@ -135,19 +169,25 @@ class Scan(_Loop):
         # The first turn reads these, the others what the one before has written.
         if not all(x.is_contiguous for x in inputs[:n]):
             return None
+        inputs = [*_changing(inputs[:n]), *inputs[n:]]
         at_turn = [
             Operand(x.spec.with_shape(x.spec.shape[1:]), x.strides[1:])
             for x in inputs[n : n + m]
         ]
         at_step = [*inputs[:n], *at_turn, *inputs[n + m :]]
-        body = self.executable(self.attrs["body"], at_step).program
-        carried = [aligned(spec.nbytes) for spec in self.carried]
+        body, begun = self.lowered_body(backend, self.attrs["body"], at_step)
+        carried = [
+            0 if i in begun else aligned(spec.nbytes)
+            for i, spec in enumerate(self.carried)
+        ]
         if turns == 0 or body.code is None:
             return None
         starts = list(accumulate(carried, initial=0))
         set_bytes = starts[-1]
         moves = [
-            Move(("work", starts[i]), phase=1, delta=set_bytes, first=("in", i))
+            Move(("out", i))
+            if i in begun
+            else Move(("work", starts[i]), phase=1, delta=set_bytes, first=("in", i))
             for i in range(n)
         ]
 
@@ -159,13 +199,16 @@ class Scan(_Loop):
         moves += [along("in", i, inputs[i].strides[0]) for i in range(n, n + m)]
         moves += [Move(("in", i)) for i in range(n + m, len(inputs))]
         moves += [
-            Move(("work", starts[i]), delta=set_bytes, last=("out", i))
+            Move(("out", i))
+            if i in begun
+            else Move(("work", starts[i]), delta=set_bytes, last=("out", i))
             for i in range(n)
         ]
         moves += [
             along("out", i, outputs[i].strides[0]) for i in range(n, len(outputs))
         ]
-        return backend.repeat(body, ("work", 2 * set_bytes), moves, turns)
+        copies = [(i, self.carried[i]) for i in begun]
+        return backend.repeat(body, ("work", 2 * set_bytes), moves, turns, copies)
 
 
 class While(_Loop):
@@ -189,15 +232,16 @@ class While(_Loop):
         self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
         """A loop in generated code, if all of the condition and the body is."""
-        carried = inputs[: self.attrs["carry"]]
-        if not backend.jumps or not all(x.is_contiguous for x in carried):
+        n = self.attrs["carry"]
+        if not backend.jumps or not all(x.is_contiguous for x in inputs[:n]):
             return None
-        graphs = self.attrs["condition"], self._body_and_condition()
-        condition, body = (self.executable(g, inputs).program for g in graphs)
+        inputs = [*_changing(inputs[:n]), *inputs[n:]]
+        condition = self.executable(self.attrs["condition"], inputs).program
+        body, begun = self.lowered_body(backend, self._body_and_condition(), inputs)
         if condition.code is None or body.code is None:
             return None
         limit = self.attrs["maximum_iterations"]
-        return backend.repeat_while(condition, body, inputs, outputs, limit)
+        return backend.repeat_while(condition, body, inputs, outputs, limit, begun)
 
     def _body_and_condition(self) -> Graph:
         """New carried values, and whether there is another turn with them."""

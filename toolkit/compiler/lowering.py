@@ -144,9 +144,17 @@ class _Lowering:
             return partial(_copied, self.backend.kernels["stop_gradient"])
         return self.backend.kernels[node.op.name]
 
-    def _executable(self, graph: Graph, inputs: Any = None) -> Executable:
+    def _executable(
+        self, graph: Graph, inputs: Any = None, updates: Any = ()
+    ) -> Executable:
         """A sub-graph of a loop or a branch, to be run as a program of its own."""
-        target = replace(self.target, inputs=inputs, updates=(), frozen=())
+        target = replace(
+            self.target,
+            inputs=inputs,
+            updates=updates,
+            frozen=[i for i, x in enumerate(inputs or ()) if x.is_frozen],
+            is_body=True,
+        )
         return Executable(self.compile_graph(graph, target))
 
     def _plain(self, graph: Graph, inputs: Any = None) -> Executable:
@@ -175,7 +183,11 @@ class _Lowering:
     def _operand(self, value: Value, node: Node) -> Operand:
         """An input of a node, and what becomes of it in this run and in others."""
         operand, root = self.layouts.operand(value), self.layouts[value].root
-        is_known = root.constant is not None or root in self.frozen
+        is_known = root in self.frozen
+        if self.target.is_body:  # what it is made from is an operand of the loop
+            is_known &= self.layouts[value].offset == 0
+        else:
+            is_known |= root.constant is not None
         return replace(
             operand,
             is_frozen=bool(self.frozen) and is_known,

@@ -138,7 +138,12 @@ class CupyBackend(Backend):
         return GpuProgram(self.device, lowered)
 
     def repeat(
-        self, body: LoopBody, arena: tuple[str, int], moves: Sequence[Move], turns: int
+        self,
+        body: LoopBody,
+        arena: tuple[str, int],
+        moves: Sequence[Move],
+        turns: int,
+        begun: Sequence[tuple[int, Spec]] = (),
     ) -> Lowered:
         """A loop over a program as the one step of a node."""
         place = Scratch(arena[1], body.arena_bytes)

@@ -17,6 +17,7 @@ from toolkit.backends.library import Library, LibrarySource
 from toolkit.backends.numpy.blas import find_blas
 from toolkit.backends.target import BackendPasses
 from toolkit.console.frames import warn
+from toolkit.ir import Spec
 
 
 class NumPyBackend(Backend):
@@ -95,11 +96,15 @@ class NumPyBackend(Backend):
         return program.NativeProgram(lowered, shares, barrier)
 
     def repeat(
-        self, body: Any, arena: tuple[str, int], moves: Sequence[Move], turns: int
+        self,
+        body: Any,
+        arena: tuple[str, int],
+        moves: Sequence[Move],
+        turns: int,
+        begun: Sequence[tuple[int, Spec]] = (),
     ) -> Any:
         """One call that runs a program turn after turn."""
-        loop = import_module("toolkit.backends.numpy.jit.loop")
-        return loop.lower_loop(body, arena, moves, turns)
+        return self._loops.lower_scan(body, arena, moves, turns, begun)
 
     def processors(
         self, name: str | None = None, threads: bool = True
@@ -135,9 +140,10 @@ class NumPyBackend(Backend):
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
         limit: int | None,
+        begun: Collection[int] = (),
     ) -> Any:
         """Calls for the first answer, for the turns, and for what they leave."""
-        return self._loops.lower_while(condition, body, inputs, outputs, limit)
+        return self._loops.lower_while(condition, body, inputs, outputs, limit, begun)
 
     @property
     def jumps(self) -> bool:  # type: ignore[override]

@@ -6,17 +6,23 @@ length asks before each turn; what it carries is in one of two sets of buffers t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
 from toolkit.backends.base import ALIGNMENT, Move, Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference
+from toolkit.backends.numpy.jit.lowering import (
+    Call,
+    Lowered,
+    Reference,
+    redirected,
+)
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.places import LoopBody
+from toolkit.ir import Spec
 
 _FOREVER = 1 << 62
 # Bytes that one task copies.
@@ -53,13 +59,28 @@ class Loop(Call):
 
 
 def lower_loop(
-    body: LoopBody, arena: Reference, moves: Sequence[Move], turns: int, **asked: Any
+    body: LoopBody,
+    arena: Reference,
+    moves: Sequence[Move],
+    turns: int,
+    first_kept: int = 0,
+    **asked: Any,
 ) -> Lowered:
-    """A loop over the program of `body` as the one call of a node.
+    """A loop over the program of `body` as a call of a node.
+
+    What follows from frozen inputs of the body alone is made once, for all turns.
 
     Args:
+        first_kept: by which number the node knows the first operand that is made once.
         asked: `condition`, `wanted` and `done` of the `Loop`.
     """
+    once: list[Call] = []
+    for number, made in enumerate(body.preparations, first_kept):
+        *given, result = made.call.operands
+        bases = (moves[source].base for source in made.sources)
+        instead = dict(zip(given, bases, strict=True))
+        once.append(redirected(made.call, {**instead, result: ("kept", number)}))
+    moves = [*moves, *(Move(call.operands[-1]) for call in once)]
     places = [place for m in moves for place in (m.base, m.first, m.last) if place]
     places += [p for p in (asked.get("condition"), asked.get("done")) if p]
     operands = tuple(dict.fromkeys((arena, *places)))
@@ -77,7 +98,21 @@ def lower_loop(
         **asked,
     )
     # The arena has a place even where nothing is in it.
-    return Lowered((loop,), max(1, arena[1] + body.arena_bytes))
+    work = max(1, arena[1] + body.arena_bytes)
+    return Lowered((loop,), work, once, [made.nbytes for made in body.preparations])
+
+
+def lower_scan(
+    body: LoopBody,
+    arena: Reference,
+    moves: Sequence[Move],
+    turns: int,
+    begun: Sequence[tuple[int, Spec]],
+) -> Lowered:
+    """A loop of known length, behind copies of what it changes where it is."""
+    loop = lower_loop(body, arena, moves, turns)
+    copies = [_begun(number, spec) for number, spec in begun if spec.size]
+    return replace(loop, calls=(*copies, *loop.calls))
 
 
 def lower_choice(
@@ -87,12 +122,12 @@ def lower_choice(
     moves = [Move(("in", 1 + i)) for i in range(len(inputs) - 1)]
     moves += [Move(("out", i)) for i in range(len(outputs))]
     condition: Reference = ("in", 0)
-    parts = [
-        lower_loop(body, ("work", 0), moves, 1, condition=condition, wanted=wanted)
-        for body, wanted in zip(branches, (True, False), strict=True)
-    ]
-    calls = [call for part in parts for call in part.calls]
-    return Lowered(calls, max(part.work for part in parts))
+    parts: list[Lowered] = []
+    for body, wanted in zip(branches, (True, False), strict=True):
+        asked = {"condition": condition, "wanted": wanted}
+        known = sum(len(part.kept) for part in parts)
+        parts.append(lower_loop(body, ("work", 0), moves, 1, known, **asked))
+    return _together(parts)
 
 
 def lower_while(
@@ -101,6 +136,7 @@ def lower_while(
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
     limit: int | None,
+    begun: Collection[int],
 ) -> Lowered:
     """A program as long as what it computes last is True.
 
@@ -110,9 +146,11 @@ def lower_while(
         inputs: the first carried values, then the constants.
         outputs: the last carried values.
         limit: turns at most.
+        begun: the numbers of carried values that the body changes where they are.
     """
     count = len(outputs)
-    starts = list(accumulate((aligned(y.spec.nbytes) for y in outputs), initial=0))
+    sizes = [0 if i in begun else y.spec.nbytes for i, y in enumerate(outputs)]
+    starts = list(accumulate(map(aligned, sizes), initial=0))
     delta = starts[-1]
     goes_on: Reference = ("work", 2 * delta)
     done: Reference = ("work", goes_on[1] + ALIGNMENT)
@@ -126,16 +164,50 @@ def lower_while(
         for i, place in enumerate(sets)
     ]
     following = [Move(place, delta=delta) for place in sets]
+    for i in begun:
+        carried[i] = following[i] = Move(("out", i))
     moves = [*carried, *constants, *following, Move(goes_on)]
     turns = _FOREVER if limit is None else limit
-    rest = lower_loop(body, arena, moves, turns, condition=goes_on, done=done)
-    calls = [*first.calls, *rest.calls]
-    calls += [
+    asked = {"condition": goes_on, "done": done}
+    rest = lower_loop(body, arena, moves, turns, len(first.kept), **asked)
+    copies = [_begun(i, y.spec) for i in begun if (y := outputs[i]).spec.size]
+    last = [
         _last(i, y, place, delta, done)
         for i, (y, place) in enumerate(zip(outputs, sets, strict=True))
-        if y.spec.size
+        if y.spec.size and i not in begun
     ]
-    return Lowered(calls, max(first.work, rest.work))
+    return _together([Lowered(copies), first, rest, Lowered(last)])
+
+
+def _together(parts: Sequence[Lowered]) -> Lowered:
+    """Calls one after the other that share scratch memory."""
+    return Lowered(
+        [call for part in parts for call in part.calls],
+        max(part.work for part in parts),
+        [call for part in parts for call in part.prepared],
+        [nbytes for part in parts for nbytes in part.kept],
+    )
+
+
+def _begun(number: int, spec: Spec) -> Call:
+    """Copies a carried value to where the body changes it."""
+    out: Reference = ("out", number)
+    return Call(
+        Code(emit_begun),
+        (("in", number), out),
+        rows=spec.nbytes,
+        grain=_COPIED,
+        row_operands=frozenset({out}),
+        nbytes=2 * spec.nbytes,
+    )
+
+
+def emit_begun() -> Kernel:
+    """out = x; a row is a byte."""
+    b = Kernel(current().lanes)
+    x, out = (b.address(k, "uint8") for k in range(2))
+    b.copy(x + b.low, out + b.low, b.high - b.low, "uint8")
+    return b
 
 
 def _last(
