@@ -1,22 +1,28 @@
-"""Text of a small GPT, one token after the other, beside torch with a static cache.
+"""Text of a small GPT, one token after the other, beside torch and ONNX Runtime.
 
     python benchmarks/generation.py --peer-python PEERS/bin/python
 
 Six blocks of width 384 and six heads, 256 tokens from an empty cache, batch 1: keys and
 values of earlier tokens stay in arrays of their final size, which each token writes one
-row of. `toolkit` calls a compiled step for each token, whose caches are Variables.
+row of. `toolkit` writes all tokens by one call of a compiled loop, and, as all others
+do, by a call for each. In the second case dense layers have weights of 8 bits, and
+factors are rounded to as many when they are multiplied.
 """
 
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
 from harness import Candidate, main
 
-CASES = ("256 tokens",)
+CASES = ("256 tokens", "256 tokens, int8")
 TOKENS, VOCABULARY, WIDTH, HEADS, BLOCKS = 256, 256, 384, 6, 6
+THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
 
 
-def with_toolkit(case):
-    """A compiled step for each token."""
-    import numpy as np
-
+def network():
+    """A model of a token, its position and the caches: logits, and new caches."""
     import toolkit
     from toolkit import layers, ops
 
@@ -27,55 +33,159 @@ def with_toolkit(case):
             super().__init__()
             self.joined = layers.Dense(3 * WIDTH)
             self.out = layers.Dense(WIDTH)
-            shape = (1, TOKENS, HEADS, WIDTH // HEADS)
-            self.keys = self.add_weight(shape, "zeros", trainable=False)
-            self.values = self.add_weight(shape, "zeros", trainable=False)
 
-        def call(self, x, position):
+        def call(self, inputs):
+            x, position, *caches = inputs
             split = ops.reshape(self.joined(x), (1, 1, 3, HEADS, WIDTH // HEADS))
-            query, key, value = (split[:, :, i] for i in range(3))
-            for cache, new in ((self.keys, key), (self.values, value)):
-                cache.assign(ops.slice_update(cache, (0, position, 0, 0), new))
-            mask = ops.arange(TOKENS) <= position
-            x = ops.dot_product_attention(
-                query, self.keys, self.values, mask=ops.reshape(mask, (1, 1, 1, -1))
-            )
-            return self.out(ops.reshape(x, (1, 1, WIDTH)))
+            place = ops.reshape(position, ())
+            query, *new = (split[:, :, i] for i in range(3))
+            caches = [
+                ops.slice_update(cache, (0, place, 0, 0), y)
+                for cache, y in zip(caches, new, strict=True)
+            ]
+            mask = ops.reshape(ops.arange(TOKENS) <= place, (1, 1, 1, -1))
+            x = ops.dot_product_attention(query, *caches, mask=mask)
+            return self.out(ops.reshape(x, (1, 1, WIDTH))), *caches
 
     toolkit.utils.set_random_seed(0)
-    tokens = layers.Embedding(VOCABULARY, WIDTH)
-    positions = layers.Embedding(TOKENS, WIDTH)
-    blocks = [
-        (
-            layers.LayerNormalization(),
-            Attention(),
-            layers.LayerNormalization(),
-            layers.Dense(4 * WIDTH, activation="gelu"),
-            layers.Dense(WIDTH),
-        )
-        for _ in range(BLOCKS)
-    ]
-    last, head = layers.LayerNormalization(), layers.Dense(VOCABULARY)
+    token = toolkit.Input(batch_shape=(1, 1), dtype="int32")
+    position = toolkit.Input(batch_shape=(1, 1), dtype="int32")
+    shape = (1, TOKENS, HEADS, WIDTH // HEADS)
+    caches = [toolkit.Input(batch_shape=shape) for _ in range(2 * BLOCKS)]
+    x = layers.Embedding(VOCABULARY, WIDTH)(token)
+    x = x + layers.Embedding(TOKENS, WIDTH)(position)
+    kept = []
+    for i in range(BLOCKS):
+        y = layers.LayerNormalization()(x)
+        y, *pair = Attention()([y, position, *caches[2 * i : 2 * i + 2]])
+        kept += pair
+        x = x + y
+        y = layers.LayerNormalization()(x)
+        y = layers.Dense(4 * WIDTH, activation="gelu")(y)
+        x = x + layers.Dense(WIDTH)(y)
+    logits = layers.Dense(VOCABULARY)(layers.LayerNormalization()(x))
+    return toolkit.Model([token, position, *caches], [logits, *kept])
+
+
+def empty_caches():
+    """Of all blocks."""
+    shape = (1, TOKENS, HEADS, WIDTH // HEADS)
+    return [np.zeros(shape, "float32") for _ in range(2 * BLOCKS)]
+
+
+def model_of(case):
+    """The network, with weights as the case has them."""
+    model = network()
+    if case.endswith("int8"):
+        model.quantize("int8")
+    return model
+
+
+def in_a_loop(case):
+    """All tokens by one call."""
+    import toolkit
+    from toolkit import ops
+
+    model = model_of(case)
+
+    @toolkit.function
+    def write(count):
+        def body(i, token, text, *caches):
+            logits, *caches = model([token, ops.reshape(i, (1, 1)), *caches])
+            token = ops.cast(ops.argmax(logits, axis=-1), "int32")
+            return i + 1, token, ops.slice_update(text, (0, i), token), *caches
+
+        caches = map(ops.convert_to_tensor, empty_caches())
+        text = ops.zeros((1, TOKENS), "int32")
+        start = (0, ops.zeros((1, 1), "int32"), text, *caches)
+        return ops.while_loop(lambda i, *_: i < count, body, start)[2]
+
+    count = ops.convert_to_tensor(np.int32(TOKENS))
+    return lambda: write(count), TOKENS
+
+
+def by_calls(case):
+    """A call for each token; the caches are Variables."""
+    import toolkit
+    from toolkit import ops
+
+    model = model_of(case)
+    caches = [toolkit.Variable(x, trainable=False) for x in empty_caches()]
 
     @toolkit.function
     def step(token, position):
-        x = tokens(token) + positions(ops.reshape(position, (1, 1)))
-        for before, attention, middle, up, down in blocks:
-            x = x + attention(before(x), position)
-            x = x + down(up(middle(x)))
-        return ops.argmax(head(last(x)), axis=-1)
+        logits, *new = model([token, position, *caches])
+        for cache, value in zip(caches, new, strict=True):
+            cache.assign(value)
+        return ops.cast(ops.argmax(logits, axis=-1), "int32")
 
-    places = [ops.convert_to_tensor(np.int32(i)) for i in range(TOKENS)]
+    places = [ops.convert_to_tensor(np.int32([[i]])) for i in range(TOKENS)]
     first = ops.convert_to_tensor(np.zeros((1, 1), "int32"))
-    step(first, places[0])
 
-    def generate():
+    def write():
         token = first
         for place in places:
             token = step(token, place)
         return token
 
-    return generate, TOKENS
+    return write, TOKENS
+
+
+def with_onnxruntime(case):
+    """ONNX Runtime, a call for each token; caches are read and written in one place."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    model = network()
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder, "model.onnx"))
+        model.export(path, verbose=False)
+        if case.endswith("int8"):
+            from onnxruntime.quantization import QuantType, quantize_dynamic
+
+            whole, path = path, str(Path(folder, "int8.onnx"))
+            quantize_dynamic(whole, path, weight_type=QuantType.QInt8)
+        session = onnxruntime.InferenceSession(
+            path, options, providers=["CPUExecutionProvider"]
+        )
+    binding = session.io_binding()
+    token, position, *caches = (
+        onnxruntime.OrtValue.ortvalue_from_numpy(x)
+        for x in (*np.zeros((2, 1, 1), "int32"), *empty_caches())
+    )
+    logits = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
+        (1, 1, VOCABULARY), np.float32
+    )
+    for value, put in zip(
+        (token, position, *caches), session.get_inputs(), strict=True
+    ):
+        binding.bind_ortvalue_input(put.name, value)
+    for value, got in zip((logits, *caches), session.get_outputs(), strict=True):
+        binding.bind_ortvalue_output(got.name, value)
+
+    def write():
+        said = np.zeros((TOKENS, VOCABULARY), "float32")
+        token.update_inplace(np.zeros((1, 1), "int32"))
+        for i in range(TOKENS):
+            position.update_inplace(np.int32([[i]]))
+            session.run_with_iobinding(binding)
+            said[i] = logits.numpy()[0, 0]
+            token.update_inplace(np.int32([[said[i].argmax()]]))
+        return said
+
+    if not case.endswith("int8"):
+        check(write(), model)
+    return write, TOKENS
+
+
+def check(said, model):
+    """Whether a runtime computes the same from the same tokens."""
+    token, caches = np.zeros((1, 1), "int32"), empty_caches()
+    for i, found in enumerate(said[:8]):
+        logits, *caches = model([token, np.int32([[i]]), *caches])
+        np.testing.assert_allclose(found, logits[0, 0], rtol=0, atol=1e-4)
+        token = np.int32([[found.argmax()]])
 
 
 def of_torch(compiled):
@@ -85,6 +195,9 @@ def of_torch(compiled):
         import torch
         from torch import nn
         from torch.nn import functional
+
+        if compiled and case.endswith("int8"):
+            return None
 
         class Block(nn.Module):
             def __init__(self):
@@ -129,6 +242,9 @@ def of_torch(compiled):
 
         torch.manual_seed(0)
         model = GPT().eval()
+        if case.endswith("int8"):
+            quantize = torch.ao.quantization.quantize_dynamic
+            model = quantize(model, {nn.Linear}, dtype=torch.qint8)
         step = torch.compile(model, mode="max-autotune") if compiled else model
         places = [torch.tensor([i]) for i in range(TOKENS)]
         first = torch.zeros((1, 1), dtype=torch.long)
@@ -147,7 +263,9 @@ def of_torch(compiled):
 
 
 CANDIDATES = (
-    Candidate("toolkit", with_toolkit),
+    Candidate("toolkit", in_a_loop),
+    Candidate("toolkit, call by call", by_calls),
+    Candidate("ONNX Runtime", with_onnxruntime, peer=True),
     Candidate("torch", of_torch(False), peer=True),
     Candidate("torch.compile", of_torch(True), peer=True),
 )

@@ -1,0 +1,142 @@
+"""Train a small GPT on Python's own standard library, and let it write.
+
+    python examples/gpt.py --epochs 5 --temperature 0.7
+
+A text is written by one call of a compiled loop over tokens. Keys and values of earlier
+ones are kept in a cache, so a token costs the same however long the text is.
+"""
+
+import argparse
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+
+import toolkit
+from toolkit import layers, losses, ops, optimizers, random
+
+BATCH, LENGTH = 32, 128
+WIDTH, HEADS, BLOCKS = 96, 4, 2
+RATE = 3e-3
+TOP_K, TOP_P = 20, 0.95  # how many tokens, and what share, there is to choose from
+ALPHABET = "\0\n" + "".join(map(chr, range(32, 127)))  # the first one ends a text
+
+
+def read_pieces():
+    """The standard library: (pieces, LENGTH + 1), each an array of indices."""
+    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    text = "\0".join(path.read_text("utf-8", errors="ignore") for path in modules)
+    index = {character: i for i, character in enumerate(ALPHABET)}
+    found = np.array([index[c] for c in text if c in index], dtype="int32")
+    return found[: len(found) // (LENGTH + 1) * (LENGTH + 1)].reshape(-1, LENGTH + 1)
+
+
+class Block(layers.Layer):
+    """Attention to earlier tokens, and a network for each token by itself."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.before, self.middle = (layers.LayerNormalization() for _ in range(2))
+        self.joined, self.out = layers.Dense(3 * WIDTH), layers.Dense(WIDTH)
+        self.up = layers.Dense(4 * WIDTH, activation="gelu")
+        self.down = layers.Dense(WIDTH)
+
+    def call(self, x, cache=None, position=0):
+        """x: (batch, length, WIDTH), from `position` on; `cache` has what is before."""
+        shape = (-1, x.shape[1], 3, HEADS, WIDTH // HEADS)
+        y = ops.reshape(self.joined(self.before(x)), shape)
+        query, keys, values = (y[:, :, i] for i in range(3))
+        if cache is not None:
+            start = (0, position, 0, 0)
+            keys = ops.slice_update(cache[0], start, keys)
+            values = ops.slice_update(cache[1], start, values)
+        known = ops.arange(keys.shape[1]) <= position + ops.arange(x.shape[1])[:, None]
+        y = ops.dot_product_attention(query, keys, values, mask=known[None, None])
+        x = x + self.out(ops.reshape(y, (-1, *x.shape[1:])))
+        return x + self.down(self.up(self.middle(x))), (keys, values)
+
+
+class GPT(toolkit.Model):
+    """Tokens: (batch, length) in, logits: (batch, length, len(ALPHABET)) out."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.tokens = layers.Embedding(len(ALPHABET), WIDTH)
+        self.positions = layers.Embedding(LENGTH, WIDTH)
+        self.blocks = [Block() for _ in range(BLOCKS)]
+        self.last, self.head = layers.LayerNormalization(), layers.Dense(len(ALPHABET))
+
+    def call(self, tokens, caches=None, position=0):
+        """Logits; with `caches`, a pair for each block, also those with the tokens."""
+        x = self.tokens(tokens)
+        x = x + self.positions(position + ops.arange(tokens.shape[1]))
+        kept = []
+        for block, cache in zip(self.blocks, caches or [None] * BLOCKS, strict=True):
+            x, pair = block(x, cache=cache, position=position)
+            kept.append(pair)
+        logits = self.head(self.last(x))
+        return logits if caches is None else (logits, kept)
+
+
+def sample(logits, temperature, seed):
+    """A token by logits: (batch, vocabulary); the likeliest at temperature 0."""
+    if temperature == 0:
+        return ops.argmax(logits, axis=-1, keepdims=True)
+    logits, tokens = ops.top_k(logits / temperature, TOP_K)
+    shares = ops.softmax(logits)
+    is_in = ops.cumsum(shares, axis=-1) - shares < TOP_P
+    chosen = random.categorical(ops.where(is_in, logits, -1e9), 1, seed=seed)
+    return ops.take_along_axis(tokens, chosen, axis=-1)
+
+
+def writer(model, temperature, seed):
+    """A function that continues tokens: (1, LENGTH), the first `count` of them."""
+
+    def goes_on(tokens, count, caches):
+        return (count < LENGTH) & (ops.take(tokens[0], count - 1) != 0)
+
+    def write_one(tokens, count, caches):
+        newest = ops.slice(tokens, (0, count - 1), (1, 1))
+        logits, caches = model(newest, caches=caches, position=count - 1)
+        token = ops.cast(sample(logits[:, 0], temperature, seed), "int32")
+        return ops.slice_update(tokens, (0, count), token), count + 1, caches
+
+    @toolkit.function
+    def write(tokens, count):
+        empty = ops.zeros((1, LENGTH, HEADS, WIDTH // HEADS))
+        _, caches = model(tokens, caches=[(empty, empty)] * BLOCKS)
+        return ops.while_loop(goes_on, write_one, (tokens, count, caches))[:2]
+
+    return write
+
+
+def main(arguments=None):
+    """Train the model, print what it writes and its loss, and return it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--steps", type=int, default=200, help="batches per epoch")
+    parser.add_argument("--temperature", type=float, default=0.7)
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--output", type=Path, default="trained", help="the folder")
+    options = parser.parse_args(arguments)
+
+    toolkit.utils.set_random_seed(options.seed)
+    pieces = np.random.permutation(read_pieces())
+    train, test = pieces[20 * BATCH :][: options.steps * BATCH], pieces[: 20 * BATCH]
+    model, loss = GPT(), losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizers.AdamW(RATE), loss)
+    history = model.fit(train[:, :-1], train[:, 1:], BATCH, options.epochs)
+    seed = random.SeedGenerator(options.seed)
+    tokens = np.array([[ALPHABET.index(c) for c in "def ".ljust(LENGTH)]], "int32")
+    tokens, count = writer(model, options.temperature, seed)(tokens, np.int32(4))
+    print("".join(ALPHABET[i] for i in tokens.numpy()[0, : int(count)]))
+    loss = model.evaluate(test[:, :-1], test[:, 1:], verbose=0)
+    options.output.mkdir(parents=True, exist_ok=True)
+    model.save(options.output / "gpt.keras")
+    history.plot(options.output / "gpt.svg")
+    print(f"test loss {loss:.4f} per character")
+    return model
+
+
+if __name__ == "__main__":
+    main()

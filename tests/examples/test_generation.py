@@ -1,0 +1,93 @@
+"""Text written with a cache, against the whole network for each token."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import ops, random
+
+PATH = Path(__file__).resolve().parents[2] / "examples" / "gpt.py"
+pytestmark = pytest.mark.skipif(
+    not PATH.is_file(), reason="the examples are in checkouts only"
+)
+START = 5
+
+
+@pytest.fixture(scope="module")
+def example():
+    return runpy.run_path(str(PATH))
+
+
+@pytest.fixture
+def model(example):
+    """Of weights so large that tokens depend on all before them."""
+    toolkit.utils.set_random_seed(0)
+    model = example["GPT"]()
+    model(np.zeros((1, 4), "int32"))
+    for weight in model.trainable_variables:
+        if weight.ndim == 2:
+            weight.assign(weight * 2.0)
+    return model
+
+
+@pytest.fixture
+def tokens(example):
+    return np.random.default_rng(0).integers(1, 90, (1, example["LENGTH"]), "int32")
+
+
+def expected(example, model, tokens, temperature, seed):
+    """What the whole network says of all tokens so far, one token after the other."""
+    tokens, count = tokens.copy(), START
+    whole = toolkit.function(lambda tokens: model(tokens))
+    while count < tokens.shape[1] and tokens[0, count - 1]:
+        logits = ops.convert_to_tensor(whole(tokens).numpy()[:, count - 1])
+        tokens[0, count] = int(example["sample"](logits, temperature, seed)[0, 0])
+        count += 1
+    return tokens, count
+
+
+@pytest.mark.parametrize("temperature", [0, 0.7, 1.5])
+def test_tokens_are_those_of_the_whole_network(example, model, tokens, temperature):
+    seeds = [random.SeedGenerator(3) for _ in range(2)]
+    wanted, end = expected(example, model, tokens, temperature, seeds[0])
+    write = example["writer"](model, temperature, seeds[1])
+    found, count = write(tokens, np.int32(START))
+    assert int(count) == end
+    np.testing.assert_array_equal(found[:, :end], wanted[:, :end])
+    assert len(set(wanted[0, START:end])) > 5  # not the same ones all over
+
+
+def test_the_same_seed_writes_the_same(example, model, tokens):
+    seed = random.SeedGenerator(1)
+    write = example["writer"](model, 1.0, seed)
+    texts = []
+    first = seed.state.numpy()
+    for state in (first, None, first):
+        if state is not None:
+            seed.state.assign(state)
+        texts.append(write(tokens, np.int32(START))[0].numpy().tolist())
+    assert texts[0] == texts[2] != texts[1]
+
+
+def test_an_end_ends(example, model, tokens):
+    bias = model.head.bias
+    write = example["writer"](model, 0, None)
+    bias.assign(ops.slice_update(bias, [0], [1e4]))
+    found, count = write(tokens, np.int32(START))
+    assert int(count) == START + 1 and int(found[0, START]) == 0
+    np.testing.assert_array_equal(found[0, :START], tokens[0, :START])
+    np.testing.assert_array_equal(found[0, START + 1 :], tokens[0, START + 1 :])
+
+
+def test_caches_stay_where_they_are(example, model, tokens):
+    pytest.importorskip("llvmlite")
+    write = example["writer"](model, 0.7, random.SeedGenerator(1))
+    program = write.inspect(tokens, np.int32(START)).program
+    loop = [call for _, call in program.code.calls if getattr(call, "body", None)][-1]
+    bases = [move.base for move in loop.moves]
+    places = {base for base in bases if base[0] == "out" and bases.count(base) == 2}
+    assert len(places) == 2 * example["BLOCKS"] + 1  # and the text
+    assert program.preparations
