@@ -388,6 +388,30 @@ def test_weights_are_packed_once(tmp_path):
     np.testing.assert_array_equal(before, by_jit(source, 32, x)[0])
 
 
+@needs_compiler
+def test_loops_keep_what_they_pack_and_caches_in_their_place(tmp_path):
+    weight = toolkit.Variable(numbers(96, (96,)) / 8)
+
+    def written(x):
+        def body(i, x, cache):
+            x = ops.tanh(x @ weight)
+            return i + 1, x, ops.slice_update(cache, (0, i, 0), x[:, None])
+
+        start = 0, x, ops.zeros((x.shape[0], 5, 96))
+        return ops.while_loop(lambda i, *_: i < 4, body, start)[2]
+
+    source = source_of(written, [((96,), "float32")], (1, 2))
+    assert source.programs[0].bodies[0].code.prepared
+    library = loaded(source, tmp_path)
+    for batch in (1, 2):
+        x = numbers(batch, (96,), 1)
+        memory = library.workspace(batch)
+        for _ in range(2):
+            _, (found,) = library.run(memory, batch, x)
+            np.testing.assert_array_equal(found, by_jit(source, batch, x)[0])
+        np.testing.assert_allclose(found, written(x), 1e-5, 1e-5)
+
+
 def test_equal_layouts_of_weights_are_kept_once():
     both, _ = model_source("cifar", (16, 32))
     one = replace(both, programs=both.programs[:1])
