@@ -163,6 +163,43 @@ def test_infinite_bias():
     check(case)
 
 
+SINGLE = [
+    {},
+    {"sources": 1, "features": 1, "value_features": 33},
+    {"sources": 70, "group": 2, "features": 40, "extras": (("mask", (0, 2, 3)),)},
+    {"sources": 33, "extras": (("bias", (1, 3)), ("mask", (0, 3)))},
+    {"sources": 40, "extras": (("bias", (1, 2, 3)), ("mask", (2,)))},
+    {"sources": 5, "causal": True, "extras": (("mask", (0, 3)),)},
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("options", SINGLE)
+def test_one_query(options, lanes, dtype):
+    with vectors_of(lanes):
+        check(Case(1, dtype=dtype, **{"sources": 6} | options), chunk=1)
+
+
+def test_one_query_that_may_see_nothing():
+    case = Case(1, 40, extras=(("mask", (0, 3)),))
+    case.inputs[3][:] = False
+    check(case)
+
+
+def test_masked_blocks_of_keys_are_not_read():
+    case = Case(1, 200, extras=(("mask", (3,)),), dtype="float32")
+    case.inputs[3][..., :3] = True
+    case.inputs[3][..., 60:] = False
+    outputs = [y.astype("float32") for y in case.expected()[0]]
+    for x in case.inputs[1:3]:
+        x[:, 64:] = np.nan
+    for x, y in zip(
+        run(lower_attention, case.inputs, outputs, case.attrs), outputs, strict=True
+    ):
+        np.testing.assert_allclose(x, y, 1e-5, 1e-5)
+
+
 def test_views_and_what_is_no_row():
     """Parts of one array; features that are not neighbours are left to others."""
     joined = np.random.default_rng(1).standard_normal((2, 7, 3, 2, 8))

@@ -151,8 +151,8 @@ COMPOSITES = frozenset({"attention", "attention_grad", "matmul_int4"})
 # Rows up to which weights are unpacked as they are multiplied: with more of them it is
 # quicker to do that first.
 FEW_ROWS = 8
-# Queries that fill the vectors of attention's kernel. For fewer, such as the one of the
-# next token of a text, two products and a softmax are quicker.
+# Queries that fill the vectors of attention's kernel. For fewer, but for one, which has
+# a kernel of its own, two products and a softmax are quicker.
 FEWEST_TARGETS = 25
 ANCHORS = frozenset({"conv", "conv_input_grad", "matmul", "matmul_integer"})
 
@@ -168,9 +168,15 @@ def takes_whole(node: Any) -> bool:
         is_few = 0 < node.inputs[0].spec.shape[0] <= FEW_ROWS
         is_few = is_few and not rules.rows_independent
         return is_few and found <= {"float32", "bfloat16", "int8"}
-    if node.op.name == "attention" and node.inputs[0].spec.shape[1] < FEWEST_TARGETS:
+    if node.op.name == "attention" and 1 < _targets(node) < FEWEST_TARGETS:
         return False
     return found <= {"float32", "float64", "bfloat16", "bool"}
+
+
+def _targets(attention: Any) -> int:
+    """How many queries each head has."""
+    count: int = attention.inputs[0].spec.shape[1]
+    return count
 
 
 def lowering(name: str) -> Lowering | None:

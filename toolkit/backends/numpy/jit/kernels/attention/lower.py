@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.kernels.attention import backward, forward
+from toolkit.backends.numpy.jit.kernels.attention import backward, forward, single
 from toolkit.backends.numpy.jit.kernels.attention.transpose import COLUMNS
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
     PACKED,
@@ -71,9 +72,46 @@ class _Lowering:
         plan = self._plan(_FORWARD_KEYS)
         if plan is None:
             return None
+        if self.targets == 1:
+            return self._single(plan)
         code = Code(forward.emit_attention, plan)
         cost = 2 * (self.features + self.value_features) + _EXP_COST
         return self._lowered(plan, code, sum(forward.scratch(plan)), cost, True)
+
+    def _single(self, plan: AttentionPlan) -> Lowered:
+        """The same for one query of each head."""
+        extras = tuple(
+            extra._replace(layout="next" if self._is_line(extra.name) else "apart")
+            for extra in plan.extras
+        )
+        plan = replace(plan, extras=extras, rows_apart=(), keys=0, packed=False)
+        numbers = Numbers(
+            targets=1,
+            sources=self.sources,
+            group=self.query_heads // max(1, self.key_heads),
+            parts=1,
+            heads=self.key_heads,
+            pieces=1,
+            piece=1,
+            scratch=aligned(single.scratch_bytes(plan, self.sources)),
+        )
+        rows = self.batch * self.query_heads
+        cost = 2 * (self.features + self.value_features) + _EXP_COST
+        call = Call(
+            Code(single.emit_single, plan),
+            (*self.references, ("work", 0)),
+            (*numbers, *self._table()),
+            rows,
+            partition(rows),
+            flops=cost * rows * self.sources,
+            nbytes=sum(array.spec.nbytes for array in self.arrays.values()),
+        )
+        return Lowered((call,), call.tasks * numbers.scratch)
+
+    def _is_line(self, name: str) -> bool:
+        """Whether what belongs to neighbouring sources is next to each other."""
+        itemsize = dtypes.itemsize(self.arrays[name].spec.dtype)
+        return self._strides(name)[3] == itemsize
 
     def backward(self) -> Lowered | None:
         """The pass that gives the gradients."""

@@ -1,0 +1,207 @@
+"""Attention of one query of each head: the lanes of a vector are features, or keys.
+
+That is what the next token of a text asks for. Of a cache for the longest text most
+keys may be masked: blocks of keys of which none is allowed are not read, nor are their
+values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.attention.forward import operands
+from toolkit.backends.numpy.jit.kernels.attention.writer import (
+    LOWEST,
+    MASKED,
+    AttentionPlan,
+    AttentionWriter,
+    Extra,
+)
+
+# Keys, or values, that are read together.
+_ROWS = 4
+
+
+def emit_single(plan: AttentionPlan) -> Kernel:
+    """The kernel of one plan; a row of the call is one query of one head."""
+    w = AttentionWriter(plan, operands(plan))
+    b, heads = w.b, w.n["heads"] * w.n["group"]
+    with b.loop(b.low, b.high) as unit:
+        rest, target = b.split(unit, w.n["targets"])
+        _Query(w, *b.split(rest, heads), target).emit()
+    return b
+
+
+class _Query:
+    """Emits the code for one query; its logits are in the scratch memory."""
+
+    def __init__(
+        self, writer: AttentionWriter, batch: Number, head: Number, target: Number
+    ) -> None:
+        self.w, self.b, self.plan = writer, writer.b, writer.plan
+        self.target = target
+        self.sources = writer.n["sources"]
+        own = {"key", "value"}
+        self.bases = {
+            name: writer.of_head(
+                name, batch, head // writer.n["group"] if name in own else head
+            )
+            for name in writer.pointers
+        }
+        for name in self.bases.keys() - own:
+            self.bases[name] = self.bases[name] + target * writer.strides[name].row
+        self.logits = writer.scratch
+
+    def emit(self) -> None:
+        """Logits, weights, and the mean of the values by these."""
+        w, b = self.w, self.b
+        lowest = b.constant(LOWEST[self.plan.dtype], w.zero)
+        with b.accumulate(0, self.sources, b.lanes, [lowest]) as iteration:
+            logits = self._block(iteration.index)
+            iteration.next([w.larger(iteration.values[0], logits)])
+        peak = b.splat(self._across(iteration.values[0], w.larger))
+        with b.accumulate(0, self.sources, b.lanes, [w.zero]) as iteration:
+            place = self._at(iteration.index)
+            weights = w.exponential(b.binary("fsub", w.vector(place), peak))
+            w.put(weights, place)
+            iteration.next([b.binary("fadd", iteration.values[0], weights)])
+        total = self._across(iteration.values[0], self._sum)
+        b.put_scalar(b.first_lane(peak), self.bases["peak"])
+        b.put_scalar(total, self.bases["total"])
+        self._mix(b.splat(total))
+
+    def _at(self, source: Number) -> Pointer:
+        return self.logits + source * self.w.itemsize
+
+    # --- logits -----------------------------------------------------------------------
+
+    def _block(self, start: Number) -> Value:
+        """The logits of a vector of keys; behind the last one they count nothing."""
+        w, b = self.w, self.b
+        exist = b.first_lanes(self.sources - start)
+        allowed = self._allowed(start, exist)
+        masked = b.constant(MASKED, w.zero)
+        if allowed is None:
+            self._dots(start)
+        else:
+            w.put(masked, self._at(start))
+            with b.when(self._any(b.binary("and", allowed, exist))):
+                self._dots(start)
+        logits = w.vector(self._at(start))
+        for extra in self.plan.extras:
+            if extra.name == "bias":
+                bias = self._extra(extra, start, exist)
+                logits = b.binary("fadd", logits, bias)
+        if allowed is not None:
+            logits = b.select(allowed, logits, masked)
+        lowest = b.constant(LOWEST[self.plan.dtype], w.zero)
+        logits = b.select(exist, logits, lowest)
+        w.put(logits, self._at(start))
+        return logits
+
+    def _dots(self, start: Number) -> None:
+        """The products of the query with a vector of keys, some at a time."""
+        w, b = self.w, self.b
+        query = [
+            b.binary("fmul", x, b.constant(self.plan.scale, x))
+            for x in self._features(self.bases["query"], self.plan.features)
+        ]
+        with b.loop(0, b.least(self.sources - start, b.lanes), _ROWS) as first:
+            rows = self._rows("key", start + first)
+            for i, row in enumerate(rows):
+                total = w.zero
+                keys = self._features(row, self.plan.features)
+                for x, y in zip(query, keys, strict=True):
+                    total = b.intrinsic("fma", x, y, total)
+                found = self._across(total, self._sum)
+                b.put_scalar(found, self._at(start + first + i))
+
+    def _allowed(self, start: Number, exist: Mask) -> Mask:
+        """Which keys of a vector are allowed; None: all."""
+        b, found = self.b, None
+        for extra in self.plan.extras:
+            if extra.name == "mask":
+                found = self._extra(extra, start, exist)
+        if self.plan.causal:
+            earlier = b.first_lanes(self.target + 1 - start)
+            found = earlier if found is None else b.binary("and", found, earlier)
+        return found
+
+    def _extra(self, extra: Extra, start: Number, exist: Mask) -> Value:
+        """A vector of the bias or the mask."""
+        b, step = self.b, self.w.steps[extra.name]
+        place = self.bases[extra.name] + start * step
+        if extra.layout == "next":
+            return b.load(place, 0, extra.dtype, exist)
+        return b.gather(place, step, 0, extra.dtype, exist)
+
+    # --- the mean ---------------------------------------------------------------------
+
+    def _mix(self, total: Value) -> None:
+        """The mean of the values, without blocks whose weights are all 0."""
+        w, b, count = self.w, self.b, self.plan.value_features
+        vectors = -(-count // b.lanes)
+        with b.accumulate(0, self.sources, b.lanes, [w.zero] * vectors) as blocks:
+            weights = w.vector(self._at(blocks.index))
+            weighs = b.binary("fcmp une", weights, w.zero, "bool")
+            left = b.least(self.sources - blocks.index, b.lanes)
+            end = b.choose(self._any(weighs), left, 0)
+            with b.accumulate(0, end, _ROWS, blocks.values) as rows:
+                first = blocks.index + rows.index
+                sums = rows.values
+                for i, row in enumerate(self._rows("value", first)):
+                    weight = b.splat(b.scalar(self._at(first + i), w.dtype))
+                    pairs = zip(self._features(row, count), sums, strict=True)
+                    sums = [b.intrinsic("fma", weight, x, y) for x, y in pairs]
+                rows.next(sums)
+            blocks.next(rows.values)
+        for i, value in enumerate(blocks.values):
+            mask = b.existing(min(b.lanes, count - i * b.lanes))
+            place = self.bases["out"] + i * w.vector_bytes
+            w.put(b.binary("fdiv", value, total), place, mask)
+
+    # --- rows -------------------------------------------------------------------------
+
+    def _rows(self, name: str, first: Number) -> list[Pointer]:
+        """Rows of keys or values; one that does not exist is another time the last.
+
+        What it gives is not used, or is multiplied by a weight of 0.
+        """
+        b, step = self.b, self.w.step_of(name)
+        numbers = (b.least(first + i, self.sources - 1) for i in range(_ROWS))
+        return [self.bases[name] + number * step for number in numbers]
+
+    def _features(self, place: Pointer, count: int) -> list[Value]:
+        """The vectors of a row; lanes behind the last feature are 0."""
+        b, found = self.b, []
+        for start in range(0, count, b.lanes):
+            mask = b.existing(min(b.lanes, count - start))
+            found.append(self.w.vector(place + start * self.w.itemsize, mask))
+        return found
+
+    def _any(self, lanes: Value) -> Value:
+        """Whether a lane is true."""
+        b, bits = self.b, f"i{self.b.lanes}"
+        packed = b.let(f"bitcast {lanes.type} {lanes} to {bits}", "int64")
+        return b.let(f"icmp ne {bits} {packed}, 0", "bool")
+
+    def _sum(self, x: Value, y: Value) -> Value:
+        return self.b.binary("fadd", x, y)
+
+    def _across(self, value: Value, join: Callable[[Value, Value], Value]) -> Value:
+        """One value of all lanes: halves are joined until one is left."""
+        b, step = self.b, self.b.lanes // 2
+        while step:
+            chosen: Sequence[int] = [(i + step) % b.lanes for i in range(b.lanes)]
+            value = join(value, b.shuffled(value, value, chosen))
+            step //= 2
+        return b.first_lane(value)
+
+
+def scratch_bytes(plan: AttentionPlan, sources: int) -> int:
+    """What a task needs: the logits of one query, in whole vectors and rows."""
+    lines = max(plan.lanes, _ROWS)
+    return -(-sources // lines) * lines * dtypes.itemsize(plan.dtype)
