@@ -148,7 +148,7 @@ def _axes(p: Problem) -> list[int]:
 
 def _grain(rows: int, nbytes: int) -> int:
     """The rows of a task: no more tasks than their bytes are worth."""
-    tasks = max(1, min(TASKS, rows, round(nbytes / _TASK_BYTES)))
+    tasks = max(1, min(TASKS, rows, nbytes // _TASK_BYTES))
     return -(-rows // tasks)
 
 
