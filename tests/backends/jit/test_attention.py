@@ -173,8 +173,9 @@ SINGLE = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize(
+    ("lanes", "dtype"), [(4, "float64"), (8, "float32"), (16, "float32")]
+)
 @pytest.mark.parametrize("options", SINGLE)
 def test_one_query(options, lanes, dtype):
     with vectors_of(lanes):
