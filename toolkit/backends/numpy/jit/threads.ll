@@ -1,7 +1,7 @@
 ; Threads that share the tasks of a section: the caller's, and workers that wait.
 
 ; What the threads share; each word that changes often has a cache line of its own.
-; ticket: number of tasks << 32 | next task to take
+; ticket: number of tasks << 42 | how many were taken from the end << 21 | from the start
 %Pool = type {
   i64, [7 x i64], ; 0  ticket
   i64, [7 x i64], ; 2  tasks done
@@ -38,25 +38,44 @@ define void @give_back(ptr %pool) #0 {
   ret void
 }
 
-; Take and run tasks until none is left; how many this thread ran.
+; Whether a ticket has tasks that nobody has taken.
+define internal i1 @is_open(i64 %ticket) #0 {
+  %first = and i64 %ticket, 2097151
+  %rest = lshr i64 %ticket, 21
+  %last = and i64 %rest, 2097151
+  %tasks = lshr i64 %ticket, 42
+  %taken = add i64 %first, %last
+  %open = icmp ult i64 %taken, %tasks
+  ret i1 %open
+}
+
+; Take and run tasks until none is left; how many this thread ran. Every other thread
+; begins with the last task: what a thread has read or written in one section or run, or
+; its neighbours, is then in its own cache when it takes the same tasks of the next.
 define i64 @take(ptr %pool, i64 %thread) #0 {
 entry:
+  %odd = and i64 %thread, 1
+  %from.end = icmp ne i64 %odd, 0
+  %one = select i1 %from.end, i64 2097152, i64 1
   br label %look
 look:
   %taken = phi i64 [ 0, %entry ], [ %taken.next, %run ]
   %seen = load atomic i64, ptr %pool acquire, align 8
-  %seen.next = and i64 %seen, 4294967295
-  %seen.tasks = lshr i64 %seen, 32
-  %open = icmp ult i64 %seen.next, %seen.tasks
+  %open = call i1 @is_open(i64 %seen)
   br i1 %open, label %claim, label %none
 claim:
   ; The section may have changed since the look: only what this returns counts.
-  %ticket = atomicrmw add ptr %pool, i64 1 acq_rel
-  %task = and i64 %ticket, 4294967295
-  %tasks = lshr i64 %ticket, 32
-  %mine = icmp ult i64 %task, %tasks
+  %ticket = atomicrmw add ptr %pool, i64 %one acq_rel
+  %mine = call i1 @is_open(i64 %ticket)
   br i1 %mine, label %run, label %none
 run:
+  %first = and i64 %ticket, 2097151
+  %rest = lshr i64 %ticket, 21
+  %last = and i64 %rest, 2097151
+  %tasks = lshr i64 %ticket, 42
+  %beyond = sub i64 %tasks, %last
+  %before = sub i64 %beyond, 1
+  %task = select i1 %from.end, i64 %before, i64 %first
   %section.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
   %events.at = getelementptr %Pool, ptr %pool, i32 0, i32 11
   %section.v = load i64, ptr %section.at
@@ -82,7 +101,7 @@ entry:
   %events.v = ptrtoint ptr %events to i64
   store i64 %events.v, ptr %events.at
   store atomic i64 0, ptr %done.at release, align 8
-  %ticket = shl i64 %tasks, 32
+  %ticket = shl i64 %tasks, 42
   store atomic i64 %ticket, ptr %pool seq_cst, align 8
   %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 6
   %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
@@ -145,9 +164,7 @@ bed:
   %in = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
   ; Work published before this thread counted as asleep did not wake it.
   %late = load atomic i64, ptr %pool seq_cst, align 8
-  %late.next = and i64 %late, 4294967295
-  %late.tasks = lshr i64 %late, 32
-  %open = icmp ult i64 %late.next, %late.tasks
+  %open = call i1 @is_open(i64 %late)
   %quit.early = load atomic i32, ptr %quit.at seq_cst, align 4
   %quits.early = icmp ne i32 %quit.early, 0
   %stay = or i1 %open, %quits.early
