@@ -11,8 +11,9 @@ from tests.helpers import assert_close, is_free
 from toolkit import ops
 from toolkit.backends import base
 from toolkit.core import naming, variable
+from toolkit.core.locks import Locks, commit_all
 from toolkit.core.tensor import Tensor, state
-from toolkit.core.variable import Locks, Variable, commit_all
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, TraceError
 
 A = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)

@@ -8,6 +8,8 @@ import threading
 import time
 import warnings
 import weakref
+from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -387,16 +389,53 @@ def test_gradient_of_one_tensor_passed_twice_inside_a_trace():
 def test_a_step_of_another_thread_is_waited_for():
     v = toolkit.Variable(1.0)
     read = toolkit.function(lambda: v * 1.0)
-    read()
-    for reader in (read, lambda: v.value):
-        found = []
+    step = toolkit.function(lambda: v.assign(v + 1.0))
+    step()
+    call = step.get_concrete_function()
+    executable = call.executable
+    for number, reader in enumerate((read, lambda: v.value)):
+        read()
+        found, begun, goes_on = [], threading.Event(), threading.Event()
+
+        def slowly(run, *arguments):
+            begun.set()  # noqa: B023
+            goes_on.wait()  # noqa: B023
+            return run(*arguments)
+
+        call.executable = Mock(
+            wraps=partial(slowly, executable),
+            update=partial(slowly, executable.update),
+        )
+        writer = threading.Thread(target=step)
         thread = threading.Thread(target=lambda: found.append(reader()))  # noqa: B023
-        with v.lock:
-            thread.start()
-            thread.join(0.05)
-            assert not found
+        writer.start()
+        begun.wait()
+        thread.start()
+        thread.join(0.05)
+        assert not found
+        goes_on.set()
+        writer.join()
         thread.join()
-        assert len(found) == 1
+        assert float(found[0]) == number + 3.0
+
+
+def test_what_is_read_is_new_after_any_change():
+    v, w = toolkit.Variable([1.0, 2.0]), toolkit.Variable([3.0, 4.0])
+    read = toolkit.function(lambda: v * w)
+    step = toolkit.function(lambda: v.assign(v + w))
+    for change in (
+        lambda: v.assign([5.0, 6.0]),
+        step,
+        lambda: w.assign_add([1.0, 1.0]),
+        step,
+        step,
+    ):
+        kept = read()
+        before = kept.numpy().copy()
+        change()
+        assert (read().numpy() == v.numpy() * w.numpy()).all()
+        assert (kept.numpy() == before).all()
+        assert (read().numpy() == v.numpy() * w.numpy()).all()
 
 
 def test_threads_trace_once():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from toolkit import dtypes, pictures, settings
 from toolkit.backends.base import Backend, accelerators, owner_of
 from toolkit.core.convert import convert
 from toolkit.core.dialects import Dialect
+from toolkit.core.locks import changes
 from toolkit.core.naming import auto_name, current_path
 from toolkit.core.placement import Placement
 from toolkit.core.tensor import Operators, Tensor, backend, state
@@ -134,7 +135,8 @@ class Variable(Operators):
         return array if self._placement is None else self._placement.part(array)
 
     def _held(self, array: Any) -> Tensor:
-        """What holds an array as the value."""
+        """What holds an array as the value, from now on."""
+        changes.note()
         kind = Tensor if self.dialect is None else self.dialect.tensor
         return kind(array, self._tensor.spec)
 
@@ -371,40 +373,6 @@ class Variable(Operators):
         title = f"Variable {self.path}"
         facts = "trainable" if self.trainable else "not trainable"
         return pictures.notebook.array_note(title, np.asarray(self), facts)
-
-
-class Locks:
-    """The locks of Variables, taken in one order, so that no two threads block."""
-
-    def __init__(self, variables: Iterable[Variable]) -> None:
-        self.locks: list[threading.RLock] = [v.lock for v in sorted(variables, key=id)]
-
-    def __enter__(self) -> None:
-        taken = []
-        try:
-            for lock in self.locks:
-                lock.acquire()
-                taken.append(lock)
-        except BaseException:  # interrupted while another thread's step runs
-            for lock in taken:
-                lock.release()
-            raise
-
-    def __exit__(self, *exception: object) -> None:
-        for lock in self.locks:
-            lock.release()
-
-
-def commit_all(variables: list[Variable], arrays: list[Any]) -> None:
-    """Give every Variable its new value; an interrupt finishes the job first."""
-    try:
-        for variable, array in zip(variables, arrays, strict=True):
-            variable.commit(array)
-    except BaseException:
-        # Committing the same buffer twice changes nothing, so start over.
-        for variable, array in zip(variables, arrays, strict=True):
-            variable.commit(array)
-        raise
 
 
 def _dense(tensor: Tensor) -> Tensor:

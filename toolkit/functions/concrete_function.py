@@ -17,9 +17,10 @@ from toolkit.compiler.execute import Executable
 from toolkit.compiler.mixed import compile_graph
 from toolkit.compiler.spreading import Spreading
 from toolkit.core.convert import convert
+from toolkit.core.locks import Locks, changes, commit_all
 from toolkit.core.tensor import Tensor, backend, state
 from toolkit.core.trace import Trace, inline
-from toolkit.core.variable import Locks, Variable, commit_all
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Primitive
 
@@ -90,8 +91,10 @@ class ConcreteFunction:
         self._is_stale = False
         # Whether a call returns before anything is computed. What is started later, and
         # writes over a Variable, runs later too, so a call need not hold its buffer.
-        whole = isinstance(self.executable, Executable)
-        self.starts_only = whole and self.program.backend.is_accelerator
+        self._is_whole = isinstance(self.executable, Executable)
+        self.starts_only = self._is_whole and self.program.backend.is_accelerator
+        # The last mark of changes under which all Variables were known to be shared.
+        self._seen: object = None
         # Whether it takes whole values of Variables that are held in parts.
         used = (*self.variables, *self.written)
         self.is_placed: bool = spreading is None and any(v.placement for v in used)
@@ -143,7 +146,7 @@ class ConcreteFunction:
                 with self.locks:
                     found = self.executable([*inputs, *map(_array_of, self.variables)])
             else:
-                found = self.executable(inputs + self._values())
+                found = self._read(inputs)
             results = [Tensor(array) for array in found]
         return self._pack(results)
 
@@ -160,7 +163,16 @@ class ConcreteFunction:
             results = tree.flatten(self.call([convert(x) for x in arrays]))
             return [np.asarray(y) for y in results]
         self.last_call = next(_calls)
-        found: list[Any] = self.executable([*arrays, *self._values()])
+        return self._read(arrays)
+
+    def _read(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run a trace that writes no Variable, in memory of this machine."""
+        values = self._values()
+        found: list[Any]
+        if self._is_whole:
+            found = self.executable.update(inputs, values)
+        else:
+            found = self.executable([*inputs, *values])
         return found
 
     def _is_settled(self) -> bool:
@@ -173,13 +185,22 @@ class ConcreteFunction:
 
     def _values(self) -> list[Any]:
         """The arrays of the Variables, all as of one moment."""
+        arrays = [v._tensor._array for v in self.variables]
+        if changes.mark is self._seen:
+            return arrays
         with self.locks:
+            mark = changes.mark
             for variable in self.variables:
                 variable._shared = True
+            self._seen = mark  # only now: another thread may call this too
             return [v._tensor._array for v in self.variables]
 
     def _hold(self) -> None:
-        """Have nobody write to the buffers that this trace takes to stay the same."""
+        """Have nobody write to the buffers that this trace takes to stay the same.
+
+        Calls that only read wait for the locks from now on.
+        """
+        changes.note()
         for variable in self.frozen:
             variable._shared = True
 
