@@ -238,6 +238,12 @@ class Kernel(Builder):
         for k, word in enumerate((1, index, limit)):
             self.emit(f"store i64 {word}, ptr {error.element(k, 'i64')}")
 
+    def prefetch(self, place: Pointer, write: bool = False, near: int = 3) -> None:
+        """Ask for a cache line that will be read, or written, soon."""
+        self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        kind = f"i32 {int(write)}, i32 {near}, i32 1"
+        self.emit(f"call void @llvm.prefetch.p0(ptr {place}, {kind})")
+
     # --- runs -------------------------------------------------------------------------
 
     def run(self, low: Number, high: Number) -> Iterator[tuple[Index, Mask]]:

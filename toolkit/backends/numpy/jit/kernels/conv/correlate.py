@@ -299,7 +299,8 @@ class _Correlation(ConvolutionWriter):
                 )
             return iteration.values
         w = place.w + axis.first * size
-        inner = Sums(self, self.plan.channels, panel, axis, self.plan.straight)
+        plan = self.plan
+        inner = Sums(self, plan.channels, panel, axis, plan.straight, plan.is_far)
         for segment in tile.segments:
             sums = inner.add(segment, place.x, w, sums)
         return sums

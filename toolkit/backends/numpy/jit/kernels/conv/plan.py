@@ -74,6 +74,11 @@ class CorrelationPlan:
         return prod(self.taps) * self.channels.blocks * self.channels.depth * padded
 
     @property
+    def is_far(self) -> bool:
+        """Whether the first cache has no room for the weights."""
+        return self.weights > _FEW and not self.channels.spread
+
+    @property
     def is_packed(self) -> bool:
         """Whether weights in row-major order are stored as they are read."""
         at, whole = self.channels, self.vectors * self.lanes
@@ -92,7 +97,7 @@ class CorrelationPlan:
     @property
     def order(self) -> tuple[str, ...]:
         """The loops from the outermost on: what is read again should still be near."""
-        if self.weights <= _FEW or self.channels.spread:
+        if not self.is_far:
             return "images", "rows", "panels"
         if self.weights <= _MANY:
             return "images", "panels", "rows"

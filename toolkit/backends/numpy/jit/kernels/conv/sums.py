@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Pointer, Value
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, Feed
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
@@ -12,6 +13,10 @@ from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     unrolled,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+
+# Bytes that weights are asked for ahead of where they are read: processors that fetch
+# ahead by themselves begin anew at each page.
+_AHEAD = 3072
 
 
 class Sums(ConvolutionWriter):
@@ -26,6 +31,7 @@ class Sums(ConvolutionWriter):
         channels, panel: of inputs and outputs.
         axis: the innermost one.
         straight: multiply-adds up to which a segment has no loop.
+        is_far: whether the weights are more than the first cache has room for.
     """
 
     tap: int
@@ -40,8 +46,10 @@ class Sums(ConvolutionWriter):
         panel: Panel,
         axis: Axis,
         straight: int = 100,
+        is_far: bool = False,
     ) -> None:
         super().__init__(writer.b, writer.dtype)
+        self.ahead: int = is_far * _AHEAD // dtypes.itemsize(writer.dtype)
         self.straight = straight
         self.feed: Feed = Feed(writer, channels)
         self.depth: int = channels.depth
@@ -116,6 +124,9 @@ class Sums(ConvolutionWriter):
     ) -> list[Value]:
         """One channel: a pixel's input for each row times a row of weights."""
         b, vectors = self.b, len(self.live)
+        if self.ahead:
+            for j in range(vectors):
+                b.prefetch(w + (self.ahead + j * self.vector))
         weights = [
             self.b.load(w, j * self.vector, self.dtype, None) for j in range(vectors)
         ]

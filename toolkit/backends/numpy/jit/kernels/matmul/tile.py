@@ -162,7 +162,7 @@ def _tile(
         for j, mask in enumerate(masks)
     ]
     for place, _ in places:
-        w.prefetch(place, write=True)
+        w.b.prefetch(place, write=True)
     sums = _sums(w, tiling, rows, masks, packed)
     if chained:
         sums = _added(w, sums, places)
@@ -227,9 +227,9 @@ def _sums(
         if tiling.rows > 1:
             ahead = columns + b_term * _AHEAD
             for j in range(0, len(masks) * w.vector_bytes, _LINE):
-                w.prefetch(ahead + j)
+                w.b.prefetch(ahead + j)
         if packed:
-            w.prefetch(
+            w.b.prefetch(
                 b.pointer_parameter("next") + iteration.index * following, near=2
             )
         ys = [

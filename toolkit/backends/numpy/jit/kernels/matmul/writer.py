@@ -48,12 +48,6 @@ class MatrixWriter:
         """Write a vector."""
         self.b.store(value, place, 0, mask)
 
-    def prefetch(self, place: Pointer, write: bool = False, near: int = 3) -> None:
-        """Ask for a cache line that will be read, or written, soon."""
-        self.b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        kind = f"i32 {int(write)}, i32 {near}, i32 1"
-        self.b.emit(f"call void @llvm.prefetch.p0(ptr {place}, {kind})")
-
     @property
     def zero(self) -> Value:
         """A vector of zeros."""
