@@ -286,6 +286,7 @@ class Lowering:
             p.a,
             p.b,
             across=p.is_across,
+            runs=not strategy.pack_a and p.a_term == p.itemsize,
             chained=strategy.step < strategy.depth,
             pack_a=a if strategy.pack_a else "",
             pack_b=b if strategy.pack_b == EACH else "",

@@ -35,6 +35,7 @@ class ProductPlan:
         a, b: which inputs of the body the factors are.
         across: whether the columns of the product are the rows of the result.
         panels: whether the second factor is not b, but panels that it was packed into.
+        runs: whether the terms of a row of the first factor are neighbours.
         chained: whether sums go on over parts of the depth, a step after the other.
         pack_a: how every tile of the first factor is packed before it is multiplied;
             "": it is read where it is.
@@ -48,6 +49,7 @@ class ProductPlan:
     b: int
     across: bool = False
     panels: bool = False
+    runs: bool = False
     chained: bool = False
     pack_a: str = ""
     pack_b: str = ""
@@ -338,7 +340,13 @@ class _Product(MatrixWriter):
             place, stride = self.sums, vectors * self.vector_bytes
         name = "sum_tail" if tail else "sum_tile"
         b.declarations |= tile_function(
-            name, self.tiling, vectors, tail, self.plan.chained, bool(self.plan.pack_a)
+            name,
+            self.tiling,
+            vectors,
+            tail,
+            self.plan.chained,
+            bool(self.plan.pack_a),
+            self.plan.runs,
         )
         factor = block.b + panel * block.b_panel
         pointers = [f"ptr {p}" for p in (tile.a, factor, place)]

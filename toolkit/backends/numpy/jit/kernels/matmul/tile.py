@@ -14,6 +14,9 @@ from toolkit.backends.numpy.jit.processor import current
 # Terms that a panel's cache lines are asked for before they are needed.
 _AHEAD = 6
 _LINE = 64
+# Terms that a tile of many rows adds in one turn of its loop, where the next term of a
+# row is its neighbour: what a turn costs beside the arithmetic is then half as much.
+_TERMS = 2
 # With so few rows tiles are flat.
 FLAT_ROWS = 3
 # Rows whose addresses are formed from one pointer: x86 adds 0, 1, 2, 4 times a stride.
@@ -87,7 +90,13 @@ def tiling(rows: int, columns: int, dtype: str, exact: bool = False) -> Tiling:
 
 
 def tile_function(
-    name: str, tiling: Tiling, vectors: int, tail: bool, chained: bool, packed: bool
+    name: str,
+    tiling: Tiling,
+    vectors: int,
+    tail: bool,
+    chained: bool,
+    packed: bool,
+    runs: bool,
 ) -> set[str]:
     """A function that sums a tile: each element a chain of its terms in order.
 
@@ -101,6 +110,7 @@ def tile_function(
         chained: whether it may go on from sums that are there already.
         packed: whether the first factor's tile is packed; the next one is then asked
             for where it is.
+        runs: whether the terms of its rows are neighbours.
     """
     w = MatrixWriter(Kernel(tiling.lanes), tiling.dtype)
     b, heights = w.b, tiling.heights
@@ -116,7 +126,7 @@ def tile_function(
     b.emit(f"switch i64 %rows, label %{done} [ {targets} ]")
     for rows, case in zip(heights, cases, strict=True):
         b.label(case)
-        _tile(w, tiling, rows, masks, chained, packed)
+        _tile(w, tiling, rows, masks, chained, packed, runs)
         b.emit(f"br label %{done}")
     b.label(done)
     text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
@@ -150,6 +160,7 @@ def _tile(
     masks: Sequence[Mask],
     chained: bool,
     packed: bool,
+    runs: bool,
 ) -> None:
     """Sum a tile of some rows and store it."""
     starts = [
@@ -163,7 +174,7 @@ def _tile(
     ]
     for place, _ in places:
         w.b.prefetch(place, write=True)
-    sums = _sums(w, tiling, rows, masks, packed)
+    sums = _Sums(w, tiling, rows, masks, packed, runs).total()
     if chained:
         sums = _added(w, sums, places)
     for value, (place, mask) in zip(sums, places, strict=True):
@@ -188,14 +199,14 @@ class _Rows:
     """
 
     def __init__(
-        self, w: MatrixWriter, tiling: Tiling, rows: int, packed: bool
+        self, w: MatrixWriter, tiling: Tiling, rows: int, packed: bool, runs: bool
     ) -> None:
         self.w = w
         self.rows = rows
         self.stride: Number = w.itemsize if packed else w.b.parameter("a_row")
-        self.term = (
-            tiling.padded_rows * w.itemsize if packed else w.b.parameter("a_term")
-        )
+        self.term: Number = w.itemsize if runs else w.b.parameter("a_term")
+        if packed:
+            self.term = tiling.padded_rows * w.itemsize
         self.every = rows if packed else _ROWS_PER_POINTER
         firsts = range(0, rows, self.every)
         self.pointers = [w.b.pointer_parameter("a") + i * self.stride for i in firsts]
@@ -211,34 +222,74 @@ class _Rows:
             )
 
 
-def _sums(
-    w: MatrixWriter, tiling: Tiling, rows: int, masks: Sequence[Mask], packed: bool
-) -> list[Value]:
-    """The sums of the products of all terms."""
-    b, zero = w.b, Value("0", "int64")
-    lines = _Rows(w, tiling, rows, packed)
-    initial = [zero, zero, *[w.zero] * (rows * len(masks))]
-    depth, b_term, following = map(b.parameter, ("depth", "b_term", "next_term"))
-    with b.accumulate(0, depth, 1, initial) as iteration:
-        a_offset, b_offset = iteration.index_of(0), iteration.index_of(1)
-        sums = iteration.values[2:]
-        columns = b.pointer_parameter("b") + b_offset
+class _Sums:
+    """Writes the loop over all terms of a tile."""
+
+    def __init__(
+        self,
+        w: MatrixWriter,
+        tiling: Tiling,
+        rows: int,
+        masks: Sequence[Mask],
+        packed: bool,
+        runs: bool,
+    ) -> None:
+        self.w = w
+        self.masks = masks
+        self.rows = rows
+        self.packed = packed
         # A single row has so little arithmetic that asking would take longer.
-        if tiling.rows > 1:
-            ahead = columns + b_term * _AHEAD
-            for j in range(0, len(masks) * w.vector_bytes, _LINE):
-                w.b.prefetch(ahead + j)
-        if packed:
-            w.b.prefetch(
-                b.pointer_parameter("next") + iteration.index * following, near=2
-            )
+        self.asks = tiling.rows > 1
+        self.lines = _Rows(w, tiling, rows, packed, runs)
+        is_large = 2 * rows > tiling.rows > FLAT_ROWS
+        self.terms: int = _TERMS if is_large and (packed or runs) else 1
+
+    def total(self) -> list[Value]:
+        """The sums of the products of all terms."""
+        b, zero = self.w.b, Value("0", "int64")
+        values = [zero, zero, *[self.w.zero] * (self.rows * len(self.masks))]
+        depth = b.parameter("depth")
+        whole = b.whole_vectors(0, depth, self.terms)
+        values = self._loop(0, whole, self.terms, values)
+        if self.terms > 1:
+            values = self._loop(whole, depth, 1, values)
+        return values[2:]
+
+    def _loop(
+        self, first: Number, end: Number, terms: int, values: list[Value]
+    ) -> list[Value]:
+        """Some terms in a turn; how far both factors are goes from turn to turn."""
+        b, term, b_term = self.w.b, self.lines.term, self.w.b.parameter("b_term")
+        with b.accumulate(first, end, terms, values) as iteration:
+            a_offset, b_offset = iteration.index_of(0), iteration.index_of(1)
+            sums = iteration.values[2:]
+            if self.packed:
+                following = iteration.index * b.parameter("next_term")
+                b.prefetch(b.pointer_parameter("next") + following, near=2)
+            for k in range(terms):
+                a_place, b_place = a_offset + k * term, b_offset + k * b_term
+                sums = self._term(a_place, b_place, sums)
+            moved = [a_offset + terms * term, b_offset + terms * b_term]
+            iteration.next([*moved, *sums])
+        return iteration.values
+
+    def _term(
+        self, a_offset: Number, b_offset: Number, sums: list[Value]
+    ) -> list[Value]:
+        """One term of every row and column."""
+        w, b = self.w, self.w.b
+        columns = b.pointer_parameter("b") + b_offset
+        if self.asks:
+            ahead = columns + b.parameter("b_term") * _AHEAD
+            for j in range(0, len(self.masks) * w.vector_bytes, _LINE):
+                b.prefetch(ahead + j)
         ys = [
-            w.vector(columns + j * w.vector_bytes, mask) for j, mask in enumerate(masks)
+            w.vector(columns + j * w.vector_bytes, mask)
+            for j, mask in enumerate(self.masks)
         ]
-        for i, place in enumerate(lines.places(a_offset)):
+        found = []
+        for i, place in enumerate(self.lines.places(a_offset)):
             x = b.splat(b.scalar(place, w.dtype))
             for j, y in enumerate(ys):
-                k = i * len(ys) + j
-                sums[k] = b.intrinsic("fma", x, y, sums[k])
-        iteration.next([a_offset + lines.term, b_offset + b_term, *sums])
-    return iteration.values[2:]
+                found.append(b.intrinsic("fma", x, y, sums[i * len(ys) + j]))
+        return found
