@@ -118,6 +118,14 @@ def test_not_a_number_wins_in_maximum_and_minimum():
     check(lambda x, y: (ops.maximum(x, y), ops.minimum(x, y)), x, y)
 
 
+@pytest.mark.parametrize("limit", [0.5, 0.0, -np.inf, np.inf, np.nan])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_limits_that_are_known_let_not_a_number_pass(limit, dtype):
+    x = np.array([np.nan, 1, -2, 0.25, 0, np.inf, -np.inf] * 3, dtype)
+    limits = (lambda x: ops.maximum(x, limit)), (lambda x: ops.minimum(limit, x))
+    check(lambda x: tuple(f(x) for f in limits), x)
+
+
 def test_an_output_may_be_written_over_an_input():
     x, y = normal(100), normal(100, seed=1)
     expected = (x + y) * 2, x - y

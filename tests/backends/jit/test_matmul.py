@@ -392,7 +392,7 @@ def test_tiles_stay_in_registers(rows, packed):
     if host.lanes != 16:
         pytest.skip("counts the registers of AVX-512")
     t = tiling(rows, 256, "float32")
-    parts = tile_function("tile", t, t.vectors, False, True, packed)
+    parts = tile_function("tile", t, t.vectors, False, True, packed, not packed)
     text = "\n".join(sorted(parts)).replace("internal", "")
     text += '\nattributes #0 = { nounwind "prefer-vector-width"="512" }'
     module = llvm.binding().parse_assembly(text)
