@@ -119,12 +119,16 @@ def blocks(windows: tuple[Window, ...], most: int, least: int) -> tuple[Window, 
         windows: on the fewest axes.
         most: the blocks that there may be; they have one size.
         least: pixels of a block.
+
+    An even number of blocks divides among threads.
     """
     (*outer, w) = windows
     if outer or not w.is_trivial:
         return windows
     sizes = [w.extent // n for n in range(2, most + 1) if w.extent % n == 0]
-    size = min((n for n in sizes if n >= least), default=w.extent)
+    enough = [n for n in sizes if n >= least]
+    even = [n for n in enough if w.extent // n % 2 == 0]
+    size = min(even or enough, default=w.extent)
     if size == w.extent:
         return windows
     count, pitch, step = w.extent // size, w.pitch * size, w.step * size

@@ -52,6 +52,11 @@ from toolkit.ir import Graph
 
 # Multiply-adds that are worth a task of their own, and elements of weights.
 _LEAST_STRIP, _LEAST_PACK = 1 << 20, 1 << 16
+# What a multiply-add of few channels counts as: such sums are short, most of the time
+# goes to what is read, written and done behind them.
+_SHORT = 8
+# Images that are too few for all threads, where each is one task.
+_FEW_IMAGES = 2
 # Dot products of a tile: each is added up in the end, so that there is much code.
 _DOTS = 12
 # Pixels of a block: two tiles on processors with the widest vectors.
@@ -147,6 +152,7 @@ class _Lowering:
             channels=at,
             vectors=vectors,
             rows=rows,
+            few=self.spec.shape[0] <= _FEW_IMAGES and len(seen) == 1,
         )
         return plan.shortened()
 
@@ -177,7 +183,8 @@ class _Lowering:
             outer = [sum(panel.count for panel in plan.panels)]
         steps = at.depth * plan.lanes if at.dots else at.depth
         work = steps * prod((*self.spec.shape[1:], *plan.taps))
-        strips = self._strips(min(outer, default=1), work)
+        cost = work * _SHORT if at.spread else work
+        strips = self._strips(min(outer, default=1), cost)
         code = Code(emit_correlation, Described(self.body), plan)
         self._correlate(code, (w,), strips, self.spec.shape[0] * work)
 
@@ -199,7 +206,7 @@ class _Lowering:
 
         Args:
             most: the parts that there can be.
-            work: multiply-adds of an image.
+            work: multiply-adds of an image, or what is worth as much.
         """
         wanted: int = -(-TASKS // self.spec.shape[0])
         parts = max(1, work // _LEAST_STRIP)

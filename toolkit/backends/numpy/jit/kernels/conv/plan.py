@@ -43,6 +43,8 @@ class CorrelationPlan:
         vectors: of a panel of output channels.
         rows: positions that a tile may have, if the registers suffice.
         straight: multiply-adds up to which a segment of a tile has no loop.
+        few: whether there are so few images, and no rows of outputs, that only panels
+            can be parts of the work.
     """
 
     dtype: str
@@ -54,6 +56,7 @@ class CorrelationPlan:
     vectors: int
     rows: int
     straight: int = 100
+    few: bool = False
 
     def most_rows(self, panel: Panel) -> int:
         """The positions that a tile of a panel may have."""
@@ -90,9 +93,11 @@ class CorrelationPlan:
 
         Parts that are rows of outputs would all read weights that no cache holds.
         """
-        is_far = self.weights > _MANY and not self.channels.spread
+        if self.channels.spread or self.channels.blocks > 1:
+            return False
         count = sum(panel.count for panel in self.panels)
-        return is_far and self.channels.blocks == 1 and count >= _FEWEST_PARTS
+        is_far = self.weights > _MANY and count >= _FEWEST_PARTS
+        return is_far or (self.few and count > 1)
 
     @property
     def order(self) -> tuple[str, ...]:
