@@ -66,7 +66,7 @@ def relu(
     """
     x = convert(x)
     if negative_slope == 0 and threshold == 0:
-        return _limited(ops.relu(x), max_value)
+        return ops.relu(x) if max_value is None else _limited(x, max_value)
     if negative_slope == 0:
         # With a condition that NaN does not fulfil, so that it stays one.
         below = ops.less_equal(x, threshold)

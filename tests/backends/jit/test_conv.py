@@ -87,7 +87,25 @@ NAMED = {
     "dot products for the input": Problem(2, (9, 9), (3, 3), (1, 32), strides=(2, 2)),
     "much code": Problem(1, (24, 40), (7, 7), (3, 64), strides=(2, 2), padding=SAME),
     "no images": Problem(0, (5, 5), (3, 3), (4, 8)),
+    "panels of a single row": Problem(1, (3, 3), (1, 1), (400, 330)),
+    "weights from afar": Problem(1, (3, 3), (3, 3), (64, 96)),
 }
+
+
+# Of one image: what several threads have to share.
+SHARED = {
+    "depthwise": Problem(1, (14, 14), (3, 3), (1, 1), padding=SAME, groups=576),
+    "few pixels": Problem(1, (7, 7), (1, 1), (160, 960)),
+    "more pixels": Problem(1, (14, 14), (1, 1), (64, 384)),
+    "rows": Problem(1, (32, 32), (3, 3), (3, 32), padding=SAME),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_one_image_is_an_even_number_of_tasks(name):
+    arrays, attrs = SHARED[name].of("conv", "float32")
+    found = lowered("conv", arrays, attrs)[0]
+    assert found.calls[-1].tasks in (2, 4, 8, 16)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -137,3 +137,11 @@ def test_blocks_visit_every_pixel_once(extent, most, least):
         assert places == list(range(0, extent * whole, whole))
     assert not outer or (outer[0].extent <= most and inner.extent >= least)
     assert all(window.is_trivial for window in found)
+
+
+def test_blocks_divide_among_two_threads_if_they_can():
+    def counts(extent):
+        (outer, *_) = blocks((Window(extent, extent, 1, 1, 1, 0, pitch=3),), 16, 28)
+        return outer.extent
+
+    assert [counts(n) for n in (49, 196, 784, 3 * 31)] == [49, 4, 16, 3]

@@ -51,10 +51,10 @@ from toolkit.backends.target import rules
 from toolkit.ir import Graph
 
 # Multiply-adds that are worth a task of their own, and elements of weights.
-_LEAST_STRIP, _LEAST_PACK = 1 << 20, 1 << 16
+_LEAST_STRIP, _LEAST_PACK = 1 << 19, 1 << 16
 # What a multiply-add of few channels counts as: such sums are short, most of the time
 # goes to what is read, written and done behind them.
-_SHORT = 8
+_SHORT = 4
 # Images that are too few for all threads, where each is one task.
 _FEW_IMAGES = 2
 # Dot products of a tile: each is added up in the end, so that there is much code.
@@ -209,7 +209,7 @@ class _Lowering:
             work: multiply-adds of an image, or what is worth as much.
         """
         wanted: int = -(-TASKS // self.spec.shape[0])
-        parts = max(1, work // _LEAST_STRIP)
+        parts = max(1, -(-work // _LEAST_STRIP))
         # A power of two divides evenly among threads.
         return min(wanted, most, 1 << (parts - 1).bit_length())
 

@@ -102,12 +102,12 @@ class CorrelationPlan:
     @property
     def order(self) -> tuple[str, ...]:
         """The loops from the outermost on: what is read again should still be near."""
+        if self.cuts_panels:
+            return "parts", "panels", "images", "rows"
         if not self.is_far:
             return "images", "rows", "panels"
         if self.weights <= _MANY:
             return "images", "panels", "rows"
-        if self.cuts_panels:
-            return "parts", "panels", "images", "rows"
         return "panels", "images", "rows"
 
     @property

@@ -38,7 +38,13 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     Strategy,
     choose,
 )
-from toolkit.backends.numpy.jit.lowering import TASKS, Call, Lowered, Reference
+from toolkit.backends.numpy.jit.lowering import (
+    TASKS,
+    Call,
+    Lowered,
+    Reference,
+    partition,
+)
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
@@ -267,7 +273,7 @@ class Lowering:
                 (*_operands(self.body), partials),
                 (p.columns, self.slots, p.size * p.itemsize),
                 p.rows,
-                _grain(p.rows, nbytes),
+                partition(p.rows),
                 flops=self.slots * p.size,
                 nbytes=nbytes,
             )
