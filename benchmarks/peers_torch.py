@@ -65,11 +65,11 @@ class LSTM(nn.Module):
 
 
 class Block(nn.Module):
-    """Causal attention, then two dense layers, each around a normalised input."""
+    """Attention, then two dense layers, each around a normalised input."""
 
-    def __init__(self, width=WIDTH, heads=HEADS):
+    def __init__(self, width=WIDTH, heads=HEADS, causal=True):
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
         self.projections = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
@@ -82,7 +82,7 @@ class Block(nn.Module):
         heads = (batch, length, self.heads, width // self.heads)
         parts = self.projections(self.first(x)).split(width, dim=2)
         q, k, v = (part.reshape(heads).transpose(1, 2) for part in parts)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
         return x + self.dense(self.second(x))
 

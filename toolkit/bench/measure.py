@@ -46,7 +46,7 @@ def fit(workload: Workload, keras: str) -> Sample:
     module = import_module(keras)
     model = workload.build(module)
     x, y = workload.make_data()
-    timer = _epoch_timer(module)
+    timer = epoch_timer(module)
     options = {"batch_size": workload.batch, "verbose": 0, "callbacks": [timer]}
 
     def sample() -> float:
@@ -59,7 +59,7 @@ def fit(workload: Workload, keras: str) -> Sample:
     return sample
 
 
-def _epoch_timer(keras: Any) -> Any:
+def epoch_timer(keras: Any) -> Any:
     """A callback that notes the last epoch's seconds and loss.
 
     It has no hook for batches, for which some libraries would wait at each step.

@@ -1,0 +1,209 @@
+"""Steps of `fit` of whole networks in float32, beside Keras on its backends and torch.
+
+    python benchmarks/fits.py --peers DIR
+    python benchmarks/fits.py --peers DIR --only unet --runs 3
+    python benchmarks/fits.py --quick
+
+The same Keras code runs on toolkit and on Keras with TensorFlow, torch and JAX; torch
+also runs by hand, eagerly and compiled. DIR is what make_peers.sh made; without it
+toolkit runs alone. Each is a process of its own, and they take turns. Printed are the
+seconds of a step, and for each how many weights it trains and what is left of the
+first epoch's loss after the last: they train the same network, and all of them learn.
+"""
+
+import argparse
+import sys
+from contextlib import ExitStack, closing
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+
+import fits_networks
+import numpy as np
+from harness import print_case, save
+from peers_worker import PEERS
+
+from toolkit.bench import report
+from toolkit.bench.measure import epoch_timer
+from toolkit.bench.processes import Entry, Worker, serve, take_turns, thread_environment
+from toolkit.bench.workloads import Workload
+
+OURS = "toolkit"
+BY_HAND = ("torch", "torch.compile")
+BAR = 0.6
+
+
+def images(size, labels, count):
+    """Made-up images, each with what `labels` makes of the generator and the count."""
+    random = np.random.default_rng(0)
+    x = random.random((count, size, size, 3), dtype="float32")
+    return x, labels(random, count)
+
+
+def classes(random, count):
+    """One of 1,000 classes for each image."""
+    return random.integers(0, 1000, count).astype("int32")
+
+
+def masks(random, count):
+    """0 or 1 for each pixel, in squares of 8."""
+    coarse = random.integers(0, 2, (count, 16, 16, 1))
+    return coarse.repeat(8, 1).repeat(8, 2).astype("float32")
+
+
+def texts(count):
+    """Two texts, and the second one shifted by a token."""
+    random = np.random.default_rng(0)
+    shape = (count, 2, fits_networks.LENGTH + 1)
+    text = random.integers(0, fits_networks.VOCABULARY, shape).astype("int32")
+    return text[:, :, :-1].copy(), text[:, 1, 1:].copy()
+
+
+def workload(title, network, data, batch, steps):
+    """A step of training, with the bar that all of them have."""
+    return Workload(title, "fit", network, data, batch, steps, BAR)
+
+
+WORKLOADS = {
+    "resnet50": workload(
+        "ResNet-50, batch 8, 224²",
+        fits_networks.resnet50, partial(images, 224, classes), 8, 2,
+    ),
+    "mobilenet_v2": workload(
+        "MobileNetV2, batch 16, 128²",
+        fits_networks.mobilenet_v2, partial(images, 128, classes), 16, 6,
+    ),
+    "unet": workload(
+        "U-Net, batch 8, 128²",
+        fits_networks.unet, partial(images, 128, masks), 8, 3,
+    ),
+    "vit_tiny": workload(
+        "ViT-Tiny, batch 16, 224²",
+        fits_networks.vit_tiny, partial(images, 224, classes), 16, 2,
+    ),
+    "seq2seq": workload(
+        "GRU seq2seq, batch 64, 32 tokens",
+        fits_networks.seq2seq, texts, 64, 12,
+    ),
+}  # fmt: skip
+
+
+class KerasTrainer:
+    """A network in Keras's words: `epoch` answers with seconds and with the loss."""
+
+    def __init__(self, module, workload):
+        self.keras = import_module(module)
+        self.model = workload.build(self.keras)
+        self.data = workload.make_data()
+        self.timer = epoch_timer(self.keras)
+        self.batch = workload.batch
+
+    def parameters(self):
+        """How many numbers are trained."""
+        return sum(int(np.prod(w.shape)) for w in self.model.trainable_variables)
+
+    def epoch(self):
+        """Train on each sample once."""
+        options = {"batch_size": self.batch, "verbose": 0, "callbacks": [self.timer]}
+        self.model.fit(*self.data, **options)
+        return self.timer.seconds, self.timer.loss
+
+
+@cache
+def trainer(way, name, quick):
+    """What trains a network, its workload, and the losses of its epochs until now."""
+    chosen = WORKLOADS[name].shortened() if quick else WORKLOADS[name]
+    if way in BY_HAND:
+        by_hand = import_module("fits_torch").Trainer
+        made = by_hand(name, chosen, way == "torch.compile")
+    else:
+        made = KerasTrainer(OURS if way == OURS else "keras", chosen)
+    return made, chosen, [made.epoch()[1]]  # the first epoch compiles
+
+
+def prepare(way, quick, question):
+    """What takes a sample: seconds a step, how many weights, or what loss is left."""
+    name, figure = question.split()
+    made, chosen, losses = trainer(way, name, quick)
+
+    def seconds():
+        spent, loss = made.epoch()
+        losses.append(loss)
+        return spent / chosen.steps
+
+    return {
+        "step": seconds,
+        "weights": made.parameters,
+        "loss": lambda: losses[-1] / losses[0],
+    }[figure]
+
+
+def entries(options):
+    """How the process of each is started, by name."""
+    command = (sys.argv[0], *(["--quick"] if options.quick else []), "--worker")
+    environment = thread_environment(options.threads)
+    yield OURS, Entry((sys.executable, *command, OURS), environment)
+    for name, peer in PEERS.items() if options.peers else ():
+        python = Path(options.peers, peer.folder, "bin", "python")
+        if "fit" not in peer.kinds:
+            continue
+        if not python.exists():
+            print(f"{name} is left out: there is no {python}")
+            continue
+        yield (
+            name,
+            Entry((str(python), *command, name), environment | peer.environment),
+        )
+
+
+def check(name, workers):
+    """Print how many weights each trains, and what is left of its loss."""
+    found = {}
+    for figure in ("weights", "loss"):
+        answers = {way: worker.ask(f"{name} {figure}") for way, worker in workers}
+        found[figure] = {way: a["value"] for way, a in answers.items() if "value" in a}
+    for way, weights in found["weights"].items():
+        print(f"  {way:24} {weights:12,} weights, loss x {found['loss'][way]:.3f}")
+    return found
+
+
+def compare(name, options):
+    """Ask all of them, in processes of their own; print and return the row."""
+    with ExitStack() as stack:
+        workers = {
+            way: stack.enter_context(closing(Worker(entry)))
+            for way, entry in entries(options)
+        }
+        asks = {way: partial(w.ask, f"{name} step") for way, w in workers.items()}
+        outcome = take_turns(asks, 1 if options.quick else options.runs)
+        print_case(WORKLOADS[name].title, outcome)
+        row = outcome.row(name) | check(name, workers.items())
+    if ratio := report.ratio(row):
+        verdict = report.Verdict(ratio, BAR, ratio <= BAR)
+        print(f"  of the best peer's: {verdict}", flush=True)
+    return row
+
+
+def main():
+    """Compare, or be one of those that are compared."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--runs", type=int, default=7)
+    options.add_argument("--threads", type=int, default=2, help="of each process")
+    options.add_argument("--json", metavar="PATH", help="where to keep every run")
+    options.add_argument("--only", default="", help="networks with this in their name")
+    options.add_argument("--peers", metavar="DIR", help="their environments")
+    options.add_argument("--quick", action="store_true", help="tiny batches, one run")
+    options.add_argument("--worker", help=argparse.SUPPRESS)
+    options = options.parse_args()
+    if options.worker:
+        serve(partial(prepare, options.worker, options.quick))
+        return
+    rows = []
+    for name in WORKLOADS:
+        if options.only in name:
+            rows.append(compare(name, options))
+            save(options.json, rows, threads=options.threads)
+
+
+if __name__ == "__main__":
+    main()
