@@ -347,6 +347,14 @@ def test_long_sums_of_few_elements_are_divided():
     assert strategy.step < strategy.depth
 
 
+def test_packed_tiles_and_panels_stay_in_the_first_cache():
+    x, g = np.empty((2048, 256), "float32"), np.empty((2048, 2000), "float32")
+    with rules.inside(processor=PROCESSORS["x86-64-v4"]):
+        strategy = chosen(x.T, g)
+    assert strategy.pack_a and strategy.pack_b == EACH
+    assert strategy.step <= 192
+
+
 def test_large_products_are_enough_tasks():
     for shape in ((128, 784, 512), (1024, 1024, 1024), (16, 4096, 4096)):
         x, w = (np.empty(shape[i : i + 2], "float32") for i in range(2))

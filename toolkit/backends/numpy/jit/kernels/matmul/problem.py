@@ -19,6 +19,9 @@ _DOT_COLUMNS = 4
 # Bytes of a block of the second factor that stays in the second-level cache beside
 # everything else; the most panels of a block, and terms that it multiplies in a step.
 RESIDENT, PANELS, _STEP = 1 << 20, 16, 384
+# The same where tiles of the first factor are packed: a tile and a panel of so many
+# terms stay in the first-level cache.
+PACKED_STEP = 192
 
 
 @dataclass(frozen=True)

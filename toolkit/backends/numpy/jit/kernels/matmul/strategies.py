@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from toolkit.backends.numpy.jit.kernels.matmul.pack import TERMS, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.problem import (
+    PACKED_STEP,
     PANELS,
     RESIDENT,
     Problem,
@@ -34,7 +35,7 @@ _SMALL, _NEAR = 1 << 18, 20_000
 _SLOT_TERMS = 512
 # Bytes between terms from which on the caches are missed where a panel, or a tile, is
 # read where it is.
-_FAR, _APART = 4096, 512
+_FAR, _APART = 3072, 512
 _LINE = 64
 # Bytes of panels that a block packs for a step, and the fewest terms of that.
 _PACKED, _STEP_TERMS = 1 << 17, 128
@@ -133,7 +134,7 @@ def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division
                 rows = -(-p.rows // row_blocks // step) * step
                 packing = ONCE if row_blocks > 1 or p.is_frozen else EACH
                 for pack_b in (packing,) if whole.pack_b else ("", packing):
-                    turn = _turn(p, whole.tiling, depth, panels, pack_b)
+                    turn = _turn(p, whole.tiling, depth, panels, pack_a, pack_b)
                     blocks = -(-p.rows // rows) * -(-whole.panels // panels)
                     blocks *= p.products * slots
                     yield _Division(blocks, rows, panels, depth, turn, pack_a, pack_b)
@@ -162,10 +163,14 @@ def _packs_a(p: Problem, panels: int) -> bool:
     return panels > 4 or (panels > 2 and p.a_term >= _APART)
 
 
-def _turn(p: Problem, tiling: Tiling, depth: int, panels: int, pack_b: str) -> int:
+def _turn(
+    p: Problem, tiling: Tiling, depth: int, panels: int, pack_a: bool, pack_b: str
+) -> int:
     """Terms to sum at a time, so that what they need stays in the caches."""
     if p.even:
         return p.even_step
+    if pack_a and depth > 2 * PACKED_STEP:
+        return p.step(depth, PACKED_STEP)
     width = tiling.width * p.itemsize
     if pack_b == EACH and not p.is_across:
         return p.step(depth, max(_STEP_TERMS, _PACKED // (panels * width)))
@@ -184,6 +189,7 @@ def _cost(p: Problem, strategy: _Division) -> float:
     """What a strategy costs beside the arithmetic, as a share of that."""
     rows, panels = min(strategy.rows, p.rows), strategy.panels
     is_turned = p.b_line != p.itemsize
+    is_large = p.depth * max(p.b_term, p.columns * p.itemsize) > RESIDENT
     if strategy.pack_a:
         cost = 0.8 / panels
     else:
@@ -191,14 +197,17 @@ def _cost(p: Problem, strategy: _Division) -> float:
     if strategy.pack_b == EACH:
         cost += (24 if is_turned else 22) / rows + 0.3 / panels
     elif strategy.pack_b == ONCE:
-        cost += 4 / rows + 0.15 / panels + (0 if p.is_frozen else 40 / p.rows)
+        cost += 4 / rows + 0.15 / panels
+        # What is packed leaves the second-level cache before it is read.
+        cost += 0 if p.is_frozen else (60 if is_large else 40) / p.rows
         cost += 0.03 if strategy.step < strategy.depth else 0
     else:
         cost += 14 / rows + 0.3 / panels
         # From afar each term of a panel is waited for: no prefetcher follows them.
-        is_near = p.depth * p.columns * p.itemsize <= 2 * RESIDENT
-        cost += 0 if is_near else _FAR_PANELS
-        cost += 0.06 if p.b_term >= _FAR else 0
+        if p.depth * p.columns * p.itemsize > 2 * RESIDENT:
+            cost += _FAR_PANELS
+        elif is_large and p.b_term >= _FAR:
+            cost += 0.15
     # Threads that have nothing left to do while others compute the last blocks.
     cost += 0.25 * (-strategy.blocks % 4) / strategy.blocks
     if strategy.depth < p.depth:
