@@ -66,11 +66,13 @@ class NumPyBackend(Backend):
         precision = import_module("toolkit.backends.numpy.precision")
         fourier = import_module("toolkit.backends.numpy.fourier")
         narrow_rows = import_module("toolkit.backends.numpy.narrow_rows")
+        pointwise = import_module("toolkit.backends.numpy.pointwise")
         reductions = import_module("toolkit.backends.numpy.reductions")
         return BackendPasses(
             expanded=(precision.widen,),
             simplified=(
                 fourier.transforms_as_products,
+                pointwise.pointwise_gradients_as_products,
                 reductions.separate_reductions,
                 narrow_rows.join_narrow_rows,
             ),

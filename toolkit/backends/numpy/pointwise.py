@@ -1,0 +1,74 @@
+"""Gradients of kernels that see one pixel at a time: products of two matrices.
+
+Such a convolution is a product of pixels and kernel. The gradient of the kernel is then
+one over all pixels, and goes well together with what an optimizer does with it.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from toolkit.backends.target import Target
+from toolkit.ir import PRIMITIVES, Graph, Node, Spec, Value
+
+# Kernels with no more elements stay in a cache for all pixels: each is then read where
+# it is, beside what comes before the gradient.
+_SMALL = 1 << 14
+
+
+def pointwise_gradients_as_products(graph: Graph, target: Target) -> Graph:
+    """Multiply matrices where kernels have one element along each spatial axis."""
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        nodes += _as_product(node) if _is_pointwise(node) else [node]
+    return graph.replace(nodes)
+
+
+def _is_pointwise(node: Node) -> bool:
+    if node.op.name != "conv_kernel_grad" or node.attrs["groups"] > 1:
+        return False
+    if prod(node.attrs["kernel"]) > 1 or any(map(any, node.attrs["padding"])):
+        return False
+    return bool(node.outputs[0].spec.size > _SMALL)
+
+
+def _as_product(node: Node) -> list[Node]:
+    """The pixels that were read, transposed, times the gradients of the results."""
+    nodes: list[Node] = []
+
+    def computed(name: str, spec: Spec, *inputs: Value, **attrs: object) -> Value:
+        y = Value(spec)
+        nodes.append(Node(PRIMITIVES[name], inputs, attrs, (y,), node.device))
+        return y
+
+    x, g = node.inputs
+    strides = node.attrs["strides"]
+    if prod(strides) > 1:
+        counts = zip(g.spec.shape[1:-1], strides, strict=True)
+        ends = tuple((count - 1) * stride + 1 for count, stride in counts)
+        shape = x.spec.shape
+        x = computed(
+            "slice",
+            x.spec.with_shape((*g.spec.shape[:-1], shape[-1])),
+            x,
+            start=(0,) * len(shape),
+            stop=(shape[0], *ends, shape[-1]),
+            step=(1, *strides, 1),
+        )
+    # Axes of 1 in front, as the kernel has them: the result needs no other shape.
+    ones = (1,) * len(strides)
+    rows = prod(g.spec.shape[:-1])
+    matrices = []
+    for value in (x, g):
+        shape = (*ones, rows, value.spec.shape[-1])
+        matrices.append(
+            computed("reshape", value.spec.with_shape(shape), value, shape=shape)
+        )
+    pixels, gradients = matrices
+    axes = (*range(len(ones)), len(ones) + 1, len(ones))
+    turned = pixels.spec.with_shape(pixels.spec.shape[axis] for axis in axes)
+    pixels = computed("transpose", turned, pixels, axes=axes)
+    product = Node(
+        PRIMITIVES["matmul"], (pixels, gradients), {}, node.outputs, node.device
+    )
+    return [*nodes, product]
