@@ -36,6 +36,7 @@ def _even_if_it_does_not_pay():
         mock.patch.object(lower, "_LEAST_TILES", 0),
         mock.patch.object(lower, "_LEAST_GRAD_TILES", 0),
         mock.patch.object(lower_grad, "_LEAST_TILES", 0),
+        mock.patch.object(lower_grad, "_LEAST_BLOCK_TILES", 1),
     ):
         yield
 
@@ -93,6 +94,45 @@ def test_kernel_gradients_of_more_tiles_than_a_block():
     )
     for chunk in (0, 2):
         check("conv_kernel_grad", arrays, attrs, chunk)
+
+
+# Images, inputs and outputs in vectors, and the pairs of vectors of a block.
+BLOCKS = {
+    "blocks of both channels": (3, (4, 6), 4),
+    "blocks of inputs": (2, (6, 1), 2),
+    "more blocks than tasks": (2, (5, 7), 1),
+    "groups of several images": (9, (2, 3), 3),
+}
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_kernel_gradients_in_blocks_of_channels(name, lanes):
+    batch, vectors, pairs = BLOCKS[name]
+    channels = tuple(n * lanes for n in vectors)
+    problem = Problem(batch, (6, 7), (3, 3), channels, padding=SAME)
+    arrays, attrs = problem.of("conv_kernel_grad", "float32")
+    most = mock.patch.object(
+        kernel_grad, "_MOST_SUMS", kernel_grad.POINTS**2 * pairs * lanes**2
+    )
+    with vectors_of(lanes), most:
+        found, _ = lowered("conv_kernel_grad", arrays, attrs)
+        assert found.calls[0].code.args[0].blocks > 1
+        check("conv_kernel_grad", arrays, attrs)
+        whole = computed("conv_kernel_grad", arrays, attrs)
+        for chunk in (1, 2):
+            found = computed("conv_kernel_grad", arrays, attrs, chunk)
+            assert np.array_equal(found, whole)
+
+
+def test_many_channels_are_enough_tasks():
+    for batch, size, channels in ((8, 32, (128, 128)), (8, 16, (256, 512))):
+        problem = Problem(batch, (size, size), (3, 3), channels, padding=SAME)
+        arrays, attrs = problem.of("conv_kernel_grad", "float32")
+        with mock.patch.object(lower_grad, "_LEAST_BLOCK_TILES", 128):
+            assert is_winograd("conv_kernel_grad", arrays, attrs)
+            found, _ = lowered("conv_kernel_grad", arrays, attrs)
+        assert found.calls[0].tasks >= 8
 
 
 @pytest.mark.parametrize("kind", KINDS)

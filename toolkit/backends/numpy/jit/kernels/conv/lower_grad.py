@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -24,11 +25,18 @@ from toolkit.backends.numpy.jit.kernels.conv.tiles import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.total import emit_total, emit_turned_total
 from toolkit.backends.numpy.jit.kernels.conv.winograd.kernel_grad import (
+    WinogradGradPlan,
     emit_winograd_grad,
     winograd_grad_plan,
 )
 from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import POINTS
-from toolkit.backends.numpy.jit.lowering import Call, Lowered, Operand, partition
+from toolkit.backends.numpy.jit.lowering import (
+    TASKS,
+    Call,
+    Lowered,
+    Operand,
+    partition,
+)
 from toolkit.ir import Node
 
 # Pixels that a tile passes over: few enough to stay in the first cache for the next
@@ -37,8 +45,9 @@ _PIXELS = 128
 # Larger weights are not worth a result for each task: tasks get parts of them.
 _PARTIAL_BYTES = 1 << 20
 _TOTAL_GRAIN = 1 << 14
-# Tiles of a task that are worth transforming its sums.
-_LEAST_TILES = 32
+# Tiles of a task that are worth transforming its sums; more where it has a block of the
+# channels, as its sums are then as large as they can be.
+_LEAST_TILES, _LEAST_BLOCK_TILES = 32, 128
 
 
 def lower_conv_kernel_grad(
@@ -60,26 +69,27 @@ def lower_conv_kernel_grad(
         gradients, g = steps.row_major(gradients, g)
     plan = _plan(node, images, gradients)
     batch, size = images.spec.shape[0], dtypes.itemsize(plan.dtype)
-    rows = plan.parts if plan.by_weights else batch
-    grain = partition(rows)
-    slots = 1 if plan.by_weights else -(-rows // grain)
-    turned = plan.channels.dots
+    fast = winograd_grad_plan(plan) if winograd.is_allowed() else None
+    if fast and not _is_worth_transforming(fast, batch):
+        fast = None
+    division = _divided(plan, fast, batch)
+    slots, turned = division.slots, plan.channels.dots
     is_total = slots == 1 and not turned
     result = ("out", 0) if is_total else steps.take(slots * plan.pitch * size)
     operands, code = [x, g, result], Code(emit_kernel_grad, plan)
     work = batch * plan.weights * prod(axis.count for axis in plan.axes)
-    fast = winograd_grad_plan(plan) if winograd.is_allowed() else None
-    if fast and grain * prod(fast.tiles) >= _LEAST_TILES:
-        operands.append(steps.take(slots * fast.scratch * size))
+    if fast:
+        tasks = -(-division.rows // division.grain)
+        operands.append(steps.take(tasks * fast.scratch * size))
         code = Code(emit_winograd_grad, fast)
-        work = batch * prod(fast.tiles) * POINTS**2 * fast.depth * fast.width
+        work = batch * prod(fast.tiles) * POINTS**2 * plan.weights // plan.taps
     grad = Call(
         code,
         tuple(operands),
-        numbers=(elements(images)[0], elements(gradients)[0], batch, grain),
-        rows=rows,
-        grain=grain,
-        row_operands=frozenset(() if plan.by_weights else (x, g)),
+        numbers=(elements(images)[0], elements(gradients)[0], batch, division.images),
+        rows=division.rows,
+        grain=division.grain,
+        row_operands=frozenset((x, g) if division.by_images else ()),
         flops=2 * work,
         nbytes=images.spec.nbytes + gradients.spec.nbytes,
     )
@@ -94,6 +104,49 @@ def lower_conv_kernel_grad(
     )
     steps.calls += [grad] if is_total else [grad, total]
     return steps.lowered()
+
+
+@dataclass(frozen=True)
+class _Division:
+    """How the work divides.
+
+    Attributes:
+        rows, grain: of the call.
+        slots: results that are added up in the end.
+        images: of a slot, unless rows are parts of the weights.
+        by_images: whether rows are images.
+    """
+
+    rows: int
+    grain: int
+    slots: int
+    images: int
+    by_images: bool
+
+
+def _divided(
+    plan: KernelGradPlan, fast: WinogradGradPlan | None, batch: int
+) -> _Division:
+    """By images, or by the weights where those are many."""
+    if fast and fast.blocks > 1:
+        tiles = batch * prod(fast.tiles)
+        groups = min(batch, TASKS // fast.blocks, tiles // _LEAST_BLOCK_TILES)
+        images = -(-batch // max(1, groups))
+        groups = -(-batch // images)
+        rows = fast.blocks * groups
+        return _Division(rows, partition(rows), groups, images, by_images=False)
+    rows = plan.parts if plan.by_weights else batch
+    grain = partition(rows)
+    slots = 1 if plan.by_weights else -(-rows // grain)
+    return _Division(rows, grain, slots, grain, by_images=not plan.by_weights)
+
+
+def _is_worth_transforming(fast: WinogradGradPlan, batch: int) -> bool:
+    """Whether the tiles of a task repay what transforming its sums takes."""
+    tiles = prod(fast.tiles)
+    if fast.blocks > 1:
+        return batch * tiles >= _LEAST_BLOCK_TILES
+    return partition(batch) * tiles >= _LEAST_TILES
 
 
 def _plan(node: Node, x: Operand, g: Operand) -> KernelGradPlan:

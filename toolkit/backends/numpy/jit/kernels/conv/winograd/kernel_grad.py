@@ -2,12 +2,14 @@
 
 A kernel gradient is a correlation of inputs with gradients instead of taps: 6 inputs
 and 4 gradients make 3 taps, with the same points. The products of all tiles are added
-up at the points; a task's sums are transformed back once, after its last tile.
+up at the points; a task's sums are transformed back once, after its last tile. Where
+there are many channels, a task computes some inputs' gradients to some outputs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
@@ -37,7 +39,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
 # Tiles of a block: many, so that the time to load and store sums does not matter, but
 # with their points in the second cache.
 _MOST_BLOCK, _BLOCK_POINTS = 32, 1 << 18
-# Elements of a task's sums: every task has its own, 1.2 MB at most.
+# Elements of a task's sums, 1.2 MB at most: they stay in the second cache.
 _MOST_SUMS = POINTS**2 << 13
 # Cycles that the transforms of a vector of a tile's inputs and gradients take.
 _PATCH_CYCLES = 200
@@ -54,21 +56,25 @@ class WinogradGradPlan(Grid):
         direct: how it would be computed directly.
         vectors: of a panel of output channels.
         rows: input channels of a tile of registers; they divide a vector.
+        depth, width: the input and output channels of a block; all of them, if one
+            task's sums can be of all.
     """
 
     direct: KernelGradPlan
     vectors: int
     rows: int
+    depth: int
+    width: int
 
     @property
-    def depth(self) -> int:
-        """The input channels."""
-        return self.direct.channels.depth
+    def blocks(self) -> int:
+        """How many blocks of channels there are."""
+        return self.across * (self.direct.channels.depth // self.depth)
 
     @property
-    def width(self) -> int:
-        """The output channels."""
-        return self.direct.channels.width
+    def across(self) -> int:
+        """How many blocks share their input channels."""
+        return self.direct.channels.width // self.width
 
     @property
     def sums(self) -> int:
@@ -99,15 +105,26 @@ def winograd_grad_plan(plan: KernelGradPlan) -> WinogradGradPlan | None:
         return None
     if not all(0 <= p <= MOST_PITCH for p in (plan.axes[1].pitch, plan.pitches[1])):
         return None
-    if POINTS**2 * at.depth * at.width > _MOST_SUMS:
-        return None
-    vectors, rows = _registers_tile(at.width, lanes)
-    block = _BLOCK_POINTS // (POINTS**2 * (at.depth + at.width))
+    depth, width = _channels_of_block(at.depth, at.width, lanes)
+    vectors, rows = _registers_tile(width, lanes)
+    block = _BLOCK_POINTS // (POINTS**2 * (depth + width))
     axes = plan.axes[0], plan.axes[1]
     found = WinogradGradPlan(
-        lanes, axes, max(1, min(block, _MOST_BLOCK)), plan, vectors, rows
+        lanes, axes, max(1, min(block, _MOST_BLOCK)), plan, vectors, rows, depth, width
     )
     return found if _gain(found) >= _LEAST_GAIN else None
+
+
+def _channels_of_block(depth: int, width: int, lanes: int) -> tuple[int, int]:
+    """The channels of blocks of which few have to be transformed for many sums."""
+    pairs = product(_divisors(depth, lanes), _divisors(width, lanes))
+    fitting = [(d, w) for d, w in pairs if POINTS**2 * d * w <= _MOST_SUMS]
+    return min(fitting, key=lambda pair: (1 / pair[0] + 1 / pair[1], pair[1]))
+
+
+def _divisors(channels: int, lanes: int) -> list[int]:
+    vectors = channels // lanes
+    return [n * lanes for n in range(1, vectors + 1) if vectors % n == 0]
 
 
 def _registers_tile(width: int, lanes: int) -> tuple[int, int]:
@@ -159,7 +176,7 @@ class _WinogradGrad(PatchWriter):
         images, gradients, result, scratch = (self.address(i) for i in range(4))
         image, gradient, self.count, self.grain = (self.b.entry(i) for i in range(4, 8))
         lanes = plan.lanes
-        self.result = result + builder.slot * plan.direct.pitch
+        self.result = result
         self.sums = scratch + builder.slot * plan.scratch
         inputs = self.sums + POINTS**2 * plan.sums
         outputs = inputs + plan.vector * (plan.depth // lanes)
@@ -189,23 +206,52 @@ class _WinogradGrad(PatchWriter):
         )
 
     def write(self) -> None:
-        """Loops over blocks of the tiles of all rows."""
-        b, block, total = self.b, self.plan.block, prod(self.plan.tiles)
+        """All tiles of all rows, which are images or blocks of channels."""
+        b, plan = self.b, self.plan
+        self.clear(self.zeros, plan.zeros)
+        if plan.blocks > 1:
+            with b.loop(b.low, b.high) as row:
+                self._block(row)
+            return
         begin = b.slot * self.grain
         end = b.least(begin + self.grain, self.count)
         with b.when(self.b.compare("eq", begin, b.low)):
-            self.clear(self.sums, POINTS**2 * self.plan.sums)
-        self.clear(self.zeros, self.plan.zeros)
-        low, high = (row * total for row in (b.low, b.high))
-        with b.loop(low, high, block) as first:
-            count = b.least(block, high - first)
-            for patches in (self.inputs, self.gradients):
+            self.clear(self.sums, POINTS**2 * plan.sums)
+        self._tiles(self.inputs, self.gradients, b.low, b.high)
+        with b.when(self.b.compare("eq", end, b.high)):
+            self._taps(self.result + b.slot * plan.direct.pitch)
+
+    def _block(self, row: Number) -> None:
+        """A block of channels, over a group of `grain` images."""
+        b, plan = self.b, self.plan
+        groups = (self.count + (self.grain - 1)) // self.grain
+        group, block = row % groups, row // groups
+        first_input = block // plan.across * plan.depth
+        first_output = block % plan.across * plan.width
+        low = group * self.grain
+        self.clear(self.sums, POINTS**2 * plan.sums)
+        self._tiles(
+            replace(self.inputs, images=self.inputs.images + first_input),
+            replace(self.gradients, images=self.gradients.images + first_output),
+            low,
+            b.least(low + self.grain, self.count),
+        )
+        channel = first_input * plan.direct.width + first_output
+        self._taps(self.result + group * plan.direct.pitch + channel)
+
+    def _tiles(
+        self, inputs: Patches, gradients: Patches, low: Number, high: Number
+    ) -> None:
+        """Add the products of all tiles of images [low, high), a block at a time."""
+        b, block, total = self.b, self.plan.block, prod(self.plan.tiles)
+        end = high * total
+        with b.loop(low * total, end, block) as first:
+            count = b.least(block, end - first)
+            for patches in (inputs, gradients):
                 with b.loop(0, count) as place:
                     tile = first + place
                     self.transform(patches, tile, place)
             self._products(count)
-        with b.when(self.b.compare("eq", end, b.high)):
-            self._taps()
 
     # --- products ---------------------------------------------------------------------
 
@@ -283,10 +329,13 @@ class _WinogradGrad(PatchWriter):
 
     # --- results ----------------------------------------------------------------------
 
-    def _taps(self) -> None:
-        """Transform the sums of the task to the gradients of the taps."""
-        b, plan, size = self.b, self.plan, self.plan.depth * self.plan.width
-        with b.loop(0, size, b.lanes) as element:
+    def _taps(self, result: Pointer) -> None:
+        """Transform the sums to the gradients of the taps."""
+        b, plan = self.b, self.plan
+        size = plan.direct.channels.depth * plan.direct.width
+        with b.loop(0, plan.depth) as channel, b.loop(0, plan.width, b.lanes) as column:
+            element = channel * plan.width + column
+            place = channel * plan.direct.width + column
             with b.loop(0, POINTS) as j:
                 line = self.sums + j * plan.sums
                 points = [line + i * POINTS * plan.sums for i in range(POINTS)]
@@ -294,6 +343,6 @@ class _WinogradGrad(PatchWriter):
                     j, self.transforms.taps([self.load(p, element) for p in points])
                 )
             with b.loop(0, TAPS) as i:
-                target = self.result + i * (TAPS * size)
+                target = result + i * (TAPS * size)
                 for k, value in enumerate(self.transforms.taps(self.kept(i))):
-                    self.b.store(value, target + k * size, element, None)
+                    self.b.store(value, target + k * size, place, None)
