@@ -203,6 +203,12 @@ GATHERING = [
 
 _sorted = np.array([-1.0, 0.0, 0.5, 0.5, 2.0])
 
+
+def nan_first(x):
+    """The descending order of rows; NaN is the largest."""
+    return np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")
+
+
 SORTING = [
     sample("sort", distinct((3, 4))),
     sample("sort", distinct((3, 4)), axis=0),
@@ -228,6 +234,26 @@ SORTING = [
         3,
         dtype=("int32", "int32"),
         numpy=lambda x, k: (np.array([3, 3, 2]), np.array([1, 2, 3])),
+    ),
+    sample(  # so many that they are found in groups; equal ones, and NaN
+        "top_k",
+        np.where(np.arange(700) % 97 == 5, np.nan, np.arange(700) * 37 % 83).reshape(
+            2, 350
+        ),
+        5,
+        order=0,
+        dtype=("float", "int32"),
+        numpy=lambda x, k: (
+            np.take_along_axis(x, nan_first(x)[:, :k], -1),
+            nan_first(x)[:, :k],
+        ),
+    ),
+    sample(
+        "top_k",
+        np.arange(1000, dtype=np.int32) * 7 % 10,
+        12,
+        dtype=("int32", "int32"),
+        numpy=lambda x, k: (np.full(k, 9), np.flatnonzero(x == 9)[:k]),
     ),
     sample(
         "in_top_k",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import math
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,17 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import Kind, Primitive, Spec, along, primitive
 from toolkit.ops.checks import known_values, normalize_axis, stand_in, unknown_extent
+from toolkit.ops.creation import arange
 from toolkit.ops.elementwise import equal, less
 from toolkit.ops.index import as_indices, gather_p, take_along_axis_p
 from toolkit.ops.numeric import logical_and, logical_not
-from toolkit.ops.reduce import sum
+from toolkit.ops.padding import pad
+from toolkit.ops.reduce import max, sum
 from toolkit.ops.shape import expand_dims, flip, reshape, slice_axis
 from toolkit.ops.symbolic import operation
+
+# The elements of a group from which on it is quicker to look for the largest in groups.
+_LEAST_GROUP = 8
 
 argsort_p: Primitive = primitive(
     "argsort",
@@ -91,9 +98,30 @@ def top_k(x: Any, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
             f"top_k: expected at least {k} elements along the last axis; received "
             f"shape {x.shape}"
         )
-    indices = _descending(x)
-    indices = slice_axis(indices, x.ndim - 1, 0, k)
+    indices = _largest(x, k)
     return bind(take_along_axis_p, x, indices, axis=x.ndim - 1), indices
+
+
+def _largest(x: Tensor, k: int) -> Tensor:
+    """The indices of the k largest along the last axis, in descending order.
+
+    Those of many are in the k groups whose largest are the largest: for an element of
+    another group there are k before it. Of equal ones the first counts, of groups too.
+    """
+    last, n = x.ndim - 1, x.shape[-1]
+    length = math.isqrt(n // k) if k else 0
+    if length < _LEAST_GROUP or x.dtype == "bool" or dtypes.is_complex(x.dtype):
+        return slice_axis(_descending(x), last, 0, k)
+    groups = -(-n // length)
+    widths = [(0, 0)] * last + [(0, groups * length - n)]
+    whole = pad(x, widths, constant_values=dtypes.lowest(x.dtype))
+    each = max(reshape(whole, (*x.shape[:-1], groups, length)), axis=-1)
+    chosen = sort(slice_axis(_descending(each), last, 0, k))
+    places = expand_dims(chosen * length, -1) + arange(length, dtype="int32")
+    places = reshape(places, (*x.shape[:-1], k * length))
+    found = bind(take_along_axis_p, whole, places, axis=last)
+    order = slice_axis(_descending(found), last, 0, k)
+    return bind(take_along_axis_p, places, order, axis=last)
 
 
 def _descending(x: Tensor) -> Tensor:
@@ -241,7 +269,7 @@ def _unknown_unique(x: Tensor, axis: int | None, extent: int) -> tuple[Tensor, .
 
 def _fitted(x: Any, size: int, axis: int, fill: Any) -> Any:
     """x cut or filled up to `size` elements along an axis."""
-    missing = max(size - x.shape[axis], 0)
+    missing = builtins.max(size - x.shape[axis], 0)
     widths = [(0, 0)] * x.ndim
     widths[axis] = (0, missing)
     return np.pad(x, widths, constant_values=fill).take(range(size), axis)
