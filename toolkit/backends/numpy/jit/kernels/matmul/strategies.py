@@ -81,10 +81,12 @@ def choose(p: Problem) -> Strategy:
         return replace(whole, grain=p.products if is_quick else partition(p.products))
     runs = p.rows > FLAT_ROWS and p.a_term == p.itemsize and not p.is_across
     if not p.batch and is_small and runs:
+        # Packed for all runs, it is read in the order of memory for nothing.
+        pack_once = pack_b or p.is_frozen
         grain = p.rows if is_quick else partition(p.rows)
         # Much flatter tiles than the largest read the panels too often.
         grain *= -(-2 * t.rows // (3 * grain))
-        return replace(whole, unit=ROW, pack_b=pack_b and ONCE, grain=grain)
+        return replace(whole, unit=ROW, pack_b=ONCE if pack_once else "", grain=grain)
     found = min(_divisions(p, whole), key=lambda division: _cost(p, division))
     parts = found._asdict()
     del parts["blocks"]
@@ -211,5 +213,6 @@ def _cost(p: Problem, strategy: _Division) -> float:
     # Threads that have nothing left to do while others compute the last blocks.
     cost += 0.25 * (-strategy.blocks % 4) / strategy.blocks
     if strategy.depth < p.depth:
-        cost += (90 if p.size * p.itemsize > RESIDENT else 19) / strategy.depth
+        near = 30 if p.is_frozen else 19
+        cost += (90 if p.size * p.itemsize > RESIDENT else near) / strategy.depth
     return cost
