@@ -121,8 +121,8 @@ def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
     grid = plan.planes.grid
     with b.when(b.compare("eq", b.slot * grain, b.low)):
         _clear(b, sums, plan.nbytes)
-    # The zeros around images are at the same places for all of them.
-    _clear(b, planes, plan.planes.nbytes)
+        # The zeros around whole images are at the same places for all of them.
+        _clear(b, planes, plan.planes.nbytes)
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
         image, part = b.split(unit, grid.parts)
