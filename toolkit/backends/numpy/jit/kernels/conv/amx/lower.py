@@ -25,7 +25,7 @@ from toolkit.backends.numpy.jit.kernels.conv.amx.correlation import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, grid_of
 from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import Pixels
-from toolkit.backends.numpy.jit.kernels.conv.amx.unfold import unfolded
+from toolkit.backends.numpy.jit.kernels.conv.amx.unfold import OVERLAPPING, unfolded
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
     elements,
     tap_stride,
@@ -139,11 +139,13 @@ class _Lowering:
         if tap_stride(weights) is None or self._packing(weights)[0] == APART:
             weights, w = self.steps.row_major(weights, w)
         attrs: Mapping[str, Any] = node.attrs
+        self.cost: int = 1  # of a byte of the images
         if not turned and weights.is_contiguous:
             sizes, out = weights.spec.shape[:-2], self.spec.shape[-2]
             found = unfolded(self.steps, images, x, attrs, sizes, out)
             if found:
                 images, x, attrs, sizes = found
+                self.cost = OVERLAPPING
                 shape = (*sizes, images.spec.shape[-1], weights.spec.shape[-1])
                 spec = Spec(shape, weights.spec.dtype)
                 weights = replace(contiguous(spec), is_frozen=weights.is_frozen)
@@ -183,7 +185,7 @@ class _Lowering:
         taps = sum(len(plan.taps(axes)) for axes in self.sweeps)
         rows = -(-positions // SPAN) * SPAN * images * taps
         in_tiles = 2 * rows * pixels.blocks * BLOCK_TERMS * plan.panels * SPAN
-        packed = self.images.spec.nbytes
+        packed = self.images.spec.nbytes * self.cost
         if not self.weights.is_frozen:
             packed += self.weights.spec.nbytes
         return is_quicker(self.flops, in_tiles, packed)

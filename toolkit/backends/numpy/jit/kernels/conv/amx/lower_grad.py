@@ -28,7 +28,7 @@ from toolkit.backends.numpy.jit.kernels.conv.amx.planes import (
     Planes,
     positions_of,
 )
-from toolkit.backends.numpy.jit.kernels.conv.amx.unfold import unfolded
+from toolkit.backends.numpy.jit.kernels.conv.amx.unfold import OVERLAPPING, unfolded
 from toolkit.backends.numpy.jit.kernels.conv.problem import elements, windows
 from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
 from toolkit.backends.numpy.jit.lowering import (
@@ -76,6 +76,7 @@ class _Lowering:
         attrs: Mapping[str, Any] = node.attrs
         sizes = attrs["kernel"]
         found = unfolded(self.steps, self.images, self.x, attrs, sizes, shape[-2])
+        self.cost: int = OVERLAPPING if found else 1  # of a byte of the images
         if found:
             self.images, self.x, attrs, sizes = found
             channels = self.images.spec.shape[-1], shape[-1]
@@ -138,7 +139,7 @@ class _Lowering:
             return False
         terms = plan.planes.grid.parts * plan.pairs.blocks * BLOCK_TERMS * self.count
         sums = plan.taps * plan.planes.channels * plan.pairs.channels
-        packed = self.images.spec.nbytes + self.gradients.spec.nbytes
+        packed = self.images.spec.nbytes * self.cost + self.gradients.spec.nbytes
         return is_quicker(self.flops, 2 * terms * sums, packed)
 
     def lowered(self) -> Lowered:

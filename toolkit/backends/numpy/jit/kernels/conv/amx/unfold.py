@@ -18,6 +18,9 @@ from toolkit.backends.numpy.jit.kernels.move import lower_pad
 from toolkit.backends.numpy.jit.lowering import Reference, redirected
 from toolkit.ir import Spec
 
+# How many times as long it takes to pack a byte of windows: they overlap and are short.
+OVERLAPPING = 4
+
 
 class Unfolded(NamedTuple):
     """A convolution whose windows are one pixel along the last axis.
