@@ -107,6 +107,7 @@ PROBLEMS = {
         2, (2, 2), (1, 2), (33, 40), padding=((3, 3), (3, 3))
     ),
     "parts of one image": Problem(1, (40, 41), (3, 3), (96, 65), padding=SAME),
+    "zeros in front": Problem(2, (6, 16), (3, 3), (32, 40), padding=((1, 0), (1, 0))),
     "three colours": Problem(
         2, (9, 12), (3, 5), (3, 40), padding=((1, 1), (2, 1)), strides=(2, 2)
     ),
@@ -143,6 +144,17 @@ def test_kernel_gradients_of_tasks_and_of_blocks(always, monkeypatch, moves):
         found += functions(lowered("conv_kernel_grad", arrays, attrs | ROUNDED)[0])
     name = "emit_rounded_blocks" if moves else "emit_rounded_grad"
     assert found.count(name) == 5
+
+
+@has_tiles
+def test_a_task_has_parts_of_several_images(always, monkeypatch):
+    monkeypatch.setattr(amx.lower_grad, "_SUM_MOVES", 0)
+    problem = Problem(40, (8, 8), (3, 3), (16, 16), padding=SAME)
+    with rules.inside(processor=replace(Processor.host(), cache_bytes=1 << 15)):
+        arrays, attrs = problem.of("conv_kernel_grad", "float32")
+        grad = lowered("conv_kernel_grad", arrays, attrs | ROUNDED)[0].calls[0]
+        assert 1 < grad.rows // 40 < grad.grain
+        assert_right("conv_kernel_grad", arrays, attrs)
 
 
 @has_tiles
