@@ -91,6 +91,15 @@ def test_tables_are_updated_beside_peers(tmp_path):
     assert not step["failed"]
 
 
+def test_networks_are_trained_beside_peers(tmp_path):
+    path = tmp_path / "numbers.json"
+    arguments = ["--quick", "--only", "seq2seq", "--json", str(path)]
+    assert "2,327,504 weights" in run("fits.py", *arguments)
+    (network,) = json.loads(Path(path).read_text("utf-8"))["rows"]
+    assert network["median"]["toolkit"] > 0
+    assert 0 < network["loss"]["toolkit"] < 1.1
+
+
 def test_pipeline_judges_what_is_there(tmp_path):
     path = tmp_path / "numbers.json"
     arguments = ["--only", "position", "--rounds", "1", "--json", str(path)]
