@@ -163,7 +163,8 @@ def check(name, workers):
         answers = {way: worker.ask(f"{name} {figure}") for way, worker in workers}
         found[figure] = {way: a["value"] for way, a in answers.items() if "value" in a}
     for way, weights in found["weights"].items():
-        print(f"  {way:24} {weights:12,} weights, loss x {found['loss'][way]:.3f}")
+        left = found["loss"][way]
+        print(f"  {way:24} {weights:12,} weights, loss x {left:.3f}", flush=True)
     return found
 
 

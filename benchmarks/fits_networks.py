@@ -54,12 +54,19 @@ def unet(keras):
 
 def vit_tiny(keras):
     """ViT-Tiny, averaged over patches: (batch, 224, 224, 3) to 1,000 probabilities."""
-    layers, ops = keras.layers, keras.ops
+    layers, length = keras.layers, (224 // PATCH) ** 2
+
+    class Positions(layers.Layer):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.positions = layers.Embedding(length, VIT_WIDTH)
+
+        def call(self, x):
+            return x + self.positions(keras.ops.arange(length))
+
     images = keras.Input((224, 224, 3))
     patches = layers.Conv2D(VIT_WIDTH, PATCH, PATCH)(images)
-    length = (224 // PATCH) ** 2
-    x = layers.Reshape((length, VIT_WIDTH))(patches)
-    x = x + layers.Embedding(length, VIT_WIDTH)(ops.arange(length))
+    x = Positions()(layers.Reshape((length, VIT_WIDTH))(patches))
     for _ in range(VIT_BLOCKS):
         y = layers.LayerNormalization(epsilon=1e-6)(x)
         x = x + layers.MultiHeadAttention(VIT_HEADS, VIT_WIDTH // VIT_HEADS)(y, y)
