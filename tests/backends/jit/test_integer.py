@@ -14,7 +14,7 @@ import toolkit
 from tests.backends.jit.running import graph_of, operand_of, run_lowered
 from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
-from toolkit.backends.numpy.jit.kernels.integer import lower_matmul_integer
+from toolkit.backends.numpy.jit.kernels.integer import lower, lower_matmul_integer
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
 from toolkit.backends.target import Target, rules
@@ -33,6 +33,10 @@ def processor(lanes, has_dot):
     return replace(host.with_lanes(lanes), features=",".join(features))
 
 
+has_tiles = pytest.mark.skipif(
+    not (Processor.host().tiles and Processor.host().has("amx-int8")),
+    reason="this processor has no AMX",
+)
 PROCESSORS_HERE = [processor(lanes, d) for lanes in (4, 8, 16) for d in (True, False)]
 
 
@@ -124,6 +128,58 @@ def test_epilogue(target, shape):
     expected = np.maximum(exact * others[0] * others[1] + others[2], 0.5)
     np.testing.assert_array_equal(y, expected)
     np.testing.assert_array_equal(kept, expected)
+
+
+# Of rows that are read in place, and packed; one group of panels, and several.
+TILED = [(64, 128, 70), (33, 64, 40), (5, 3, 9), (40, 200, 300)]
+
+
+@has_tiles
+@pytest.mark.parametrize("shape", TILED, ids=str)
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_tiles(monkeypatch, shape, sign):
+    monkeypatch.setattr(lower, "_FASTER", 1e9)
+    rows, depth, columns = shape
+    a, b = whole((rows, depth)), whole((depth, columns), 1)
+    a[:, -1], b[-1] = -128, 127 if sign > 0 else -128
+    rng = np.random.default_rng(0)
+    others = [
+        rng.normal(size=s).astype("float32")
+        for s in ((columns,), (rows, 1), (rows, columns))
+    ]
+    exact = product(a, b).astype("float32")
+    expected = np.maximum(exact * others[0] * others[1] + others[2], 0.5)
+    small = replace(Processor.host(), cache_bytes=1 << 14)
+    for target, chunk, frozen in ((None, 0, False), (None, 1, True), (small, 0, True)):
+        with rules.inside(processor=target or Processor.host()):
+            np.testing.assert_array_equal(computed(ops.matmul, a, b), product(a, b))
+            y = computed(scaled, a, b, *others, chunk=chunk, frozen=frozen)
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_only_what_fills_tiles_is_in_tiles():
+    features = "+avx512vnni,+amx-tile,+amx-int8"
+    target = replace(PROCESSORS["x86-64-v4"], features=features, tiles=True)
+
+    def names(rows, columns, target=target, depth=64):
+        a, b = whole((rows, depth)), whole((depth, columns))
+        with rules.inside(processor=target):
+            body = body_of(ops.matmul, a, b)
+            calls = lower_matmul_integer(body, list(map(operand_of, (a, b))), []).calls
+        return [call.code.emit.__name__ for call in calls]
+
+    # Rows are read in place where no tile reaches beyond them.
+    first, packing, last = "emit_pack_panels", "emit_pack_rows", "emit_integer_tiles"
+    assert names(64, 64) == [first, last]
+    assert names(63, 64) == names(64, 64, depth=60) == [first, packing, last]
+    for found in (
+        names(8, 64),
+        names(64, 8),
+        names(64, 64, replace(target, tiles=False)),
+        names(64, 64, replace(target, features="+avx512vnni")),
+        names(64, 64, target.with_lanes(8)),
+    ):
+        assert found[-1] == "emit_integer_product"
 
 
 def test_square_results_know_rows_from_columns():

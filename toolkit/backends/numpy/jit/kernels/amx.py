@@ -1,9 +1,10 @@
 """AMX's tiles: what they are, instructions on them, and numbers rounded for them.
 
-A tile is 16 lines of 64 bytes: of 32 bfloat16 of rows of the first factor, of 16 pairs
-of those of columns of the second one, or of 16 sums in float32. One instruction
-multiplies two tiles and adds the products to a third. There are eight: two of rows and
-two of columns make four of sums, so that each is read once for two products.
+A tile is 16 lines of 64 bytes: of 32 bfloat16 or 64 int8 of rows of the first factor,
+of 16 words, of two or four of those, of columns of the second one, or of 16 sums in
+float32 or int32. One instruction multiplies two tiles and adds the products to a third.
+There are eight: two of rows and two of columns make four of sums, so that each is read
+once for two products.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ SUMS_BYTES = 4 * SPAN * PANELS
 # What the tiles are, as 32-bit numbers: one palette, 64 bytes a row and 16 rows in all.
 _SHAPES = (1, 0, 0, 0, *[64 << 16 | 64] * 4, 0, 0, 0, 0, *[0x10101010] * 2, 0, 0)
 _COUNT = 8
+# What multiplies bfloat16, and int8.
+BFLOAT16, INT8 = "tdpbf16ps", "tdpbssd"
 
 
 class Tiles:
@@ -64,12 +67,14 @@ class Tiles:
         row: Number,
         columns: Sequence[Pointer],
         column: Number,
+        instruction: str = BFLOAT16,
     ) -> None:
         """Add the products of each block of rows and each of columns, rows outermost.
 
         Args:
             rows, columns: where the blocks begin.
             row, column: bytes from one of their lines to the next.
+            instruction: what multiplies.
         """
         sums = len(rows) * len(columns)
         of_columns = range(_COUNT - len(columns), _COUNT)
@@ -81,7 +86,8 @@ class Tiles:
             self._move("tileloadd64", of_row, place, row)
             for j, of_column in enumerate(of_columns):
                 tile = i * len(columns) + j
-                self._call("tdpbf16ps", f"i8 {tile}, i8 {of_row}, i8 {of_column}")
+                factors = f"i8 {of_row}, i8 {of_column}"
+                self._call(instruction, f"i8 {tile}, {factors}")
 
     def _move(self, name: str, tile: int, place: Pointer, stride: Number) -> None:
         self._call(name, f"i8 {tile}, ptr {place}, i64 {stride}")

@@ -9,6 +9,12 @@ from math import prod
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.kernels.amx import (
+    BLOCK_LINES,
+    PANELS,
+    SPAN,
+    TILE_ROW_BYTES,
+)
 from toolkit.backends.numpy.jit.kernels.integer.few import (
     FewRowsNumbers,
     FewRowsPlan,
@@ -27,17 +33,24 @@ from toolkit.backends.numpy.jit.kernels.integer.product import (
     IntegerPlan,
     emit_integer_product,
 )
+from toolkit.backends.numpy.jit.kernels.integer.tiles import (
+    BLOCK_WORDS,
+    TileNumbers,
+    emit_integer_tiles,
+)
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.lowering import TASKS, Call, Lowered, Reference
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
-# Products that are worth a task, and bytes that are.
-_TASK_PRODUCTS = 1 << 22
+# Products that are worth a task, those in tiles that are, and bytes that are.
+_TASK_PRODUCTS, _TASK_TILED = 1 << 22, 1 << 25
 _TASK_BYTES = 1 << 18
 # With so few rows the matrix is not packed, unless it stays so; tasks read whole lines
 # of a cache.
 _FEW_ROWS, _LINE = 4, 64
+# Terms of a tile's lines, and how many more products tiles compute in the same time.
+_BLOCK_TERMS, _FASTER = TILE_ROW_BYTES, 3
 
 
 def lower_matmul_integer(
@@ -52,9 +65,24 @@ def lower_matmul_integer(
         return None
     if not anchor.outputs[0].spec.size:
         return Lowered()
+    if _fills_tiles(body.inputs[a].spec.shape, inputs[b].spec.shape[-1]):
+        return _InTiles(body, a, b).lowered()
     lowering = _Lowering(body, a, b)
     is_few = lowering.rows <= _FEW_ROWS and not inputs[b].is_frozen
     return lowering.of_few_rows() if is_few else lowering.lowered()
+
+
+def _fills_tiles(shape: Sequence[int], columns: int) -> bool:
+    """Whether the tiles of AMX are there, and would be filled well enough."""
+    *batch, depth = shape
+    processor, rows = current(), prod(batch)
+    if not (processor.tiles and processor.has("amx-int8")):
+        return False
+    if processor.lanes != BLOCK_LINES:
+        return False
+    extents = zip((rows, columns, depth), (SPAN, SPAN, _BLOCK_TERMS), strict=True)
+    filled = prod(-(-n // size) * size for n, size in extents)
+    return filled < _FASTER * rows * columns * depth
 
 
 class _Lowering:
@@ -90,6 +118,7 @@ class _Lowering:
             a if is_plain and self.depth % 4 == 0 else None,
         )
         self.panels: int = full + (rest > 0)
+        self.packed_rows: int = self.rows
 
     def lowered(self) -> Lowered:
         """All calls, in order."""
@@ -99,7 +128,7 @@ class _Lowering:
         if self.plan.a is None:
             calls.append(self._pack_rows(of_rows, self.words))
         calls.append(self._multiply(of_rows, panels))
-        work = aligned(self.rows * self.count * WORD_BYTES)
+        work = aligned(self.packed_rows * self.count * WORD_BYTES)
         return Lowered(calls, of_rows[1] + (work if self.plan.a is None else 0))
 
     def _pack_panels(self, size: int) -> Call:
@@ -108,7 +137,7 @@ class _Lowering:
         return Call(
             code,
             (("in", self.b), ("work", 0)),
-            PanelNumbers(self.columns, self.depth, size),
+            PanelNumbers(self.columns, self.depth, self.count, size),
             self.panels,
             _grain(self.panels, nbytes // _TASK_BYTES),
             nbytes=nbytes,
@@ -170,6 +199,45 @@ class _Lowering:
             _grain(blocks * self.panels, products // _TASK_PRODUCTS),
             flops=2 * products,
             nbytes=moved,
+        )
+
+
+class _InTiles(_Lowering):
+    """The calls of a product in AMX's tiles."""
+
+    def __init__(self, body: Graph, a: int, b: int) -> None:
+        super().__init__(body, a, b)
+        self.words = Words(4)
+        self.blocks: int = -(-self.depth // _BLOCK_TERMS)
+        self.count = self.blocks * BLOCK_WORDS
+        self.panels = -(-self.columns // SPAN)
+        self.packed_rows = -(-self.rows // SPAN) * SPAN
+        # Tiles read rows that do not exist, where these are not packed.
+        is_whole = self.packed_rows == self.rows and self.depth % _BLOCK_TERMS == 0
+        self.plan = replace(
+            self.plan, words=self.words, vectors=2, a=a if is_whole else None
+        )
+
+    def _multiply(self, of_rows: Reference, panel: int) -> Call:
+        body, a = self.body, self.plan.a
+        near = current().cache_bytes // 2 // panel
+        group = max(1, min(near, PANELS))
+        groups, tiles = -(-self.panels // group), self.packed_rows // SPAN
+        part = -(-tiles // min(-(-TASKS // groups), tiles)) * SPAN
+        units = groups * -(-self.rows // part)
+        products = self.rows * self.depth * self.columns
+        row = self.depth if a is not None else self.count * WORD_BYTES
+        return Call(
+            Code(emit_integer_tiles, a, Described(body)),
+            (*self._operands(), *([] if a is not None else [of_rows]), ("work", 0)),
+            TileNumbers(
+                *(self.rows, self.columns, self.blocks),
+                *(row, panel, group * SPAN, part),
+            ),
+            units,
+            _grain(units, products // _TASK_TILED),
+            flops=2 * products,
+            nbytes=sum(v.spec.nbytes for v in (*body.inputs, *body.outputs)),
         )
 
 

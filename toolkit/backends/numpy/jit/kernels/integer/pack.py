@@ -1,8 +1,8 @@
 """Factors as words: rows of the first one, and panels of columns of the second one.
 
 A panel begins with what the sum of each of its columns starts from; then come the first
-words of all its columns, the second ones, and so on. Terms that the last word lacks are
-0 in the panel, so in the rows they may be anything.
+words of all its columns, the second ones, and so on. Terms that the last word lacks,
+and words that a panel has beyond it, are 0, so in the rows they may be anything.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class RowNumbers(NamedTuple):
 
 
 class PanelNumbers(NamedTuple):
-    """What follows the addresses in the table."""
+    """What follows the addresses in the table: extents, and those of a panel."""
 
     columns: Any
     depth: Any
+    words: Any
     panel_bytes: Any
 
 
@@ -119,6 +120,10 @@ class _Panels:
         with b.accumulate(0, b.least(rest, 1), 1, loop.values) as last:
             pack(whole, last.values, rest)
             last.next(last.values)
+        with b.loop(b.ceil_div(n.depth, words.terms), n.words) as word:
+            for j in range(len(masks)):
+                place = target + (word + 1) * self.line_bytes + j * self.vector_bytes
+                b.store(b.filled(0, "int32"), place, 0, None)
         for j, total in enumerate(last.values):
             # What the offset of the other factor adds is taken away beforehand.
             offset = b.filled(-words.offset, "int32")

@@ -45,21 +45,32 @@ def emit_rounded_product(body: Described) -> Kernel:
     factors; `RoundedNumbers`.
     """
     b = Kernel(BLOCK_LINES)
-    _Product(b, body).write()
+    TiledProduct(b, body).write()
     return b
 
 
-class _Product:
-    """Writes the function."""
+class TiledProduct:
+    """Writes a function that computes parts of rows of groups of panels.
 
-    def __init__(self, b: Kernel, body: Described) -> None:
+    Args:
+        b: of which the next entries are those of the table.
+        body: what is computed.
+        rows: the number of the body's input that is read in place as rows of the first
+            factor; None: their address is in front of that of the second one.
+    """
+
+    dtype = "float32"
+    numbers: Any = RoundedNumbers
+
+    def __init__(self, b: Kernel, body: Described, rows: int | None = None) -> None:
         self.b = b
         graph = body.body
         bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
-        self.rows, self.columns = b.next_address(), b.next_address()
-        self.n = RoundedNumbers(*(b.next_entry() for _ in RoundedNumbers._fields))
+        self.rows = bases[rows] if rows is not None else b.next_address()
+        self.columns = b.next_address()
+        self.n: Any = self.numbers(*(b.next_entry() for _ in self.numbers._fields))
         self.epilogue = Epilogue(graph, b, bases)
-        self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0.0, "float32"))
+        self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0, self.dtype))
         self.tiles: Tiles = Tiles(b)
 
     def write(self) -> None:
@@ -71,11 +82,11 @@ class _Product:
             columns = b.part(group, n.group_columns, n.columns)
             with b.loop(*b.part(part, n.part_rows, n.rows), SPAN) as row:
                 with b.loop(*columns, SPAN) as column:
-                    self._multiply(row, column, self.sums + (column - columns[0]) * 4)
+                    self.multiply(row, column, self.sums + (column - columns[0]) * 4)
                 self._finish(row, columns)
         self.tiles.release()
 
-    def _multiply(self, row: Number, column: Number, sums: Pointer) -> None:
+    def multiply(self, row: Number, column: Number, sums: Pointer) -> None:
         """Sum the products of two strips of rows and of columns."""
         b, n = self.b, self.n
         strip_bytes = n.blocks * BLOCK_BYTES
@@ -95,7 +106,9 @@ class _Product:
         b, n = self.b, self.n
         first, end = columns
         with b.loop(0, b.least(n.rows - row, SPAN)) as i:
+            of_row = self.epilogue.of_row(row + i)
             for j, mask in b.run(first, end):
                 place = self.sums + i * SUMS_BYTES + (j - first) * 4
-                value = b.load(place, 0, "float32", mask)
-                self.epilogue.apply(value, (row + i) * n.columns + j, j, mask)
+                value = b.load(place, 0, self.dtype, mask)
+                known = {**self.epilogue.columns(j, mask), **of_row}
+                self.epilogue.apply(value, (row + i) * n.columns + j, j, mask, known)
