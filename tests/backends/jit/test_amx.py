@@ -97,6 +97,34 @@ def test_products(always, turned):
 
 
 @has_tiles
+@pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(64, 1024, 96), (32, 2816, 64)], ids=str)
+def test_many_terms(always, turned, shape):
+    """Parts of the terms are packed in the cache, in the same order for any thread."""
+    rows, depth, columns = shape
+    a = normal((rows, depth), turned[0])
+    b = normal((depth, columns), turned[1], 1)
+    full = normal((rows, columns), seed=2)
+
+    def function(a, b, full):
+        return ops.maximum(ops.matmul(a, b) + full, 0)
+
+    found = []
+    with rules.inside(processor=replace(Processor.host(), cache_bytes=1 << 17)):
+        lowered = lowered_of(function, a, b, full)
+        multiply, combine = lowered.calls
+        assert multiply.code.emit.__name__ == "emit_deep_product" and multiply.rows > 1
+        for chunk in (0, 1):
+            found.append(np.empty((rows, columns), "float32"))
+            run_lowered(lowered, (a, b, full), found[-1:], chunk)
+        # Weights that stay the same are packed once, as a whole.
+        assert len(lowered_of(ops.matmul, a, b, frozen=True).calls) == 3
+    np.testing.assert_array_equal(*found)
+    expected = np.maximum(rounded(a) @ rounded(b) + full, 0)
+    np.testing.assert_allclose(found[0], expected, atol=1e-6 * depth)
+
+
+@has_tiles
 def test_groups_of_one_panel(always):
     """A cache that holds few columns changes the order of the work, and no bit."""
     a, b = normal((70, 200)), normal((200, 150), seed=1)

@@ -4,7 +4,7 @@ A tile is 16 lines of 32 terms: rows of the first factor, or pairs of terms of c
 the second one. One instruction multiplies two of them and adds the products to 16 rows
 of 16 sums, which are float32. `pack` rounds both factors and makes them blocks of the
 size of a tile, one after the other; `product` multiplies and goes on to the epilogue,
-and `lower` says when that is quicker than products of float32, and makes calls of it.
+`deep` does both for parts of many terms, and `lower` says when that is quicker than products of float32, and makes calls of it.
 """
 
 from toolkit.backends.numpy.jit.kernels.matmul.amx.lower import lower_rounded

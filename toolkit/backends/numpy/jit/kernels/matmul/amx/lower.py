@@ -14,11 +14,17 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     PANELS,
     SPAN,
 )
+from toolkit.backends.numpy.jit.kernels.matmul.amx.deep import (
+    PART,
+    DeepNumbers,
+    emit_deep_product,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import StripNumbers, emit_strips
 from toolkit.backends.numpy.jit.kernels.matmul.amx.product import (
     RoundedNumbers,
     emit_rounded_product,
 )
+from toolkit.backends.numpy.jit.kernels.matmul.combine import emit_combine
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     APART,
     LINES,
@@ -91,7 +97,59 @@ def pack_call(
 
 def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
     """The calls of one product; None where those of float32 are to be preferred."""
-    return _Lowering(p, body).lowered() if _pays(p) else None
+    if not _pays(p):
+        return None
+    slots = _deep_slots(p)
+    return _deep(p, body, slots) if slots else _Lowering(p, body).lowered()
+
+
+def _deep_slots(p: Problem) -> int:
+    """The slots of a product of many terms; 0: it is not to be computed so."""
+    cache, sums = current().cache_bytes, p.size * p.itemsize
+    factors = (p.rows + p.columns) * p.depth * p.itemsize
+    # Sums, and a part of the factors, stay in the cache; all of the factors do not.
+    if p.is_frozen or 4 * sums > cache or 2 * factors < cache:
+        return 0
+    if p.rows % SPAN or p.columns % SPAN or p.depth % (PART * BLOCK_TERMS):
+        return 0
+    # Writing and reading the sums of slots takes a fourth of reading the factors.
+    return min(factors // (8 * sums), TASKS, p.depth // (PART * BLOCK_TERMS))
+
+
+def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
+    """The calls of a product of many terms: sums of slots, and their sum."""
+    blocks = p.depth // BLOCK_TERMS
+    slot = -(-blocks // (slots * PART)) * PART
+    slots = -(-blocks // slot)
+    sums = p.size * p.itemsize
+    partials: Reference = ("work", 0)
+    packed: Reference = ("work", aligned(slots * sums))
+    scratch = (p.rows + p.columns) // BLOCK_LINES * PART * BLOCK_BYTES
+    multiply = Call(
+        Code(emit_deep_product, *_packings(p)),
+        (("in", p.a), ("in", p.b), partials, packed),
+        DeepNumbers(
+            *(p.rows, p.columns, blocks),
+            *(p.a_row, p.a_term, p.b_line, p.b_term),
+            *(slot, scratch),
+        ),
+        slots,
+        flops=p.flops,
+        nbytes=p.nbytes,
+    )
+    inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
+    outputs: list[Reference] = [("out", i) for i in range(len(body.outputs))]
+    nbytes = (slots + 1) * sums
+    combine = Call(
+        Code(emit_combine, p.dtype, p.lanes, Described(body)),
+        (*inputs, *outputs, partials),
+        (p.columns, slots, sums),
+        p.rows,
+        _grain(p.rows, nbytes // _TASK_BYTES),
+        flops=slots * p.size,
+        nbytes=nbytes,
+    )
+    return Lowered((multiply, combine), packed[1] + slots * scratch)
 
 
 def _pays(p: Problem) -> bool:

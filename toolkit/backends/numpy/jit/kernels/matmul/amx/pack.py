@@ -92,28 +92,49 @@ def _pack_block(
     left: tuple[Number, Number],
 ) -> None:
     """Round one block, of which so many lines and terms are left."""
-    x, y = places
     lines, terms = left
     is_whole = b.binary(
         "and",
         b.compare("sge", lines, BLOCK_LINES),
         b.compare("sge", terms, BLOCK_TERMS),
     )
-    read = _pairs if packing == LINES else _lines
     for condition, partial in ((is_whole, None), (b.opposite(is_whole), left)):
         with b.when(condition):
-            found = read(b, x, n, partial)
-            if is_second != (packing == LINES):
-                found = transposed(b, found)
-            for i, pairs in enumerate(found):
-                b.store(pairs, y + i * TILE_ROW_BYTES, 0, None)
+            write_block(b, packing, is_second, places, n, partial)
 
 
 # How many lines and terms of a block exist; None: all.
 _Partial = tuple[Number, Number] | None
 
 
-def _lines(b: Kernel, x: Pointer, n: StripNumbers, partial: _Partial) -> list[Value]:
+def write_block(
+    b: Kernel,
+    packing: str,
+    is_second: bool,
+    places: tuple[Pointer, Pointer],
+    n: Any,
+    partial: _Partial = None,
+) -> None:
+    """Round one block.
+
+    Args:
+        b: emits the function.
+        packing: the axis of the factor with stride 1.
+        is_second: whether pairs of all lines follow each other.
+        places: where the block is, and where it goes.
+        n: has the strides, `line` and `term`.
+        partial: how many lines and terms exist; None: all.
+    """
+    x, y = places
+    read = _pairs if packing == LINES else _lines
+    found = read(b, x, n, partial)
+    if is_second != (packing == LINES):
+        found = transposed(b, found)
+    for i, pairs in enumerate(found):
+        b.store(pairs, y + i * TILE_ROW_BYTES, 0, None)
+
+
+def _lines(b: Kernel, x: Pointer, n: Any, partial: _Partial) -> list[Value]:
     """The 16 pairs of terms of each line, whose terms follow each other."""
     masks: Sequence[Mask] = (None, None)
     numbers: list[Number] = list(range(BLOCK_LINES))
@@ -133,7 +154,7 @@ def _lines(b: Kernel, x: Pointer, n: StripNumbers, partial: _Partial) -> list[Va
     return found
 
 
-def _pairs(b: Kernel, x: Pointer, n: StripNumbers, partial: _Partial) -> list[Value]:
+def _pairs(b: Kernel, x: Pointer, n: Any, partial: _Partial) -> list[Value]:
     """The pair of terms of all lines, for each pair; lines follow each other."""
     rows = []
     for i in range(BLOCK_TERMS):

@@ -1,0 +1,142 @@
+"""The kernel of products of many terms: parts of the terms are packed and multiplied.
+
+What is packed of a part stays in the cache, as do the sums, to which each part adds. So
+memory is read once and hardly written, which is most of the time of a product with more
+terms than rows and columns, such as the gradient of a layer's weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.amx import (
+    BLOCK_BYTES,
+    BLOCK_LINES,
+    BLOCK_TERMS,
+    SPAN,
+    TILE_ROW_BYTES,
+    Tiles,
+    quarters,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import write_block
+from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES
+
+# Blocks of a strip that are packed at a time.
+PART = 8
+_STRIP_BYTES = PART * BLOCK_BYTES
+
+
+class Strides(NamedTuple):
+    """The strides of a factor, in bytes."""
+
+    line: Any
+    term: Any
+
+
+class DeepNumbers(NamedTuple):
+    """What follows the addresses in the table.
+
+    Attributes:
+        rows, columns: extents of the product, multiples of SPAN.
+        blocks: of a strip, a multiple of PART.
+        a_row, a_term, b_line, b_term: strides of the factors, in bytes.
+        slot_blocks: those of a slot, a row of the call, a multiple of PART, too.
+        scratch: bytes of a slot's memory for what it packs.
+    """
+
+    rows: Any
+    columns: Any
+    blocks: Any
+    a_row: Any
+    a_term: Any
+    b_line: Any
+    b_term: Any
+    slot_blocks: Any
+    scratch: Any
+
+
+def emit_deep_product(of_a: str, of_b: str) -> Kernel:
+    """The function that sums the products of the terms of slots.
+
+    The table: addresses of both factors, of the sums of all slots, and of scratch
+    memory; `DeepNumbers`.
+
+    Args:
+        of_a, of_b: the axis of each factor with stride 1.
+    """
+    b = Kernel(BLOCK_LINES)
+    places = [b.next_address() for _ in range(4)]
+    n = DeepNumbers(*(b.next_entry() for _ in DeepNumbers._fields))
+    _Deep(b, places, n).write(of_a, of_b)
+    return b
+
+
+class _Deep:
+    """Writes the function."""
+
+    def __init__(self, b: Kernel, places: list[Pointer], n: DeepNumbers) -> None:
+        self.b, self.n = b, n
+        self.a, self.second, self.sums, self.scratch = places
+        self.tiles: Tiles = Tiles(b)
+
+    def write(self, of_a: str, of_b: str) -> None:
+        """Parts of the terms of each slot, one after the other."""
+        b, n = self.b, self.n
+        self.tiles.configure()
+        with b.loop(b.low, b.high) as slot:
+            sums = self.sums + slot * (n.rows * n.columns * 4)
+            rows = self.scratch + slot * n.scratch
+            columns = rows + n.rows // BLOCK_LINES * _STRIP_BYTES
+            first, end = b.part(slot, n.slot_blocks, n.blocks)
+            with b.loop(first, end, PART) as low:
+                part = (low, low + PART)
+                strides = Strides(n.a_row, n.a_term)
+                self._pack(of_a, False, (self.a, rows), strides, n.rows, part)
+                strides, places = Strides(n.b_line, n.b_term), (self.second, columns)
+                self._pack(of_b, True, places, strides, n.columns, part)
+                self._multiply(rows, columns, sums, b.compare("eq", low, first))
+        self.tiles.release()
+
+    def _pack(
+        self,
+        packing: str,
+        is_second: bool,
+        places: tuple[Pointer, Pointer],
+        n: Strides,
+        lines: Number,
+        part: Range,
+    ) -> None:
+        """Round a part of the terms of all lines."""
+        b, (source, target) = self.b, places
+        strips: Range = (0, lines // BLOCK_LINES)
+        # The inner loop goes along what follows each other in memory.
+        outer, inner = (part, strips) if packing == LINES else (strips, part)
+        with b.loop(*outer) as i, b.loop(*inner) as j:
+            block, strip = (i, j) if packing == LINES else (j, i)
+            x = source + strip * BLOCK_LINES * n.line + block * BLOCK_TERMS * n.term
+            y = target + strip * _STRIP_BYTES + (block - part[0]) * BLOCK_BYTES
+            write_block(b, packing, is_second, (x, y), n)
+
+    def _multiply(
+        self, rows: Pointer, columns: Pointer, sums: Pointer, is_first: Value
+    ) -> None:
+        """Add the products of a part of the terms to all sums."""
+        b, n, tiles = self.b, self.n, self.tiles
+        stride = n.columns * 4
+        with b.loop(0, n.rows, SPAN) as row, b.loop(0, n.columns, SPAN) as column:
+            places = quarters(sums + row * stride + column * 4, stride)
+            with b.when(is_first):
+                tiles.clear(len(places))
+            with b.when(b.opposite(is_first)):
+                tiles.load_sums(places, stride)
+            first = rows + row // BLOCK_LINES * _STRIP_BYTES
+            second = columns + column // BLOCK_LINES * _STRIP_BYTES
+            with b.loop(0, PART) as block:
+                of_rows, of_columns = (
+                    [x + i * _STRIP_BYTES + block * BLOCK_BYTES for i in range(2)]
+                    for x in (first, second)
+                )
+                tiles.multiply(of_rows, TILE_ROW_BYTES, of_columns, TILE_ROW_BYTES)
+            tiles.store_sums(places, stride)
