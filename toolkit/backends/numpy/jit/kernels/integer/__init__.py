@@ -2,8 +2,8 @@
 
 `words` is how a processor multiplies them, several terms at a time; `pack` puts the terms
 of both factors side by side, `product` writes the loops over tiles, and `lower` makes
-calls of it. `few` is for few rows, for which packing would not pay. Sums are of 32 bits,
-so every processor computes the same.
+calls of it. `few` is for few rows, for which packing would not pay, and `tiles` for AMX.
+Sums are of 32 bits, so every processor computes the same.
 """
 
 from toolkit.backends.numpy.jit.kernels.integer.lower import lower_matmul_integer
