@@ -28,6 +28,8 @@ _NEUTRAL = {
     "time_major": False,
     "zero_output_for_mask": False,
 }
+# Those that say what follows from others.
+_DERIVED = frozenset(("gptq_unpacked_column_size",))
 
 
 def renamed(
@@ -146,7 +148,8 @@ def _resolved(argument: str, recorded: Any, attribute: Any) -> Any:
 
 def _is_neutral(cls: type, name: str, value: Any) -> bool:
     """Whether an argument that only Keras's class has is one without effect."""
-    return name in _NEUTRAL and value == _NEUTRAL[name] and not _names(cls, name)
+    is_known = name in _NEUTRAL and value == _NEUTRAL[name]
+    return (is_known or name in _DERIVED) and not _names(cls, name)
 
 
 def _names(cls: type, name: str) -> bool:

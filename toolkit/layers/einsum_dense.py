@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -124,8 +125,21 @@ class _EinsumScales(ScaleLayout):
         self._inputs, self._kernel, self._outputs = inputs, kernel, outputs
         # What is summed over in the inputs alone has a scale of its own in each place.
         self.is_separable = set(inputs) <= summed | set(outputs)
+        alone = [letter for letter in kernel if letter not in inputs]
+        self.is_matrix = (
+            self.is_separable
+            and self.shared == tuple(range(len(summed)))
+            and len(summed) + len(alone) == len(kernel)
+        )
         kept = [kernel.index(letter) for letter in outputs if letter in kernel]
         self._order = [*kept, *self.shared]
+
+    def rows_of(self, inputs: Any) -> Any:
+        summed = [self._kernel[i] for i in self.shared]
+        places = [letter for letter in self._inputs if letter not in summed]
+        order = [self._inputs.index(letter) for letter in (*places, *summed)]
+        rows = math.prod(inputs.shape[i] for i in order[len(places) :])
+        return ops.reshape(ops.transpose(inputs, order), (-1, rows))
 
     def stored(self, scale: Any) -> Any:
         """As the outputs: their axes that the kernel has, and 1 for the others."""

@@ -7,9 +7,10 @@ from typing import Any
 
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.layers.adapters.quantizable import QuantizableLayer
+from toolkit.models.calibrating import calibrate, checked_structure, samples
 from toolkit.quantizers.configs import resolve
 
-_MODES = ("int8", "int4", "float8")
 
 
 class QuantizableModel:
@@ -24,15 +25,19 @@ class QuantizableModel:
         """Quantize the layers that can be: Dense, EinsumDense and Embedding.
 
         Args:
-            mode: "int8", "int4" or "float8", see `layers.Dense.quantize`; needless with
-                a config.
+            mode: "int8", "int4" or "float8", see `layers.Dense.quantize`, "gptq" or
+                "awq"; needless with a config.
             config: which quantizers to use: see `quantizers.Int8QuantizationConfig`.
+                "gptq" and "awq" need one: it has the data, and the blocks whose Dense
+                and EinsumDense layers are quantized.
             filters: which layers: a regular expression that is searched in their
                 names, a list of such, or a function of the layer; all if None.
             **kwargs: `type_check`, as for `Layer.quantize`.
 
         Raises:
-            UnsupportedError: for other modes, or if no layer can be.
+            ArgumentError: if the arguments contradict each other, or "gptq" or "awq"
+                lack data or blocks.
+            UnsupportedError: if no layer can be.
 
         Example:
             >>> import toolkit
@@ -48,17 +53,11 @@ class QuantizableModel:
             raise ArgumentError(
                 f"{self.name}.quantize: Unrecognized keyword arguments {sorted(kwargs)}"
             )
-        if config.mode not in _MODES:
-            raise UnsupportedError(
-                f"{self.name}.quantize: mode {config.mode!r} is not supported; "
-                f"expected one of {_MODES}"
-            )
-        chosen = [
-            layer
-            for layer in self._flatten_layers()
-            if len(layer._flatten_layers()) == 1 and _is_chosen(layer, filters)
-        ]
-        done = [layer for layer in chosen if _quantize(layer, config, type_check)]
+        if config.mode in ("gptq", "awq"):
+            done = self._calibrate(config, filters, type_check)
+        else:
+            chosen = _chosen(self, filters)
+            done = [layer for layer in chosen if _quantize(layer, config, type_check)]
         if not done and filters is None:
             raise UnsupportedError(
                 f"{self.name}.quantize: the model has no layer that can be quantized"
@@ -68,6 +67,56 @@ class QuantizableModel:
         self.test_function: None
         self.predict_function: None
         self.train_function = self.test_function = self.predict_function = None
+
+    def get_quantization_layer_structure(self, mode: str) -> Any:
+        """The layers that "gptq" and "awq" calibrate; a subclass may override it.
+
+        Args:
+            mode: "gptq" or "awq".
+
+        Returns:
+            A dict of "pre_block_layers" and "sequential_blocks", see
+            `quantizers.GPTQConfig`; None if the config has to say it.
+        """
+        return None
+
+    def _calibrate(self, config: Any, filters: Any, type_check: bool) -> list[Any]:
+        """The layers that were quantized, block after block."""
+        structure = config.quantization_layer_structure
+        if structure is None:
+            structure = self.get_quantization_layer_structure(config.mode)
+        where = f"{self.name}.quantize(mode={config.mode!r})"
+        before, blocks = checked_structure(where, structure)
+        x = samples(where, config)
+        chosen = [
+            [
+                layer
+                for layer in _chosen(block, filters)
+                if isinstance(layer, QuantizableLayer)
+                and _is_possible(layer, config, type_check)
+            ]
+            for block in blocks
+        ]
+        return calibrate(config, before, list(zip(blocks, chosen, strict=True)), x)
+
+
+def _chosen(model: Any, filters: Any) -> list[Any]:
+    """The layers without parts that pass the filters."""
+    return [
+        layer
+        for layer in model._flatten_layers()
+        if len(layer._flatten_layers()) == 1 and _is_chosen(layer, filters)
+    ]
+
+
+def _is_possible(layer: Any, config: Any, type_check: bool) -> bool:
+    """Whether the layer can be quantized; a warning tells why not."""
+    try:
+        layer._check_quantizable(config, type_check)
+    except NotImplementedError as error:
+        warn(str(error))
+        return False
+    return True
 
 
 def _quantize(layer: Any, config: Any, type_check: bool) -> bool:

@@ -135,6 +135,10 @@ class Float8QuantizationConfig(QuantizationConfig):
         super().__init__()
 
 
+# Arguments that nothing needs afterwards.
+_OF_CALIBRATION = frozenset(("dataset", "tokenizer", "quantization_layer_structure"))
+
+
 class _Calibrated(QuantizationConfig):
     """A way that looks at what weights are multiplied with, in a data set."""
 
@@ -165,16 +169,19 @@ class _Calibrated(QuantizationConfig):
         return self.dtype_policy_string()
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments but for the data, which only calibration needs."""
-        return {**super().get_config(), "dataset": None, "tokenizer": None}
+        """The arguments but for the data and layers, which only calibration needs."""
+        config = self._recorded_config(strict=True, skip=_OF_CALIBRATION)
+        return {**config, "dataset": None, "tokenizer": None}
 
 
 class GPTQConfig(_Calibrated):
-    """GPTQ, as Keras describes it; `quantize` does not offer this way.
+    """GPTQ: one weight after the other is rounded, and those left make up for it.
+
+    See `Model.quantize`.
 
     Args:
-        dataset: texts or tokens to calibrate with.
-        tokenizer: makes tokens of texts.
+        dataset: texts or arrays of tokens to calibrate with.
+        tokenizer: its method `tokenize` makes tokens of a text; None for tokens.
         weight_bits: 2, 3, 4 or 8.
         num_samples: how many samples are used.
         per_channel: whether each output has its scale.
@@ -183,7 +190,10 @@ class GPTQConfig(_Calibrated):
         group_size: how many weights share a scale; -1 for all.
         symmetric: whether 0 is in the middle of the range.
         activation_order: whether the largest inputs come first.
-        quantization_layer_structure: which layers are quantized in which order.
+        quantization_layer_structure: a dict of "pre_block_layers", which make the
+            inputs of the first block, and "sequential_blocks", layers that are
+            calibrated one after the other; None for that of the model's
+            `get_quantization_layer_structure`.
 
     Reference:
         E. Frantar et al., GPTQ, https://arxiv.org/abs/2210.17323
@@ -232,17 +242,22 @@ class GPTQConfig(_Calibrated):
 
 
 class AWQConfig(_Calibrated):
-    """AWQ, as Keras describes it; `quantize` does not offer this way.
+    """AWQ: weights that meet large inputs are scaled up before they are rounded.
+
+    See `Model.quantize`.
 
     Args:
-        dataset: texts or tokens to calibrate with.
-        tokenizer: makes tokens of texts.
+        dataset: texts or arrays of tokens to calibrate with.
+        tokenizer: its method `tokenize` makes tokens of a text; None for tokens.
         weight_bits: 4.
         num_samples: how many samples are used.
         sequence_length: of a sample, in tokens.
         group_size: how many weights share a scale; -1 for all.
         num_grid_points: how many scales are tried.
-        quantization_layer_structure: which layers are quantized in which order.
+        quantization_layer_structure: a dict of "pre_block_layers", which make the
+            inputs of the first block, and "sequential_blocks", layers that are
+            calibrated one after the other; None for that of the model's
+            `get_quantization_layer_structure`.
 
     Reference:
         J. Lin et al., AWQ, https://arxiv.org/abs/2306.00978

@@ -7,18 +7,25 @@ from typing import Any
 from toolkit import dtype_policies, ops
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError, UnsupportedError
+from toolkit.layers.adapters.calibrated import CalibratedWeight, ObservedWeight
 from toolkit.layers.adapters.float8 import Float8Weight
 from toolkit.layers.adapters.int4 import Int4Weight
 from toolkit.layers.adapters.int8 import Int8Weight
 from toolkit.layers.adapters.low_rank import LowRankLayer, LowRankWeight
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
+from toolkit.quantizers.awq import AWQ
 from toolkit.quantizers.configs import (
     Int4QuantizationConfig,
     QuantizationConfig,
     resolve,
 )
+from toolkit.quantizers.gptq import GPTQ
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+
+Calibration = GPTQ | AWQ
+
+CALIBRATED: dict[str, Any] = {"gptq": GPTQ, "awq": AWQ}
 
 
 class QuantizableLayer(LowRankLayer):
@@ -27,7 +34,7 @@ class QuantizableLayer(LowRankLayer):
     A subclass defines `_scale_layout`.
     """
 
-    _modes: tuple[str, ...] = ("int8", "int4", "float8")
+    _modes: tuple[str, ...] = ("int8", "int4", "float8", "gptq", "awq")
     _quantized: Weight | None = None  # by the weights that exist
     kernel_scale: Variable
 
@@ -76,6 +83,27 @@ class QuantizableLayer(LowRankLayer):
             'int8_from_float32'
         """
         config = resolve(mode, config)
+        self._check_quantizable(config, type_check)
+        if config.mode in CALIBRATED:
+            raise UnsupportedError(
+                f"{self.name}: quantize(mode={config.mode!r}) needs the inputs that "
+                "the layer has in a model; expected a call of the model's `quantize`"
+            )
+        policy = self._policy_for(config)
+        before = self.quantization_config, self.dtype_policy
+        try:
+            self.quantization_config, self.dtype_policy = config, policy
+        except ToolkitError:
+            self.quantization_config, self.dtype_policy = before
+            raise
+
+    def _policy_for(self, config: QuantizationConfig) -> Any:
+        return dtype_policies.get(
+            f"{config.policy_mode}_from_{self._dtype_policy.name}"
+        )
+
+    def _check_quantizable(self, config: Any, type_check: bool) -> None:
+        """Raise if the layer cannot be quantized as the config says."""
         if not self.built:
             raise NotBuiltError(
                 f"{self.name}: Cannot quantize a layer that isn't yet built."
@@ -92,14 +120,18 @@ class QuantizableLayer(LowRankLayer):
             )
         if config.mode not in self._modes:
             self._refuse_mode(config.mode)
-        source = self._dtype_policy.name
-        policy = dtype_policies.get(f"{config.policy_mode}_from_{source}")
-        before = self.quantization_config, self.dtype_policy
-        try:
-            self.quantization_config, self.dtype_policy = config, policy
-        except ToolkitError:
-            self.quantization_config, self.dtype_policy = before
-            raise
+        if config.mode not in CALIBRATED:
+            return
+        if not self._scale_layout().is_matrix:
+            raise UnsupportedError(
+                f"{self.name}: {config.mode!r} needs a product of two matrices, where "
+                "the axes that are summed over come first in the kernel"
+            )
+        if self.lora_enabled:
+            raise UnsupportedError(
+                f"{self.name}: a layer adapted by lora cannot be quantized as "
+                f"{config.mode!r}"
+            )
 
     def _use_policy(self, policy: Any) -> None:
         super()._use_policy(policy)
@@ -114,11 +146,18 @@ class QuantizableLayer(LowRankLayer):
                 self._quantize_weight()
 
     def _accept_quantized(self, policy: Any) -> None:
-        if policy.quantization_mode not in self._modes:
+        mode = policy.quantization_mode
+        if mode not in self._modes:
             super()._accept_quantized(policy)
+        existing = self._quantized and self._quantized.mode
+        if self.built and mode in CALIBRATED and existing != mode:
+            raise ArgumentError(
+                f"{self.name}: mode {mode!r} needs data to calibrate with; expected a "
+                f"call of the model's `quantize`; received the policy {policy!r}"
+            )
 
     def _create_adapted(self, shape: Any) -> None:
-        if self.quantization_mode in ("int8", "int4"):
+        if self.quantization_mode in ("int8", "int4", *CALIBRATED):
             return self._create_whole(self._whole_weight(), shape)
         super()._create_adapted(shape)
         if self.quantization_mode == "float8":
@@ -127,6 +166,8 @@ class QuantizableLayer(LowRankLayer):
 
     def _whole_weight(self) -> WholeWeight:
         layout, config = self._scale_layout(), self.quantization_config
+        if self.quantization_mode in CALIBRATED:
+            return CalibratedWeight(self, layout, self._dtype_policy)
         if self.quantization_mode == "int8":
             return Int8Weight(self, layout, config)
         size = getattr(self._dtype_policy, "block_size", None)
@@ -157,15 +198,53 @@ class QuantizableLayer(LowRankLayer):
         if self.quantization_mode == "float8":
             self._locked = False
             self._create_float8()
+            self._locked = locked
         else:
             weight = self._whole_weight()
-            values = weight.quantized(plain.value)
-            self._locked = False
-            delattr(self, f"_{self._adapted}")
-            self._create_whole(weight, plain.shape)
-            for name, value in values.items():
-                getattr(self, name).assign(value)
+            self._replace_weight(weight, weight.quantized(plain.value))
+
+    def _replace_weight(self, weight: WholeWeight, values: dict[str, Any]) -> None:
+        """Put whole numbers, by the attributes of their Variables, in its place."""
+        locked, shape = self._locked, Weight(self).shape
+        self._locked = False
+        delattr(self, f"_{self._adapted}")
+        self._create_whole(weight, shape)
+        for name, value in values.items():
+            getattr(self, name).assign(value)
         self._locked = locked
+
+    # --- calibration ------------------------------------------------------------------
+
+    def _observe_inputs(self, config: Any) -> Calibration:
+        """Note the inputs of the calls to come, until `_end_observation`."""
+        layout = self._scale_layout()
+        rows, _ = layout.matrix(Weight(self).shape)
+        calibration = CALIBRATED[config.mode](rows, config)
+        self._adapter = ObservedWeight(self, layout, calibration.observe)
+        return calibration
+
+    def _end_observation(self) -> None:
+        self._adapter = None
+
+    def _quantize_calibrated(self, calibration: Calibration, config: Any) -> None:
+        """Put what a calibration makes of the weight in its place."""
+        policy, layout = self._policy_for(config), self._scale_layout()
+        plain = Weight(self).variable
+        matrix = ops.reshape(plain.value, layout.matrix(plain.shape))
+        found = calibration.quantized(
+            ops.convert_to_numpy(ops.cast(matrix, "float32"))
+        )
+        weight = CalibratedWeight(self, layout, policy)
+        self._replace_weight(weight, weight.stored(found))
+        self.quantization_config, self.dtype_policy = config, policy
+
+    def enable_lora(self, rank: int, *args: Any, **kwargs: Any) -> None:
+        if self.quantization_mode in CALIBRATED:
+            raise UnsupportedError(
+                f"{self.name}: a layer quantized as {self.quantization_mode!r} cannot "
+                "be adapted by lora"
+            )
+        super().enable_lora(rank, *args, **kwargs)
 
     # --- configs and files ------------------------------------------------------------
 
@@ -178,14 +257,18 @@ class QuantizableLayer(LowRankLayer):
         return config | {"quantization_config": plain}
 
     def _own_variables(self) -> list[Variable]:
-        """Of a quantized layer as in Keras: weight, bias, scales."""
+        """Of a quantized layer as in Keras: weight, bias, scales.
+
+        A calibrated weight is one of its `scales`, behind the bias.
+        """
         found = super()._own_variables()
         if self._quantized is None:
             return found
-        names = (f"_{self._adapted}", *self._quantized.scales)
-        weight, *scales = (getattr(self, x) for x in names if hasattr(self, x))
-        taken = {weight, *scales}
-        return [weight, *(v for v in found if v not in taken), *scales]
+        name = f"_{self._adapted}"
+        first = [getattr(self, name)] if hasattr(self, name) else []
+        scales = [getattr(self, x) for x in self._quantized.scales if hasattr(self, x)]
+        taken = {*first, *scales}
+        return [*first, *(v for v in found if v not in taken), *scales]
 
     def _merged(self) -> dict[Variable, Any]:
         if not isinstance(self._quantized, WholeWeight):

@@ -22,6 +22,9 @@ class ScaleLayout:
 
     # Whether outputs can be divided by the scale of the inputs they are of.
     is_separable: bool = True
+    # Whether the weight, its first axes made one, and its last, is a matrix that the
+    # inputs are multiplied with.
+    is_matrix: bool = True
 
     def __init__(
         self, shared: Extents, inputs: Extents = (-1,), blocks: int = 0
@@ -45,6 +48,10 @@ class ScaleLayout:
         for i, n in enumerate(shape):
             pair[self.blocks if i in shared else 1 - self.blocks] *= n
         return tuple(pair)
+
+    def rows_of(self, inputs: Any) -> Any:
+        """Inputs, (count, rows), of a product with the weight as a matrix."""
+        return ops.reshape(inputs, (-1, inputs.shape[-1]))
 
     def of_outputs(self, scale: Any) -> Any:
         """A scale of inputs, with extent 1 where they share one, for the outputs."""
@@ -92,7 +99,12 @@ class WholeWeight(Weight):
     def _create(self, name: str, shape: Any, start: Any, dtype: Any = None) -> Variable:
         """Give the layer a Variable that is not trained."""
         variable = self.layer.add_weight(
-            shape, start, dtype, trainable=False, name=name
+            shape,
+            start,
+            dtype,
+            trainable=False,
+            autocast=name != "g_idx",  # numbers of groups are exact
+            name=name,
         )
         is_weight = name == self.name
         setattr(self.layer, f"_{name}" if is_weight else name, variable)

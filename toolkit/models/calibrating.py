@@ -1,0 +1,131 @@
+"""Layers quantized for the inputs that they have, one block of a model after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.console.frames import warn
+from toolkit.errors import ArgumentError
+from toolkit.layers.layer import Layer
+
+_PARTS = ("pre_block_layers", "sequential_blocks")
+
+
+def checked_structure(where: str, structure: Any) -> tuple[list[Layer], list[Layer]]:
+    """The layers before the blocks, and the blocks."""
+    known = isinstance(structure, dict) and set(structure) <= set(_PARTS)
+    parts = [list(structure.get(name) or ()) if known else [] for name in _PARTS]
+    if not parts[1] or any(not isinstance(x, Layer) for x in (*parts[0], *parts[1])):
+        raise ArgumentError(
+            f"{where}: expected a `quantization_layer_structure` in the config, or a "
+            "`get_quantization_layer_structure` of the model, that is a dict of layers "
+            f"for the keys {_PARTS[0]!r} and {_PARTS[1]!r}; received {structure!r}"
+        )
+    return parts[0], parts[1]
+
+
+def samples(where: str, config: Any) -> Any:
+    """Tokens, (num_samples, 1, sequence_length) int32: at equal distances in the data.
+
+    What is too short is repeated.
+    """
+    tokens = _tokens(where, config)
+    length = config.sequence_length
+    tokens = np.tile(tokens, -(-config.num_samples * length // len(tokens)))
+    last = len(tokens) - length
+    stride = max(1, (last + 1) // config.num_samples)
+    starts = np.arange(config.num_samples) * stride % (last + 1)
+    return tokens[starts[:, None] + np.arange(length)][:, None]
+
+
+def _tokens(where: str, config: Any) -> Any:
+    """All tokens of the data set, (count,) int32."""
+    data = config.dataset
+    if isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
+        raise ArgumentError(
+            f"{where}: expected a `dataset` in the config, an iterable of texts or "
+            f"arrays of tokens; received {data!r:.80}"
+        )
+    found = [_pieces(where, config.tokenizer, each).reshape(-1) for each in data]
+    tokens = np.concatenate(found) if found else np.zeros(0, "int32")
+    if not len(tokens):
+        raise ArgumentError(f"{where}: the `dataset` of the config is empty")
+    return tokens.astype("int32")
+
+
+def _pieces(where: str, tokenizer: Any, piece: Any) -> Any:
+    """A piece of the data as tokens."""
+    if isinstance(piece, str):
+        if not callable(getattr(tokenizer, "tokenize", None)):
+            raise ArgumentError(
+                f"{where}: expected a `tokenizer` in the config, with a method "
+                f"`tokenize`, as the data are texts; received {tokenizer!r}"
+            )
+        piece = tokenizer.tokenize(piece)
+    tokens = ops.convert_to_numpy(piece)
+    if tokens.size and tokens.dtype.kind not in "iu":
+        raise ArgumentError(
+            f"{where}: expected tokens, which are integers; received {tokens.dtype}"
+        )
+    return tokens
+
+
+def calibrate(
+    config: Any,
+    before: Sequence[Layer],
+    blocks: Sequence[tuple[Layer, Sequence[Any]]],
+    tokens: Any,
+) -> list[Any]:
+    """Quantize layers of blocks, each for outputs of the quantized ones before it.
+
+    Args:
+        config: of GPTQ or AWQ.
+        before: layers that make the inputs of the first block.
+        blocks: each with those of its layers that are to be quantized.
+        tokens: (samples, 1, length).
+
+    Returns:
+        The layers that were.
+    """
+    inputs = [ops.convert_to_tensor(each) for each in tokens]
+    for layer in before:
+        inputs = [layer(x) for x in inputs]
+    done: list[Any] = []
+    for i, (block, chosen) in enumerate(blocks):
+        if chosen:
+            done += _quantize_block(config, block, chosen, inputs)
+        if i + 1 < len(blocks):
+            inputs = [_first(block(x)) for x in inputs]
+    return done
+
+
+def _quantize_block(
+    config: Any, block: Layer, chosen: Sequence[Any], inputs: Sequence[Any]
+) -> list[Any]:
+    calibrations = {layer: layer._observe_inputs(config) for layer in chosen}
+    try:
+        for x in inputs:
+            block(x)
+    finally:
+        for layer in chosen:
+            layer._end_observation()
+    done = []
+    for layer, calibration in calibrations.items():
+        if calibration.count:
+            layer._quantize_calibrated(calibration, config)
+            done.append(layer)
+        else:
+            warn(
+                f"{layer.name}: not quantized, as its block {block.name} did not call "
+                "it with the data"
+            )
+    return done
+
+
+def _first(outputs: Any) -> Any:
+    """What the next block is called with."""
+    return outputs[0] if isinstance(outputs, (tuple, list)) else outputs

@@ -1,0 +1,88 @@
+"""Whole numbers from 0 with a scale and a zero for groups of rows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = Any
+
+
+class Rounding(NamedTuple):
+    """How the rows of a matrix that are a group are rounded.
+
+    Attributes:
+        bits: of a whole number.
+        symmetric: whether 0 is in the middle of the range.
+        per_channel: whether each column has its own range.
+    """
+
+    bits: int
+    symmetric: bool = False
+    per_channel: bool = True
+
+    def of(self, values: Array) -> tuple[Array, Array]:
+        """Scale and zero of each column of a group, (rows, columns): (columns,)."""
+        axis = 0 if self.per_channel else None
+        # With 0 in each range its zero is one of the numbers.
+        least = np.minimum(np.min(values, axis), 0)
+        most = np.maximum(np.max(values, axis), 0)
+        if self.symmetric:
+            most = np.maximum(most, -least)
+            least = -most
+        flat = least == most
+        least, most = least - flat, most + flat
+        scale = ((most - least) / self.largest).astype("float32")
+        middle = (self.largest + 1) // 2
+        zero = np.round(-least / scale) if not self.symmetric else middle
+        columns = values.shape[1]
+        return np.broadcast_to(scale, columns), np.broadcast_to(zero, columns)
+
+    @property
+    def largest(self) -> int:
+        """The largest whole number."""
+        return 2**self.bits - 1
+
+    def rounded(self, values: Array, scale: Array, zero: Array) -> Array:
+        """The whole numbers nearest to values."""
+        return np.clip(np.round(values / scale + zero), 0, self.largest)
+
+
+class Quantized(NamedTuple):
+    """A matrix of whole numbers; `(numbers - zero[block]) * scale[block]` is near it.
+
+    Attributes:
+        numbers: (rows, columns) uint8.
+        scale: (groups, columns) float32.
+        zero: (groups, columns) uint8.
+        block: (rows,), the group of each row.
+        row_scales: (rows,), by which rows are divided then; None: they are not.
+    """
+
+    numbers: Array
+    scale: Array
+    zero: Array
+    block: Array
+    row_scales: Array | None = None
+
+    def value(self) -> Array:
+        """The matrix that it stands for."""
+        zero = self.zero.astype("float32")
+        found = (self.numbers - zero[self.block]) * self.scale[self.block]
+        return found if self.row_scales is None else found / self.row_scales[:, None]
+
+
+def blocks(rows: int, group_size: int) -> Array:
+    """The group of each row; group_size -1 makes one group of all."""
+    return np.arange(rows) // (group_size if group_size > 0 else max(rows, 1))
+
+
+def round_to_nearest(values: Array, rounding: Rounding, group_size: int) -> Quantized:
+    """A matrix, (rows, columns), in groups of rows, each number by itself."""
+    block = blocks(len(values), group_size)
+    groups = [values[block == i] for i in range(int(block[-1]) + 1)]
+    pairs = [rounding.of(group) for group in groups]
+    scale, zero = (np.stack(part) for part in zip(*pairs, strict=True))
+    numbers = rounding.rounded(values, scale[block], zero[block])
+    return Quantized(numbers.astype("uint8"), scale, zero.astype("uint8"), block)

@@ -1,0 +1,109 @@
+"""GPTQ: weights are rounded one row after the other, and those left make up for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit.errors import ArgumentError
+from toolkit.quantizers.affine import Quantized, Rounding, blocks
+from toolkit.quantizers.configs import GPTQConfig
+
+Array = Any
+
+# Rows whose errors are passed to all rows behind them by one product.
+_BLOCK = 128
+
+
+class GPTQ:
+    """Quantizes a matrix for what it was multiplied with.
+
+    Args:
+        rows: of the matrix.
+        config: bits, groups, damping.
+
+    Reference:
+        E. Frantar et al., GPTQ, https://arxiv.org/abs/2210.17323
+    """
+
+    def __init__(self, rows: int, config: GPTQConfig) -> None:
+        self._config = config
+        self._sum = np.zeros((rows, rows))
+        self.count = 0
+
+    def observe(self, inputs: Array) -> None:
+        """Take note of inputs, (count, rows), of the product."""
+        x = np.asarray(inputs, "float32")
+        self._sum += x.T @ x
+        self.count += len(x)
+
+    def quantized(self, matrix: Array) -> Quantized:
+        """The matrix, (rows, columns), as whole numbers."""
+        config = self._config
+        hessian = self._hessian()
+        rows = len(matrix)
+        order = np.arange(rows)
+        if config.activation_order:
+            order = np.argsort(-np.diagonal(hessian), kind="stable")
+        factor = self._factor(hessian[np.ix_(order, order)])
+        rounding = Rounding(config.weight_bits, config.symmetric, config.per_channel)
+        back = np.argsort(order)
+        numbers, scale, zero = _rounded_in_order(
+            np.asarray(matrix, "float64")[order], factor, rounding, config.group_size
+        )
+        block = blocks(rows, config.group_size)
+        return Quantized(numbers[back], scale, zero, block[back])
+
+    def _hessian(self) -> Array:
+        """That of the squared error of outputs, damped; 1 for inputs that were 0."""
+        hessian = self._sum * (2 / max(self.count, 1))
+        diagonal = np.einsum("ii->i", hessian)  # a view
+        diagonal[diagonal == 0] = 1
+        diagonal += self._config.hessian_damping * diagonal.mean()
+        return hessian
+
+    def _factor(self, hessian: Array) -> Array:
+        """U of U' U = 1 / hessian: a row of it says how those behind make up."""
+        try:
+            return np.linalg.cholesky(np.linalg.inv(hessian)).T
+        except np.linalg.LinAlgError:
+            raise ArgumentError(
+                "GPTQ: the inputs seen in calibration depend on each other, so that "
+                "there is no inverse; expected a larger hessian_damping or more "
+                f"samples; received hessian_damping={self._config.hessian_damping}, "
+                f"{self.count} rows of {len(hessian)} inputs"
+            ) from None
+
+
+def _rounded_in_order(
+    matrix: Array, factor: Array, rounding: Rounding, group_size: int
+) -> tuple[Array, Array, Array]:
+    """Whole numbers, scale and zero.
+
+    Args:
+        matrix: (rows, columns); it is changed.
+        factor: see `GPTQ._factor`.
+        rounding: of a group.
+        group_size: rows of a group; -1 for all.
+    """
+    rows = len(matrix)
+    size = group_size if group_size > 0 else rows
+    numbers = np.zeros(matrix.shape, "uint8")
+    pairs: list[tuple[Array, Array]] = []
+    for start in range(0, rows, _BLOCK):
+        end = min(start + _BLOCK, rows)
+        near = matrix[start:end]
+        errors = np.zeros_like(near)
+        for i in range(start, end):
+            if i % size == 0:
+                pairs.append(rounding.of(matrix[i : i + size]))
+            scale, zero = pairs[-1]
+            row = near[i - start]
+            numbers[i] = rounding.rounded(row, scale, zero)
+            error = (row - (numbers[i] - zero) * scale) / factor[i, i]
+            errors[i - start] = error
+            near[i - start :] -= np.outer(factor[i, i:end], error)
+        matrix[end:] -= factor[start:end, end:].T @ errors
+    scale, zero = (np.stack(part) for part in zip(*pairs, strict=True))
+    return numbers, scale, zero.astype("uint8")
