@@ -159,7 +159,7 @@ def test_policies():
     with pytest.raises(ValueError, match="cannot be made floating again"):
         layer.dtype_policy = DTypePolicy("float32")
     with pytest.raises(ValueError, match="gptq"):
-        layers.Dense(2, dtype="gptq/4/128_from_float32")
+        layers.Embedding(3, 2, dtype="gptq/4/128_from_float32")
     int8 = dtype_policies.get("int8_from_float32")
     policies = dtype_policies.DTypePolicyMap("float32", {"dense": int8})
     mapped = layers.Dense(2, dtype=policies, name="dense")
@@ -188,7 +188,7 @@ def test_refused(mode):
     with pytest.raises(NotImplementedError, match="subclass"):
         own.quantize(mode)
     for config in (GPTQConfig([], None), AWQConfig([], None)):
-        with pytest.raises(NotImplementedError, match="expected one of"):
+        with pytest.raises(NotImplementedError, match="a call of the model's"):
             own.quantize(config=config, type_check=False)
     own.quantize(mode, type_check=False)
     with pytest.raises(ValueError, match="Invalid quantization mode"):
@@ -477,8 +477,6 @@ def test_refused_models():
         model.quantize("int8")
     with pytest.raises(NotImplementedError, match="no layer that can"):
         Model(a, a * 2).quantize("int8")
-    with pytest.raises(NotImplementedError, match="'gptq' is not supported"):
-        network().quantize(config=GPTQConfig([], None))
     with pytest.raises(ValueError, match="`filters` argument"):
         network().quantize("int8", filters=3)
     with pytest.raises(ValueError, match="Unrecognized keyword"):

@@ -1,4 +1,4 @@
-"""Layers quantized for the inputs that they have, one block of a model after another."""
+"""Layers quantized for the inputs that they have, block after block of a model."""
 
 from __future__ import annotations
 

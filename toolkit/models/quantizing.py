@@ -12,7 +12,6 @@ from toolkit.models.calibrating import calibrate, checked_structure, samples
 from toolkit.quantizers.configs import resolve
 
 
-
 class QuantizableModel:
     """The part of a Model that quantizes its layers."""
 

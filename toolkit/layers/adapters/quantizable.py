@@ -231,9 +231,7 @@ class QuantizableLayer(LowRankLayer):
         policy, layout = self._policy_for(config), self._scale_layout()
         plain = Weight(self).variable
         matrix = ops.reshape(plain.value, layout.matrix(plain.shape))
-        found = calibration.quantized(
-            ops.convert_to_numpy(ops.cast(matrix, "float32"))
-        )
+        found = calibration.quantized(ops.convert_to_numpy(ops.cast(matrix, "float32")))
         weight = CalibratedWeight(self, layout, policy)
         self._replace_weight(weight, weight.stored(found))
         self.quantization_config, self.dtype_policy = config, policy
