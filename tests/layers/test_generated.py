@@ -40,6 +40,7 @@ def bidirectional(merge_mode):
     return layers.Bidirectional(layer, merge_mode=merge_mode)
 
 
+GPTQ = "gptq/4/2_from_float32"
 TOKENS = np.arange(24, dtype="int32").reshape(4, 6) % 5
 WORDS = np.array([["a", "b"], ["b", "c"]])
 # What the table of all layers leaves out: what makes it, and the shape of its input.
@@ -56,6 +57,7 @@ ELSEWHERE = {
         SEQUENCE,
     ),
     "Dense of 8 bits": (quantized, (4, 3)),
+    "Dense by GPTQ": (lambda: layers.Dense(4, dtype=GPTQ), (4, 3)),
     "Lambda": (lambda: layers.Lambda(lambda x: 2 * x), SEQUENCE),
     "AugMix": (layers.AugMix, (2, 4, 4, 3)),
     "RandAugment": (layers.RandAugment, (2, 4, 4, 3)),

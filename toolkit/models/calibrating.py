@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.console.frames import warn
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.layer import Layer
 
 _PARTS = ("pre_block_layers", "sequential_blocks")
@@ -46,7 +46,7 @@ def _tokens(where: str, config: Any) -> Any:
     """All tokens of the data set, (count,) int32."""
     data = config.dataset
     if isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
-        raise ArgumentError(
+        raise ArgumentTypeError(
             f"{where}: expected a `dataset` in the config, an iterable of texts or "
             f"arrays of tokens; received {data!r:.80}"
         )
@@ -68,7 +68,7 @@ def _pieces(where: str, tokenizer: Any, piece: Any) -> Any:
         piece = tokenizer.tokenize(piece)
     tokens = ops.convert_to_numpy(piece)
     if tokens.size and tokens.dtype.kind not in "iu":
-        raise ArgumentError(
+        raise ArgumentTypeError(
             f"{where}: expected tokens, which are integers; received {tokens.dtype}"
         )
     return tokens

@@ -67,11 +67,11 @@ class QuantizableModel:
         self.predict_function: None
         self.train_function = self.test_function = self.predict_function = None
 
-    def get_quantization_layer_structure(self, mode: str) -> Any:
+    def get_quantization_layer_structure(self, mode: str | None = None) -> Any:
         """The layers that "gptq" and "awq" calibrate; a subclass may override it.
 
         Args:
-            mode: "gptq" or "awq".
+            mode: "gptq" or "awq", for those who override it; it has no effect here.
 
         Returns:
             A dict of "pre_block_layers" and "sequential_blocks", see

@@ -132,4 +132,4 @@ class CalibratedWeight(WholeWeight):
 
 def _signed(packed: Any) -> Any:
     """Bytes of two numbers from 0 to 15 as those of such from -8 to 7, less by 8."""
-    return ops.view(ops.bitwise_xor(packed, ops.cast(0x88, "uint8")), "int8")
+    return ops.cast(ops.bitwise_xor(packed, ops.cast(0x88, "uint8")), "int8")

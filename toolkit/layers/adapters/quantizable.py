@@ -63,8 +63,8 @@ class QuantizableLayer(LowRankLayer):
         Args:
             mode: "int8" for whole numbers in place of the weight, with inputs rounded
                 to such; "int4" for whole numbers of 4 bits in place of the weight
-                alone, in blocks with a scale each; "float8" to train with floats;
-                other modes of Keras are refused.
+                alone, in blocks with a scale each; "float8" to train with floats.
+                "gptq" and "awq" need data: `Model.quantize` has them.
             type_check: whether to refuse subclasses, whose `call` may not know of it.
             config: which quantizers to use: see `quantizers.Int8QuantizationConfig` and
                 `Int4QuantizationConfig`.
@@ -72,7 +72,7 @@ class QuantizableLayer(LowRankLayer):
         Raises:
             ArgumentError: if the layer is quantized already.
             NotBuiltError: if it has no weights yet.
-            UnsupportedError: for other modes, and for subclasses.
+            UnsupportedError: for "gptq" and "awq", and for subclasses.
 
         Example:
             >>> import toolkit
