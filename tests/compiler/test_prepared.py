@@ -92,6 +92,26 @@ def test_programs_share_what_they_pack_alike(made):
     assert len(made) == count
 
 
+def test_views_of_weights_are_copied_once(made):
+    layer = layers.Dense(6, dtype="gptq/4/4_from_float32")
+    layer.build((None, 10))
+    random = np.random.default_rng(0)
+
+    def assign():
+        for variable in (layer.quantized_kernel, layer.kernel_zero):
+            variable.assign(random.integers(0, 16, variable.shape))
+
+    layer.kernel_scale.assign(random.uniform(1, 2, layer.kernel_scale.shape))
+    layer.g_idx.assign(np.arange(10) // 4)
+    step = tk.function(lambda x: layer(x))
+    x = random.normal(size=(3, 10)).astype("float32")
+    for count in (3, 5):  # numbers, scales and zeros; scales stay
+        assign()
+        for _ in range(2):
+            np.testing.assert_allclose(step(x), x @ np.asarray(layer.kernel), 1e-4)
+        assert len(made) == count
+
+
 def test_what_nobody_uses_is_let_go_of():
     model = build()
     model.predict_on_batch(IMAGES[:1])

@@ -137,7 +137,7 @@ class Program:
         found = []
         for index, k in self._prepared:
             call, node = self.lowered[index].prepared[k], self.graph.nodes[index]
-            given = [node.inputs[number] for _, number in call.operands[:-1]]
+            given = [node.inputs[number] for _, number in call.given]
             places = [self._location(x, self.backend.address) for x in given]
             found.append(
                 Preparation(

@@ -19,9 +19,11 @@ def _body(
     x: Tensor, packed: Tensor, scale: Tensor, zero: Tensor, block: Tensor
 ) -> Tensor:
     rows, columns = packed.shape[0], scale.shape[-1]
-    mask, eight = (convert(n, "int8") for n in (15, 8))
-    low, high = packed, right_shift(packed, convert(4, "int8"))
-    halves = bitwise_xor(bitwise_and(stack([low, high], axis=-1), mask), eight) - eight
+    four, mask, eight = (convert(n, packed.dtype) for n in (4, 15, 8))
+    low, high = packed, right_shift(packed, four)
+    halves = bitwise_and(stack([low, high], axis=-1), mask)
+    if packed.dtype == "int8":
+        halves = bitwise_xor(halves, eight) - eight
     flat = reshape(halves, (rows, 2 * packed.shape[1]))
     whole = convert(slice_axis(flat, 1, 0, columns), scale.dtype)
     numbers = convert(block, "int32")
@@ -39,10 +41,10 @@ def matmul_int4(x: Any, packed: Any, scale: Any, zero: Any, block: Any) -> Tenso
 
     Args:
         x: (..., rows).
-        packed: (rows, ceil(columns / 2)) int8: two numbers from -8 to 7 in each byte,
-            the first in its lower half.
+        packed: (rows, ceil(columns / 2)): two numbers in each byte, the first in its
+            lower half; from -8 to 7 if it is int8, from 0 to 15 if it is uint8.
         scale: (blocks, columns), of the dtype of x.
-        zero: (blocks, columns) int8.
+        zero: (blocks, columns), of the dtype of packed.
         block: (rows,), the block of each row, as float32.
 
     Returns:

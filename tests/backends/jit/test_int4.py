@@ -10,19 +10,29 @@ pytest.importorskip("llvmlite")
 import toolkit
 from tests.backends.jit.running import graph_of, operand_of, run_lowered, vectors_of
 from tests.helpers import assert_close
-from toolkit import ops, quantizers
-from toolkit.backends.numpy.jit.kernels.int4 import lower_matmul_int4
-from toolkit.backends.numpy.jit.lowering import FEW_ROWS, takes_whole
+from toolkit import quantizers
+from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul_int4
+from toolkit.backends.numpy.jit.lowering import takes_whole
+from toolkit.backends.target import rules
+from toolkit.ir import Graph
 from toolkit.layers import Dense
 from toolkit.ops.int4 import matmul_int4
 
-SHAPES = [(1, 8, 64), (1, 33, 7), (3, 20, 130), (FEW_ROWS, 5, 17), (2, 9, 1)]
+SHAPES = [
+    (1, 8, 64),
+    (1, 33, 7),
+    (3, 20, 130),
+    (8, 5, 17),
+    (13, 40, 70),
+    (30, 700, 33),
+    (2, 9, 1),
+]
 
 
 def operands(rows, depth, columns, block=4, seed=0):
     """Rows, and a weight as layers keep it; its numbers are those of the last."""
     rng = np.random.default_rng(seed)
-    x = rng.normal(size=(rows, depth)).astype("float32")
+    x = (rng.normal(size=(rows, depth)) / depth**0.5).astype("float32")
     whole = rng.integers(-8, 8, (depth, columns)).astype("int8")
     packed = np.ascontiguousarray(quantizers.pack_int4(whole, -1)[0])
     blocks = -(-depth // block)
@@ -38,7 +48,8 @@ def lowered_of(arrays):
     graph = graph_of(matmul_int4, *arrays)
     (node,) = (n for n in graph.nodes if n.op.name == "matmul_int4")
     assert takes_whole(node)
-    return lower_matmul_int4(node, [operand_of(a) for a in arrays], [])
+    body = Graph(node.inputs, (node,), node.outputs)
+    return lower_matmul_int4(body, [operand_of(a) for a in arrays], [])
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
@@ -55,12 +66,29 @@ def test_products(shape, lanes):
     np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.parametrize("rows", [1, FEW_ROWS, FEW_ROWS + 1])
+@pytest.mark.parametrize("rows", [1, 8, 31])
 def test_any_number_of_rows(rows):
     arrays, weight = operands(rows, 24, 19)
     expected = arrays[0] @ weight
     for compute in (matmul_int4, toolkit.function(matmul_int4)):
         np.testing.assert_allclose(compute(*arrays), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_numbers_from_zero_on():
+    (x, packed, scale, zero, numbers), weight = operands(5, 24, 19)
+    packed = packed.view("uint8") ^ 0x88
+    arrays = (x, packed, scale, (zero + 8).astype("uint8"), numbers)
+    for compute in (matmul_int4, toolkit.function(matmul_int4)):
+        np.testing.assert_allclose(compute(*arrays), x @ weight, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_have_the_same_bits_in_any_batch():
+    arrays, _ = operands(31, 500, 70)
+    with rules.inside(rows_independent=True):
+        y = toolkit.function(matmul_int4)(*arrays)
+        for rows in (1, 7):
+            part = toolkit.function(matmul_int4)(arrays[0][:rows], *arrays[1:])
+            np.testing.assert_array_equal(part, np.asarray(y)[:rows])
 
 
 @pytest.mark.parametrize("stored", [-9.0, 3.0, np.inf, np.nan])
@@ -94,5 +122,3 @@ def test_dense_layers_take_it():
     assert "matmul_int4" in str(step.inspect(x))
     expected = x @ np.asarray(layer.kernel) + np.asarray(layer.bias)
     np.testing.assert_allclose(step(x), expected, rtol=1e-4, atol=1e-5)
-    step = step.inspect(ops.tile(x, (2, 1, 1)))
-    assert not any("matmul_int4" in kernel.name for kernel in step.kernels)

@@ -18,8 +18,8 @@ from toolkit.backends.base import aligned
 from toolkit.backends.numpy.jit import engine, llvm
 from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul
 from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
+from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.problem import problem_of
-from toolkit.backends.numpy.jit.kernels.matmul.product import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     EACH,
     ONCE,

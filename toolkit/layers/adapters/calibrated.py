@@ -118,18 +118,8 @@ class CalibratedWeight(WholeWeight):
         packed, scale, zero, *of_rows, block = map(self._stored, self.scales)
         for each in of_rows:
             inputs = ops.divide(inputs, each)
-        return matmul_int4(
-            inputs,
-            ops.transpose(_signed(packed)),
-            ops.transpose(scale),
-            ops.transpose(ops.subtract(ops.cast(zero, "int8"), ops.cast(8, "int8"))),
-            block,
-        )
+        packed, scale, zero = map(ops.transpose, (packed, scale, zero))
+        return matmul_int4(inputs, packed, scale, zero, block)
 
     def _stored(self, name: str) -> Any:
         return ops.convert_to_tensor(getattr(self.layer, name))
-
-
-def _signed(packed: Any) -> Any:
-    """Bytes of two numbers from 0 to 15 as those of such from -8 to 7, less by 8."""
-    return ops.cast(ops.bitwise_xor(packed, ops.cast(0x88, "uint8")), "int8")

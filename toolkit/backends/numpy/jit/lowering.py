@@ -17,7 +17,6 @@ from toolkit.backends.base import Operand, aligned, contiguous
 from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.plan import TASKS
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.target import rules
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph
 
@@ -42,8 +41,9 @@ class Call:
         row_operands: those of which rows [low, high) touch only the same share of the
             leading extent, so that chains of calls can run a few rows at a time.
         flops, nbytes: arithmetic and memory traffic of all rows.
-        prepares: the bytes of its last operand, if all that the call does is to write
-            there what follows from the others, and later calls only read it; else 0.
+        prepares: the bytes of its only operand that is no input, if all that the call
+            does is to write there what follows from the others, and later calls only
+            read it; else 0.
         is_stream: whether its rows read on in memory where the ones before them end, so
             that a thread that is alone should run all of them as one task. What a row
             computes may not depend on its task then.
@@ -70,6 +70,17 @@ class Call:
     def codes(self) -> list[Code]:
         """The functions that it runs."""
         return [self.code]
+
+    @property
+    def given(self) -> list[Reference]:
+        """The operands that are inputs."""
+        return [place for place in self.operands if place[0] == "in"]
+
+    @property
+    def made(self) -> Reference:
+        """The operand that a call that prepares something writes."""
+        (found,) = (place for place in self.operands if place[0] != "in")
+        return found
 
     @property
     def recipe(self) -> Hashable:
@@ -115,7 +126,7 @@ LOWERINGS: dict[str, str | Lowering] = {
     "conv_input_grad": "kernels.conv:lower_conv_input_grad",
     "conv_kernel_grad": "kernels.conv:lower_conv_kernel_grad",
     "matmul": "kernels.matmul:lower_matmul",
-    "matmul_int4": "kernels.int4:lower_matmul_int4",
+    "matmul_int4": "kernels.matmul:lower_matmul_int4",
     "matmul_integer": "kernels.integer:lower_matmul_integer",
     "max_pool": "kernels.pool:lower_max_pool",
     "max_pool_scatter": "kernels.pool:lower_max_pool_scatter",
@@ -148,13 +159,14 @@ LOWERINGS: dict[str, str | Lowering] = {
 }
 # Composites that need not be taken apart, where what they compute with is a float.
 COMPOSITES = frozenset({"attention", "attention_grad", "matmul_int4"})
-# Rows up to which weights are unpacked as they are multiplied: with more of them it is
-# quicker to do that first.
-FEW_ROWS = 8
 # Queries that fill the vectors of attention's kernel. For fewer, but for one, which has
 # a kernel of its own, two products and a softmax are quicker.
 FEWEST_TARGETS = 25
-ANCHORS = frozenset({"conv", "conv_input_grad", "matmul", "matmul_integer"})
+ANCHORS = frozenset(
+    {"conv", "conv_input_grad", "matmul", "matmul_int4", "matmul_integer"}
+)
+# Those of them that are lowered behind copies of factors that are not contiguous.
+STRAIGHT = frozenset({"matmul_int4"})
 
 
 def takes_whole(node: Any) -> bool:
@@ -164,10 +176,7 @@ def takes_whole(node: Any) -> bool:
     # What is bfloat16 becomes float32 before it is lowered.
     found = {x.spec.dtype for x in node.inputs}
     if node.op.name == "matmul_int4":
-        # More rows are summed in another order.
-        is_few = 0 < node.inputs[0].spec.shape[0] <= FEW_ROWS
-        is_few = is_few and not rules.rows_independent
-        return is_few and found <= {"float32", "bfloat16", "int8"}
+        return found <= {"float32", "bfloat16", "int8", "uint8"}
     if node.op.name == "attention" and 1 < _targets(node) < FEWEST_TARGETS:
         return False
     return found <= {"float32", "float64", "bfloat16", "bool"}
@@ -214,14 +223,14 @@ def lower(
     if lower_node is None:
         return None
     lowered = lower_node(argument, inputs, outputs)
-    if lowered is None and argument is node:
-        return _of_copies(lower_node, node, inputs, outputs)
+    if lowered is None and (argument is node or name in STRAIGHT):
+        return _of_copies(lower_node, argument, inputs, outputs)
     return lowered
 
 
 def _of_copies(
     lower_node: Lowering,
-    node: Any,
+    argument: Any,
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
 ) -> Lowered | None:
@@ -231,7 +240,7 @@ def _of_copies(
     """
     views = [i for i, x in enumerate(inputs) if not x.is_contiguous]
     straight = [contiguous(x.spec) for x in inputs]
-    lowered = lower_node(node, straight, outputs) if views else None
+    lowered = lower_node(argument, straight, outputs) if views else None
     if lowered is None:
         return None
     calls: list[Any] = []
@@ -242,8 +251,10 @@ def _of_copies(
         copy = _imported(_COPY)(None, [inputs[i]], [straight[i]])
         assert copy is not None and not copy.work
         instead = {("in", 0): ("in", i), ("out", 0): place}
-        calls += [redirected(call, instead) for call in copy.calls]
-        work = place[1] + aligned(inputs[i].spec.nbytes)
+        size = aligned(inputs[i].spec.nbytes)
+        copies = (replace(call, prepares=size) for call in copy.calls)
+        calls += [redirected(call, instead) for call in copies]
+        work = place[1] + size
     calls += [redirected(call, places) for call in lowered.calls]
     return Lowered(calls, work)
 
@@ -255,12 +266,12 @@ def prepared(lowered: Lowered, frozen: Collection[int]) -> Lowered:
     places: dict[Reference, Reference] = {}
     gaps: dict[int, int] = {}
     for call in lowered.calls:
-        *given, made = call.operands or (ERROR,)
-        is_known = all(kind == "in" and number in frozen for kind, number in given)
-        if call.prepares and is_known:
+        if call.prepares and all(number in frozen for _, number in call.given):
+            made = call.made
             places[made] = "kept", len(once)
             gaps[made[1]] = aligned(call.prepares)
-            once.append(call)
+            # It runs alone, in no chain of rows.
+            once.append(replace(call, row_operands=frozenset()))
         else:
             calls.append(call)
     if not once:

@@ -116,7 +116,7 @@ class NativeProgram:
         """Put one of the prepared calls of a node on memory; see `bind`."""
 
         def share(_: int, operand: Reference) -> Share:
-            is_made = operand == call.operands[-1]
+            is_made = operand == call.made
             return Share(operand, call.prepares if is_made else 0, False)
 
         return NativeProgram([Lowered([call])], share).bind(

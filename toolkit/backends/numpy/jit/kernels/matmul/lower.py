@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, replace
 
+from toolkit import dtypes
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
@@ -17,14 +18,14 @@ from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     packing_of,
     padded,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem, problem_of
-from toolkit.backends.numpy.jit.kernels.matmul.product import (
+from toolkit.backends.numpy.jit.kernels.matmul.plan import (
     PRODUCT,
     ROW,
     ProductNumbers,
     ProductPlan,
-    emit_product,
 )
+from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem, problem_of
+from toolkit.backends.numpy.jit.kernels.matmul.product import emit_product
 from toolkit.backends.numpy.jit.kernels.matmul.row import (
     RowNumbers,
     RowPlan,
@@ -38,14 +39,18 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     Strategy,
     choose,
 )
+from toolkit.backends.numpy.jit.kernels.matmul.unpack import Unpacked
 from toolkit.backends.numpy.jit.lowering import (
+    ERROR,
     TASKS,
     Call,
     Lowered,
     Reference,
+    index_problem,
     partition,
 )
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.target import rules
 from toolkit.ir import Graph
 
 # Terms that one row of a packing call packs, of one panel; a multiple of any lanes.
@@ -76,6 +81,40 @@ def lower_matmul(
         return _dot(p, body)
     if p.is_row:
         return _row(p, body)
+    return Lowering(p, choose(p), body).lowered()
+
+
+def lower_matmul_int4(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """A product with numbers of 4 bits, which become panels where they are needed."""
+    anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
+    if any(x not in places for x in anchor.inputs):
+        return None
+    first, *factors = (places[x] for x in anchor.inputs)
+    x, packed, scale = (inputs[i] for i in (first, *factors[:2]))
+    if not all(each.is_contiguous for each in inputs) or x.spec.dtype != "float32":
+        return None
+    (rows, depth), columns = x.spec.shape, scale.spec.shape[-1]
+    if not rows * columns:
+        return Lowered()
+    size = dtypes.itemsize(x.spec.dtype)
+    p = Problem(
+        x.spec.dtype,
+        (),
+        rows,
+        depth,
+        columns,
+        a_row=depth * size,
+        a_term=size,
+        b_term=0,
+        b_line=0,
+        a=first,
+        b=factors[0],
+        even=rules.rows_independent,
+        unpacks=Unpacked(tuple(factors), packed.spec.dtype == "int8"),
+        blocks=scale.spec.shape[0],
+    )
     return Lowering(p, choose(p), body).lowered()
 
 
@@ -295,7 +334,8 @@ class Lowering:
             runs=not strategy.pack_a and p.a_term == p.itemsize,
             chained=strategy.step < strategy.depth,
             pack_a=a if strategy.pack_a else "",
-            pack_b=b if strategy.pack_b == EACH else "",
+            pack_b=b if strategy.pack_b == EACH and not p.unpacks else "",
+            unpacks=p.unpacks,
         )
 
     def _append(
@@ -307,13 +347,15 @@ class Lowering:
         rows = {ROW: p.rows, PRODUCT: p.products}.get(
             strategy.unit, p.products * blocks
         )
-        lines = strategy.panels * self.tiling.width if plan.pack_b else 0
+        is_packed = plan.pack_b or plan.unpacks
+        lines = strategy.panels * self.tiling.width if is_packed else 0
         scratch_a = self._packed_bytes(lines, strategy.step)
         scratch = scratch_a
         if plan.pack_a:
             scratch += self._packed_bytes(self.tiling.padded_rows, strategy.step)
         if scratch:
             operands = (*operands, self._take(scratch * -(-rows // strategy.grain)))
+        operands = (*operands, ERROR) if p.unpacks else operands
         numbers = ProductNumbers(
             rows=p.rows,
             depth=p.depth,
@@ -332,6 +374,7 @@ class Lowering:
             panel_blocks=self.panel_blocks,
             scratch=scratch,
             scratch_a=scratch_a,
+            blocks=p.blocks,
         )
         axes = [number for axis in self.axes for number in astuple(axis)]
         self.calls.append(
@@ -344,5 +387,6 @@ class Lowering:
                 _row_operands(p, self.body, strategy.unit),
                 p.flops,
                 p.nbytes,
+                problem=index_problem("take", 0),
             )
         )

@@ -10,6 +10,7 @@ from toolkit import dtypes
 from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.kernels.matmul.pack import padded
 from toolkit.backends.numpy.jit.kernels.matmul.tile import most_rows
+from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS, Unpacked
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
 from toolkit.ir import Graph
@@ -17,11 +18,13 @@ from toolkit.ir import Graph
 # Fewer columns than this would leave most lanes of a vector of columns idle.
 _DOT_COLUMNS = 4
 # Bytes of a block of the second factor that stays in the second-level cache beside
-# everything else; the most panels of a block, and terms that it multiplies in a step.
-RESIDENT, PANELS, _STEP = 1 << 20, 16, 384
+# everything else, and the most terms that it multiplies in a step.
+RESIDENT, _STEP = 1 << 20, 384
 # The same where tiles of the first factor are packed: a tile and a panel of so many
 # terms stay in the first-level cache.
 PACKED_STEP = 192
+# The same where they are unpacked: what that writes is read from the nearest cache.
+_UNPACKED_STEP = 128
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Problem:
         turned: whether this is the transposed product.
         even: whether the order of the terms follows from their number alone.
         is_frozen: whether the second factor is the same in every run.
+        unpacks: what panels of the second factor are unpacked from, if they are.
+        blocks: rows of scales of that.
     """
 
     dtype: str
@@ -63,6 +68,8 @@ class Problem:
     turned: bool = False
     even: bool = False
     is_frozen: bool = False
+    unpacks: Unpacked | None = None
+    blocks: int = 0
 
     @property
     def itemsize(self) -> int:
@@ -100,12 +107,13 @@ class Problem:
     def even_step(self) -> int:
         """The terms that are summed at a time if nothing but their number matters."""
         widest = PANELS * 2 * self.lanes * self.itemsize
-        is_long = self.depth * widest > RESIDENT
+        is_long = self.depth * widest > RESIDENT or self.unpacks is not None
         return self.step(self.depth) if is_long else max(1, self.depth)
 
     def step(self, depth: int, most: int = _STEP) -> int:
         """The terms of a step, where so many are summed in several."""
-        return padded(-(-depth // -(-depth // most)), self.lanes)
+        most = min(most, _UNPACKED_STEP) if self.unpacks else most
+        return padded(-(-depth // max(1, -(-depth // most))), self.lanes)
 
     @property
     def is_across(self) -> bool:

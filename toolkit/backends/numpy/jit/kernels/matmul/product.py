@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import (
     Index,
@@ -17,76 +16,18 @@ from toolkit.backends.numpy.jit.builder import (
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.pack import Packer, transposed
-from toolkit.backends.numpy.jit.kernels.matmul.tile import Tiling, tile_function
+from toolkit.backends.numpy.jit.kernels.matmul.plan import (
+    BLOCK,
+    ROW,
+    ProductNumbers,
+    ProductPlan,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function
+from toolkit.backends.numpy.jit.kernels.matmul.unpack import (
+    Panels,
+    Unpacker,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
-
-ROW, PRODUCT, BLOCK = "row", "product", "block"
-
-
-@dataclass(frozen=True)
-class ProductPlan:
-    """What the code of a product depends on.
-
-    Attributes:
-        tiling: how it is cut.
-        unit: what a row of the call is: a row of the result, a product of a batch, or a
-            block of a product.
-        axes: of the batch.
-        a, b: which inputs of the body the factors are.
-        across: whether the columns of the product are the rows of the result.
-        panels: whether the second factor is not b, but panels that it was packed into.
-        runs: whether the terms of a row of the first factor are neighbours.
-        chained: whether sums go on over parts of the depth, a step after the other.
-        pack_a: how every tile of the first factor is packed before it is multiplied;
-            "": it is read where it is.
-        pack_b: the same for the second factor, for every product.
-    """
-
-    tiling: Tiling
-    unit: str
-    axes: int
-    a: int
-    b: int
-    across: bool = False
-    panels: bool = False
-    runs: bool = False
-    chained: bool = False
-    pack_a: str = ""
-    pack_b: str = ""
-
-
-class ProductNumbers(NamedTuple):
-    """What follows the addresses in the table; all strides are in bytes.
-
-    Attributes:
-        rows, depth, columns: extents of a product.
-        a_row, a_term: strides of the first factor.
-        b_line, b_term, b_panel: of the second one, from column to column (if it is to
-            be packed), from term to term, and from panel to panel.
-        block_rows, block_depth, block_panels: extents of a block.
-        step_depth: terms of a step, if the plan is chained.
-        row_blocks, slots, panel_blocks: how many blocks a product has.
-        scratch: bytes of each task's memory for what it packs.
-        scratch_a: where in it the tile of the first factor is, behind the panels.
-    """
-
-    rows: Any
-    depth: Any
-    columns: Any
-    a_row: Any
-    a_term: Any
-    b_line: Any
-    b_term: Any
-    b_panel: Any
-    block_rows: Any = 0
-    block_depth: Any = 0
-    block_panels: Any = 0
-    step_depth: Any = 0
-    row_blocks: Any = 1
-    slots: Any = 1
-    panel_blocks: Any = 1
-    scratch: Any = 0
-    scratch_a: Any = 0
 
 
 def emit_product(plan: ProductPlan, body: Described | None) -> Kernel:
@@ -104,7 +45,10 @@ def emit_product(plan: ProductPlan, body: Described | None) -> Kernel:
 
 @dataclass(frozen=True)
 class _Block:
-    """A part of a product: pointers to its factors, and what it computes of it."""
+    """A part of a product: pointers to its factors, and what it computes of it.
+
+    Its terms are `depth` ones from `term` on.
+    """
 
     a: Pointer
     b: Pointer
@@ -114,6 +58,7 @@ class _Block:
     rows: Range
     panels: Range
     depth: Number
+    term: Number = 0
     earlier: Number = 0
     is_last: Value = Value("true", "bool")
 
@@ -150,9 +95,10 @@ class _Product(MatrixWriter):
         self.plan = plan
         self.tiling = plan.tiling
         self.epilogue = self._load_addresses(body)
-        packs = plan.pack_a or plan.pack_b
+        packs = plan.pack_a or plan.pack_b or plan.unpacks
         if packs:
             self.scratch = self.b.next_address()
+        error = self.b.next_address() if plan.unpacks else None
         self.n = ProductNumbers(*(self.b.next_entry() for _ in ProductNumbers._fields))
         self.batch = [self.batch_entry() for _ in range(plan.axes)]
         if packs:
@@ -160,6 +106,8 @@ class _Product(MatrixWriter):
         # Panels before the last, narrower one, and all of them.
         self.full = self.n.columns // self.tiling.width
         self.panels = self.full + int(self.tiling.tail > 0)
+        if error is not None:
+            self.unpacker = self._unpacker(error)
 
     def _load_addresses(self, body: Described | None) -> Epilogue | None:
         """The addresses of factors and result; an epilogue if there is more to do."""
@@ -170,6 +118,7 @@ class _Product(MatrixWriter):
             return None
         graph = body.body
         bases = [self.b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.bases = bases
         self.first, self.second = bases[self.plan.a], bases[self.plan.b]
         self.result = bases[-1]
         if self.plan.panels:
@@ -235,9 +184,40 @@ class _Product(MatrixWriter):
             rows=self.b.part(rows, n.block_rows, n.rows),
             panels=self.b.part(panels, n.block_panels, self.panels),
             depth=end - first,
+            term=first,
         )
         # Every slot of a product has a result of its own.
         return block, number, product
+
+    def _in_order(self, block: _Block) -> _Block:
+        """The block with panels, if its second factor is packed or unpacked here."""
+        if self.plan.unpacks:
+            return self._unpacked(block)
+        return self._packed(block) if self.plan.pack_b else block
+
+    def _unpacker(self, error: Pointer) -> Unpacker:
+        found, n = self.plan.unpacks, self.n
+        assert found is not None
+        return Unpacker(
+            self.b,
+            [self.bases[i] for i in found.factors],
+            found.is_signed,
+            error,
+            n.blocks,
+            n.columns,
+            self.tiling.vectors,
+            self.tiling.tail,
+        )
+
+    def _unpacked(self, block: _Block) -> _Block:
+        """The block with its panels unpacked."""
+        packer, first = self.unpacker, block.panels[0]
+        size = block.depth * packer.term_bytes
+        packer.write(
+            Panels(self.scratch, size, block.panels, block.term, block.depth, self.full)
+        )
+        start = self.scratch + (0 - first) * size
+        return replace(block, b=start, b_term=packer.term_bytes, b_panel=size)
 
     def _packed(self, block: _Block) -> _Block:
         """The block with its panels packed."""
@@ -257,7 +237,7 @@ class _Product(MatrixWriter):
     def _steps(self, block: _Block) -> None:
         """A block, a part of its depth after the other if the plan is chained."""
         if not self.plan.chained:
-            self._block(self._packed(block) if self.plan.pack_b else block)
+            self._block(self._in_order(block))
             return
         b, n = self.b, self.n
         with b.loop(0, self.b.ceil_div(block.depth, n.step_depth)) as step:
@@ -267,10 +247,11 @@ class _Product(MatrixWriter):
                 a=block.a + first * n.a_term,
                 b=block.b + first * block.b_term,
                 depth=end - first,
+                term=block.term + first,
                 earlier=b.least(step, 1),
                 is_last=b.compare("slt", block.depth - 1, end),
             )
-            self._block(self._packed(part) if self.plan.pack_b else part)
+            self._block(self._in_order(part))
 
     # --- tiles ------------------------------------------------------------------------
 

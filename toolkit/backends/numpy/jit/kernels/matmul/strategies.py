@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from toolkit.backends.numpy.jit.kernels.matmul.pack import TERMS, packing_of
+from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.problem import (
     PACKED_STEP,
-    PANELS,
     RESIDENT,
     Problem,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.product import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.tile import FLAT_ROWS, Tiling, tiling
+from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS
 from toolkit.backends.numpy.jit.lowering import TASKS, partition
 
 # How the second factor is packed: by a call before, or by each block for itself.
@@ -79,7 +79,12 @@ def choose(p: Problem) -> Strategy:
     is_quick = _seconds(p) < _QUICK
     if p.batch and is_small and (is_quick or p.products >= TASKS):
         return replace(whole, grain=p.products if is_quick else partition(p.products))
-    runs = p.rows > FLAT_ROWS and p.a_term == p.itemsize and not p.is_across
+    runs = (
+        not p.unpacks
+        and p.rows > FLAT_ROWS
+        and p.a_term == p.itemsize
+        and not p.is_across
+    )
     if not p.batch and is_small and runs:
         # Packed for all runs, it is read in the order of memory for nothing.
         pack_once = pack_b or p.is_frozen
@@ -134,7 +139,8 @@ def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division
             pack_a = _packs_a(p, panels)
             for row_blocks in _counts(1, tiles, most // panel_blocks):
                 rows = -(-p.rows // row_blocks // step) * step
-                packing = ONCE if row_blocks > 1 or p.is_frozen else EACH
+                is_once = (row_blocks > 1 or p.is_frozen) and not p.unpacks
+                packing = ONCE if is_once else EACH
                 for pack_b in (packing,) if whole.pack_b else ("", packing):
                     turn = _turn(p, whole.tiling, depth, panels, pack_a, pack_b)
                     blocks = -(-p.rows // rows) * -(-whole.panels // panels)
@@ -144,7 +150,7 @@ def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division
 
 def _may_be_cut(p: Problem, slots: int) -> bool:
     """Whether a product may be summed in slots."""
-    if p.batch or p.is_across or p.even:
+    if p.batch or p.is_across or p.even or p.unpacks:
         return False
     return p.depth >= slots * _SLOT_TERMS
 
@@ -169,7 +175,7 @@ def _turn(
     p: Problem, tiling: Tiling, depth: int, panels: int, pack_a: bool, pack_b: str
 ) -> int:
     """Terms to sum at a time, so that what they need stays in the caches."""
-    if p.even:
+    if p.even or p.unpacks:
         return p.even_step
     if pack_a and depth > 2 * PACKED_STEP:
         return p.step(depth, PACKED_STEP)

@@ -1,0 +1,229 @@
+"""Unpacking numbers of 4 bits into panels of what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from toolkit.backends.numpy.jit.builder import (
+    Mask,
+    Number,
+    Pointer,
+    Range,
+    Value,
+    literal,
+)
+from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask, integers
+
+# The float32 2 ** 23: from there on neighbouring floats are neighbouring integers, so
+# that its bits and those of a small number, together, are the sum of the two.
+_LARGE = 0x4B000000
+# The most panels of a block.
+PANELS = 16
+# Rows of the matrix that are asked for before they are needed, and bytes of a line.
+_AHEAD, _LINE = 16, 64
+# Columns of 4 bits in a word.
+_COLUMNS = 8
+
+
+class Unpacked(NamedTuple):
+    """The inputs of a product whose second factor is unpacked, by their places.
+
+    Attributes:
+        factors: packed numbers, (rows, bytes), two in a byte, the first in its lower
+            half; scales and zeros, (blocks, columns); the block of each row, (rows,).
+        is_signed: whether numbers are from -8 to 7; else from 0 to 15.
+    """
+
+    factors: tuple[int, ...]
+    is_signed: bool
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Where panels are, and what of the matrix they are of.
+
+    Attributes:
+        target: the first of them.
+        size: the bytes of one.
+        panels: their numbers.
+        first, depth: the first of the terms, and how many.
+        full: how many panels of the matrix have all their columns.
+    """
+
+    target: Pointer
+    size: Number
+    panels: Range
+    first: Number
+    depth: Number
+    full: Number
+
+
+class _Term(NamedTuple):
+    """A row of the matrix, and where it is in the first panel."""
+
+    source: Pointer
+    target: Pointer
+    to: Panels
+
+
+class Unpacker:
+    """Emits the unpacking of panels of `vectors` vectors of columns.
+
+    Args:
+        b: the writer.
+        factors: the addresses of those of `Unpacked`.
+        is_signed: see `Unpacked`.
+        error: the address of what is noted of a bad block.
+        blocks, columns: extents.
+        vectors: of a panel.
+        tail: of the last, narrower panel, if there is one.
+    """
+
+    def __init__(
+        self,
+        b: Kernel,
+        factors: Sequence[Pointer],
+        is_signed: bool,
+        error: Pointer,
+        blocks: Number,
+        columns: Number,
+        vectors: int,
+        tail: int,
+    ) -> None:
+        self.b = b
+        self.packed, self.scale, self.zero, self.block = factors
+        self.is_signed, self.error = is_signed, error
+        self.blocks, self.columns = blocks, columns
+        self.vectors, self.tail = vectors, tail
+        self.line: Number = b.ceil_div(columns, 2)
+        self.width: int = vectors * b.lanes
+        memory = b.filled(0.0, "float32")
+        # Of the block of the row before: most rows have the same one.
+        self.scales = b.memory(PANELS * vectors, memory)
+        self.origins = b.memory(PANELS * vectors, memory)
+
+    @property
+    def term_bytes(self) -> int:
+        """Bytes of a term of a panel."""
+        return 4 * self.width
+
+    def write(self, to: Panels) -> None:
+        """Unpack the panels, a row of the matrix after the other."""
+        b, (first, last) = self.b, to.panels
+        none = Value(literal(float("nan"), "float32"), "float32")
+        with b.accumulate(0, to.depth, 1, [none]) as loop:
+            k = to.first + loop.index
+            stored = b.scalar(b.at(self.block, k, "float32"), "float32")
+            with b.when(b.binary("fcmp une", stored, loop.values[0], "bool")):
+                self._read_block(stored, to)
+            source = self.packed + k * self.line
+            target = to.target + loop.index * self.term_bytes
+            self._ask(source, first, last)
+            term = _Term(source, target, to)
+            with b.loop(first, b.least(last, to.full)) as panel:
+                for j in range(self.vectors):
+                    self._write(term, panel, j)
+            with b.loop(b.most(first, to.full), last) as panel:
+                self._write_tail(term, panel)
+            loop.next([stored])
+
+    def _ask(self, source: Pointer, first: Number, last: Number) -> None:
+        """Ask for what a later row has for the panels: rows are far from each other."""
+        b, half = self.b, self.width // 2
+        b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        with b.loop(first * half, last * half, _LINE) as byte:
+            place = source + self.line * _AHEAD + byte
+            b.emit(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
+
+    def _write_tail(self, term: _Term, panel: Number) -> None:
+        """The last panel: its last vector may have fewer columns."""
+        b, last = self.b, self.tail - 1
+        for j in range(last):
+            self._write(term, panel, j)
+        left = self.columns - (panel * self.width + last * b.lanes)
+        is_part = b.compare("slt", left, b.lanes)
+        with b.when(b.opposite(is_part)):
+            self._write(term, panel, last)
+        with b.when(is_part):
+            self._write(term, panel, last, b.first_lanes(left))
+
+    def _masks(self, panel: Number) -> list[Value]:
+        left = self.columns - panel * self.width
+        return self.b.first_of_vectors(left, self.vectors)
+
+    def _read_block(self, stored: Value, to: Panels) -> None:
+        """Scales and zeros of a block that exists, whatever is stored as its number."""
+        b, blocks, (first, last) = self.b, self.blocks, to.panels
+        name = "@llvm.fptosi.sat.i64.f32"
+        b.declarations.add(f"declare i64 {name}(float)")
+        block = b.index(f"call i64 {name}(float {stored})")
+        safe = b.most(b.least(block, blocks - 1), 0)
+        with b.when(b.compare("ne", block, safe)):
+            b.note_bad_index(self.error, block, blocks)
+        with b.loop(first, last) as panel:
+            for j, mask in enumerate(self._masks(panel)):
+                column = panel * self.width + j * b.lanes
+                place = safe * self.columns + column
+                where = (panel - first) * self.width + j * b.lanes
+                scale = b.load(self.scale, place, "float32", mask)
+                b.store(scale, self.scales, where, None)
+                b.store(self._origin(place, mask), self.origins, where, None)
+
+    def _origin(self, place: Number, mask: Mask) -> Value:
+        """Zeros, as `_numbers` has numbers."""
+        b = self.b
+        dtype, extend = ("int8", "sext") if self.is_signed else ("uint8", "zext")
+        zero = b.convert(extend, b.load(self.zero, place, dtype, mask), "int32")
+        large = b.filled(2.0**23 + (8 if self.is_signed else 0), "float32")
+        return b.binary("fadd", b.convert("sitofp", zero, "float32"), large)
+
+    def _write(
+        self, term: _Term, panel: Number, number: int, mask: Mask = None
+    ) -> None:
+        """A vector of a term of a panel."""
+        b, step = self.b, number * self.b.lanes
+        before = panel - term.to.panels[0]
+        numbers = self._numbers(term.source, panel * self.width + step, mask)
+        known = before * self.width + step
+        origin = b.load(self.origins, known, "float32", None)
+        scale = b.load(self.scales, known, "float32", None)
+        value = b.binary("fmul", b.binary("fsub", numbers, origin), scale)
+        b.store(value, term.target + before * term.to.size, step, None)
+
+    def _numbers(self, source: Pointer, column: Number, mask: Mask) -> Value:
+        """2 ** 23 plus the numbers, and 8 more if they are signed."""
+        b, lanes = self.b, self.b.lanes
+        byte = source + column // 2
+        if mask is None:
+            words = self._words(byte)
+            steps = [4 * (i % _COLUMNS) for i in range(lanes)]
+        else:
+            halves = integers([i // 2 for i in range(lanes)], "int64")
+            pairs = b.gather_at(byte, halves, "i8", "int8", mask)
+            words = b.convert("zext", pairs, "int32")
+            steps = [4 * (i % 2) for i in range(lanes)]
+        moved = b.binary("lshr", words, integers(steps, "int32"))
+        number = b.binary("and", moved, b.filled(15, "int32"))
+        large = _LARGE + (8 if self.is_signed else 0)
+        found = b.binary("xor", number, b.filled(large, "int32"))
+        return b.convert("bitcast", found, "float32")
+
+    def _words(self, byte: Pointer) -> Value:
+        """In each lane the word, or the half of one, that its column is in."""
+        b, lanes = self.b, self.b.lanes
+        if lanes < _COLUMNS:
+            bits = 4 * lanes
+            part = b.let(f"load i{bits}, ptr {byte}, align 1", "int16")
+            return b.splat(b.convert("zext", part, "int32"))
+        parts = []
+        for start in range(0, lanes, _COLUMNS):
+            word = b.let(f"load i32, ptr {byte + start // 2}, align 1", "int32")
+            parts.append(b.splat(word))
+        found = parts.pop()
+        for number, part in reversed(list(enumerate(parts, 1))):
+            mask = constant_mask(number * _COLUMNS, lanes)
+            assert mask is not None
+            found = b.select(mask, part, found)
+        return found
