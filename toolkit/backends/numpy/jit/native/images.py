@@ -117,8 +117,8 @@ class Images:
         sizes: dict[tuple[int, Reference], int] = {}
         self.kept = {}
         for index, call, nbytes in code.prepared:
-            *given, made = call.operands
-            sources = tuple(resolve(index, operand) for operand in given)
+            made = call.made
+            sources = tuple(resolve(index, operand) for operand in call.given)
             key = call.recipe, sources
             if key not in self._known:
                 self._known[key] = self.layout.take(nbytes)
