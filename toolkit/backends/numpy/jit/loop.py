@@ -76,11 +76,11 @@ def lower_loop(
     """
     once: list[Call] = []
     for number, made in enumerate(body.preparations, first_kept):
-        *given, result = made.call.operands
         bases = (moves[source].base for source in made.sources)
-        instead = dict(zip(given, bases, strict=True))
-        once.append(redirected(made.call, {**instead, result: ("kept", number)}))
-    moves = [*moves, *(Move(call.operands[-1]) for call in once)]
+        instead = dict(zip(made.call.given, bases, strict=True))
+        instead[made.call.made] = "kept", number
+        once.append(redirected(made.call, instead))
+    moves = [*moves, *(Move(call.made) for call in once)]
     places = [place for m in moves for place in (m.base, m.first, m.last) if place]
     places += [p for p in (asked.get("condition"), asked.get("done")) if p]
     operands = tuple(dict.fromkeys((arena, *places)))
