@@ -13,6 +13,7 @@ and describes the machine. A peer that cannot be imported is left out with a wor
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from toolkit.bench.processes import (
 from toolkit.bench.suite import describe_machine
 
 SAMPLE = 0.02  # seconds that one run takes at least, by calling often enough
+REST = 0.25  # seconds before a run: idle threads of others look for work for a while
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,13 @@ class Candidate:
             return None
         call, work = made if isinstance(made, tuple) else (made, 1)
         sample = repeated(call, SAMPLE)
-        return lambda: sample() / work
+
+        def rested() -> float:
+            time.sleep(REST)
+            call()  # what sleep has put out of the caches
+            return sample() / work
+
+        return rested
 
     def entry(self, options: argparse.Namespace) -> Entry:
         """How its process is started."""

@@ -28,7 +28,7 @@ library has a process of its own, and they take turns.
 {tables}
 Medians; ± is half of the range that the middle half of the runs has, in percent of
 the median. *Ratio*: the first column divided by the best peer's: below 1 we are ahead.
-Times are in milliseconds, memory is in megabytes.
+Times are in milliseconds; memory is as a multiple of weights and moments.
 """
 
 
@@ -61,12 +61,14 @@ def table(record):
     lines = [f"## {title}", "", f"| {' | '.join(heads)} |"]
     lines.append(f"|---|{'---:|' * (len(heads) - 1)}")
     for row in rows:
-        scale = 1e-6 if row["case"].endswith("memory") else 1e3
+        scale = 1.0 if row["case"].endswith("memory") else 1e3
         scaled = {name: scale * value for name, value in row["median"].items()}
         cells = [figure(row, name, scaled.get(name)) for name in names]
         cells.append(quotient(ratio(record, row, names[0])))
         lines.append(f"| {' | '.join((row['case'], *cells))} |")
-    ran = f"`benchmarks/{record['script']}` on {record.get('threads', 1)} threads"
+    ran = f"`benchmarks/{record['script']}`"
+    if "threads" in record:
+        ran += f" on {record['threads']} threads"
     return "\n".join([*lines, "", f"{ran}{versions(record)}.", ""])
 
 

@@ -17,7 +17,7 @@ def test_records_become_tables(tmp_path):
     machine = {"cpu": "A processor", "cores": 2, "system": "Linux"}
     rows = [
         row("digits 1", toolkit=[1e-3, 2e-3, 3e-3], other=[4e-3] * 3, third=[8e-3] * 3),
-        row("digits memory", toolkit=[3e6], third=[2e6]),
+        row("digits memory", toolkit=[3.0], third=[2.0]),
         row("alone", toolkit=[5e-3]),
     ]
     record = {
