@@ -299,6 +299,7 @@ class Server:
         self.loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
         self._abort: asyncio.Event
+        self._signals: list[int] = []
         service.metrics.connections = lambda: len(self.connections)
 
     def run(self, started: Callable[[Server], None] | None = None) -> None:
@@ -309,19 +310,23 @@ class Server:
         Args:
             started: is called when requests are answered; `port` is that in use.
         """
-        asyncio.run(self.serve(started))
+        # The loop's end gives signals back: a second one may come until then.
+        asyncio.run(self._until_stopped(started))
 
     async def serve(self, started: Callable[[Server], None] | None = None) -> None:
         """`run`, in a loop that runs already; `stop` ends it."""
+        try:
+            await self._until_stopped(started)
+        finally:
+            for number in self._signals:
+                self.loop.remove_signal_handler(number)
+
+    async def _until_stopped(self, started: Callable[[Server], None] | None) -> None:
         self.loop = asyncio.get_running_loop()
         self._stop, self._abort = asyncio.Event(), asyncio.Event()
-        signals = self._handle_signals()
-        try:
-            if await either(self.service.start(), self._stop.wait()):
-                await self._serve(started)
-        finally:
-            for number in signals:
-                self.loop.remove_signal_handler(number)
+        self._signals = self._handle_signals()
+        if await either(self.service.start(), self._stop.wait()):
+            await self._serve(started)
 
     async def _serve(self, started: Callable[[Server], None] | None) -> None:
         """Listen until there is a `stop`, then finish."""
