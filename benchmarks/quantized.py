@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from harness import Candidate, main
+from inference import encoder
 
 CASES = (
     "dense 1x1024x1024",
@@ -41,19 +42,6 @@ def make(case):
         model = encoder(toolkit, *shape[1:])
     x = np.random.default_rng(0).standard_normal(shape).astype("float32")
     return model, x
-
-
-def encoder(toolkit, length, width, blocks=6, heads=4):
-    """Blocks of attention and of two dense layers."""
-    from toolkit import layers
-
-    inputs = x = toolkit.Input((length, width))
-    for _ in range(blocks):
-        attended = layers.MultiHeadAttention(heads, width // heads)(x, x)
-        x = layers.LayerNormalization()(x + attended)
-        hidden = layers.Dense(4 * width, activation="gelu")(x)
-        x = layers.LayerNormalization()(x + layers.Dense(width)(hidden))
-    return toolkit.Model(inputs, x)
 
 
 def of_mode(mode):
