@@ -23,6 +23,7 @@ from toolkit.inspection.scaling import (
     Scaling,
     measured_stages,
     model,
+    spans,
     time_between,
 )
 from toolkit.ir import Graph, Kind, Node, format_graph
@@ -128,7 +129,7 @@ class Inspection:
             slowest first.
         """
         self._events()  # the first run meets cold caches
-        runs = [_spans(self._events()) for _ in range(repeats)]
+        runs = [spans(self._events(), _part) for _ in range(repeats)]
         peaks = self.program.backend.peaks()
         self.kernels = [
             _timed(kernel, _median(parts, runs), peaks)
@@ -411,14 +412,8 @@ def _kernel(parts: Sequence[Part]) -> Kernel:
     )
 
 
-def _spans(events: Sequence[Event]) -> Counter[int]:
-    """How long each part has taken: from its first start to its last end."""
-    starts: dict[int, float] = {}
-    ends: dict[int, float] = {}
-    for event in events:
-        starts[event.part] = min(event.start, starts.get(event.part, event.start))
-        ends[event.part] = max(event.end, ends.get(event.part, event.end))
-    return Counter({part: ends[part] - starts[part] for part in ends})
+def _part(event: Event) -> int:
+    return event.part
 
 
 def _busy(events: Sequence[Event]) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from toolkit.compiler.bound import Event, Part
@@ -72,16 +72,22 @@ def measured_stages(
 
 def time_between(events: Sequence[Event], parts: Sequence[Part]) -> float:
     """The seconds of a run in which nothing of it ran: starting and joining threads."""
-    spans: dict[int, tuple[float, float]] = {}
-    for event in events:
-        if event.thread >= 0:
-            moment = parts[event.part].moment
-            start, end = spans.get(moment, (event.start, event.end))
-            spans[moment] = min(start, event.start), max(end, event.end)
-    if not spans:
+    ran = [event for event in events if event.thread >= 0]
+    if not ran:
         return 0.0
-    whole = max(end for _, end in spans.values()) - min(s for s, _ in spans.values())
-    return max(0.0, whole - sum(end - start for start, end in spans.values()))
+    whole = max(event.end for event in ran) - min(event.start for event in ran)
+    return max(0.0, whole - sum(spans(ran, lambda x: parts[x.part].moment).values()))
+
+
+def spans(events: Iterable[Event], key: Callable[[Event], int]) -> Counter[int]:
+    """How long the events of each key have taken: from the first start to the end."""
+    starts: dict[int, float] = {}
+    ends: dict[int, float] = {}
+    for event in events:
+        found = key(event)
+        starts[found] = min(event.start, starts.get(found, event.start))
+        ends[found] = max(event.end, ends.get(found, event.end))
+    return Counter({found: ends[found] - starts[found] for found in ends})
 
 
 def model(found: Sequence[Stage], rest: float, cores: int) -> Scaling:
