@@ -110,9 +110,18 @@ class Lowered:
     kept: Sequence[int] = ()
 
 
-def partition(rows: int) -> int:
-    """The grain of the rows of a batch: consecutive calls share one partition."""
-    return max(1, -(-rows // TASKS))
+def partition(rows: int, most: int = TASKS) -> int:
+    """The grain of rows, of no more than so many tasks, which are one at least.
+
+    Consecutive calls on the rows of a batch share one partition.
+    """
+    return max(1, -(-rows // max(1, min(TASKS, most))))
+
+
+def operands_of(body: Graph) -> tuple[Reference, ...]:
+    """Where the inputs and outputs of a body are."""
+    inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
+    return (*inputs, *(("out", i) for i in range(len(body.outputs))))
 
 
 Lowering = Callable[[Any, Sequence[Operand], Sequence[Operand]], Lowered | None]

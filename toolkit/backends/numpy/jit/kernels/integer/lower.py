@@ -39,7 +39,14 @@ from toolkit.backends.numpy.jit.kernels.integer.tiles import (
     emit_integer_tiles,
 )
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
-from toolkit.backends.numpy.jit.lowering import TASKS, Call, Lowered, Reference
+from toolkit.backends.numpy.jit.lowering import (
+    TASKS,
+    Call,
+    Lowered,
+    Reference,
+    operands_of,
+    partition,
+)
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
@@ -139,7 +146,7 @@ class _Lowering:
             (("in", self.b), ("work", 0)),
             PanelNumbers(self.columns, self.depth, self.count, size),
             self.panels,
-            _grain(self.panels, nbytes // _TASK_BYTES),
+            partition(self.panels, nbytes // _TASK_BYTES),
             nbytes=nbytes,
             prepares=size * self.panels,
         )
@@ -154,7 +161,7 @@ class _Lowering:
         products = self.rows * self.depth * self.columns
         multiply = Call(
             Code(emit_few_rows, plan, Described(self.body)),
-            (*self._operands(), ("work", 0), ("work", size)),
+            (*operands_of(self.body), ("work", 0), ("work", size)),
             FewRowsNumbers(self.columns, self.depth, self.count * WORD_BYTES, width),
             -(-self.columns // width),
             flops=2 * products,
@@ -163,11 +170,6 @@ class _Lowering:
         sums = aligned(self.rows * self.columns * WORD_BYTES)
         return Lowered([self._pack_rows(("work", 0), words), multiply], size + sums)
 
-    def _operands(self) -> list[Reference]:
-        body = self.body
-        inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
-        return [*inputs, *(("out", i) for i in range(len(body.outputs)))]
-
     def _pack_rows(self, place: Reference, words: Words) -> Call:
         nbytes = self.rows * (self.depth + self.count * WORD_BYTES)
         return Call(
@@ -175,7 +177,7 @@ class _Lowering:
             (("in", self.a), place),
             RowNumbers(self.depth, self.count * WORD_BYTES),
             self.rows,
-            _grain(self.rows, nbytes // _TASK_BYTES),
+            partition(self.rows, nbytes // _TASK_BYTES),
             nbytes=nbytes,
         )
 
@@ -185,18 +187,17 @@ class _Lowering:
         block = -(-tiles // TASKS) * plan.rows
         blocks = -(-self.rows // block)
         products = self.rows * self.depth * self.columns
-        operands = self._operands()
-        operands += [] if plan.a is not None else [of_rows]
+        packed = [] if plan.a is not None else [of_rows]
         row = self.depth if plan.a is not None else self.count * WORD_BYTES
         moved = sum(v.spec.nbytes for v in (*body.inputs, *body.outputs))
         return Call(
             Code(emit_integer_product, plan, Described(body)),
-            (*operands, ("work", 0)),
+            (*operands_of(body), *packed, ("work", 0)),
             IntegerNumbers(
                 self.rows, self.columns, self.count, row, panel, block, blocks
             ),
             blocks * self.panels,
-            _grain(blocks * self.panels, products // _TASK_PRODUCTS),
+            partition(blocks * self.panels, products // _TASK_PRODUCTS),
             flops=2 * products,
             nbytes=moved,
         )
@@ -227,20 +228,16 @@ class _InTiles(_Lowering):
         units = groups * -(-self.rows // part)
         products = self.rows * self.depth * self.columns
         row = self.depth if a is not None else self.count * WORD_BYTES
+        packed = [] if a is not None else [of_rows]
         return Call(
             Code(emit_integer_tiles, a, Described(body)),
-            (*self._operands(), *([] if a is not None else [of_rows]), ("work", 0)),
+            (*operands_of(self.body), *packed, ("work", 0)),
             TileNumbers(
                 *(self.rows, self.columns, self.blocks),
                 *(row, panel, group * SPAN, part),
             ),
             units,
-            _grain(units, products // _TASK_TILED),
+            partition(units, products // _TASK_TILED),
             flops=2 * products,
             nbytes=sum(v.spec.nbytes for v in (*body.inputs, *body.outputs)),
         )
-
-
-def _grain(rows: int, most: int) -> int:
-    """The rows of a task, of no more than so many tasks."""
-    return -(-rows // max(1, min(TASKS, rows, most)))

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.backends.numpy.jit.lowering import (
+    Call,
+    Reference,
+    operands_of,
+    partition,
+)
+from toolkit.ir import Graph
+
+
+def combining(p: Problem, body: Graph, slots: int, partials: Reference) -> Call:
+    """The call that adds the partial results of a product."""
+    size = p.size * p.itemsize
+    return Call(
+        Code(emit_combine, p.dtype, p.lanes, Described(body)),
+        (*operands_of(body), partials),
+        (p.columns, slots, size),
+        p.rows,
+        partition(p.rows),
+        flops=slots * p.size,
+        nbytes=(slots + 1) * size,
+    )
 
 
 def emit_combine(dtype: str, lanes: int, body: Described) -> Kernel:

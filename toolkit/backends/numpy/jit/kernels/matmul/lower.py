@@ -10,7 +10,7 @@ from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
 from toolkit.backends.numpy.jit.kernels.matmul.amx import lower_rounded
-from toolkit.backends.numpy.jit.kernels.matmul.combine import emit_combine
+from toolkit.backends.numpy.jit.kernels.matmul.combine import combining
 from toolkit.backends.numpy.jit.kernels.matmul.dot import DotNumbers, DotPlan, emit_dot
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     PackNumbers,
@@ -42,11 +42,11 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import Unpacked
 from toolkit.backends.numpy.jit.lowering import (
     ERROR,
-    TASKS,
     Call,
     Lowered,
     Reference,
     index_problem,
+    operands_of,
     partition,
 )
 from toolkit.backends.numpy.jit.processor import current
@@ -121,10 +121,10 @@ def lower_matmul_int4(
 def _dot(p: Problem, body: Graph) -> Lowered:
     """A product with few columns."""
     rows = p.products if p.batch else p.rows
-    grain = _grain(rows, p.nbytes)
+    grain = partition(rows, p.nbytes // _TASK_BYTES)
     gathered = p.depth > 0 and p.b_term != p.itemsize
     scratch = aligned(p.columns * p.depth * p.itemsize) if gathered else 0
-    operands = (*_operands(body), *([("work", 0)] if gathered else []))
+    operands = (*operands_of(body), *([("work", 0)] if gathered else []))
     plan = DotPlan(p.dtype, p.lanes, p.columns, len(p.batch), p.a, p.b, gathered)
     numbers = DotNumbers(p.rows, p.depth, p.a_row, p.b_term, p.b_line, scratch)
     call = Call(
@@ -170,10 +170,10 @@ def _row(p: Problem, body: Graph) -> Lowered:
                 RowPlan(p.dtype, p.lanes, terms, p.a, p.b, chained, packed),
                 Described(body),
             ),
-            (*_operands(body), *panels, ("work", 0)),
+            (*operands_of(body), *panels, ("work", 0)),
             RowNumbers(p.depth, p.columns, p.a_term, b_term, width, step, panel),
             rows,
-            _grain(rows, p.nbytes),
+            partition(rows, p.nbytes // _TASK_BYTES),
             flops=p.flops,
             nbytes=p.nbytes,
             is_stream=True,
@@ -182,19 +182,8 @@ def _row(p: Problem, body: Graph) -> Lowered:
     return Lowered(calls, sums + packed * aligned(rows * panel))
 
 
-def _operands(body: Graph) -> tuple[Reference, ...]:
-    inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
-    return (*inputs, *(("out", i) for i in range(len(body.outputs))))
-
-
 def _axes(p: Problem) -> list[int]:
     return [number for axis in p.batch for number in astuple(axis)]
-
-
-def _grain(rows: int, nbytes: int) -> int:
-    """The rows of a task: no more tasks than their bytes are worth."""
-    tasks = max(1, min(TASKS, rows, nbytes // _TASK_BYTES))
-    return -(-rows // tasks)
 
 
 def _row_operands(p: Problem, body: Graph, unit: str) -> frozenset[Reference]:
@@ -272,7 +261,7 @@ class Lowering:
                 (("in", p.b), place),
                 (*numbers, *_axes(p)),
                 rows,
-                _grain(rows, nbytes),
+                partition(rows, nbytes // _TASK_BYTES),
                 nbytes=nbytes,
                 prepares=size * self.panels * p.products,
             )
@@ -287,7 +276,7 @@ class Lowering:
     def _multiply(self, panels: Reference | None) -> None:
         """Multiply into the result."""
         plan, body = self._plan(), Described(self.body)
-        operands = _operands(self.body)
+        operands = operands_of(self.body)
         if panels is not None:
             plan, operands = replace(plan, panels=True), (*operands, panels)
         if plan.chained and len(self.body.nodes) > 1:
@@ -304,19 +293,7 @@ class Lowering:
         factors = (("in", p.a), ("in", p.b) if panels is None else panels)
         plan = replace(self._plan(), a=0, b=1)
         self._append(plan, None, (*factors, partials))
-        code = Code(emit_combine, p.dtype, p.lanes, Described(self.body))
-        nbytes = (self.slots + 1) * p.size * p.itemsize
-        self.calls.append(
-            Call(
-                code,
-                (*_operands(self.body), partials),
-                (p.columns, self.slots, p.size * p.itemsize),
-                p.rows,
-                partition(p.rows),
-                flops=self.slots * p.size,
-                nbytes=nbytes,
-            )
-        )
+        self.calls.append(combining(p, self.body, self.slots, partials))
 
     def _plan(self) -> ProductPlan:
         p, strategy = self.p, self.strategy

@@ -24,7 +24,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.amx.product import (
     RoundedNumbers,
     emit_rounded_product,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.combine import emit_combine
+from toolkit.backends.numpy.jit.kernels.matmul.combine import combining
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     APART,
     LINES,
@@ -32,7 +32,14 @@ from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     packing_of,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
-from toolkit.backends.numpy.jit.lowering import TASKS, Call, Lowered, Reference
+from toolkit.backends.numpy.jit.lowering import (
+    TASKS,
+    Call,
+    Lowered,
+    Reference,
+    operands_of,
+    partition,
+)
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
@@ -88,7 +95,7 @@ def pack_call(
             *(blocks, group, chunk, chunks, factor.factors, factor.factor),
         ),
         rows,
-        _grain(rows, nbytes // _TASK_BYTES),
+        partition(rows, nbytes // _TASK_BYTES),
         nbytes=3 * nbytes,
         # The product reads pairs of strips, of which the last may be arbitrary.
         prepares=nbytes + strips % 2 * (nbytes // strips) if is_second else 0,
@@ -137,18 +144,7 @@ def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
         flops=p.flops,
         nbytes=p.nbytes,
     )
-    inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
-    outputs: list[Reference] = [("out", i) for i in range(len(body.outputs))]
-    nbytes = (slots + 1) * sums
-    combine = Call(
-        Code(emit_combine, p.dtype, p.lanes, Described(body)),
-        (*inputs, *outputs, partials),
-        (p.columns, slots, sums),
-        p.rows,
-        _grain(p.rows, nbytes // _TASK_BYTES),
-        flops=slots * p.size,
-        nbytes=nbytes,
-    )
+    combine = combining(p, body, slots, partials)
     return Lowered((multiply, combine), packed[1] + slots * scratch)
 
 
@@ -204,8 +200,6 @@ class _Lowering:
 
     def _multiply(self, a: Reference, b: Reference) -> Call:
         p, body = self.p, self.body
-        inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
-        outputs: list[Reference] = [("out", i) for i in range(len(body.outputs))]
         # The strips of a group stay in the cache for all rows of a part.
         near = current().cache_bytes // 2 // (SPAN * self.blocks * BLOCK_TERMS * 2)
         panels = max(1, min(near, PANELS))
@@ -214,17 +208,12 @@ class _Lowering:
         rows = groups * -(-self.tiles // tiles)
         return Call(
             Code(emit_rounded_product, Described(body)),
-            (*inputs, *outputs, a, b),
+            (*operands_of(body), a, b),
             RoundedNumbers(
                 p.rows, p.columns, self.blocks, panels * SPAN, groups, tiles * SPAN
             ),
             rows,
-            _grain(rows, p.flops // _TASK_FLOPS),
+            partition(rows, p.flops // _TASK_FLOPS),
             flops=p.flops,
             nbytes=p.nbytes,
         )
-
-
-def _grain(rows: int, most: int) -> int:
-    """The rows of a task, of no more than so many tasks."""
-    return -(-rows // max(1, min(TASKS, rows, most)))
