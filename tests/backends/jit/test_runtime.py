@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -168,6 +169,43 @@ def test_a_forked_child_has_workers_of_its_own():
         runner.run()
     finally:
         toolkit.config.set_num_threads(None)
+
+
+APART = """
+import os, time
+import numpy as np
+import toolkit
+from tests.backends.jit.test_runtime import add, bound
+
+toolkit.config.set_num_threads(3)
+x, y = np.arange(5000), np.zeros(5000, int)
+runner = bound([add(3, 0, 1, 5000, 100)], x, y)
+before = set(os.listdir("/proc/self/task"))
+runner.run()
+workers = [int(thread) for thread in set(os.listdir("/proc/self/task")) - before]
+allowed = os.sched_getaffinity(0)
+for processor in sorted(allowed) * 2:
+    os.sched_setaffinity(0, {processor})  # to be there, and then to be free again
+    os.sched_setaffinity(0, allowed)
+    time.sleep(0.05)  # the workers sleep
+    y[...] = 0
+    runner.run()
+    assert (y == x + 3).all()
+    for worker in workers:
+        assert len(allowed - os.sched_getaffinity(worker)) == 1
+os.sched_setaffinity(0, {processor})
+time.sleep(0.05)
+runner.run()  # where no other processor is allowed, they stay where they may be
+assert all(os.sched_getaffinity(worker) for worker in workers)
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,
+    reason="Linux tells on which processors threads may run, here on two at least",
+)
+def test_workers_wake_up_where_the_caller_is_not():
+    subprocess.run([sys.executable, "-c", APART], check=True, timeout=60)
 
 
 def test_events_tell_when_each_task_ran(threads):

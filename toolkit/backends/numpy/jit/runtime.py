@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from string import Template
@@ -41,38 +41,51 @@ _PAUSES = 1000  # that are timed, three times
 
 
 @dataclass(frozen=True)
-class _Machine:
-    """What differs between processors: Linux's futex, the pause, the clock."""
+class _Calls:
+    """The numbers of Linux's system calls."""
 
     futex: int
+    gettid: int
+    getcpu: int
+    setaffinity: int
+    getaffinity: int
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """What differs between processors: Linux's calls, the pause, the clock."""
+
+    calls: _Calls
     pause: str
     clock: str
     spins: int
 
 
 _STEADY = "call i64 @llvm.readsteadycounter()"
+# Linux's numbers on architectures that it came to later.
+_CALLS = _Calls(98, 178, 168, 122, 123)
 _OF_ARM64 = 'call i64 @llvm.read_volatile_register.i64(metadata !{!"cntvct_el0"})'
 # By architecture. A pause takes about 35 to 140 cycles on x86, next to nothing on ARM.
 _MACHINES = {
     "x86_64": _Machine(
-        futex=202,
+        calls=_Calls(202, 186, 309, 203, 204),
         pause="call void @llvm.x86.sse2.pause()",
         clock="call i64 @llvm.readcyclecounter()",
         spins=6000,
     ),
     "aarch64": _Machine(
-        futex=98,
+        calls=_CALLS,
         pause="call void @llvm.aarch64.hint(i32 1)",
         clock=_OF_ARM64,
         spins=50_000,
     ),
     "armv7": _Machine(
-        futex=240,
+        calls=_Calls(240, 224, 345, 241, 242),
         pause="call void @llvm.arm.hint(i32 1)",
         clock=_STEADY,
         spins=50_000,
     ),
-    "riscv64": _Machine(futex=98, pause="", clock=_STEADY, spins=50_000),
+    "riscv64": _Machine(calls=_CALLS, pause="", clock=_STEADY, spins=50_000),
 }
 _MACHINES["arm64"] = _MACHINES["aarch64"]  # as Apple calls it
 # Of Windows' kernel, under which LLVM is told where they are.
@@ -119,9 +132,9 @@ def runtime_text(processor: Processor | None = None, is_library: bool = False) -
     clock = "add i64 0, 0"
     if shares:
         machine = _MACHINES[processor.architecture]
-        words = {"LONG": f"i{processor.pointer_bits}"}
-        for name in ("futex", "spins"):
-            words[name.upper()] = str(getattr(machine, name))
+        words = {"LONG": f"i{processor.pointer_bits}", "SPINS": str(machine.spins)}
+        for name, number in asdict(machine.calls).items():
+            words[name.upper()] = str(number)
         for name in ("threads.ll", f"waiting/{waiting(processor)}.ll"):
             texts.append(filled(_text(name), words))
         texts.append(_function("void @pause", machine.pause, "ret void"))

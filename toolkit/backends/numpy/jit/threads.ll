@@ -9,14 +9,17 @@
   i32, [15 x i32], ; 6  sleepers
   i32, [15 x i32], ; 8  in use
   i64, i64, i32, [11 x i32], ; 10 section, 11 events, 12 quit
-  [16 x i64], [16 x i64] } ; 14 mutex, 15 condition: as large as any system's
+  [16 x i64], [16 x i64], ; 14 mutex, 15 condition: as large as any system's
+  ; 16 processor of the last waking thread + 1, 17 how many workers have begun, 18 their
+  i32, i32, [32 x $LONG] } ; threads, as far as they are known
 %Worker = type { i64, i64 }                                 ; pool, number
 
 declare i32 @sched_yield()
 declare void @pause()
-; Of a file in waiting/: make a pool ready; sleep unless it was woken since its wakes were
-; so many; wake all who sleep.
+; Of a file in waiting/: make a pool ready; begin as a worker; sleep unless it was woken
+; since its wakes were so many; wake all who sleep.
 declare void @prepare(ptr)
+declare void @arrive(ptr)
 declare void @sleep_since(ptr, i32)
 declare void @wake(ptr)
 declare void @task(ptr, i64, ptr, i64)
@@ -146,6 +149,7 @@ entry:
   %quit.at = getelementptr %Pool, ptr %pool, i32 0, i32 12
   %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
   %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 6
+  call void @arrive(ptr %pool)
   br label %top
 top:
   br label %spin

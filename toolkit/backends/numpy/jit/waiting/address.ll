@@ -14,6 +14,10 @@ define void @prepare(ptr %pool) #0 {
   ret void
 }
 
+define void @arrive(ptr %pool) #0 {
+  ret void
+}
+
 define void @sleep_since(ptr %pool, i32 %wakes) #0 {
   %seen = alloca i32
   store i32 %wakes, ptr %seen

@@ -15,6 +15,10 @@ define void @prepare(ptr %pool) #0 {
   ret void
 }
 
+define void @arrive(ptr %pool) #0 {
+  ret void
+}
+
 define void @sleep_since(ptr %pool, i32 %wakes) #0 {
 entry:
   %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
