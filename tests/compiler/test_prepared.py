@@ -92,6 +92,49 @@ def test_programs_share_what_they_pack_alike(made):
     assert len(made) == count
 
 
+def test_factors_that_follow_from_weights_are_computed_once(made):
+    model = build()
+    x = tk.ops.convert_to_tensor(IMAGES)
+    step = tk.function(lambda x: model(x, training=False))
+    step(x)
+    found = step.inspect(x).program.made_once
+    assert [y.spec.shape for y in found] == [(1, 1, 1, 48)]
+    layer, count = model.layers[1], len(made)
+    layer.gamma.assign(layer.gamma * 3)
+    np.testing.assert_allclose(step(x), expected(model, IMAGES), 1e-4, 1e-4)
+    assert len(made) == count + 1
+
+
+def test_what_is_made_once_is_made_of_what_is_made_once(made):
+    w, s = tk.Variable(np.eye(64, dtype="float32")), tk.Variable(np.ones(64))
+    step = tk.function(lambda x: tk.ops.matmul(x, w * tk.ops.sqrt(s + 3)))
+    x = np.linspace(-1, 1, 5 * 64).reshape(5, 64).astype("float32")
+    for value in (1.0, 6.0):
+        s.assign(np.full(64, value))
+        for _ in range(2):
+            np.testing.assert_allclose(step(x), x * np.sqrt(value + 3), 1e-5)
+    assert len(made) == 6  # the roots, the scaled weights, and their panels
+
+
+def test_other_kernels_read_what_is_made_once(made):
+    w = tk.Variable(np.array([[2.0, 1.0], [0.0, 4.0]], "float32"))
+    step = tk.function(lambda x: tk.ops.matmul(x, tk.ops.linalg.inv(w * 2)))
+    x = np.array([[1.0, 2.0]], "float32")
+    for factor in (1, 3):
+        w.assign(w * factor)
+        for _ in range(2):
+            wanted = x @ np.linalg.inv(2 * np.asarray(w))
+            np.testing.assert_allclose(step(x), wanted, 1e-5)
+    assert len(made) == 2
+
+
+def test_inputs_of_one_element_are_not_weights(made):
+    w = tk.Variable(np.ones((4, 4), "float32"))
+    step = tk.function(lambda x: tk.ops.sum(w * x))
+    for value in (1.0, 2.0):
+        assert float(step(np.float32([value]))) == 16 * value
+
+
 def test_views_of_weights_are_copied_once(made):
     layer = layers.Dense(6, dtype="gptq/4/4_from_float32")
     layer.build((None, 10))

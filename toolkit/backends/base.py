@@ -137,8 +137,14 @@ class Backend:
         """
         return None
 
-    def prepared(self, lowered: Any, frozen: Collection[int]) -> Any:
-        """What `lower` returned, where inputs of these numbers never change."""
+    def prepared(self, lowered: Any, frozen: Collection[int], result: int = 0) -> Any:
+        """What `lower` returned, where inputs of these numbers never change.
+
+        Args:
+            lowered: for a node.
+            frozen: the numbers of the inputs.
+            result: the bytes of its only output if that may be kept, too; else 0.
+        """
         return lowered
 
     def assemble(

@@ -76,6 +76,8 @@ class BoundProgram:
         self.fixed: set[int] = set()
         self.steps: list[Step] = []
         self.last = 0  # the last of them that is generated code
+        # Slots of values that are made once, and the numbers of their arrays.
+        self.made: list[tuple[int, int, Spec]] = []
         # Collectives that run beside other steps, by the index of their nodes.
         self.exchanges: dict[int, Exchange] = {}
         # How each step is timed, and what the parts of all steps are.
@@ -171,7 +173,11 @@ class BoundProgram:
             self.index[value] = len(self.slots)
             self.slots.append(None)
             buffer = self.program.plan.buffers.get(value)
-            if value.constant is not None:
+            if value in self.program.made_once:
+                number = self.program.number_of(value)
+                assert number is not None
+                self.made.append((self.index[value], number, value.spec))
+            elif value.constant is not None:
                 self._fix(value, self.program.constants[value])
             elif buffer is not None:
                 shape, dtype = value.spec.shape, value.spec.dtype
@@ -244,8 +250,7 @@ class BoundProgram:
         if self.has_code:
             self.objects[: len(arrays)] = list(map(self.backend.handle, arrays))
             self.kept = []
-            if self.program.preparations:
-                self.prepared.settle(arrays)
+            self._settle(arrays)
         self.slots[: len(arrays)] = arrays
         self._run_steps(self.steps, events)
         return results
@@ -288,8 +293,7 @@ class BoundProgram:
             self.kept = ids
         self.objects[: len(given)] = list(map(handle, given))
         self.objects[first : first + len(made)] = list(map(handle, made))
-        if self.program.preparations:
-            self.prepared.settle([*given, *kept[:variables]])
+        self._settle([*given, *kept[:variables]])
         steps = self.steps
         if settle is not None:
             steps = [*steps[: self.last], settle, *steps[self.last :]]
@@ -301,6 +305,15 @@ class BoundProgram:
         self.slots[: len(arrays)] = arrays
         self._run_steps(steps)
         return made
+
+    def _settle(self, inputs: Sequence[Array]) -> None:
+        """Have what follows from frozen inputs follow from these."""
+        if self.program.preparations:
+            self.prepared.settle(inputs)
+            for slot, number, spec in self.made:
+                array = self.prepared.array(number)
+                view = self.backend.view(array, 0, spec.shape, spec.dtype)
+                self.slots[slot] = view
 
     def _run_steps(
         self, steps: Sequence[Step], events: list[Event] | None = None

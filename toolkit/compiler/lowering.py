@@ -29,6 +29,9 @@ from toolkit.console.progress import stage
 from toolkit.core.trace import body_graph
 from toolkit.ir import Graph, Kind, Node, Value
 
+# Bytes of a result that may be kept though what it is made from is smaller.
+_LITTLE = 1 << 16
+
 Array = Any
 Compile = Callable[[Graph, Target], Program]
 
@@ -50,7 +53,7 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
         segments, moments = _segments(units, layouts, backend, barrier)
     with stage("planning memory"):
         work = [unit.work for unit in units]
-        plan = plan_memory(graph, layouts.views, work, moments)
+        plan = plan_memory(graph, layouts.views, work, moments, lowering.made_once)
     moving = (*graph.inputs, *graph.outputs)
     reads = (x for node in graph.nodes for x in node.inputs)
     program = Program(
@@ -68,6 +71,7 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
         kept=frozenset(),
         in_place=False,
         source=graph,
+        made_once=frozenset(lowering.made_once),
     )
     if not target.updates or not _is_in_place(program, target, moments):
         return program
@@ -106,6 +110,9 @@ class _Lowering:
     ) -> None:
         self.target = target
         self.frozen = {graph.inputs[number] for number in target.frozen}
+        # Outputs of nodes that follow from those alone, and nothing else.
+        self.made_once: set[Value] = set()
+        self.returned = {layouts[y].root for y in graph.outputs}
         self.replaced = {
             graph.outputs[output]: graph.inputs[number]
             for output, number in target.updates
@@ -178,7 +185,24 @@ class _Lowering:
         frozen = [i for i, x in enumerate(inputs) if x.is_frozen]
         if lowered is None or not frozen:
             return lowered
-        return self.backend.prepared(lowered, frozen)
+        result = self._worth_keeping(node, inputs)
+        found = self.backend.prepared(lowered, frozen, result)
+        if result and found.kept and not found.calls:
+            self.made_once.add(node.outputs[0])
+            self.frozen.add(node.outputs[0])
+        return found
+
+    def _worth_keeping(self, node: Node, inputs: Sequence[Operand]) -> int:
+        """The bytes of a result that is to be made once; 0: it is not.
+
+        It may not take more memory than what it is made from, but for a little.
+        """
+        (result, *others), body = node.outputs, self.target.is_body
+        is_known = all(x.is_frozen for x in inputs)
+        if others or body or not is_known or result in self.returned:
+            return 0
+        given = sum(x.spec.nbytes for x in inputs)
+        return result.spec.nbytes if result.spec.nbytes <= max(given, _LITTLE) else 0
 
     def _operand(self, value: Value, node: Node) -> Operand:
         """An input of a node, and what becomes of it in this run and in others."""

@@ -7,7 +7,7 @@ over an input that dies there. Graph outputs have buffers of their own.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,7 @@ def plan_memory(
     views: set[Value],
     work: Sequence[int],
     moments: Sequence[Moment],
+    elsewhere: Container[Value] = (),
 ) -> Plan:
     """Lay out every intermediate value of a scheduled graph in one arena.
 
@@ -90,6 +91,7 @@ def plan_memory(
         views: the values that lie in the buffer of their node's first input.
         work: the bytes of scratch memory of each node.
         moments: when each node runs.
+        elsewhere: values that have memory of their own.
     """
     plan = Plan(graph, views=views)
     roots = _roots(graph, views)
@@ -101,7 +103,8 @@ def plan_memory(
         for value in node.outputs:
             death = deaths.get(value, (last, i))
             # A view lies in the buffer of its source, which lives as long.
-            if value not in plan.views and value not in outputs:
+            is_free = value not in plan.views and value not in outputs
+            if is_free and value not in elsewhere:
                 reused = _donor(plan, i, moments[i], value.spec, readers)
                 if reused is None:
                     label = f"{node.op.name} {value.spec}"

@@ -66,7 +66,7 @@ class PreparedOperands:
         self._backend = program.backend
         self._preparations = program.preparations
         self._objects = objects
-        self._held: list[Prepared] = []
+        self._held: dict[int, Prepared] = {}  # by number
         self._runners: dict[int, Callable[[], Any]] = {}
         # The frozen inputs that they follow from, by number.
         self._known: list[tuple[int, Callable[[], Any]]] = []
@@ -94,19 +94,28 @@ class PreparedOperands:
             if self._held:
                 return
         self._known = []
-        held = []
+        held: dict[int, Prepared] = {}
+        given: dict[int, Array] = {}
         for preparation in self._preparations:
-            sources = [inputs[i] for i in preparation.sources]
-            made = partial(self._make, preparation)
-            held.append(prepared(preparation.recipe, sources, made))
-            self._objects[preparation.number] = self._backend.handle(held[-1].array)
+            sources = []
+            for i in preparation.sources:  # inputs, or what is made from such
+                if i not in held:
+                    given[i] = inputs[i]
+                sources.append(held[i].array if i in held else inputs[i])
+            make = partial(self._make, preparation)
+            found = prepared(preparation.recipe, sources, make)
+            held[preparation.number] = found
+            self._objects[preparation.number] = self._backend.handle(found.array)
         self._held = held
-        numbers = dict.fromkeys(i for x in self._preparations for i in x.sources)
-        self._known = [(i, ref(inputs[i])) for i in numbers]
+        self._known = [(i, ref(array)) for i, array in given.items()]
+
+    def array(self, number: int) -> Array:
+        """The bytes of an operand, by its number, as they were settled last."""
+        return self._held[number].array
 
     def close(self) -> None:
         """Let go of all memory."""
-        self._held, self._known = [], []
+        self._held, self._known = {}, []
 
     def _make(self, preparation: Preparation) -> Array:
         array = self._backend.aligned((preparation.nbytes,), "uint8")

@@ -74,6 +74,7 @@ class Program:
         in_place: whether updates may be written over what they are new values of.
         source: the graph as it was traced.
         name: of the function that it comes from.
+        made_once: the values that are operands made from frozen inputs.
     """
 
     graph: Graph
@@ -89,6 +90,7 @@ class Program:
     in_place: bool
     source: Graph
     name: str = "a graph"
+    made_once: frozenset[Value] = frozenset()
 
     def is_view(self, index: int) -> bool:
         """Whether a node only views what it reads."""
@@ -161,6 +163,20 @@ class Program:
         ]
         return {operand: len(self.numbers) + i for i, operand in enumerate(operands)}
 
+    @cached_property
+    def _makers(self) -> dict[Value, int]:
+        """The numbers of the arrays of the values that are made once."""
+        return {
+            y: self._prepared[index, 0]
+            for index, node in enumerate(self.graph.nodes)
+            for y in node.outputs
+            if y in self.made_once
+        }
+
+    def number_of(self, value: Value) -> int | None:
+        """By which generated code knows the array of a value; None: it is in none."""
+        return self.numbers.get(value, self._makers.get(value))
+
     def places_of(
         self, segment: Segment, constant: Callable[[Array], Any] | None = None
     ) -> Places:
@@ -191,8 +207,9 @@ class Program:
     def _location(self, value: Value, address: Callable[[Array], Any]) -> Location:
         layout = self.layouts[value]
         root = layout.root
-        if root in self.numbers:
-            return Location(self.numbers[root], layout.offset)
+        number = self.number_of(root)
+        if number is not None:
+            return Location(number, layout.offset)
         if root in self.constants:
             start = address(self.constants[root])
             return Location(None, start + layout.offset)

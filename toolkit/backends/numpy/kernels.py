@@ -88,9 +88,9 @@ class NumPyBackend(Backend):
         """Generated calls for a node; None where NumPy's kernels have to do."""
         return self.jit and self.lowering.lower(node, inputs, outputs)
 
-    def prepared(self, lowered: Any, frozen: Collection[int]) -> Any:
+    def prepared(self, lowered: Any, frozen: Collection[int], result: int = 0) -> Any:
         """The calls, without those that one run is enough for."""
-        return self.lowering.prepared(lowered, frozen)
+        return self.lowering.prepared(lowered, frozen, result)
 
     def assemble(self, lowered: Sequence[Any], shares: Any, barrier: int) -> Any:
         """One program of machine code for consecutive lowered nodes."""

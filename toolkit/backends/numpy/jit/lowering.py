@@ -268,8 +268,19 @@ def _of_copies(
     return Lowered(calls, work)
 
 
-def prepared(lowered: Lowered, frozen: Collection[int]) -> Lowered:
-    """The same where some inputs never change: what they decide alone is made once."""
+def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowered:
+    """The same where some inputs never change: what they decide alone is made once.
+
+    Args:
+        lowered: the calls of a node.
+        frozen: the numbers of the inputs that never change.
+        result: the bytes of the only output if that may be made once, too, which it
+            is if one call makes it: the operand ("kept", 0), and no calls are left.
+    """
+    if result and len(lowered.calls) == 1 and not lowered.work:
+        call = lowered.calls[0]
+        if isinstance(call, Call) and all(o[0] in ("in", "out") for o in call.operands):
+            lowered = Lowered([replace(call, prepares=result)])
     calls: list[Call] = []
     once: list[Call] = []
     places: dict[Reference, Reference] = {}
@@ -278,7 +289,8 @@ def prepared(lowered: Lowered, frozen: Collection[int]) -> Lowered:
         if call.prepares and all(number in frozen for _, number in call.given):
             made = call.made
             places[made] = "kept", len(once)
-            gaps[made[1]] = aligned(call.prepares)
+            if made[0] == "work":
+                gaps[made[1]] = aligned(call.prepares)
             # It runs alone, in no chain of rows.
             once.append(replace(call, row_operands=frozenset()))
         else:

@@ -93,7 +93,8 @@ class Images:
         self.codes: dict[Code, int] = {}
         self.constants = Constants(layout.zeros[0])
         self.wide: list[int] = []
-        # Where what is made once is: of the program at hand, and whatever it is.
+        # Where what is made once is, in order: of the program at hand, and whatever
+        # it is.
         self.kept: dict[tuple[int, Reference], int] = {}
         self._known: dict[Any, int] = {}
         numbers = {id(weight): i for i, weight in enumerate(source.weights)}
@@ -128,7 +129,8 @@ class Images:
         lowered = [Lowered(calls[i]) for i in range(len(code.lowered))]
 
         def share(index: int, operand: Reference) -> Share:
-            return Share((index, operand), sizes.get((index, operand), 0), False)
+            owner = resolve(index, operand)  # some are made from what others make
+            return Share(owner, sizes.get((index, operand), 0), False)
 
         return self._image(NativeProgram(lowered, share), resolve)
 
@@ -149,6 +151,9 @@ class Images:
             if operand[0] == "kept":
                 return None, Address(Base.WORKSPACE, self.kept[index, operand])
             number, offset = places(index, operand)
+            if number is not None and number >= len(operands):
+                start = list(self.kept.values())[number - len(operands)]
+                return None, Address(Base.WORKSPACE, start) + offset
             place = None if number is None else operands[number]
             if isinstance(place, Address):
                 return None, place + offset
