@@ -41,9 +41,9 @@ A step of the CIFAR-10 CNN takes {one:.1f} ms on one thread and {two:.1f} ms on 
 
 ## Convolutions
 
-Ours of 3 × 3 with strides of 1 and 16 to 128 channels use Winograd's transforms where
-they are faster, and so do gradients of such kernels with any number of channels: most
-of those of the CIFAR-10 CNN, of the residual blocks and of the stacks above.
+Ours of 3 × 3 with strides of 1 use Winograd's transforms where they are faster, and so
+do the gradients of their kernels: most of those of the CIFAR-10 CNN, of the residual
+blocks and of the stacks above.
 [Training](guides/training.md) says how exact they are, and how to do without.
 
 ## GPU

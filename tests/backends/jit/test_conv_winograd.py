@@ -35,6 +35,7 @@ def _even_if_it_does_not_pay():
         mock.patch.object(kernel_grad, "_LEAST_GAIN", 0),
         mock.patch.object(lower, "_LEAST_TILES", 0),
         mock.patch.object(lower, "_LEAST_GRAD_TILES", 0),
+        mock.patch.object(lower, "_LEAST_FAR_TILES", 0),
         mock.patch.object(lower_grad, "_LEAST_TILES", 0),
         mock.patch.object(lower_grad, "_LEAST_BLOCK_TILES", 1),
     ):
@@ -56,10 +57,14 @@ def is_winograd(kind, arrays, attrs):
     vectors=st.tuples(st.integers(1, 4), st.integers(1, 4)),
     padding=st.tuples(*[st.sampled_from([(0, 0), (1, 1), (2, 0), (3, 1)])] * 2),
     lanes=st.sampled_from([4, 8, 16]),
+    outputs=st.sampled_from([2, 4]),
+    is_far=st.booleans(),
     chunk=st.integers(0, 2),
 )
-@settings(max_examples=25, deadline=None)
-def test_any_image(kind, batch, spatial, vectors, padding, lanes, chunk):
+@settings(max_examples=40, deadline=None)
+def test_any_image(
+    kind, batch, spatial, vectors, padding, lanes, outputs, is_far, chunk
+):
     spatial = tuple(
         max(n, 3 - sum(pads)) for n, pads in zip(spatial, padding, strict=True)
     )
@@ -67,9 +72,34 @@ def test_any_image(kind, batch, spatial, vectors, padding, lanes, chunk):
     arrays, attrs = Problem(batch, spatial, (3, 3), channels, padding=padding).of(
         kind, "float32"
     )
-    with vectors_of(lanes):
+    near = mock.patch.object(correlation, "_NEAR", 0 if is_far else 1 << 18)
+    with vectors_of(lanes), only(outputs), near:
         assert is_winograd(kind, arrays, attrs)
         check(kind, arrays, attrs, chunk)
+
+
+def only(outputs):
+    """Transforms for so many outputs alone."""
+
+    def is_allowed(channels, given):
+        return given == outputs
+
+    return mock.patch.object(correlation, "is_allowed", is_allowed)
+
+
+@pytest.mark.parametrize("outputs", [2, 4])
+@pytest.mark.parametrize("batch", [1, 2, 9])
+def test_weights_that_are_read_from_afar_meet_many_tiles(outputs, batch):
+    problem = Problem(batch, (14, 14), (3, 3), (128, 144), padding=SAME)
+    arrays, attrs = problem.of("conv", "float32")
+    with only(outputs):
+        found, _ = lowered("conv", arrays, attrs)
+        plan = found.calls[-1].code.args[1]
+        assert plan.is_far and plan.outputs == outputs
+        assert found.calls[-1].tasks >= 2
+        whole = computed("conv", arrays, attrs)
+        check("conv", arrays, attrs)
+        assert np.array_equal(computed("conv", arrays, attrs, 1), whole)
 
 
 @pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
@@ -181,7 +211,7 @@ def test_no_errors_are_larger_than_direct_ones_of_512_channels(kind, channels, k
     problem = Problem(3, (16, 16), (3, 3), pair, padding=SAME)
     (x, w), attrs = problem.of(kind, "float32")
     arrays = (kept(x), w)
-    assert is_winograd(kind, arrays, attrs) == (channels <= 128)
+    assert is_winograd(kind, arrays, attrs)
     reference = expected(kind, arrays, attrs)
     errors = (computed(kind, arrays, attrs) - reference) / np.sqrt(
         np.mean(reference**2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from math import prod
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
-from toolkit.backends.numpy.jit.kernels.conv import geometry, winograd
+from toolkit.backends.numpy.jit.kernels.conv import geometry
 from toolkit.backends.numpy.jit.kernels.conv.amx import lower_rounded
 from toolkit.backends.numpy.jit.kernels.conv.correlate import emit_correlation
 from toolkit.backends.numpy.jit.kernels.conv.feed import channels
@@ -23,6 +23,7 @@ from toolkit.backends.numpy.jit.kernels.conv.plan import CorrelationPlan
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
     anchored,
     elements,
+    every_other,
     lanes_of,
     tap_stride,
     windows,
@@ -38,7 +39,6 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.correlation import (
     emit_winograd,
     winograd_plan,
 )
-from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import POINTS
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
     Call,
@@ -50,6 +50,8 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.target import rules
 from toolkit.ir import Graph
 
+# Output channels that are worth a copy of the pixels that they see.
+_FEWEST_REPAYING = 64
 # Multiply-adds that are worth a task of their own, and elements of weights.
 _LEAST_STRIP, _LEAST_PACK = 1 << 19, 1 << 16
 # What a multiply-add of few channels counts as: such sums are short, most of the time
@@ -64,6 +66,8 @@ _LEAST_BLOCK = 28
 # Tiles of a batch that are worth transforming the weights, and those of an input
 # gradient: training for one image is no slower then.
 _LEAST_TILES, _LEAST_GRAD_TILES = 16, 32
+# The same where no near cache holds the weights, which are more once transformed.
+_LEAST_FAR_TILES = 48
 
 
 def lower_conv(
@@ -97,6 +101,18 @@ def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | No
     return rounded or _Lowering(body, inputs, operands, turned).lowered()
 
 
+def _skips_pixels(attrs: Mapping[str, Any], weights: Operand) -> bool:
+    """Whether each output sees one pixel, others none, and outputs repay a copy.
+
+    Neighbours in the copy are neighbours in memory: tiles reach over the ends of rows,
+    and pixels are in different lines of a cache, which they often are not else.
+    """
+    *size, _, filters = weights.spec.shape
+    is_padded = any(map(any, attrs["padding"]))
+    is_single = prod(size) == 1 and attrs["groups"] == 1 and not is_padded
+    return is_single and max(attrs["strides"]) > 1 and filters >= _FEWEST_REPAYING
+
+
 class _Lowering:
     """Collects the calls: copies, packing, and the correlation."""
 
@@ -115,6 +131,9 @@ class _Lowering:
         (images, x), (weights, w) = ((inputs[i], ("in", i)) for i in operands)
         if self.attrs["groups"] > 1 and elements(images)[-1] != 1:
             images, x = self.steps.row_major(images, x)
+        elif not turned and _skips_pixels(self.attrs, weights):
+            images, x = self.steps.row_major(every_other(self.attrs, images), x)
+            self.attrs = {**self.attrs, "strides": (1,) * len(self.attrs["strides"])}
         if tap_stride(weights) is None:
             weights, w = self.steps.row_major(weights, w)
         self.images, self.weights, self.x, self.w = images, weights, x, w
@@ -158,18 +177,19 @@ class _Lowering:
 
     def lowered(self) -> Lowered:
         """The calls, by the quicker of two algorithms."""
-        allowed = winograd.is_allowed(self.plan.channels.depth)
-        fast = winograd_plan(self.plan) if allowed else None
-        if fast and self._is_worth_transforming(prod(fast.tiles)):
+        fast = winograd_plan(self.plan)
+        if fast and self._is_worth_transforming(fast):
             self._winograd(fast)
         else:
             self._direct()
         return self.steps.lowered()
 
-    def _is_worth_transforming(self, tiles: int) -> bool:
-        """Whether images of so many tiles repay what transforming the weights takes."""
+    def _is_worth_transforming(self, plan: WinogradPlan) -> bool:
+        """Whether the tiles repay that weights are transformed, and read."""
         least = _LEAST_GRAD_TILES if self.turned else _LEAST_TILES
-        return rules.rows_independent or self.spec.shape[0] * tiles >= least
+        least = _LEAST_FAR_TILES if plan.is_far else least
+        tiles = self.spec.shape[0] * prod(plan.tiles)
+        return rules.rows_independent or tiles >= least
 
     def _direct(self) -> None:
         plan, at, w = self.plan, self.plan.channels, self.w
@@ -190,16 +210,19 @@ class _Lowering:
 
     def _winograd(self, plan: WinogradPlan) -> None:
         at = plan.channels
-        emit = emit_pack_points, plan.dtype, plan.lanes
+        emit = emit_pack_points, plan.dtype, plan.lanes, plan.outputs
         w = self._pack(emit, plan.vectors, plan.weights, at.depth)
-        work = POINTS**2 * prod(plan.tiles) * at.depth * at.width
+        work = plan.points**2 * prod(plan.tiles) * at.depth * at.width
         # Every block reads the weights, which may be more than a cache holds.
-        strips = self._strips(-(-prod(plan.tiles) // plan.block), work)
+        tiles, fewest = prod(plan.tiles), 2 if self.spec.shape[0] == 1 else 1
+        strips = self._strips(max(fewest, tiles // plan.block), work)
         rows = self.spec.shape[0] * strips
-        tasks = -(-rows // partition(rows))
+        grain = min(plan.block // tiles, max(2, rows // 8), -(-rows // 2))
+        grain = max(partition(rows), grain)
+        tasks = -(-rows // grain)
         scratch = self.steps.take(tasks * plan.scratch * dtypes.itemsize(plan.dtype))
         code = Code(emit_winograd, Described(self.body), plan)
-        self._correlate(code, (w, scratch), strips, self.spec.shape[0] * work)
+        self._correlate(code, (w, scratch), strips, self.spec.shape[0] * work, grain)
 
     def _strips(self, most: int, work: int) -> int:
         """In how many parts to compute an image: a small batch is few rows.
@@ -214,7 +237,12 @@ class _Lowering:
         return min(wanted, most, 1 << (parts - 1).bit_length())
 
     def _correlate(
-        self, code: Code, others: Sequence[Reference], strips: int, work: int
+        self,
+        code: Code,
+        others: Sequence[Reference],
+        strips: int,
+        work: int,
+        grain: int = 0,
     ) -> None:
         """Add the call that computes the body's outputs.
 
@@ -223,6 +251,7 @@ class _Lowering:
             others: what it reads and writes besides the body's operands and the images.
             strips: the parts of an image.
             work: multiply-adds.
+            grain: rows of a task; 0: as usual.
         """
         body, rows = self.body, self.spec.shape[0] * strips
         inputs = [("in", i) for i in range(len(body.inputs))]
@@ -237,7 +266,7 @@ class _Lowering:
             (*inputs, *outputs, self.x, *others),
             numbers=(strips, elements(self.images)[0], self.spec.shape[0]),
             rows=rows,
-            grain=partition(rows),
+            grain=grain or partition(rows),
             row_operands=frozenset([self.x, *full, *outputs] if strips == 1 else []),
             flops=2 * work,
             nbytes=sum(value.spec.nbytes for value in (*body.inputs, *body.outputs)),

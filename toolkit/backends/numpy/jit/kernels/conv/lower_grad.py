@@ -9,7 +9,7 @@ from math import prod
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.kernels.conv import geometry, winograd
+from toolkit.backends.numpy.jit.kernels.conv import geometry
 from toolkit.backends.numpy.jit.kernels.conv.amx import lower_rounded_grad
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, channels
 from toolkit.backends.numpy.jit.kernels.conv.grad_plan import KernelGradPlan
@@ -24,12 +24,16 @@ from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     split,
 )
 from toolkit.backends.numpy.jit.kernels.conv.total import emit_total, emit_turned_total
+from toolkit.backends.numpy.jit.kernels.conv.winograd.exactness import is_allowed
 from toolkit.backends.numpy.jit.kernels.conv.winograd.kernel_grad import (
     WinogradGradPlan,
     emit_winograd_grad,
     winograd_grad_plan,
 )
-from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import POINTS
+from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
+    OUTPUTS,
+    POINTS,
+)
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
     Call,
@@ -69,7 +73,7 @@ def lower_conv_kernel_grad(
         gradients, g = steps.row_major(gradients, g)
     plan = _plan(node, images, gradients)
     batch, size = images.spec.shape[0], dtypes.itemsize(plan.dtype)
-    fast = winograd_grad_plan(plan) if winograd.is_allowed() else None
+    fast = winograd_grad_plan(plan) if is_allowed(1, OUTPUTS) else None
     if fast and not _is_worth_transforming(fast, batch):
         fast = None
     division = _divided(plan, fast, batch)

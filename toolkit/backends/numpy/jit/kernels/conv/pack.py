@@ -18,10 +18,9 @@ from toolkit.backends.numpy.jit.builder import (
 )
 from toolkit.backends.numpy.jit.kernel import Kernel, integers
 from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
-    POINTS,
     TAPS,
-    Transforms,
     columns_first,
+    transforms,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 
@@ -68,29 +67,35 @@ def emit_pack(dtype: str, lanes: int, spread: int, neighbours: bool) -> Kernel:
     return builder
 
 
-def emit_pack_points(dtype: str, lanes: int, neighbours: bool) -> Kernel:
+def emit_pack_points(dtype: str, lanes: int, outputs: int, neighbours: bool) -> Kernel:
     """A function that packs 3 x 3 taps at Winograd's points; rows are input channels.
 
     The table is that of `emit_pack`; a panel's rows at a point are next to each other.
+
+    Args:
+        dtype: of the weights.
+        lanes: of a vector.
+        outputs: of a line of a tile.
+        neighbours: whether the outputs of a vector follow each other in memory.
     """
     builder = Kernel(lanes)
-    _Pack(builder, dtype).write_points(neighbours)
+    _Pack(builder, dtype).write_points(outputs, neighbours)
     return builder
 
 
 class _Pack(ConvolutionWriter):
     """Writes the functions."""
 
-    def write_points(self, neighbours: bool) -> None:
+    def write_points(self, outputs: int, neighbours: bool) -> None:
         """Loops over inputs and vectors of outputs; both are whole vectors."""
-        b = self.b
+        b, points = self.b, outputs + TAPS - 1
         weights, packed = self.address(0), self.address(1)
         at = {f.name: self.b.entry(2 + i) for i, f in enumerate(fields(Layout))}
         weights = weights + at["start"]
         vectors = at["width"] // b.lanes
         lanes = None if neighbours else self._lanes(at["output"], at["group"], b.lanes)
         everything = self.b.first_lanes(b.lanes, "int64")
-        line = Transforms(b).weights
+        line = transforms(b, outputs).weights
         with b.loop(b.low, b.high) as channel, b.loop(0, vectors) as j:
             x = weights + channel * at["input"] + j * at["vector"]
             columns = [
@@ -104,16 +109,14 @@ class _Pack(ConvolutionWriter):
             first = j - within
             size = b.least(at["vectors"], vectors - first)
             row = size * b.lanes
-            point = row * b.lanes
-            # Of each panel the vectors of inputs, of those the points, then the rows.
-            w = packed + first * at["depth"] * (POINTS**2 * b.lanes)
-            vector = channel // b.lanes
-            w = w + vector * point * POINTS**2
-            w = w + channel % b.lanes * row
+            point = row * at["depth"]
+            # Of each panel the points, of those the rows of all inputs.
+            w = packed + first * at["depth"] * (points**2 * b.lanes)
+            w = w + channel * row
             w = w + within * b.lanes
             for i, values in enumerate(columns_first(columns, line)):
                 for k, value in enumerate(line(values)):
-                    place = w + (POINTS * i + k) * point
+                    place = w + (points * i + k) * point
                     self.b.store(value, place, 0, None)
 
     def write(self, spread: int, neighbours: bool) -> None:

@@ -56,6 +56,15 @@ def windows(
     return tuple(Window(*axis) for axis in axes)
 
 
+def every_other(attrs: Mapping[str, Any], images: Operand) -> Operand:
+    """The pixels that windows of one pixel see."""
+    batch, *spatial, channels = images.spec.shape
+    steps = (1, *attrs["strides"], 1)
+    seen = (-(-n // step) for n, step in zip(spatial, attrs["strides"], strict=True))
+    strides = (n * step for n, step in zip(images.strides, steps, strict=True))
+    return Operand(images.spec.with_shape((batch, *seen, channels)), tuple(strides))
+
+
 def anchored(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
     """Which inputs of a body its first node reads; None if it cannot be generated.
 

@@ -1,7 +1,7 @@
 """Correlations by Winograd's transforms: inputs, products, outputs.
 
 A block of tiles at a time: their inputs are transformed, a matrix product for each of
-the 36 points adds up the channels, and the products are transformed back and handed to
+the points adds up the channels, and the products are transformed back and handed to
 the epilogue. What is computed in between stays in the second cache.
 """
 
@@ -23,10 +23,12 @@ from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
     Segment,
     best_vectors,
+    cycles,
     most_rows,
     panels,
     split,
 )
+from toolkit.backends.numpy.jit.kernels.conv.winograd.exactness import is_allowed
 from toolkit.backends.numpy.jit.kernels.conv.winograd.patches import (
     Grid,
     Patches,
@@ -36,16 +38,17 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.patches import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     OUTPUTS,
-    POINTS,
     TAPS,
 )
 
-# Tiles of a block, as few as fill the registers: more only if the weights are too many
-# elements for the second cache, so that they are read less often.
-_LEAST_BLOCK, _FAR_BLOCK, _NEAR = 8, 32, 1 << 18
-# Cycles that the transforms of a vector of a tile's inputs and outputs take.
-_INPUT_CYCLES, _OUTPUT_CYCLES = 200, 125
+# Tiles of a block: about as few as fill the registers, or of an image about so many if
+# the weights are too many elements for the second cache, so that they are read rarely.
+_LEAST_BLOCK, _FAR_BLOCK, _NEAR = 8, 64, 1 << 18
+# Cycles that the transforms of a vector of a tile's inputs and outputs take, by the
+# outputs along an axis.
+_CYCLES = {OUTPUTS: (200, 125), 2: (70, 45)}
 _LEAST_GAIN = 1.25
+_LINE = 16  # elements
 # Elements between neighbouring pixels; the zeros outside the image span a patch's.
 MOST_PITCH = 1 << 12
 
@@ -67,24 +70,45 @@ class WinogradPlan(Grid):
     rows: int
 
     @property
+    def vector(self) -> int:
+        """Elements from one vector of channels to the next, no power of 2."""
+        return (self.block + 1) * self.lanes
+
+    @property
+    def point(self) -> int:
+        """Elements from one point of all channels to the next.
+
+        An odd number of lines: the points of a tile are in different sets of a cache.
+        """
+        vectors = max(self.channels.depth, self.channels.width) // self.lanes
+        return (-(-vectors * self.vector // _LINE) | 1) * _LINE
+
+    @property
     def zeros(self) -> int:
         """The zeros that stand for a row of a patch outside the image."""
-        return POINTS * self.axes[1].pitch + self.channels.depth
+        return self.points * self.axes[1].pitch + self.channels.depth
 
     @property
     def scratch(self) -> int:
         """The elements of a task's own memory."""
-        vectors = (self.channels.depth + self.channels.width) // self.lanes
-        return vectors * self.vector + POINTS**2 * self.lanes + self.zeros
+        return self.points**2 * (2 * self.point + self.lanes) + self.zeros
 
     @property
     def weights(self) -> int:
         """The elements of the transformed weights."""
-        return POINTS**2 * self.channels.depth * self.channels.width
+        return self.points**2 * self.channels.depth * self.channels.width
+
+    @property
+    def is_far(self) -> bool:
+        """Whether no near cache holds the transformed weights."""
+        return self.weights > _NEAR
 
 
 def winograd_plan(plan: CorrelationPlan) -> WinogradPlan | None:
-    """How to compute a correlation with fewer multiplications; None if it is slower."""
+    """How to compute a correlation with fewer multiplications; None if it is slower.
+
+    By F(2, 3) where it is the quicker one, or F(4, 3) would not be exact enough.
+    """
     at, lanes = plan.channels, plan.lanes
     if plan.dtype != "float32" or len(plan.sweeps) > 1:
         return None
@@ -95,13 +119,30 @@ def winograd_plan(plan: CorrelationPlan) -> WinogradPlan | None:
     y, x = plan.sweeps[0]
     if not 0 <= x.pitch <= MOST_PITCH:
         return None
-    vectors = best_vectors(at.width, lanes, [_LEAST_BLOCK], plan.registers)
-    rows, _ = split(_LEAST_BLOCK, most_rows(vectors, plan.registers))[0]
-    weights = POINTS**2 * at.depth * at.width
-    least = _LEAST_BLOCK if weights <= _NEAR else _FAR_BLOCK
-    block = -(-least // rows) * rows
-    found = WinogradPlan(lanes, (y, x), block, plan.dtype, at, vectors, rows)
-    return found if _gain(found) >= _LEAST_GAIN else None
+    allowed = [n for n in (OUTPUTS, 2) if is_allowed(at.depth, n)]
+    plans = (_plan(plan, (y, x), outputs) for outputs in allowed)
+    found = max(plans, key=_gain, default=None)
+    return found if found and _gain(found) >= _LEAST_GAIN else None
+
+
+def _plan(plan: CorrelationPlan, axes: tuple[Axis, Axis], outputs: int) -> WinogradPlan:
+    """How to compute it with tiles of so many outputs along each axis."""
+    at, lanes, block = plan.channels, plan.lanes, _LEAST_BLOCK
+    vectors = best_vectors(at.width, lanes, [block], plan.registers)
+    found = WinogradPlan(lanes, axes, block, outputs, plan.dtype, at, vectors, block)
+    if found.is_far:
+        block, _ = split(max(prod(found.tiles), _FAR_BLOCK // 2), _FAR_BLOCK)[0]
+    rows = _rows(block, vectors, plan.registers)
+    return replace(found, block=-(-block // rows) * rows, rows=rows)
+
+
+def _rows(tiles: int, vectors: int, available: int) -> int:
+    """Tiles that are added up together, where there are so many."""
+
+    def cost(rows: int) -> tuple[float, int]:
+        return -(-tiles // rows) * cycles(rows, vectors), -rows
+
+    return min(range(1, most_rows(vectors, available) + 1), key=cost)
 
 
 def _gain(plan: WinogradPlan) -> float:
@@ -109,7 +150,8 @@ def _gain(plan: WinogradPlan) -> float:
     at, (y, x) = plan.channels, plan.axes
     inputs, outputs = at.depth // plan.lanes, at.width // plan.lanes
     steps = at.depth * outputs / 2
-    tile = POINTS**2 * steps + _INPUT_CYCLES * inputs + _OUTPUT_CYCLES * outputs
+    in_cycles, out_cycles = _CYCLES[plan.outputs]
+    tile = plan.points**2 * steps + in_cycles * inputs + out_cycles * outputs
     return y.count * x.count * TAPS**2 * steps / (prod(plan.tiles) * tile)
 
 
@@ -138,9 +180,9 @@ class _Winograd(PatchWriter):
         image = self.b.entry(count + 4)
         at, lanes = plan.channels, plan.lanes
         self.points = scratch + builder.slot * plan.scratch
-        self.products = self.points + plan.vector * (at.depth // lanes)
-        self.lines = self.products + plan.vector * (at.width // lanes)
-        self.zeros = self.lines + POINTS**2 * lanes
+        self.products = self.points + plan.points**2 * plan.point
+        self.lines = self.products + plan.points**2 * plan.point
+        self.zeros = self.lines + plan.points**2 * lanes
         vertical, horizontal = (
             Side(axis.extent, axis.pitch, axis.offset) for axis in plan.axes
         )
@@ -148,7 +190,7 @@ class _Winograd(PatchWriter):
             images=images,
             image=image,
             sides=(vertical, horizontal),
-            size=POINTS,
+            size=plan.points,
             channels=at.depth,
             line=self.transforms.inputs,
             points=self.points,
@@ -173,14 +215,15 @@ class _Winograd(PatchWriter):
     def _products(self, count: Number) -> None:
         """For each point, the inputs of `count` tiles times the weights."""
         b, plan, at = self.b, self.plan, self.plan.channels
-        with b.loop(0, POINTS**2) as point:
+        points = plan.points**2
+        with b.loop(0, points) as point:
             x = self.points + point * plan.point
             y = self.products + point * plan.point
             for panel in panels(at.width, plan.vectors, b.lanes):
                 with self.each(panel.count) as index:
                     column = index * (panel.vectors * b.lanes) + panel.first
-                    w = self.w + column * (POINTS**2 * at.depth)
-                    w = w + point * (b.lanes * panel.vectors * b.lanes)
+                    w = self.w + column * (points * at.depth)
+                    w = w + point * (at.depth * panel.vectors * b.lanes)
                     target = y + column * (plan.vector // b.lanes)
                     with b.loop(0, count, plan.rows) as row:
                         source = x + row * b.lanes
@@ -204,12 +247,13 @@ class _Winograd(PatchWriter):
         b, at, (vertical, horizontal) = self.b, self.plan.channels, self.plan.axes
         image, y, x = self.corner(tile)
         source = self.products + place * b.lanes
-        rows = b.least(OUTPUTS, vertical.count - y)
+        size, pitch = self.plan.points, self.plan.point
+        rows = b.least(self.plan.outputs, vertical.count - y)
         with b.loop(0, at.width, b.lanes) as column:
             vector = source + column * (self.plan.vector // b.lanes)
-            with b.loop(0, POINTS) as j:
-                line = vector + j * self.plan.point
-                points = (i * POINTS * self.plan.point for i in range(POINTS))
+            with b.loop(0, size) as j:
+                line = vector + j * pitch
+                points = (i * size * pitch for i in range(size))
                 values = [self.load(line, point) for point in points]
                 self.keep(j, self.transforms.outputs(values))
             loaded = self.epilogue.columns(column)
@@ -218,7 +262,7 @@ class _Winograd(PatchWriter):
                 row = image * vertical.count + down
                 pixel = row * horizontal.count + x
                 element = pixel * at.width + column
-                for k, value in enumerate(self.transforms.outputs(self.kept(i))):
+                for k, value in enumerate(self.transforms.outputs(self.kept(i, size))):
                     with self._if_output(x, k):
                         target = element + k * at.width
                         self.epilogue.apply(value, target, column, None, loaded)
@@ -227,7 +271,7 @@ class _Winograd(PatchWriter):
     def _if_output(self, x: Number, step: int) -> Iterator[None]:
         """What follows runs only if a column of a tile is one of the outputs."""
         count = self.plan.axes[1].count
-        if step < (count - 1) % OUTPUTS + 1:
+        if step < (count - 1) % self.plan.outputs + 1:
             yield
             return
         position = x + step
@@ -249,5 +293,5 @@ def _vectors_as_taps(plan: WinogradPlan) -> Axis:
         gap=plan.vector // plan.lanes,
         taps=plan.channels.depth // plan.lanes,
         first=0,
-        every=POINTS**2,
+        every=1,
     )

@@ -34,6 +34,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     OUTPUTS,
     POINTS,
     TAPS,
+    FourOutputs,
 )
 
 # Tiles of a block: many, so that the time to load and store sums does not matter, but
@@ -110,7 +111,8 @@ def winograd_grad_plan(plan: KernelGradPlan) -> WinogradGradPlan | None:
     block = _BLOCK_POINTS // (POINTS**2 * (depth + width))
     axes = plan.axes[0], plan.axes[1]
     found = WinogradGradPlan(
-        lanes, axes, max(1, min(block, _MOST_BLOCK)), plan, vectors, rows, depth, width
+        *(lanes, axes, max(1, min(block, _MOST_BLOCK)), OUTPUTS),
+        *(plan, vectors, rows, depth, width),
     )
     return found if _gain(found) >= _LEAST_GAIN else None
 
@@ -172,6 +174,7 @@ class _WinogradGrad(PatchWriter):
 
     def __init__(self, builder: Kernel, plan: WinogradGradPlan) -> None:
         super().__init__(builder, plan.direct.dtype, plan)
+        self.four = FourOutputs(builder)
         self.plan = plan
         images, gradients, result, scratch = (self.address(i) for i in range(4))
         image, gradient, self.count, self.grain = (self.b.entry(i) for i in range(4, 8))
@@ -192,7 +195,7 @@ class _WinogradGrad(PatchWriter):
             ),
             size=POINTS,
             channels=plan.depth,
-            line=self.transforms.inputs,
+            line=self.four.inputs,
             points=inputs,
         )
         self.gradients = Patches(
@@ -201,7 +204,7 @@ class _WinogradGrad(PatchWriter):
             sides=(Side(y.count, down), Side(x.count, across)),
             size=OUTPUTS,
             channels=plan.width,
-            line=self.transforms.gradients,
+            line=self.four.gradients,
             points=outputs,
         )
 
@@ -339,10 +342,8 @@ class _WinogradGrad(PatchWriter):
             with b.loop(0, POINTS) as j:
                 line = self.sums + j * plan.sums
                 points = [line + i * POINTS * plan.sums for i in range(POINTS)]
-                self.keep(
-                    j, self.transforms.taps([self.load(p, element) for p in points])
-                )
+                self.keep(j, self.four.taps([self.load(p, element) for p in points]))
             with b.loop(0, TAPS) as i:
                 target = result + i * (TAPS * size)
-                for k, value in enumerate(self.transforms.taps(self.kept(i))):
+                for k, value in enumerate(self.four.taps(self.kept(i, POINTS))):
                     self.b.store(value, target + k * size, place, None)

@@ -13,11 +13,10 @@ from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
 from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
-    OUTPUTS,
-    POINTS,
     TAPS,
     Line,
     Transforms,
+    transforms,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 
@@ -68,16 +67,23 @@ class Grid:
         lanes: of a vector.
         axes: the two axes of the outputs.
         block: tiles of a block.
+        outputs: of a tile along each axis.
     """
 
     lanes: int
     axes: tuple[Axis, Axis]
     block: int
+    outputs: int
+
+    @property
+    def points(self) -> int:
+        """Along each axis of a tile."""
+        return self.outputs + TAPS - 1
 
     @property
     def tiles(self) -> tuple[int, int]:
         """How many tiles an image has along each axis."""
-        y, x = (-(-axis.count // OUTPUTS) for axis in self.axes)
+        y, x = (-(-axis.count // self.outputs) for axis in self.axes)
         return y, x
 
     @property
@@ -91,7 +97,7 @@ class Grid:
     @property
     def vector(self) -> int:
         """Elements from one vector of channels to the next."""
-        return POINTS**2 * self.point
+        return self.points**2 * self.point
 
 
 def can_be_tiled(axes: Sequence[Axis]) -> bool:
@@ -105,7 +111,7 @@ class PatchWriter(ConvolutionWriter):
     """Emits what is the same for all kernels on tiles.
 
     Attributes:
-        lines: a pointer to POINTS**2 vectors, set by whoever writes the function.
+        lines: a pointer to a vector for each point, set by whoever writes the function.
         zeros: a pointer to the zeros that stand for a row outside the images.
     """
 
@@ -115,7 +121,7 @@ class PatchWriter(ConvolutionWriter):
     def __init__(self, builder: Kernel, dtype: str, grid: Grid) -> None:
         super().__init__(builder, dtype)
         self.grid = grid
-        self.transforms: Transforms = Transforms(builder)
+        self.transforms: Transforms = transforms(builder, grid.outputs)
 
     def clear(self, place: Pointer, count: int) -> None:
         """Write zeros, in whole vectors."""
@@ -132,7 +138,7 @@ class PatchWriter(ConvolutionWriter):
         image = tile // (down * across)
         tile = tile % (down * across)
         y, x = tile // across, tile % across
-        return image, y * OUTPUTS, x * OUTPUTS
+        return image, y * self.grid.outputs, x * self.grid.outputs
 
     def transform(self, source: Patches, tile: Number, place: Number) -> None:
         """Transform the patch of a tile: its columns, and then the rows of those."""
@@ -152,8 +158,8 @@ class PatchWriter(ConvolutionWriter):
                     j, source.line([self.load(p, channel, inside) for p in places])
                 )
             vector = target + channel * (self.grid.vector // b.lanes)
-            with b.loop(0, POINTS) as i:
-                line = vector + i * (POINTS * self.grid.point)
+            with b.loop(0, self.grid.points) as i:
+                line = vector + i * (self.grid.points * self.grid.point)
                 for k, value in enumerate(source.line(self.kept(i, source.size))):
                     self.b.store(value, line, k * self.grid.point, None)
 
@@ -173,12 +179,12 @@ class PatchWriter(ConvolutionWriter):
     def keep(self, j: Number, values: Sequence[Value]) -> None:
         """Store a transformed column of a tile."""
         for i, value in enumerate(values):
-            index = j * self.b.lanes + i * POINTS * self.b.lanes
+            index = j * self.b.lanes + i * self.grid.points * self.b.lanes
             self.b.store(value, self.lines, index, None)
 
-    def kept(self, i: Number, size: int = POINTS) -> list[Value]:
+    def kept(self, i: Number, size: int) -> list[Value]:
         """A row of the columns that were stored."""
-        line = self.lines + i * (POINTS * self.b.lanes)
+        line = self.lines + i * (self.grid.points * self.b.lanes)
         return [self.load(line, j * self.b.lanes) for j in range(size)]
 
     def load(self, place: Pointer, index: Number, bits: Mask = None) -> Value:
