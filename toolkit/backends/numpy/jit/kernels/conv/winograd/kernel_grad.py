@@ -109,10 +109,16 @@ def winograd_grad_plan(plan: KernelGradPlan) -> WinogradGradPlan | None:
     depth, width = _channels_of_block(at.depth, at.width, lanes)
     vectors, rows = _registers_tile(width, lanes)
     block = _BLOCK_POINTS // (POINTS**2 * (depth + width))
-    axes = plan.axes[0], plan.axes[1]
     found = WinogradGradPlan(
-        *(lanes, axes, max(1, min(block, _MOST_BLOCK)), OUTPUTS),
-        *(plan, vectors, rows, depth, width),
+        lanes=lanes,
+        axes=(plan.axes[0], plan.axes[1]),
+        block=max(1, min(block, _MOST_BLOCK)),
+        outputs=OUTPUTS,
+        direct=plan,
+        vectors=vectors,
+        rows=rows,
+        depth=depth,
+        width=width,
     )
     return found if _gain(found) >= _LEAST_GAIN else None
 
