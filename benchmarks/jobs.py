@@ -29,10 +29,10 @@ def found(ranks, *arguments, **settings):
 def write(group, path, value):
     """Write what was found, from the first rank."""
     if group.rank == 0:
-        Path(path).write_text(json.dumps(value))
+        Path(path).write_text(json.dumps(value), "utf-8")
 
 
 def save(path, rows):
     """Write the rows of the whole benchmark, if a file is asked for."""
     if path:
-        Path(path).write_text(json.dumps(rows, indent=1))
+        Path(path).write_text(json.dumps(rows, indent=1), "utf-8")

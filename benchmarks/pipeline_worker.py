@@ -60,7 +60,7 @@ def spin(x):
 
 def resident():
     """Bytes of memory that this process holds."""
-    with open("/proc/self/statm") as file:
+    with open("/proc/self/statm", encoding="utf-8") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -182,7 +182,7 @@ def slow_files(data):
     """16 files of 10 lines, 0.01 s a line, 8 at a time: 0.2 s if all overlap."""
     with tempfile.TemporaryDirectory() as folder:
         for i in range(16):
-            Path(folder, f"{i:02}.txt").write_text("line\n" * 10)
+            Path(folder, f"{i:02}.txt").write_text("line\n" * 10, "utf-8")
 
         def opened(path):
             return data.TextLineDataset(path).map(lambda x: time.sleep(0.01) or x)

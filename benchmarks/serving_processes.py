@@ -73,7 +73,7 @@ class ServerProcess:
         """User and system time of the process and those that it started."""
         total = 0.0
         for pid in self._tree():
-            text = Path(f"/proc/{pid}/stat").read_text()
+            text = Path(f"/proc/{pid}/stat").read_text("utf-8")
             fields = text.rpartition(")")[2].split()
             total += (int(fields[11]) + int(fields[12])) * TICK
         return total
@@ -87,7 +87,7 @@ class ServerProcess:
 
     def resident_bytes(self) -> int:
         """Memory of the process."""
-        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text("utf-8").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ _MEMBERSHIP, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 def cpu_model() -> str:
     """The processor's name, as the operating system gives it."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
@@ -43,7 +43,7 @@ def core_quota(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> float:
         groups: the folder where the groups are, of version 1 or 2 of Linux's interface.
     """
     try:
-        lines = membership.read_text().splitlines()
+        lines = membership.read_text("utf-8").splitlines()
     except (OSError, ValueError):
         return float("inf")
     found = [quota for line in lines for quota in _quotas(line, groups)]

@@ -72,6 +72,16 @@ def test_arguments_are_checked(arguments, code, words, capsys):
     assert words in printed.out + printed.err
 
 
+def test_output_that_is_not_utf8(tmp_path):
+    model = toolkit.Sequential(
+        [toolkit.Input((2,)), toolkit.layers.Dense(1, name="Größe")]
+    )
+    model.save(tmp_path / "m.keras")
+    done = run("inspect", str(tmp_path / "m.keras"), PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "Gr??e" in done.stdout and "Total params: 3" in done.stdout
+
+
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_command_is_complete_and_shows_examples(name, capsys):
     command = import_module(cli.COMMANDS[name][0])

@@ -126,6 +126,16 @@ def test_files_and_pictures(tmp_path):
         assert file.read(4) == b"\x89PNG"
 
 
+def test_texts_are_utf8_and_keep_their_ends_of_lines(tmp_path):
+    path = str(tmp_path / "words.txt")
+    with tf.io.gfile.GFile(path, "w") as file:
+        file.write("Größe\r\nMaß\r\n")
+    with open(path, "rb") as file:
+        assert file.read() == "Größe\r\nMaß\r\n".encode()
+    with tf.io.gfile.GFile(path) as file:
+        assert list(file) == ["Größe\r\n", "Maß\r\n"]
+
+
 def test_events_are_written(tmp_path):
     with tf.summary.create_file_writer(str(tmp_path)).as_default(step=2):
         assert tf.summary.scalar("loss", tf.constant(0.5))

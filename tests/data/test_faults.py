@@ -39,7 +39,7 @@ def slow_square(x):
 def is_running(pid):
     """Whether a process is there, and more than an entry that nobody has read."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
     except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
@@ -54,7 +54,7 @@ def eventually(condition, seconds=10.0):
 
 def children():
     """The processes that this one has started and that still run."""
-    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="utf-8") as file:
         own = file.read().split()
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):

@@ -114,14 +114,14 @@ def test_ten_thousand_iterators_leave_nothing():
         next(iter(dataset))
     gc.collect()
     threads, files = settle(1), len(os.listdir("/proc/self/fd"))
-    with open("/proc/self/statm") as file:
+    with open("/proc/self/statm", encoding="utf-8") as file:
         pages = int(file.read().split()[1])
     for _ in range(10_000):
         next(iter(dataset))
     gc.collect()
     assert settle(threads) <= threads
     assert len(os.listdir("/proc/self/fd")) == files
-    with open("/proc/self/statm") as file:
+    with open("/proc/self/statm", encoding="utf-8") as file:
         assert int(file.read().split()[1]) - pages < 2_000  # 8 MB
 
 

@@ -50,14 +50,14 @@ class Numbered(tk.layers.Layer):
 
     def save_assets(self, folder):
         for name in "ab":
-            Path(folder, name).write_text(str(self.number))
+            Path(folder, name).write_text(str(self.number), "utf-8")
         if self.number % 2:  # a file that not every save has
-            Path(folder, "odd").write_text(str(self.number))
+            Path(folder, "odd").write_text(str(self.number), "utf-8")
 
     def load_assets(self, folder):
-        self.texts = [Path(folder, name).read_text() for name in "ab"]
+        self.texts = [Path(folder, name).read_text("utf-8") for name in "ab"]
         if Path(folder, "odd").exists():
-            self.texts.append(Path(folder, "odd").read_text())
+            self.texts.append(Path(folder, "odd").read_text("utf-8"))
 
 
 def make(number):

@@ -77,8 +77,8 @@ class Watch:
 
 def peak():
     """(bytes in memory now, the most there were since `forget_peak`)."""
-    now = int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-    for line in Path("/proc/self/status").read_text().splitlines():
+    now = int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * 4096
+    for line in Path("/proc/self/status").read_text("utf-8").splitlines():
         if line.startswith("VmHWM"):
             return now, int(line.split()[1]) * 1024
     return now, now
@@ -86,7 +86,7 @@ def peak():
 
 def forget_peak():
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", "utf-8")
 
 
 def judged(read, path, good, differs):
@@ -187,7 +187,7 @@ class Cases:
 
 
 def limit_space():
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * 4096
+    size = int(Path("/proc/self/statm").read_text("utf-8").split()[0]) * 4096
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (size + SPACE, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

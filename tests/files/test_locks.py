@@ -38,5 +38,5 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr("fcntl.flock", fail)
-    with open(tmp_path / "x", "w") as file:
+    with open(tmp_path / "x", "w", encoding="utf-8") as file:
         assert not lock(file.fileno())

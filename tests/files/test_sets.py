@@ -238,7 +238,7 @@ def test_where_open_files_stay_a_reader_is_waited_for(tmp_path, monkeypatch):
         ("x", lambda: write(tmp_path / "x", "2")),
         ("a", lambda: save(pair(tmp_path), a="2")),
     ]:
-        with open(tmp_path / name) as reader:
+        with open(tmp_path / name, encoding="utf-8") as reader:
             saver = threading.Thread(target=again)
             saver.start()
             saver.join(0.1)
@@ -246,7 +246,10 @@ def test_where_open_files_stay_a_reader_is_waited_for(tmp_path, monkeypatch):
         saver.join()
     assert text_of(tmp_path) == {"x": "2", "a": "2"}
     monkeypatch.setattr(staging, "_PATIENCE", 0.05)
-    with open(tmp_path / "x"), pytest.raises(UnwritableFileError, match="open"):
+    with (
+        open(tmp_path / "x", encoding="utf-8"),
+        pytest.raises(UnwritableFileError, match="open"),
+    ):
         write(tmp_path / "x", "3")
     assert text_of(tmp_path) == {"x": "2", "a": "2"}
 

@@ -102,6 +102,32 @@ def test_vocabulary_from_a_file(tmp_path):
     assert layer.get_config()["vocabulary"] is None
 
 
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        ("a\nb\n", ["a", "b"]),
+        ("a\r\nb\r\n", ["a", "b"]),  # as Windows ends lines
+        ("a\r\nb", ["a", "b"]),
+        ("a\r\nb\n", ["a\r", "b"]),
+        ("Größe\na\u2028b\x85\n", ["Größe", "a\u2028b\x85"]),
+    ],
+)
+def test_lines_of_a_vocabulary(tmp_path, content, words):
+    path = tmp_path / "words.txt"
+    path.write_bytes(content.encode())
+    layer = layers.StringLookup(vocabulary=str(path))
+    assert layer.get_vocabulary() == ["[UNK]", *words]
+
+
+def test_words_that_hold_ends_of_lines_survive_a_save(tmp_path):
+    layer = layers.StringLookup()
+    layer.adapt(["a\u2028b", "c\x85", "d\r"])
+    layer.save_assets(str(tmp_path))
+    again = layers.StringLookup()
+    again.load_assets(str(tmp_path))
+    assert again.get_vocabulary() == layer.get_vocabulary()
+
+
 def test_adapt_by_batches():
     batches = [(["a b", "c"], [0, 1]), (["c d"], [1])]
     layer = layers.TextVectorization()

@@ -85,11 +85,11 @@ def test_assets(tmp_path):
             return x
 
         def save_assets(self, folder):
-            with open(f"{folder}/words.txt", "w") as file:
+            with open(f"{folder}/words.txt", "w", encoding="utf-8") as file:
                 file.write(" ".join(self.words))
 
         def load_assets(self, folder):
-            with open(f"{folder}/words.txt") as file:
+            with open(f"{folder}/words.txt", encoding="utf-8") as file:
                 self.words = tuple(file.read().split())
 
     model = Sequential([Input((4,)), Words()])

@@ -34,10 +34,10 @@ class Words(layers.Layer):
         return x
 
     def save_assets(self, folder):
-        Path(folder, "words.txt").write_text(self.words)
+        Path(folder, "words.txt").write_text(self.words, "utf-8")
 
     def load_assets(self, folder):
-        self.words = Path(folder, "words.txt").read_text()
+        self.words = Path(folder, "words.txt").read_text("utf-8")
 
 
 def make_model(seed=1, words="a b"):

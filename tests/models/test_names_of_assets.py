@@ -21,7 +21,7 @@ class Keeper(layers.Layer):
         return x
 
     def save_assets(self, folder):
-        Path(folder, "words.txt").write_text("some")
+        Path(folder, "words.txt").write_text("some", "utf-8")
 
 
 class Pair(toolkit.Model):

@@ -131,7 +131,7 @@ def peak_memory() -> int:
     """The most bytes of memory that this process has had resident so far."""
     status = Path("/proc/self/status")
     if status.exists():  # unlike ru_maxrss it forgets the process that started this one
-        lines = status.read_text().splitlines()
+        lines = status.read_text("utf-8").splitlines()
         peak = next(line for line in lines if line.startswith("VmHWM:"))
         return int(peak.split()[1]) * 1024
     import resource  # not on Windows

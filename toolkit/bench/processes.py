@@ -54,7 +54,7 @@ class Worker:
     """A process that stays, and answers each question with one line of JSON."""
 
     def __init__(self, entry: Entry) -> None:
-        self._errors = tempfile.TemporaryFile("w+", errors="replace")
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         # As where it is installed, Python keeps the bytecode of what it imports.
         inherited = {
             name: value

@@ -59,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     interrupted. What is the user's to mend is told in one line, unless `--debug` asks
     for the traceback; other errors keep it.
     """
+    _replace_what_cannot_be_encoded(sys.stdout)
     parser = _parser()
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
@@ -85,6 +86,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise
             print(f"{name}: {error}", file=sys.stderr)
             return FAILED
+
+
+def _replace_what_cannot_be_encoded(output: Any) -> None:
+    """Print "?" for what a stream cannot encode: a pipe of Windows, say, is no UTF-8.
+
+    Standard error does so by itself.
+    """
+    if getattr(output, "errors", None) == "strict" and hasattr(output, "reconfigure"):
+        output.reconfigure(errors="replace")
 
 
 class Parser(argparse.ArgumentParser):

@@ -44,7 +44,7 @@ def run_job(
             environment["TOOLKIT_SNAPSHOTS"] = str(Path(folder, "snapshots"))
         for left in range(restarts, -1, -1):
             code = _run(command, environment)
-            told = outcome.read_text() if outcome.exists() else ""
+            told = outcome.read_text("utf-8") if outcome.exists() else ""
             if told == "ended":  # Open MPI's code may be that of one that was lost
                 return 0
             if not (code and left) or told == "failed" or code in _ASKED:

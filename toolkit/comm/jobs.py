@@ -251,7 +251,7 @@ def _tell_launcher(outcome: str) -> None:
     """Say how the job ends, where exit codes do not tell."""
     path = settings.environment("OUTCOME")
     if path is not None:
-        Path(path).write_text(outcome)
+        Path(path).write_text(outcome, "utf-8")
 
 
 def _abort(code: int) -> NoReturn:

@@ -124,7 +124,7 @@ def _memory() -> int:
     except (AttributeError, OSError, ValueError):  # not on this system
         found = 1 << 34
     try:  # of a container
-        return min(found, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+        return min(found, int(Path("/sys/fs/cgroup/memory.max").read_text("utf-8")))
     except (OSError, ValueError):
         return found
 

@@ -132,7 +132,7 @@ def _limit(seconds: float, nbytes: int) -> None:
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     most = hard
     if nbytes and Path("/proc/self/statm").exists():
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        pages = int(Path("/proc/self/statm").read_text("utf-8").split()[0])
         most = pages * resource.getpagesize() + nbytes + (1 << 28)
         if hard != resource.RLIM_INFINITY:
             most = min(most, hard)

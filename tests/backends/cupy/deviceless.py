@@ -96,6 +96,6 @@ def load_stub(folder):
 
 def properties(path=None):
     """Where graphs are planned for: a harvested description, or that of an H200."""
-    text = Path(path).read_text() if path else json.dumps(H200)
+    text = Path(path).read_text("utf-8") if path else json.dumps(H200)
     made = cudnn.frontend().create_device_properties(text)
     return {"device_property": made, "sm_version": SM}

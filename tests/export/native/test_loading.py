@@ -326,4 +326,4 @@ def test_no_other_loader_takes_one(path, name):
     with pytest.raises((ModelFileError, ArgumentError)):
         model.load_weights(named)
     maps = Path("/proc/self/maps")
-    assert not maps.exists() or str(named) not in maps.read_text()
+    assert not maps.exists() or str(named) not in maps.read_text("utf-8")

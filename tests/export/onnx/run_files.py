@@ -64,7 +64,7 @@ def nodes_of(path):
         names = [x.name for x in session.get_inputs()]
         feeds = {name: arrays[f"{size}-x-{i}"] for i, name in enumerate(names)}
         session.run(None, feeds)
-        events = json.loads(Path(session.end_profiling()).read_text())
+        events = json.loads(Path(session.end_profiling()).read_text("utf-8"))
     return sum(event["name"].endswith("_kernel_time") for event in events)
 
 

@@ -9,7 +9,7 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -199,6 +199,13 @@ def _rename(src: Any, dst: Any, overwrite: bool = False) -> None:
     os.replace(_path(src), _path(dst))
 
 
+def _opened(name: Any, mode: str = "r") -> IO[Any]:
+    """A file as TensorFlow opens it: text is UTF-8, and ends of lines stay as is."""
+    if "b" in mode:
+        return open(_path(name), mode)
+    return open(_path(name), mode, encoding="utf-8", newline="\n")
+
+
 def _copy(src: Any, dst: Any, overwrite: bool = False) -> None:
     if os.path.exists(_path(dst)) and not overwrite:
         raise FileExistsError(f"copy: {_path(dst)} exists")
@@ -206,7 +213,7 @@ def _copy(src: Any, dst: Any, overwrite: bool = False) -> None:
 
 
 gfile: SimpleNamespace = SimpleNamespace(
-    GFile=lambda name, mode="r": open(_path(name), mode),
+    GFile=_opened,
     copy=_copy,
     exists=lambda path: os.path.exists(_path(path)),
     glob=lambda pattern: sorted(globbing.glob(_path(pattern))),

@@ -252,7 +252,7 @@ class IndexLookup(VocabularyLayer):
         """Write the vocabulary to the folder, unless the config holds it."""
         if self.input_vocabulary is None:
             text = "\n".join(map(str, self.get_vocabulary()))
-            Path(dir_path, _FILE).write_text(text, "utf-8")
+            Path(dir_path, _FILE).write_text(text, "utf-8", newline="\n")
 
     def load_assets(self, dir_path: str | None) -> None:
         """Read the vocabulary that `save_assets` wrote."""

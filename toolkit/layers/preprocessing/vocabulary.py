@@ -23,8 +23,15 @@ def plain(values: Any) -> list[Any] | None:
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a text file, one entry of a vocabulary each."""
-    return path.read_text("utf-8").splitlines()
+    """The lines of a text file, one entry of a vocabulary each.
+
+    They end with a line feed, as in Keras, or all of them as on Windows: an entry may
+    hold other characters that end a line, such as U+2028.
+    """
+    *lines, last = path.read_bytes().decode("utf-8").split("\n")
+    if lines and all(line.endswith("\r") for line in lines):
+        lines = [line[:-1] for line in lines]
+    return [*lines, last] if last else lines
 
 
 def _weights_of(vocabulary: list[Any], idf_weights: Any) -> Array:

@@ -136,7 +136,7 @@ def _may_use_tiles() -> bool:
 
 def _host_cache_bytes() -> int:
     with contextlib.suppress(OSError, ValueError):
-        return 1024 * int(_CACHE_FILE.read_text().strip().removesuffix("K"))
+        return 1024 * int(_CACHE_FILE.read_text("utf-8").strip().removesuffix("K"))
     return _CACHE
 
 
