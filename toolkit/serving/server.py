@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from toolkit.serving.http import MAX_HEAD, Head, parse_head, written
 from toolkit.serving.limits import check_seconds
 from toolkit.serving.messages import Request, RequestError, Response
 from toolkit.serving.service import Service
+from toolkit.serving.signals import Signals
 from toolkit.serving.threads import either
 
 _log = logging.getLogger("toolkit.serving")
@@ -299,7 +299,6 @@ class Server:
         self.loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
         self._abort: asyncio.Event
-        self._signals: list[int] = []
         service.metrics.connections = lambda: len(self.connections)
 
     def run(self, started: Callable[[Server], None] | None = None) -> None:
@@ -310,21 +309,21 @@ class Server:
         Args:
             started: is called when requests are answered; `port` is that in use.
         """
-        # The loop's end gives signals back: a second one may come until then.
-        asyncio.run(self._until_stopped(started))
+        # They are given back after the loop's end: a second one may come until then.
+        with Signals(self._actions()) as signals:
+            asyncio.run(self._until_stopped(started, signals))
 
     async def serve(self, started: Callable[[Server], None] | None = None) -> None:
         """`run`, in a loop that runs already; `stop` ends it."""
-        try:
-            await self._until_stopped(started)
-        finally:
-            for number in self._signals:
-                self.loop.remove_signal_handler(number)
+        with Signals(self._actions()) as signals:
+            await self._until_stopped(started, signals)
 
-    async def _until_stopped(self, started: Callable[[Server], None] | None) -> None:
+    async def _until_stopped(
+        self, started: Callable[[Server], None] | None, signals: Signals
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self._stop, self._abort = asyncio.Event(), asyncio.Event()
-        self._signals = self._handle_signals()
+        signals.begin(self.loop)
         if await either(self.service.start(), self._stop.wait()):
             await self._serve(started)
 
@@ -370,23 +369,12 @@ class Server:
         """A connection is closed."""
         self.connections.discard(connection)
 
-    def _handle_signals(self) -> list[int]:
-        """SIGTERM and SIGINT stop, SIGHUP reloads; in the main thread alone."""
-        wanted: dict[str, Callable[[], Any]] = {
-            "SIGTERM": self.stop,
-            "SIGINT": self.stop,
+    def _actions(self) -> dict[str, Callable[[], Any]]:
+        """SIGTERM and SIGINT stop, on Windows Ctrl-C and Ctrl-Break; SIGHUP reloads."""
+        return {
+            **dict.fromkeys(("SIGTERM", "SIGINT", "SIGBREAK"), self.stop),
             "SIGHUP": self._reload_all,
         }
-        found = []
-        for name, handler in wanted.items():
-            number = getattr(signal, name, None)  # not all are on Windows
-            try:
-                if number is not None:
-                    self.loop.add_signal_handler(number, handler)
-                    found.append(number)
-            except (NotImplementedError, RuntimeError, ValueError):
-                pass
-        return found
 
     def _reload_all(self) -> None:
         if self.service.is_ready:  # what is read for the first time is new
