@@ -37,6 +37,16 @@ def test_options_of_each_library(there):
     assert command == [MPICH.path, "-n", "4", "-prepend-rank", *launch]
 
 
+def test_launchers_of_windows_have_another_name(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(mpirun.shutil, "which", lambda name: f"C:/{name}.exe")
+    told = subprocess.CompletedProcess([], 1, stdout="")
+    monkeypatch.setattr(mpirun.subprocess, "run", lambda *a, **k: told)
+    monkeypatch.setattr(sys, "executable", "C:/python/python.exe")
+    command = mpirun.command_of(2, ["train.py"])
+    assert command[:4] == ["C:/mpiexec.exe", "-n", "2", sys.executable]
+
+
 def test_one_process_needs_no_mpi(there):
     there()
     assert mpirun.command_of(1, ["a.py"])[0] == sys.executable

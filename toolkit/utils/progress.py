@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable
 from time import perf_counter
 from typing import Any
@@ -13,6 +15,8 @@ from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.progress import duration, is_interactive
 from toolkit.settings import is_interactive_logging_enabled
 
+# What terminals of Windows set that know the codes: its own, VS Code's, Git's, ConEmu.
+_TERMINALS = {"WT_SESSION", "TERM_PROGRAM", "TERM", "ConEmuANSI"}
 _BOLD, _DONE, _TO_DO, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[37m", "\x1b[0m"
 
 
@@ -145,7 +149,7 @@ class Progbar:
         rest = " - ".join([f" {pace}", *self._shown()])
         bar = "━" * self.width if self.target else ""
         length = len(f"{count} {bar} {seconds}{rest}")
-        colors = is_interactive() and is_interactive_logging_enabled()
+        colors = is_interactive() and is_interactive_logging_enabled() and _has_colors()
         text = f"{count} {bar[:done]}{' ' * len(bar[done:])} {seconds}{rest}"
         if colors:
             painted = f"{_DONE}{bar[:done]}{_TO_DO}{bar[done:]}{_PLAIN}"
@@ -154,6 +158,11 @@ class Progbar:
         self._length = length
         end = "\n" if finalize else ""
         print_message(f"\r{text}{padding}{end}", line_break=False)
+
+
+def _has_colors() -> bool:
+    """Whether the terminal draws colours: Windows' old console shows their codes."""
+    return sys.platform != "win32" or not _TERMINALS.isdisjoint(os.environ)
 
 
 def _mean(total: Any, count: float) -> str:

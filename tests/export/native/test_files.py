@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -253,3 +254,15 @@ def test_command_by_hand(triple, named):
 def test_other_machines_are_not_linked_for_by_this_ones_compiler():
     found = link.find_linker("aarch64-unknown-linux-gnu")
     assert found is None or found.command[0] != "cc"
+
+
+@pytest.mark.parametrize(
+    "system, text, words",
+    [
+        ("posix", r"'/my tools/cc' -g \ x", ("/my tools/cc", "-g", " x")),
+        ("nt", r'"C:\my tools\cc.exe" -g', (r"C:\my tools\cc.exe", "-g")),
+    ],
+)
+def test_a_command_as_shells_take_it_apart(monkeypatch, system, text, words):
+    monkeypatch.setattr(link, "os", SimpleNamespace(name=system))
+    assert link._words(text) == words

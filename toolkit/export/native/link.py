@@ -149,7 +149,7 @@ def by_hand(linking: Linking) -> str:
 
 def _parsed(text: str) -> Linker:
     """A command that the user names: a compiler, or a linker by its name."""
-    command = tuple(shlex.split(text, posix=os.name == "posix"))
+    command = _words(text)
     if not command or shutil.which(command[0]) is None:
         raise ArgumentError(
             f"linker: expected a command that can be run, such as 'cc'; received "
@@ -157,6 +157,13 @@ def _parsed(text: str) -> Linker:
         )
     words = (Path(word).name for word in command if not word.startswith("-"))
     return Linker(command, is_driver=not any(map(_LINKER.fullmatch, words)))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """A command as a shell takes it apart: on Windows \\ is no escape, but a folder."""
+    if os.name == "posix":
+        return tuple(shlex.split(text))
+    return tuple(word.strip('"') for word in shlex.split(text, posix=False))
 
 
 def find_linker(triple: str) -> Linker | None:
@@ -183,7 +190,7 @@ def _plain(name: str) -> Iterator[Linker]:
 
 def _drivers(triple: str) -> Iterator[Linker]:
     """C compilers that say that they are for this machine; clang can be told."""
-    chosen = tuple(shlex.split(os.environ.get("CC", ""), posix=os.name == "posix"))
+    chosen = _words(os.environ.get("CC", ""))
     gnu = _GNU.get(_architecture(triple), "")
     for command in (chosen, ("cc",), (f"{gnu}-gcc",)):
         if command and shutil.which(command[0]) and _is_for(command, triple):
@@ -198,6 +205,7 @@ def _is_for(command: tuple[str, ...], triple: str) -> bool:
             [*command, "-dumpmachine"],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=20,
             stdin=subprocess.DEVNULL,
         )
