@@ -17,7 +17,9 @@ PACKAGE = Path(toolkit.__file__).parent
 MISSING = (
     *("memfd_create", "sched_getaffinity", "fork", "register_at_fork", "getuid"),
     *("O_NOFOLLOW", "O_NONBLOCK"),
+    *("pread", "pwrite", "sysconf", "geteuid"),
 )
+MODULES = ("fcntl", "grp", "pwd", "resource", "termios")
 PROGRAM = f"""
 import os
 import sys
@@ -25,6 +27,8 @@ import sys
 for name in {MISSING!r}:
     delattr(os, name)
 os.supports_fd = set()
+for name in {MODULES!r}:
+    sys.modules[name] = None
 
 import numpy as np
 import toolkit
@@ -57,6 +61,8 @@ def main():
     again = toolkit.saving.load_model("m.keras")
     x = np.ones((2, 8), "float32")
     assert (again(x).numpy() == model(x).numpy()).all()
+    toolkit.distribution.Checkpoint(model).save("state")
+    toolkit.distribution.Checkpoint(model).restore("state")
     model.export("m.o", verbose=False)
     assert os.path.isdir("cache/toolkit-jit")
 

@@ -27,6 +27,19 @@ def open_below(path):
     return found
 
 
+def take_for_junction(monkeypatch, folder):
+    """Let a folder look as a junction of Windows: as a folder that is elsewhere."""
+
+    def lstat(path, real=Path.lstat):
+        found = real(path)
+        if path != folder:
+            return found
+        fields = {x: getattr(found, x) for x in dir(found) if x.startswith("st_")}
+        return SimpleNamespace(**fields, st_reparse_tag=0xA0000003)
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+
+
 def as_on_windows(monkeypatch):
     """Forbid what Windows does: to move and remove what is open, to flush unless it may
     be written, and to read what somebody else has locked.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
@@ -38,5 +39,11 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr("fcntl.flock", fail)
+    with open(tmp_path / "x", "w", encoding="utf-8") as file:
+        assert not lock(file.fileno())
+
+
+def test_a_system_without_locks(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
     with open(tmp_path / "x", "w", encoding="utf-8") as file:
         assert not lock(file.fileno())

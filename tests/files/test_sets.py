@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from tests.files.other_systems import as_on_windows
+from tests.files.other_systems import as_on_windows, take_for_junction
 from toolkit.errors import UnwritableFileError
 from toolkit.files import sets as file_sets, staging
 from toolkit.files.sets import FileSet
@@ -252,6 +252,15 @@ def test_where_open_files_stay_a_reader_is_waited_for(tmp_path, monkeypatch):
     ):
         write(tmp_path / "x", "3")
     assert text_of(tmp_path) == {"x": "2", "a": "2"}
+
+
+def test_a_junction_is_not_followed(tmp_path, monkeypatch):
+    save(pair(tmp_path), a="1", c_d="1")
+    take_for_junction(monkeypatch, tmp_path / "c")
+    assert staging.is_link(tmp_path / "c") and not staging.is_link(tmp_path / "a")
+    with pytest.raises(UnwritableFileError, match="leads elsewhere"):
+        save(pair(tmp_path), a="2", c_d="2")
+    assert text_of(tmp_path) == {"a": "1"} and text_of(tmp_path / "c") == {"d": "1"}
 
 
 def test_many_savers_and_readers(tmp_path):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import unicodedata
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -286,6 +287,27 @@ def test_new_archive_replaces_the_folder(server, cache):
     server.pages["/archive"] = tar_of({"new.txt": b""})
     get_file("things", server.url("/archive"), extract=True, force_download=True)
     assert visible(cache / "things") == ["new.txt"]
+
+
+@pytest.mark.parametrize("archive", [tar_of, zip_of])
+@pytest.mark.parametrize(
+    "names",
+    [("a/Cat.txt", "a/cat.txt"), ("Cat/1", "cat/2"), ("\u00e9.txt", "e\u0301.txt")],
+)
+def test_names_that_are_one_file_are_refused(
+    server, cache, archive, names, monkeypatch
+):
+    def plain(path):
+        return unicodedata.normalize("NFC", str(path)).casefold()
+
+    server.pages["/archive"] = archive(dict.fromkeys(names, b"x"))
+    url = server.url("/archive")
+    get_file("here", url, extract=True)  # where they are two
+    # As where names that differ in case, or in how letters are composed, are the same.
+    monkeypatch.setattr(os.path, "samefile", lambda a, b: plain(a) == plain(b))
+    with pytest.raises(DatasetError, match="have the same name here"):
+        get_file("there", url, extract=True)
+    assert "there" not in visible(cache)
 
 
 def contents(folder):

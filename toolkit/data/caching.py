@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -236,8 +237,10 @@ class Snapshot(Cache):
         shard_func: None = None,
     ) -> None:
         refuse("snapshot", reader_func=reader_func, shard_func=shard_func)
-        name = f"{dataset._name}-{fingerprint(dataset):016x}.data"
-        super().__init__(dataset, Path(path) / name.replace(" ", "-"))
+        # A stage's own name may hold what some system takes for a path, or refuses.
+        name = re.sub(r"[^\w.-]", "-", dataset._name)
+        file = f"{name}-{fingerprint(dataset):016x}.data"
+        super().__init__(dataset, Path(path) / file)
         self._compression = compression
 
 

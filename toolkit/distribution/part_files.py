@@ -22,7 +22,7 @@ from toolkit.distribution import boxes
 from toolkit.distribution.boxes import Box
 from toolkit.dtypes import numpy_dtype
 from toolkit.errors import ModelFileError
-from toolkit.files.staging import Stage, flush
+from toolkit.files.staging import Stage, flush, patiently
 
 STATE = "state.json"
 VERSION = 2
@@ -78,11 +78,11 @@ def publish(stage: Stage, state: dict[str, Any], target: Path) -> None:
     (stage.files / STATE).write_text(text, "utf-8")
     flush(stage.files / STATE)
     flush(stage.files)
-    os.rename(stage.files, target)
+    patiently(os.rename, stage.files, target)
     try:
         flush(target.parent)
     except OSError:
-        os.rename(target, stage.files)
+        patiently(os.rename, target, stage.files)
         raise
 
 
@@ -193,24 +193,20 @@ def _digest_of(state: dict[str, Any]) -> str:
 
 def _pread(path: Path, offset: int, length: int | None) -> bytes:
     """Bytes of a plain file, which is no link; all of a list if `length` is None."""
-    handle = os.open(path, os.O_RDONLY | _NO_LINK)
-    try:
-        found = os.fstat(handle)
+    with open(path, "rb", opener=_open) as file:
+        found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise ValueError(f"{path.name!r} is no plain file")
         if length is None:
             length = min(found.st_size, _MAX_LIST + 1)
             if length > _MAX_LIST:
                 raise ValueError("too long for a list")
-        if offset + length > found.st_size:
+        file.seek(offset)
+        content = file.read(length) if offset + length <= found.st_size else b""
+        if len(content) != length:
             raise ValueError(f"{path.name!r} ends before its bytes do")
-        parts, done = [], 0
-        while done < length:
-            part = os.pread(handle, min(length - done, 1 << 30), offset + done)
-            if not part:
-                raise ValueError(f"{path.name!r} ends before its bytes do")
-            parts.append(part)
-            done += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-    finally:
-        os.close(handle)
+        return content
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | _NO_LINK)

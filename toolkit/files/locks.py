@@ -17,7 +17,7 @@ def lock(handle: int, wait: bool = True) -> bool:
     """Lock an open file until it is closed.
 
     Returns:
-        Whether it is locked; False, too, where the file system has no locks.
+        Whether it is locked; False, too, where the file system or Python has no locks.
     """
     try:
         if sys.platform == "win32":
@@ -26,7 +26,7 @@ def lock(handle: int, wait: bool = True) -> bool:
             import fcntl
 
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
+    except (OSError, ImportError):
         return False
     return True
 

@@ -30,6 +30,7 @@ _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for somebody at the other end of a pi
 _AS_IS = getattr(os, "O_BINARY", 0)  # no other ends of lines
 # Whether a file can be renamed and removed that is open, and the folders that it is in.
 OPEN_MAY_GO: bool = sys.platform != "win32"
+_JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT: os.walk of Python 3.11 enters it
 _PATIENCE, _PAUSE = 5.0, 0.02  # seconds
 
 
@@ -261,7 +262,25 @@ def hold(folder: Path) -> int | None:
 
 def is_folder(path: Path) -> bool:
     """Whether it is a folder, and no link to one."""
-    return path.is_dir() and not path.is_symlink()
+    return path.is_dir() and not is_link(path)
+
+
+def is_link(path: Path) -> bool:
+    """Whether a path stands for another one: a link, or a junction of Windows."""
+    try:
+        found = path.lstat()
+    except (OSError, ValueError):  # a name with a zero in it is no name
+        return False
+    return stat.S_ISLNK(found.st_mode) or (
+        getattr(found, "st_reparse_tag", 0) == _JUNCTION
+    )
+
+
+def take_links(place: str, folders: list[str]) -> list[str]:
+    """For `os.walk`: the names of folders that are links, taken out of the list."""
+    links = [name for name in folders if is_link(Path(place, name))]
+    folders[:] = [name for name in folders if name not in links]
+    return links
 
 
 def flush(path: Path) -> None:

@@ -6,11 +6,13 @@ import lzma
 import os
 import struct
 import tarfile
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from itertools import combinations
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from toolkit.errors import DatasetError
@@ -69,6 +71,7 @@ def _extract_tar(path: Path, folder: Path) -> None:
         if hasattr(tarfile, "data_filter"):
             options["filter"] = "data"
         archive.extractall(folder, **options)
+        _check_distinct(path, folder, archive.getnames())
 
 
 @contextmanager
@@ -99,6 +102,7 @@ def _extract_zip(path: Path, folder: Path) -> None:
                 raise too_much(f"get_file: unpacking {path}", budget_of(path))
             _check_inside(path, folder, info.filename)
         archive.extractall(folder)
+        _check_distinct(path, folder, archive.namelist())
 
 
 def _check_inside(archive: Path, folder: Path, name: str) -> None:
@@ -108,6 +112,26 @@ def _check_inside(archive: Path, folder: Path, name: str) -> None:
     parts = name.replace("\\", "/").split("/")
     if ".." in parts or not inside.is_relative_to(root):
         raise _unsafe_member(archive, name, "has a path that leaves the archive")
+
+
+def _check_distinct(archive: Path, folder: Path, names: Sequence[str]) -> None:
+    """Refuse an archive that is unpacked, where two of its paths became one file.
+
+    File systems may take names for the same that differ in case, or in how letters are
+    composed.
+    """
+    alike: dict[str, set[PurePosixPath]] = {}
+    paths = {PurePosixPath(name) for name in names}
+    for path in paths.union(*(path.parents for path in paths)):
+        key = unicodedata.normalize("NFC", str(path)).casefold()
+        alike.setdefault(key, set()).add(path)
+    for group in alike.values():
+        for one, other in combinations(sorted(group), 2):
+            if os.path.samefile(folder / one, folder / other):
+                raise DatasetError(
+                    f"get_file: nothing of {archive} was unpacked: its members "
+                    f"{str(one)!r} and {str(other)!r} have the same name here"
+                )
 
 
 def _unsafe_member(archive: Path, name: str, reason: str) -> DatasetError:

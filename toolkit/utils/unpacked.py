@@ -14,7 +14,13 @@ from typing import Any
 
 from toolkit.errors import DatasetError
 from toolkit.files.sets import fail
-from toolkit.files.staging import Stage, is_folder, replace_file
+from toolkit.files.staging import (
+    Stage,
+    is_folder,
+    patiently,
+    replace_file,
+    take_links,
+)
 from toolkit.utils.archives import extract_archive
 
 Files = dict[str, list[int]]  # path -> what is known of a file
@@ -52,12 +58,12 @@ def _swap(stage: Stage, folder: Path) -> None:
     older = stage.folder / "older"
     is_there = os.path.lexists(folder)
     if is_there:
-        os.rename(folder, older)
+        patiently(os.rename, folder, older)
     try:
-        os.rename(stage.files, folder)
+        patiently(os.rename, stage.files, folder)
     except OSError:
         if is_there:
-            os.rename(older, folder)
+            patiently(os.rename, older, folder)
         raise
 
 
@@ -70,7 +76,7 @@ def _files(folder: Path) -> Files:
     """All in a folder that is no folder itself, with size and time of change."""
     found: Files = {}
     for place, folders, names in os.walk(folder, onerror=fail):
-        links = [name for name in folders if Path(place, name).is_symlink()]
+        links = take_links(place, folders)
         for path in (Path(place, name) for name in (*names, *links)):
             status = path.lstat()
             name = path.relative_to(folder).as_posix()

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolkit.errors import MissingFileError, ModelFileError, UnwritableFileError
 from toolkit.files.sets import FileSet, fail
-from toolkit.files.staging import flush
+from toolkit.files.staging import flush, is_link, take_links
 from toolkit.models.saving.archives import (
     ASSETS,
     CONFIG,
@@ -90,7 +90,7 @@ def _check_links(path: Path) -> None:
     """Refuse a folder in which a name stands for a file elsewhere."""
     for name in _contents(path):
         inner = Path(path, name)
-        if inner.is_symlink() or not inner.is_file():
+        if is_link(inner) or not inner.is_file():
             raise ModelFileError(
                 f"{str(inner)!r} is a link, maybe to another file, or no file: refused"
             )
@@ -154,7 +154,7 @@ def _contents(root: Path) -> list[str]:
     for place, folders, names in os.walk(root, onerror=fail):
         if Path(place) == root:
             folders[:] = [name for name in folders if not _is_left(name)]
-        links = [name for name in folders if Path(place, name).is_symlink()]
+        links = take_links(place, folders)
         found += [Path(place, name).relative_to(root) for name in (*names, *links)]
     return [path.as_posix() for path in found]
 
