@@ -24,8 +24,17 @@ declare void @sleep_since(ptr, i32)
 declare void @wake(ptr)
 declare void @task(ptr, i64, ptr, i64)
 
-; How often to look for work, or for its end, before giving the processor away.
+; How often a worker looks for work before it sleeps. After each sixteenth of that, those
+; that look for work or for its end let other threads have the processor: where there are
+; more than cores, one of them may be the one that is waited for.
 @spins = internal global i64 $SPINS
+
+define internal i64 @spins_at_once() #0 {
+  %spins = load i64, ptr @spins
+  %part = lshr i64 %spins, 4
+  %at.once = add i64 %part, 1
+  ret i64 %at.once
+}
 
 ; Take the workers, if no other caller has them.
 define i1 @borrow(ptr %pool) #0 {
@@ -115,7 +124,7 @@ wake:
   br label %work
 work:
   %own = call i64 @take(ptr %pool, i64 0)
-  %spins = load i64, ptr @spins
+  %at.once = call i64 @spins_at_once()
   br label %wait
 wait:
   ; Only tasks that a worker has begun are waited for.
@@ -126,12 +135,11 @@ wait:
 again:
   call void @pause()
   %turn.next = add i64 %turn, 1
-  %long = icmp ugt i64 %turn.next, %spins
+  %long = icmp uge i64 %turn.next, %at.once
   br i1 %long, label %impatience, label %patience
 patience:
   br label %wait
 impatience:
-  ; Let other threads of the system have this one's processor.
   %yielded = call i32 @sched_yield()
   br label %wait
 end:
@@ -144,6 +152,7 @@ entry:
   %pool.v = load i64, ptr %worker
   %pool = inttoptr i64 %pool.v to ptr
   %spins = load i64, ptr @spins
+  %at.once = call i64 @spins_at_once()
   %number.at = getelementptr %Worker, ptr %worker, i32 0, i32 1
   %number = load i64, ptr %number.at
   %quit.at = getelementptr %Pool, ptr %pool, i32 0, i32 12
@@ -154,15 +163,23 @@ entry:
 top:
   br label %spin
 spin:
-  %turn = phi i64 [ 0, %top ], [ %turn.next, %idle ]
+  %turn = phi i64 [ 0, %top ], [ %turn.next, %idle ], [ %turn.next, %yield ]
+  %end.of.turns = phi i64 [ %at.once, %top ], [ %end.of.turns, %idle ], [ %later, %yield ]
   %taken = call i64 @take(ptr %pool, i64 %number)
   %worked = icmp ne i64 %taken, 0
   br i1 %worked, label %top, label %idle
 idle:
   call void @pause()
   %turn.next = add i64 %turn, 1
+  %go.on = icmp ult i64 %turn.next, %end.of.turns
+  br i1 %go.on, label %spin, label %rest
+rest:
   %tired = icmp ugt i64 %turn.next, %spins
-  br i1 %tired, label %bed, label %spin
+  br i1 %tired, label %bed, label %yield
+yield:
+  %yielded = call i32 @sched_yield()
+  %later = add i64 %end.of.turns, %at.once
+  br label %spin
 bed:
   %wakes = load atomic i32, ptr %wakes.at seq_cst, align 4
   %in = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
