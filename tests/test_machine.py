@@ -2,6 +2,8 @@
 
 import math
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -66,3 +68,27 @@ def test_threads_are_the_cores_that_may_be_used(monkeypatch, quota, cores):
     monkeypatch.setattr(machine, "core_quota", lambda: quota)
     assert machine.available_cores() == cores
     assert settings.default_num_threads() == cores
+
+
+BOUND = """
+import os
+import subprocess
+import sys
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+import numpy as np
+import toolkit
+from toolkit import ops
+assert toolkit.config.num_threads() == 1
+x = np.ones((600, 600), "float32")
+assert (toolkit.function(lambda x: ops.tanh(x @ x))(x).numpy() == 1).all()
+assert (ops.matmul(x, x).numpy() == 600).all()
+assert len(os.listdir("/proc/self/task")) == 1, "threads that have no core"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others bind no process")
+def test_a_process_that_is_bound_to_one_core_starts_no_thread():
+    environment = {k: v for k, v in os.environ.items() if k != "TOOLKIT_NUM_THREADS"}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    command = [sys.executable, "-c", BOUND]
+    subprocess.run(command, env=environment, check=True, timeout=120)
