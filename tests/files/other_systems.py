@@ -40,6 +40,29 @@ def take_for_junction(monkeypatch, folder):
     monkeypatch.setattr(Path, "lstat", lstat)
 
 
+def as_on_nfs(monkeypatch):
+    """Let a file that is open when it is removed stay in its folder until it is closed,
+    under another name.
+    """
+    hidden = []
+
+    def unlink(path, *, dir_fd=None, real=os.unlink):
+        whole = os.path.realpath(path)
+        if dir_fd is not None or not open_below(whole):
+            return real(path, dir_fd=dir_fd)
+        hidden.append(os.path.join(os.path.dirname(whole), f".nfs{len(hidden)}"))
+        os.rename(whole, hidden[-1])
+
+    def close(descriptor, real=os.close, remove=os.unlink):
+        real(descriptor)
+        for path in [path for path in hidden if not open_below(path)]:
+            hidden.remove(path)
+            remove(path)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    monkeypatch.setattr(os, "close", close)
+
+
 def as_on_windows(monkeypatch):
     """Forbid what Windows does: to move and remove what is open, to flush unless it may
     be written, and to read what somebody else has locked.

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from tests.files.other_systems import as_on_windows, take_for_junction
+from tests.files.other_systems import as_on_nfs, as_on_windows, take_for_junction
 from toolkit.errors import UnwritableFileError
 from toolkit.files import sets as file_sets, staging
 from toolkit.files.sets import FileSet
@@ -37,13 +37,15 @@ def save(files, **texts):
             path.write_text(text)
 
 
-@pytest.fixture(params=["here", "windows"])
+@pytest.fixture(params=["here", "windows", "nfs"])
 def system(request, monkeypatch):
     """Where files are saved: here, and where what is open stays where it is."""
+    if request.param != "here" and not os.path.isdir("/proc/self/fd"):
+        pytest.skip("it is not told which files are open")
     if request.param == "windows":
-        if not os.path.isdir("/proc/self/fd"):
-            pytest.skip("it is not told which files are open")
         as_on_windows(monkeypatch)
+    if request.param == "nfs":
+        as_on_nfs(monkeypatch)
 
 
 # --- one file -------------------------------------------------------------------------

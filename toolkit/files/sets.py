@@ -31,6 +31,7 @@ from toolkit.files.staging import (
     is_folder,
     patiently,
     remove,
+    remove_rest,
     retire,
     sweep,
 )
@@ -153,22 +154,27 @@ class FileSet:
                 raise UnwritableFileError(f"{str(self._ready)!r} is in the way")
             handle = hold(self._ready) if self._is_ready() else None
             tries += 1
+        retired = None
         try:
             lock(handle)
             # Whoever held it may have finished it meanwhile, and others have come.
-            is_left = _is_open(handle, self._ready / OWNER)
+            owner = os.fstat(handle)
+            is_left = _has(owner, self._ready / OWNER)
             if is_left:
                 self._finish(self._ready)
                 if OPEN_MAY_GO:
-                    self._remove_ready()
+                    retired = self._retire_ready()
+                    remove(retired)
         finally:
             os.close(handle)
-        if is_left and not OPEN_MAY_GO:
+        if retired is not None:
+            remove_rest(retired)
+        elif is_left and _has(owner, self._ready / OWNER):
             with suppress(FileNotFoundError):  # of another process, which did the same
-                self._remove_ready()
+                remove(self._retire_ready())
 
-    def _remove_ready(self) -> None:
-        remove(retire(self._ready, self.root, self._name))
+    def _retire_ready(self) -> Path:
+        return retire(self._ready, self.root, self._name)
 
     def _finish(self, ready: Path) -> None:
         """Give the files their places; whatever was done before is no harm."""
@@ -228,10 +234,10 @@ def _identity(path: Path) -> list[int] | None:
     return [found.st_ino, found.st_size, found.st_mtime_ns]
 
 
-def _is_open(handle: int, path: Path) -> bool:
-    """Whether an open file is the one that has this path now."""
+def _has(file: os.stat_result, path: Path) -> bool:
+    """Whether a file is the one that has this path now."""
     with suppress(OSError):
-        return os.path.samestat(os.fstat(handle), path.lstat())
+        return os.path.samestat(file, path.lstat())
     return False
 
 

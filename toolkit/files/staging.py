@@ -231,7 +231,9 @@ def _remove_if_left(folder: Path) -> None:
             remove(folder)
     finally:
         os.close(handle)
-    if is_left and not OPEN_MAY_GO:
+    if is_left and OPEN_MAY_GO:
+        remove_rest(folder)
+    elif is_left:
         remove(folder)
 
 
@@ -244,6 +246,15 @@ def remove(folder: Path) -> None:
             elif entry.name != OWNER:
                 os.unlink(entry)
         (folder / OWNER).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def remove_rest(folder: Path) -> None:
+    """Remove a stage that was removed while its owner was open, which is closed now.
+
+    On NFS and in FUSE such a file has another name until then, in the same folder.
+    """
+    with suppress(OSError):
         folder.rmdir()
 
 
