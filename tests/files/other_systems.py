@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import sys
+import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,6 +39,19 @@ def take_for_junction(monkeypatch, folder):
         return SimpleNamespace(**fields, st_reparse_tag=0xA0000003)
 
     monkeypatch.setattr(Path, "lstat", lstat)
+
+
+def as_where_names_are_alike(monkeypatch):
+    """List of several names one that differ in case or in how letters are composed."""
+
+    def listdir(path, real=os.listdir):
+        names = {plain(name): name for name in sorted(real(path), reverse=True)}
+        return list(names.values())
+
+    def plain(name):
+        return unicodedata.normalize("NFC", name).casefold()
+
+    monkeypatch.setattr(os, "listdir", listdir)
 
 
 def as_on_nfs(monkeypatch):

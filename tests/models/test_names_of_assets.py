@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import toolkit
+from tests.files.other_systems import as_where_names_are_alike
 from toolkit import layers
 from toolkit.errors import ModelFileError, UnwritableFileError
 from toolkit.reading.zips import open_members
@@ -41,12 +42,10 @@ def test_folders_that_are_one_are_refused(tmp_path, monkeypatch):
     model.save(tmp_path / "here.keras")
     with zipfile.ZipFile(tmp_path / "here.keras") as file:
         assert len([x for x in file.namelist() if x.endswith("words.txt")]) == 2
-    # As where names that differ in case are the same.
-    monkeypatch.setattr(
-        os.path, "samefile", lambda a, b: str(a).lower() == str(b).lower()
-    )
-    with pytest.raises(UnwritableFileError, match="of 'TEXT' and of 'Text'"):
-        model.save(tmp_path / "there.keras")
+    with monkeypatch.context() as patch:
+        as_where_names_are_alike(patch)
+        with pytest.raises(UnwritableFileError, match="assets of 'Text': 'Text' would"):
+            model.save(tmp_path / "there.keras")
     assert os.listdir(tmp_path) == ["here.keras"]
 
 

@@ -7,13 +7,13 @@ import subprocess
 import sys
 import tarfile
 import threading
-import unicodedata
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.files.other_systems import as_where_names_are_alike
 from toolkit.errors import ArgumentError, DatasetError
 from toolkit.utils import get_file
 
@@ -297,14 +297,10 @@ def test_new_archive_replaces_the_folder(server, cache):
 def test_names_that_are_one_file_are_refused(
     server, cache, archive, names, monkeypatch
 ):
-    def plain(path):
-        return unicodedata.normalize("NFC", str(path)).casefold()
-
     server.pages["/archive"] = archive(dict.fromkeys(names, b"x"))
     url = server.url("/archive")
     get_file("here", url, extract=True)  # where they are two
-    # As where names that differ in case, or in how letters are composed, are the same.
-    monkeypatch.setattr(os.path, "samefile", lambda a, b: plain(a) == plain(b))
+    as_where_names_are_alike(monkeypatch)
     with pytest.raises(DatasetError, match="have the same name here"):
         get_file("there", url, extract=True)
     assert "there" not in visible(cache)

@@ -276,6 +276,15 @@ def is_folder(path: Path) -> bool:
     return path.is_dir() and not is_link(path)
 
 
+def is_listed(path: Path) -> bool:
+    """Whether its folder has it by this very name.
+
+    A file system that takes two names for the same, such as names that differ in case,
+    lists the first. Numbers of files do not tell: some make one up for each name.
+    """
+    return path.name in os.listdir(path.parent)
+
+
 def is_link(path: Path) -> bool:
     """Whether a path stands for another one: a link, or a junction of Windows."""
     try:

@@ -11,11 +11,11 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import combinations
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from toolkit.errors import DatasetError
+from toolkit.files.staging import is_listed
 from toolkit.reading.packed import Unpacked, budget_of, too_much
 
 FORMATS = ("tar", "zip")
@@ -126,12 +126,12 @@ def _check_distinct(archive: Path, folder: Path, names: Sequence[str]) -> None:
         key = unicodedata.normalize("NFC", str(path)).casefold()
         alike.setdefault(key, set()).add(path)
     for group in alike.values():
-        for one, other in combinations(sorted(group), 2):
-            if os.path.samefile(folder / one, folder / other):
-                raise DatasetError(
-                    f"get_file: nothing of {archive} was unpacked: its members "
-                    f"{str(one)!r} and {str(other)!r} have the same name here"
-                )
+        if len(group) > 1 and not all(is_listed(folder / path) for path in group):
+            raise DatasetError(
+                f"get_file: nothing of {archive} was unpacked: its members "
+                f"{' and '.join(repr(str(path)) for path in sorted(group))} have the "
+                "same name here"
+            )
 
 
 def _unsafe_member(archive: Path, name: str, reason: str) -> DatasetError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from typing import Any
 
 from toolkit.errors import ModelFileError, UnwritableFileError
 from toolkit.files.sets import paths_below
-from toolkit.files.staging import replace_file
+from toolkit.files.staging import is_listed, replace_file
 from toolkit.models.saving.h5_files import write_groups
 from toolkit.models.saving.json_config import config_text, model_of, parsed
 from toolkit.models.saving.state import groups_of, load_state
@@ -67,12 +66,11 @@ def write_members(model: Any, folder: Path) -> None:
     """Write the files of a model into an empty folder; the metadata list the others."""
     Path(folder, CONFIG).write_text(config_text(model), "utf-8")
     write_groups(Path(folder, WEIGHTS), groups_of(model))
-    made: dict[str, Path] = {}
     for where, part in parts_of(model).items():
         if hasattr(part, "save_assets"):
-            own = made[where] = Path(folder, ASSETS, where)
+            own = Path(folder, ASSETS, where)
             own.mkdir(parents=True, exist_ok=True)
-            _check_distinct(made, where)
+            _check_distinct(own, where)
             part.save_assets(str(own))
     metadata = {
         "keras_version": KERAS_VERSION,
@@ -82,13 +80,13 @@ def write_members(model: Any, folder: Path) -> None:
     Path(folder, METADATA).write_text(json.dumps(metadata), "utf-8")
 
 
-def _check_distinct(made: dict[str, Path], where: str) -> None:
-    """Raise where the file system takes the folders of two parts for one."""
-    for other, folder in made.items():
-        if other != where and os.path.samefile(folder, made[where]):
+def _check_distinct(own: Path, where: str) -> None:
+    """Raise where the file system takes the folder of a part for that of another."""
+    for place in (own, *own.parents[: where.count("/")]):
+        if not is_listed(place):
             raise UnwritableFileError(
-                f"the assets of {other!r} and of {where!r} would be in one folder: "
-                "names that differ in case are the same here; rename one of the two"
+                f"the assets of {where!r}: {place.name!r} would be in the folder of "
+                "another name, such as one that differs in case; rename the part"
             )
 
 
