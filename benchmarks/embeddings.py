@@ -16,15 +16,17 @@ import sys
 from contextlib import ExitStack, closing
 from functools import cache, partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 
 import numpy as np
-from harness import print_case, save
+from harness import REST, print_case, save
 from pipeline_worker import resident
 
 from toolkit.bench.processes import Entry, Worker, serve, take_turns
 
 UNITS, BATCH, BATCHES = 64, 1024, 32
+# Rows of other batches than those before, as in an epoch, are in no cache.
+WARM, TIMED = slice(BATCHES), slice(BATCHES, None)
 # How many arrays there are for each weight.
 COPIES = {"adam": 3, "sgd": 1}
 
@@ -95,7 +97,10 @@ WAYS = {"toolkit": with_toolkit, "tensorflow": with_tensorflow, "torch": with_to
 
 @cache
 def steps(way, rows, optimizer):
-    """What takes a step with each of the batches; it has been called once."""
+    """What takes a step with each of some batches: those to warm up with, and others.
+
+    It has been called for each of them.
+    """
     rng = np.random.default_rng(0)
     step = WAYS[way](rows, optimizer)
     batches = [
@@ -103,26 +108,29 @@ def steps(way, rows, optimizer):
             *(rng.integers(0, rows, BATCH).astype("int32") for _ in range(2)),
             rng.integers(0, 2, (BATCH, 1)).astype("float32"),
         )
-        for _ in range(BATCHES)
+        for _ in range(2 * BATCHES)
     ]
 
-    def all_of_them():
-        for batch in batches:
+    def take(chosen):
+        for batch in batches[chosen]:
             step(*batch)
 
-    all_of_them()  # moments that are zero get their memory when it is written
-    return all_of_them
+    take(WARM)  # moments that are zero get their memory when it is written
+    take(TIMED)
+    return take
 
 
 def prepare(way, rows, case):
     """What takes a sample: seconds a step, or bytes beside those of the state."""
     optimizer, figure = case.split()
-    run = steps(way, rows, optimizer)
+    take = steps(way, rows, optimizer)
     state = 4 * COPIES[optimizer] * 2 * (rows + UNITS + 1) * UNITS
 
     def seconds():
+        sleep(REST)
+        take(WARM)
         start = perf_counter()
-        run()
+        take(TIMED)
         return (perf_counter() - start) / BATCHES
 
     return seconds if figure == "step" else lambda: resident() / state

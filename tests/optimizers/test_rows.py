@@ -63,6 +63,7 @@ def train(optimizer, traced, take=lambda table, ids: ops.take(table, ids, axis=0
             loss = ops.sum(take(vs[0], ids) * w) + ops.sum(vs[1] * u)
             loss = optimizer.scale_loss(loss)
         optimizer.apply(tape.gradient(loss, vs), vs)
+        return loss
 
     step = function(step) if traced else step
     for ids, w in zip(INDICES, ws, strict=True):
@@ -129,6 +130,46 @@ def test_lazy_adam(own, base, traced):
         assert_close(v, value, factor=1e4)
     if traced:
         assert goes_by_rows(step, arguments) == DENSE.isdisjoint(base)
+
+
+def operations(optimizer, **arguments):
+    """The names of the operations of a traced step."""
+    _, step, arguments = train(optimizer, traced=True, **arguments)
+    nodes = step.get_concrete_function(*arguments).program.graph.nodes
+    return {node.op.name for node in nodes}
+
+
+def in_two_parts(table, ids):
+    """The rows, by two look-ups."""
+    return ops.concatenate([ops.take(table, i, axis=0) for i in (ids[:3], ids[3:])])
+
+
+# What SGD does with the rows of a batch: it adds a term for each look-up, unless the
+# sum of all terms of a row has to be known.
+TERMS = [
+    ({}, {}, True),
+    ({"loss_scale_factor": 4.0}, {}, True),
+    ({"clipnorm": 1.0}, {}, False),
+    ({"global_clipnorm": 1.0}, {}, False),
+    ({"clipvalue": 1.0}, {}, False),
+    ({}, {"take": in_two_parts}, False),
+]
+
+
+@pytest.mark.parametrize("own, arguments, is_sum", TERMS)
+def test_sgd_adds_terms_without_sorting_them(own, arguments, is_sum):
+    found = operations(optimizers.SGD(RATE, **own), **arguments)
+    assert ("argsort" not in found) == is_sum
+
+
+def test_terms_of_a_table_in_half_precision_are_added_up_first():
+    table = Variable(np.ones((ROWS, UNITS)), dtype="bfloat16")
+    optimizer = optimizers.SGD(2.0**-9)
+    with GradientTape() as tape:
+        loss = ops.sum(ops.take(table, [3] * 8, axis=0))
+    optimizer.apply([tape.gradient(loss, table)], [table])
+    # One term alone would be lost beside 1.
+    assert np.asarray(table, "float32")[3].tolist() == [1 - 2.0**-6] * UNITS
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.clipping import clip_by_global_norm, clip_by_norm
-from toolkit.optimizers.rows import Rows, by_rows, in_rows, on_values, update_rows
+from toolkit.optimizers.rows import PARTS, by_rows, in_rows, on_values, update_parts
 from toolkit.optimizers.state import OptimizerState
 
 Slots = dict[str, Tensor]
@@ -274,8 +274,8 @@ class Optimizer(OptimizerState):
         dtype = variable.dtype
         rate = convert(learning_rate, dtype)
         step = convert(self.iterations, dtype) + 1
-        if isinstance(gradient, Rows):
-            update_rows(self.update, gradient, variable, slots, rate, step)
+        if isinstance(gradient, PARTS):
+            update_parts(self.update, gradient, variable, slots, rate, step)
             return
         memory = {name: slot.read() for name, slot in slots.items()}
         gradient = convert(gradient, dtype)

@@ -1,8 +1,10 @@
 """Updates of some rows of a Variable: those that a look-up has read.
 
 `rows_of` turns the gradient of a look-up into rows, each of which it holds once;
-`update_rows` computes the update of these rows alone. The number of rows is that of the
-look-ups, whatever their indices, so that shapes in a compiled step are fixed.
+`update_parts` computes the update of these rows alone. Where an update adds a multiple
+of the gradient, the term of each look-up is added to its row instead, whatever others
+there are. The number of rows is that of the look-ups, whatever their indices, so that
+shapes in a compiled step are fixed.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from toolkit import ops
 from toolkit.core.convert import convert
-from toolkit.core.slices import slices_of
+from toolkit.core.slices import IndexedSlices, slices_of
 from toolkit.core.tensor import Tensor, bind
 from toolkit.core.variable import Variable
 from toolkit.ops.index import scatter_p
@@ -23,11 +25,15 @@ if TYPE_CHECKING:
 # Sorting and moving a row costs about what updating so many in their order does.
 _COST = 4
 
+# Of Variables of these, terms can be added one by one: in fewer bits, many small ones
+# would be lost beside a large weight.
+_PRECISE = ("float32", "float64")
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def by_rows(
-    when: Callable[[Any], bool] = lambda optimizer: True,
+    when: Callable[[Any], bool] = lambda optimizer: True, additive: bool = False
 ) -> Callable[[Method], Method]:
     """Mark a method of an optimizer that may be given only the rows of a gradient.
 
@@ -36,10 +42,13 @@ def by_rows(
 
     Args:
         when: tells of an optimizer whether it is so.
+        additive: whether `update` adds to the parameter a multiple of the gradient, and
+            remembers nothing.
     """
 
     def mark(method: Method) -> Method:
         method.by_rows = when  # type: ignore[attr-defined]
+        method.additive = additive  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -53,9 +62,26 @@ def _may_go_by_rows(optimizer: Optimizer, name: str) -> bool:
 def in_rows(
     optimizer: Optimizer, gradients: Iterable[Tensor], variables: Iterable[Variable]
 ) -> list[Any]:
-    """The gradients; as `Rows` where no others than these are updated."""
+    """The gradients; as `Rows` or slices where no other rows than theirs change."""
     pairs = zip(gradients, variables, strict=True)
-    return [rows_of(g) if _goes_by_rows(optimizer, g, v) else g for g, v in pairs]
+    return [
+        _parts_of(optimizer, g, v) if _goes_by_rows(optimizer, g, v) else g
+        for g, v in pairs
+    ]
+
+
+def _parts_of(optimizer: Optimizer, gradient: Tensor, variable: Variable) -> Any:
+    """The one slice of a gradient if its terms may be added one by one; else rows."""
+    slices = slices_of(gradient)
+    update: Any = type(optimizer).update
+    if (
+        len(slices) == 1
+        and getattr(update, "additive", False)
+        and variable.dtype in _PRECISE
+        and not _clips(optimizer)
+    ):
+        return slices[0]
+    return rows_of(gradient)
 
 
 def _goes_by_rows(optimizer: Optimizer, gradient: Tensor, variable: Variable) -> bool:
@@ -83,6 +109,12 @@ def _goes_by_rows(optimizer: Optimizer, gradient: Tensor, variable: Variable) ->
     return cheaper and _may_go_by_rows(optimizer, "update")
 
 
+def _clips(optimizer: Optimizer) -> bool:
+    """Whether gradients are changed in ways that depend on the sum of a row's terms."""
+    limits = optimizer.clipnorm, optimizer.clipvalue, optimizer.global_clipnorm
+    return any(limit is not None for limit in limits)
+
+
 class Rows(NamedTuple):
     """A gradient that is zero but for some rows, n look-ups of which were made.
 
@@ -97,6 +129,10 @@ class Rows(NamedTuple):
     indices: Tensor
     values: Tensor
     places: Tensor
+
+
+# What `in_rows` returns instead of a whole gradient.
+PARTS = (Rows, IndexedSlices)
 
 
 def rows_of(gradient: Tensor) -> Rows:
@@ -120,35 +156,62 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 def on_values(change: Callable[[list[Tensor]], list[Tensor]], grads: list[Any]) -> Any:
     """Gradients after a change of their elements and norms that keeps zeros."""
-    values = change([g.values if isinstance(g, Rows) else g for g in grads])
+    values = change([g.values if isinstance(g, PARTS) else g for g in grads])
     return [
-        g._replace(values=new) if isinstance(g, Rows) else new
+        g._replace(values=new) if isinstance(g, PARTS) else new
         for g, new in zip(grads, values, strict=True)
     ]
 
 
-def update_rows(
+def update_parts(
+    update: Callable[..., tuple[Tensor, dict[str, Tensor]]],
+    gradient: Rows | IndexedSlices,
+    variable: Variable,
+    slots: dict[str, Variable],
+    *scalars: Tensor,
+) -> None:
+    """Let `update` change the rows of a variable and of what is remembered of it."""
+    if isinstance(gradient, Rows):
+        _update_rows(update, gradient, variable, slots, *scalars)
+    else:
+        _add_terms(update, gradient, variable, *scalars)
+
+
+def _update_rows(
     update: Callable[..., tuple[Tensor, dict[str, Tensor]]],
     rows: Rows,
     variable: Variable,
     slots: dict[str, Variable],
     *scalars: Tensor,
 ) -> None:
-    """Let `update` change the rows of a variable and of what is remembered of it.
+    """A row that was looked up several times is computed as often.
 
-    A row that was looked up several times is computed as often, and stored once more
-    with the same bits.
+    It is stored once more with the same bits.
     """
 
     def read(v: Variable) -> Tensor:
         return ops.take(v.read(), rows.indices, axis=0)
 
-    def write(v: Variable, new: Tensor) -> None:
-        v.assign(bind(scatter_p, v.read(), rows.indices, new, axis=0, mode="set"))
-
     gradient = convert(ops.take(rows.values, rows.places, axis=0), variable.dtype)
     memory = {name: read(slot) for name, slot in slots.items()}
     value, memory = update(gradient, read(variable), memory, *scalars)
-    write(variable, value)
+    _write(variable, rows.indices, value, "set")
     for name, slot in slots.items():
-        write(slot, memory[name])
+        _write(slot, rows.indices, memory[name], "set")
+
+
+def _add_terms(
+    update: Callable[..., tuple[Tensor, dict[str, Tensor]]],
+    slices: IndexedSlices,
+    variable: Variable,
+    *scalars: Tensor,
+) -> None:
+    """What an additive update makes of zero is what it adds to any parameter."""
+    gradient = convert(slices.values, variable.dtype)
+    terms, _ = update(gradient, ops.zeros_like(gradient), {}, *scalars)
+    _write(variable, slices.indices, terms, "add")
+
+
+def _write(variable: Variable, indices: Tensor, rows: Tensor, mode: str) -> None:
+    new = bind(scatter_p, variable.read(), indices, rows, axis=0, mode=mode)
+    variable.assign(new)

@@ -47,7 +47,7 @@ class SGD(Optimizer):
         self.slots: tuple[str, ...] = ("momentum",) if momentum else ()
         super().__init__(learning_rate, *args, **kwargs)
 
-    @by_rows(lambda self: not self.momentum)
+    @by_rows(lambda self: not self.momentum, additive=True)
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
     ) -> tuple[Tensor, Slots]:

@@ -264,7 +264,13 @@ class Kernel(Builder):
 
     def copy(self, source: Pointer, target: Pointer, count: Number, dtype: str) -> None:
         """Copy a run of elements."""
-        for index, mask in self.run(0, count):
+        four = range(0, 4 * self.lanes, self.lanes)
+        wide = self.whole_vectors(0, count, 4 * self.lanes)
+        with self.loop(0, wide, 4 * self.lanes) as index:
+            values = [self.load(source, index + k, dtype, None) for k in four]
+            for k, value in zip(four, values, strict=True):
+                self.store(value, target, index + k, None)
+        for index, mask in self.run(wide, count):
             self.store(self.load(source, index, dtype, mask), target, index, mask)
 
 

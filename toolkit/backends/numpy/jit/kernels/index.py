@@ -32,6 +32,8 @@ from toolkit.backends.numpy.jit.scalars import LLVMScalars
 
 # What a task of a scatter moves at least: each task goes through all indices.
 _TASK_BYTES = 1 << 20
+# How many indices before it is due a row is asked for, and how many lines of it.
+_AHEAD, _LINE, _LINES = 12, 64, 8
 _COMBINED = ("float32", "float64", "int32", "int64")
 
 
@@ -54,18 +56,30 @@ def _valid(
         yield wrapped
 
 
+def _ask_for_row(b: Kernel, row: Pointer, run: Index, dtype: str) -> None:
+    """Ask for the beginning of a run of elements that is due in a while."""
+    step = _LINE // dtypes.itemsize(dtype)
+    with b.loop(0, b.least(run, step * _LINES), step) as i:
+        b.prefetch(row + i)
+
+
 def emit_gather(dtype: str, index_dtype: str) -> Kernel:
     """out[o, j] = x[o, indices[j]], runs of elements; rows are pairs (o, j)."""
     b = Kernel(current().lanes)
     x, out = b.address(0, dtype), b.address(2, dtype)
     indices, error = b.address(1, index_dtype), b.address(3)
     count, limit, run = (b.entry(4 + k) for k in range(3))
-    with b.loop(b.low, b.high) as row:
-        outer = row // count
-        position = row - outer * count
-        with _valid(b, indices, position, index_dtype, limit, error) as index:
-            source = x + (outer * limit + index) * run
-            b.copy(source, out + row * run, run, dtype)
+    with b.loop(b.low // count, (b.high + count - 1) // count) as outer:
+        start = outer * count
+        low, high = b.most(b.low - start, 0), b.least(b.high - start, count)
+        with b.loop(low, high) as position:
+            # No prefetcher follows indices. A bad one is asked for in vain.
+            later = b.least(position + _AHEAD, count - 1)
+            due = b.integer_at(indices + later, index_dtype)
+            _ask_for_row(b, x + (outer * limit + due) * run, run, dtype)
+            with _valid(b, indices, position, index_dtype, limit, error) as index:
+                source = x + (outer * limit + index) * run
+                b.copy(source, out + (start + position) * run, run, dtype)
     return b
 
 
