@@ -51,6 +51,16 @@ FITTING = {
     "named pairs": (lambda i: Pair(image(i), i), (IMAGE, INT)),
     "dicts": (lambda i: {"a": i, "b": image(i)}, {"b": IMAGE, "a": FLOAT}),
     "other dicts": (lambda i: OrderedDict(a=i), {"a": FLOAT}),
+    "dicts of numbers": (lambda i: {"a": i, "b": i / 2}, {"b": FLOAT, "a": INT}),
+    "dicts of NumPy's numbers": (
+        lambda i: {"a": np.int8(i), "b": np.array(i / 2), "c": i},
+        {"a": INT, "b": FLOAT, "c": FLOAT},
+    ),
+    "other dicts of numbers": (
+        lambda i: OrderedDict(a=i, b=i) if i % 2 else {"b": i, "a": i},
+        {"a": FLOAT, "b": INT},
+    ),
+    "pairs of numbers": (lambda i: [i, i / 2] if i == 3 else (i, i / 2), (INT, FLOAT)),
     "nests": (
         lambda i: {"a": (i, [i]), "b": {"c": i}},
         {
@@ -112,6 +122,21 @@ MISFITS = {
     "no dict": (lambda i: (i,) if i == 5 else {"a": i}, {"a": INT}, 5),
     "another key": (lambda i: {"ab"[i == 5]: i}, {"a": INT}, 5),
     "one key more": (lambda i: {"a": i, "b": i} if i == 2 else {"a": i}, {"a": INT}, 2),
+    "another key of two": (
+        lambda i: {"a": i, "bc"[i == 5]: i},
+        {"a": INT, "b": FLOAT},
+        5,
+    ),
+    "one key more than two": (
+        lambda i: {"a": i, "b": i, **({"c": i} if i == 3 else {})},
+        {"a": INT, "b": FLOAT},
+        3,
+    ),
+    "a number of two": (
+        lambda i: {"a": i, "b": "x" if i == 4 else i},
+        {"a": INT, "b": FLOAT},
+        4,
+    ),
     "the first of two": (
         lambda i: (i, "x") if i == 4 else ("x", i) if i == 5 else (i, i),
         (INT, INT),
@@ -212,6 +237,16 @@ FILLED_AGAIN = {
     "a dict": ({"a": 0}, lambda x, i: x.update(a=i), {"a": INT}),
     "an array of another dtype": (np.zeros(2), np.ndarray.fill, ROW),
     "an array without extent": (np.array(0), np.ndarray.fill, INT),
+    "a dict of two": (
+        {"a": 0, "b": 0},
+        lambda x, i: x.update(a=i),
+        {"a": INT, "b": INT},
+    ),
+    "an array without extent beside a number": (
+        {"a": np.array(0), "b": 0},
+        lambda x, i: x["a"].fill(i),
+        {"a": INT, "b": INT},
+    ),
     "an array in a dict": (
         {"a": np.zeros(2)},
         lambda x, i: x["a"].fill(i),

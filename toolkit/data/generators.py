@@ -12,10 +12,11 @@ import numpy as np
 
 from toolkit.data.dataset import Dataset, source
 from toolkit.data.errors import note, place
-from toolkit.data.signatures import fitter, keeper, stacked_as
+from toolkit.data.signatures import fitter, keeping
+from toolkit.data.spares import Spares
 from toolkit.data.specs import opened
 from toolkit.data.streams import Pass, Stream
-from toolkit.data.structure import TensorSpec, map_leaves, stacked
+from toolkit.data.structure import Empty, TensorSpec, map_leaves, stacked
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
 
@@ -96,6 +97,7 @@ class _GeneratorStream(Stream):
         super().__init__(dataset, here)
         self._from = dataset
         self._signature = dataset._signature
+        self._keeping = None if self._signature is None else keeping(self._signature)
         self.position = 0
 
     def _yielded(self) -> Iterator[Any]:
@@ -115,11 +117,12 @@ class _GeneratorStream(Stream):
             raise
 
     def stacked(self, size: int, drops: bool) -> Iterator[Any]:
+        spares = Spares()
         for elements in self._kept(size):
             if drops and len(elements) < size:
                 self._fitted(elements)  # what is left out is checked all the same
                 return
-            batch = self._stacked(elements)
+            batch = self._stacked(elements, spares.empty)
             self.position += len(elements)
             yield batch
 
@@ -133,8 +136,8 @@ class _GeneratorStream(Stream):
             try:
                 if yielded is None:
                     yielded = self._yielded()
-                    if self._signature is not None:
-                        yielded = map(keeper(self._signature), yielded)
+                    if self._keeping is not None:
+                        yielded = self._keeping.keep(yielded)
                 elements.extend(islice(yielded, size))  # has those before an error
             except Exception as raised:
                 error = raised
@@ -153,22 +156,22 @@ class _GeneratorStream(Stream):
 
     def _fitted(self, elements: list[Any]) -> list[Any]:
         """Elements as the signature asks for; an error tells the first that is not."""
-        if self._signature is None:
+        if self._keeping is None:
             return elements
         fitted: list[Any] = []
         try:
-            fitted.extend(map(fitter(self._signature), elements))
+            fitted.extend(map(self._keeping.fit, elements))
         except Exception as error:
             self.position += len(fitted)
             self._note(error)
             raise
         return fitted
 
-    def _stacked(self, elements: list[Any]) -> Any:
-        if self._signature is not None:
+    def _stacked(self, elements: list[Any], empty: Empty) -> Any:
+        if self._keeping is not None:
             with suppress(Exception):  # whatever it is, it is due to an element
-                return stacked_as(self._signature, elements)
-        return stacked(self._fitted(elements))
+                return self._keeping.stacked(elements, empty)
+        return stacked(self._fitted(elements), empty)
 
     def _note(self, error: Exception) -> None:
         note(error, place("from_generator", self.position, None))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from operator import call
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import call, itemgetter
 from typing import Any
 
 import numpy as np
 
-from toolkit.data.structure import TensorSpec, stack
+from toolkit.data.structure import Empty, TensorSpec, stack
 from toolkit.errors import ArgumentTypeError
 
 WHO = "from_generator"
 NUMBERS = "biufcV"  # kinds of dtypes that have a size; V: those of ml_dtypes
 PLAIN = frozenset((bool, int, float))
+SCALARS = PLAIN.union(np.dtype(code).type for code in "?bhilqBHILQefd")
 
 Function = Callable[[Any], Any]
 
@@ -23,22 +24,79 @@ def fitter(signature: Any) -> Function:
     return _each(signature, _value_fitter)
 
 
-def keeper(signature: Any) -> Function:
-    """What makes of an element one that stays as it is until it is stacked, or raises.
+class Keeping:
+    """How elements of a signature are kept until there is a batch of them.
 
-    Plain numbers, and dicts of them, stay as they are, and are left to `stacked_as`,
-    which may find that they do not fit; all else is what `fitter` makes of it.
+    Plain numbers stay as they are, and are left to `stacked`, which may find that they
+    do not fit; all else is kept as what `fitter` makes of it.
     """
-    keep = _each(signature, _value_keeper)
-    if not isinstance(signature, dict) or not all(map(_is_number, signature.values())):
-        return keep
 
-    def keep_numbers(element: Any) -> Any:
-        if type(element) is dict and PLAIN.issuperset(map(type, element.values())):
-            return element.copy()  # half the time of a look at each item
-        return keep(element)
+    def __init__(self, signature: Any) -> None:
+        self.signature = signature
+        self.fit = fitter(signature)
+        self._keep = _each(signature, _value_keeper)
 
-    return keep_numbers
+    def keep(self, elements: Iterable[Any]) -> Iterator[Any]:
+        """Each element as it is kept; an error tells the first that does not fit."""
+        return map(self._keep, elements)
+
+    def stacked(self, kept: Sequence[Any], empty: Empty = np.empty) -> Any:
+        """Kept elements as one batch of arrays, which `empty` makes.
+
+        The same as stacking what `fit` makes of each.
+
+        Raises:
+            Exception: of any kind, if some do not fit or cannot be stacked; `fit` says
+                which and why.
+        """
+        return _stacked(self.signature, kept, empty)
+
+
+class _KeepingNumbers(Keeping):
+    """Tuples and dicts of numbers are kept as tuples, without a call for each."""
+
+    def __init__(self, signature: Any) -> None:
+        super().__init__(signature)
+        is_dict = isinstance(signature, dict)
+        self._type = dict if is_dict else tuple
+        self._keys = tuple(signature) if is_dict else tuple(range(len(signature)))
+        self._specs = tuple(signature.values()) if is_dict else tuple(signature)
+        self._fit_element, self.fit = self.fit, self._fit_row
+
+    def _fit_row(self, row: tuple[Any, ...]) -> Any:
+        return self._fit_element(self._element(row))
+
+    def _element(self, row: Sequence[Any]) -> Any:
+        return dict(zip(self._keys, row, strict=True)) if self._type is dict else row
+
+    def keep(self, elements: Iterable[Any]) -> Iterator[Any]:
+        values_of, count = itemgetter(*self._keys), len(self._keys)
+        expected, known = self._type, SCALARS
+        for element in elements:
+            if type(element) is not expected or len(element) != count:
+                element = self._keep(element)
+            try:
+                row = values_of(element)
+            except KeyError:
+                raise _misfit(element, self.signature) from None
+            for value in row:
+                if type(value) not in known:
+                    row = values_of(self._keep(element))
+                    break
+            yield row
+
+    def stacked(self, kept: Sequence[Any], empty: Empty = np.empty) -> Any:
+        columns = _stacked(self._specs, kept, empty)
+        return self._element(columns)
+
+
+def keeping(signature: Any) -> Keeping:
+    """How elements of a signature are kept."""
+    parts = signature.values() if isinstance(signature, dict) else signature
+    several = isinstance(signature, (dict, tuple, list)) and len(signature) > 1
+    if several and all(map(_is_number, parts)):
+        return _KeepingNumbers(signature)
+    return Keeping(signature)
 
 
 def _each(signature: Any, of_value: Callable[[TensorSpec], Function]) -> Function:
@@ -67,11 +125,15 @@ def _each(signature: Any, of_value: Callable[[TensorSpec], Function]) -> Functio
 def _value_fitter(spec: TensorSpec) -> Function:
     """Values that have the dtype already, and plain numbers, have a shorter way."""
     dtype, number, is_number = spec.dtype, spec.dtype.type, _is_number(spec)
+    known = spec.shape or None  # an array without extent becomes a number
 
     def fit(value: Any) -> Any:
         kind = type(value)
         if kind is np.ndarray:
-            if value.ndim and value.dtype == dtype and spec.accepts(value.shape):
+            shape = value.shape
+            if value.dtype == dtype and (
+                shape == known or (shape and spec.accepts(shape))
+            ):
                 return value
         elif is_number and kind in PLAIN:
             try:
@@ -117,29 +179,21 @@ class MisfitError(Exception):
     """Some of these elements do not fit."""
 
 
-def stacked_as(signature: Any, elements: Sequence[Any]) -> Any:
-    """Elements that `keeper` has made as one batch of arrays.
-
-    The same as stacking what `fitter` makes of each.
-
-    Raises:
-        Exception: of any kind, if some do not fit or cannot be stacked; `fitter` says
-            which and why.
-    """
+def _stacked(signature: Any, elements: Sequence[Any], empty: Empty) -> Any:
     if isinstance(signature, TensorSpec):
-        return _column(signature, elements)
+        return _column(signature, elements, empty)
     if isinstance(signature, dict):
         if {*map(len, elements)} != {len(signature)}:
             raise MisfitError
         return {
-            key: stacked_as(part, [element[key] for element in elements])
+            key: _stacked(part, [element[key] for element in elements], empty)
             for key, part in signature.items()
         }
     parts = zip(signature, zip(*elements, strict=True), strict=True)
-    return tuple([stacked_as(part, column) for part, column in parts])
+    return tuple([_stacked(part, column, empty) for part, column in parts])
 
 
-def _column(spec: TensorSpec, values: Sequence[Any]) -> Any:
-    if spec.dtype.kind in NUMBERS:
+def _column(spec: TensorSpec, values: Sequence[Any], empty: Empty) -> Any:
+    if spec.shape == () and spec.dtype.kind in NUMBERS:
         return np.array(values, spec.dtype)
-    return stack(values)
+    return stack(values, empty=empty)

@@ -17,6 +17,7 @@ from toolkit.data.errors import note, place
 from toolkit.data.profiling import Stage, Watch
 from toolkit.data.rows import Rows
 from toolkit.data.shares import ABSENT, RowsOf, Selection
+from toolkit.data.spares import Spares
 from toolkit.data.structure import stacked
 
 if TYPE_CHECKING:
@@ -159,10 +160,11 @@ class Stream:
             size: how many a batch has.
             drops: whether to leave out a last batch that is not full.
         """
+        spares = Spares()
         for elements in self.lists(size):
             if drops and len(elements) < size:
                 return
-            yield stacked(elements)
+            yield stacked(elements, spares.empty)
 
     def state(self) -> Any:
         """The position, for `restore`; it may hold elements."""

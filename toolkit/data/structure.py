@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from toolkit.errors import DTypeError, ShapeError
 
 Array = np.ndarray[Any, Any]
+Empty = Callable[..., Array]  # makes an array of a shape and a dtype
 _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
@@ -126,9 +128,9 @@ def _have(keys: Any, elements: Sequence[dict[Any, Any]]) -> bool:
     return all(map(keys.__eq__, map(dict.keys, elements)))
 
 
-def stacked(elements: Sequence[Any]) -> Any:
-    """Elements as a batch of them."""
-    return merge(stack, elements, "batch")
+def stacked(elements: Sequence[Any], empty: Empty = np.empty) -> Any:
+    """Elements as a batch of them, in arrays that `empty` makes."""
+    return merge(partial(stack, empty=empty), elements, "batch")
 
 
 def _unlike(elements: Sequence[Any], who: str) -> ShapeError:
@@ -145,8 +147,14 @@ def describe(element: Any) -> Any:
     return map_leaves(lambda _: "*", element)
 
 
-def stack(values: Sequence[Any], who: str = "batch") -> Array:
-    """Values of equal shapes as one array with a new first axis."""
+def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) -> Array:
+    """Values of equal shapes as one array with a new first axis.
+
+    Args:
+        values: of equal shapes.
+        who: asks for it.
+        empty: makes an array of a shape and a dtype.
+    """
     first = values[0]
     if not isinstance(first, (np.ndarray, np.generic)) and hasattr(first, "__array__"):
         values = [np.asarray(value) for value in values]  # tensors
@@ -155,12 +163,23 @@ def stack(values: Sequence[Any], who: str = "batch") -> Array:
         return object_array(values)
     if isinstance(first, np.ndarray) and first.dtype != object:
         _check_shapes(values, who)
-        return np.array(values, np.result_type(*_dtypes(values)))
+        return _joined(values, np.result_type(*_dtypes(values)), empty)
     try:
         return np.array(values)
     except ValueError:
         _check_shapes([np.asarray(value) for value in values], who)
         return object_array(values)
+
+
+def _joined(values: Sequence[Any], dtype: np.dtype[Any], empty: Empty) -> Array:
+    """Arrays of one shape as one array, each by one copy."""
+    shape = np.shape(values[0])
+    if not shape or not are_all(np.ndarray, values):
+        return np.array(values, dtype)
+    joined = empty((len(values), *shape), dtype)
+    rows = (len(values) * shape[0], *shape[1:])
+    np.concatenate(values, out=joined.reshape(rows))
+    return joined
 
 
 def _dtypes(values: Sequence[Any]) -> set[np.dtype[Any]]:
