@@ -54,7 +54,7 @@ def missing():
     if find_spec("cudnn") is None:
         return "nvidia-cudnn-frontend is not installed"
     for name in libraries.ORDER:
-        if libraries.wheel_path(name) is None:
+        if libraries.path_of(name) is None:
             return f"{libraries.WHEELS[name]} is not installed"
     return ""
 
@@ -72,7 +72,7 @@ def load_stub(folder):
     else:
         return
     names = set()
-    for path in libraries.wheel_path("cudnn").parent.glob("libcudnn_*.so.9"):
+    for path in libraries.path_of("cudnn").parent.glob("libcudnn_*.so.9"):
         names.update(re.findall(rb"\0(cu[A-Z][A-Za-z0-9_]+)\0", path.read_bytes()))
     kept = {name.decode() for name in names if not name.startswith(b"cudnn")}
     kept -= {"cuGetErrorString", "cuGetErrorName"}

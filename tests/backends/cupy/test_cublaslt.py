@@ -145,7 +145,7 @@ GEMMS = [
 
 @pytest.mark.parametrize("gemm", GEMMS, ids=lambda g: f"{g.dtypes[0]} {g.epilogue}")
 def test_the_library_keeps_what_it_is_told(gemm):
-    if libraries.wheel_path("cublasLt") is None:
+    if libraries.path_of("cublasLt") is None:
         pytest.skip(f"{libraries.WHEELS['cublasLt']} is not installed")
     product = Product(gemm)
     assert product.attributes() == (gemm.descriptor, gemm.layouts)

@@ -12,7 +12,14 @@ from tests.backends.conftest import why_no_gpu
 from tests.backends.cupy.lowered import lowered, node_of
 from toolkit import layers, ops
 from toolkit.backends.base import contiguous
-from toolkit.backends.cupy import algorithms, availability, cublaslt, libraries
+from toolkit.backends.cupy import (
+    algorithms,
+    availability,
+    cublaslt,
+    cudnn,
+    libraries,
+    nvrtc,
+)
 from toolkit.backends.cupy.backend import CupyBackend
 from toolkit.backends.cupy.cublaslt import compute_type
 from toolkit.backends.cupy.lowering import Numerics, providers
@@ -308,4 +315,51 @@ def test_libraries_are_of_the_version_of_cuda_that_cupy_is_for(
     monkeypatch.setattr(
         libraries, "folders", lambda: iter(sorted(tmp_path.glob("*/lib")))
     )
-    assert libraries.wheel_path("cublasLt").name == f"libcublasLt.so.{first}"
+    assert libraries.path_of("cublasLt").name == f"libcublasLt.so.{first}"
+
+
+def test_a_toolkit_is_searched_after_the_wheels(monkeypatch, tmp_path):
+    monkeypatch.setattr(libraries, "find_spec", lambda name: None)
+    monkeypatch.setattr(libraries, "TOOLKIT", str(tmp_path / "usual"))
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "named"))
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    assert libraries.path_of("cublasLt") is None
+    for name in ("usual", "named"):
+        folder = tmp_path / name / "lib64"
+        folder.mkdir(parents=True)
+        (folder / "libcublasLt.so.13").touch()
+        assert libraries.path_of("cublasLt") == folder / "libcublasLt.so.13"
+    assert str(folder / "libnvrtc.so.13") not in nvrtc._candidates()
+    (folder / "libnvrtc.so.13").touch()
+    assert str(folder / "libnvrtc.so.13") in nvrtc._candidates()
+
+
+def test_the_frontend_finds_the_cudnn_that_is_loaded_here(monkeypatch, tmp_path):
+    """It looks for one when it is imported: on LD_LIBRARY_PATH, then by its name."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/none:{tmp_path}")
+    (tmp_path / "libcudnn.so.9").touch()
+    assert libraries.path_of("cudnn") == tmp_path / "libcudnn.so.9"
+    order = []
+    module = SimpleNamespace(backend_version=lambda: 91900)
+    monkeypatch.setattr(libraries, "load", order.append)
+    monkeypatch.setattr(
+        cudnn, "import_module", lambda name: order.append("frontend") or module
+    )
+    cudnn.frontend.cache_clear()
+    try:
+        assert cudnn.version() == 91900
+    finally:
+        cudnn.frontend.cache_clear()
+    assert order[-3:] == ["cublasLt", "cudnn", "frontend"]
+
+
+def test_nothing_is_loaded_from_the_current_folder(monkeypatch, tmp_path):
+    (tmp_path / "libnvrtc-builtins.so.13.0").write_text("no library")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(nvrtc, "_candidates", lambda: ["libnowhere.so.1"])
+    nvrtc.library.cache_clear()
+    try:
+        assert nvrtc.library() is None
+    finally:
+        nvrtc.library.cache_clear()

@@ -41,6 +41,10 @@ def frontend() -> Any:
     Raises:
         BackendUnavailable: the frontend, cuDNN or cuBLASLt is missing.
     """
+    # It looks for cuDNN when it is imported, and never again: by then it is loaded, so
+    # that it is found wherever it was.
+    libraries.preload()
+    libraries.load("cudnn")
     try:
         module = import_module("cudnn")
     except ImportError as error:
@@ -48,8 +52,6 @@ def frontend() -> Any:
             f"nvidia-cudnn-frontend is not installed ({error}): "
             "pip install 'toolkit[cuda13]'"
         ) from error
-    libraries.preload()
-    libraries.load("cudnn")
     try:
         module.backend_version()
     except RuntimeError as error:

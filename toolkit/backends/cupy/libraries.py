@@ -1,4 +1,5 @@
-"""Where CUDA's libraries are: in wheels of the `nvidia` namespace, or the system's.
+"""Where CUDA's libraries are: in wheels of the `nvidia` namespace, a toolkit, or the
+system's.
 
 They are loaded by full path and for everyone (RTLD_GLOBAL), in an order in which each
 finds what it needs: cuDNN ends the process where it does not find cuBLASLt.
@@ -7,6 +8,7 @@ finds what it needs: cuDNN ends the process where it does not find cuBLASLt.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -30,6 +32,8 @@ WHEELS = {
 }
 # cuDNN last: what it compiles at run time needs the others in place.
 ORDER = ("nvrtc-builtins", "nvrtc", "cublasLt", "cudnn")
+# Where NVIDIA's installers put a toolkit.
+TOOLKIT = "/usr/local/cuda"
 
 
 def versions() -> tuple[int, int]:
@@ -46,19 +50,33 @@ def sonames(name: str) -> list[str]:
 
 
 def folders() -> Iterator[Path]:
-    """The `lib` folders of the installed wheels of the `nvidia` namespace."""
+    """Where they may be: in the wheels of the `nvidia` namespace, then in toolkits."""
     spec = find_spec("nvidia")
     for root in (spec.submodule_search_locations or ()) if spec else ():
         yield from sorted(Path(root).glob("*/lib"))
+    # A toolkit is often in none of the folders that the system searches.
+    named = (os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME"))
+    for toolkit in (*named, TOOLKIT):
+        if toolkit:
+            yield Path(toolkit) / "lib64"
 
 
-def wheel_path(name: str) -> Path | None:
-    """The file of a library in a wheel, None if no wheel has it."""
+def path_of(name: str) -> Path | None:
+    """The file of a library, None if only the system can find it."""
+    places = [*_before(name), *folders()]
     for soname in sonames(name):
-        for folder in folders():
+        for folder in places:
             for found in sorted(folder.glob(soname)):
                 return found
     return None
+
+
+def _before(name: str) -> list[Path]:
+    """Where cuDNN's frontend looks first: it must find the one that is loaded here."""
+    if name != "cudnn":
+        return []
+    places = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    return [Path(place) for place in places if place]
 
 
 @cache
@@ -69,9 +87,9 @@ def load(name: str) -> ctypes.CDLL:
         name: a key of `SONAMES`.
 
     Raises:
-        BackendUnavailable: neither a wheel nor the system has it.
+        BackendUnavailable: no wheel has it, no toolkit, and not the system.
     """
-    path = wheel_path(name)
+    path = path_of(name)
     candidates = [str(path)] if path else [s for s in sonames(name) if "*" not in s]
     problems = []
     for candidate in candidates:
@@ -92,6 +110,6 @@ def preload() -> None:
         BackendUnavailable: there is no cuBLASLt, without which cuDNN may not be used.
     """
     for name in ORDER[:-2]:
-        if wheel_path(name) is not None:
+        if path_of(name) is not None:
             load(name)
     load("cublasLt")

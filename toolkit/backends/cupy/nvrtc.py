@@ -17,24 +17,29 @@ from toolkit.errors import DeviceError
 # C++17, and arithmetic as IEEE 754 has it: nothing here asks for fast approximations.
 # A prelude holds more than one kernel uses, which is nothing to warn of.
 OPTIONS = ("--std=c++17", "-default-device", "--disable-warnings")
+BUILTINS = "libnvrtc-builtins.so.*"
 
 
 @cache
 def library() -> ctypes.CDLL | None:
     """NVRTC, None if it is not installed."""
-    for path in _candidates():
-        # NVRTC looks for its other half by name only, so that is loaded before.
-        for other in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")):
-            ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
+    for path in map(Path, _candidates()):
+        # NVRTC looks for its other half by name only, so that is loaded before. What
+        # the system is to find has no folder: that would be the current one.
+        others = (
+            path.parent.glob("libnvrtc-builtins.so.*") if path.is_absolute() else ()
+        )
         try:
-            return ctypes.CDLL(path)
+            for other in sorted(others):
+                ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
+            return ctypes.CDLL(str(path))
         except OSError:
             continue
     return None
 
 
 def _candidates() -> list[str]:
-    """Where it may be: in NVIDIA's wheels, then wherever the system looks."""
+    """Where it may be: in NVIDIA's wheels, a toolkit, or where the system looks."""
     names = [*libraries.sonames("nvrtc"), "libnvrtc.so"]
     if sys.platform == "win32":
         names = [f"nvrtc64_{version}0_0.dll" for version in libraries.versions()]
@@ -43,7 +48,8 @@ def _candidates() -> list[str]:
     for root in (spec.submodule_search_locations or ()) if spec else ():
         for name in names:
             found += map(str, sorted(Path(root).glob(f"*/**/{name}")))
-    return [*found, *names]
+    paths = (folder / name for folder in libraries.folders() for name in names)
+    return [*found, *(str(path) for path in paths if path.exists()), *names]
 
 
 @cache
