@@ -8,7 +8,7 @@ from math import prod
 
 import jax
 import numpy as np
-from gpu_speed import DEPTH, HEADS, LENGTH, VOCABULARY, WIDTH
+from gpu_speed import CLASSES, DEPTH, HEADS, LENGTH, VOCABULARY, WIDTH
 from jax import lax, nn, numpy as jnp
 
 from toolkit.bench.networks import WORDS
@@ -104,7 +104,7 @@ def resnet50(w, x, key):
             if number == 0:
                 x = normed(f"{name}/d", x, 4 * filters, 1, stride)
             x = nn.relu(x + y)
-    return dense(w, "head", x.mean((1, 2)), 1000)
+    return dense(w, "head", x.mean((1, 2)), CLASSES)
 
 
 def gpt2_small(w, x, key):

@@ -20,6 +20,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import gpu_speed
+import gpu_table
 
 import toolkit
 from toolkit import dtypes
@@ -234,7 +235,7 @@ def main(arguments=None):
     parser.add_argument("--rows", type=int, default=25, help="groups to print")
     parser.add_argument("--batch", type=int, help="another batch size")
     options = parser.parse_args(arguments)
-    for case, precision in gpu_speed.RUNS:
+    for case, precision in gpu_table.RUNS:
         if options.case in (None, case) and options.precision in (None, precision):
             print(report(case, precision, options.rows, options.batch))
 

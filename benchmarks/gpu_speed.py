@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -15,37 +16,29 @@ from time import perf_counter
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+import gpu_rehearsal
+from gpu_rehearsal import size
+from gpu_table import LIBRARIES, OURS
+
 from toolkit.bench.networks import TEXT_LENGTH, WORDS
 
 # Seconds are at most those of one library in one case; with fewer left, none is begun.
-ROUNDS, STEPS, LIMIT, LEAST = 5, 20, 240, 10
+ROUNDS, STEPS, WARM_UP = size((5, 20, 10), (1, 1, 2))
+LIMIT, LEAST = 150, 10
 # case: (batch, bar of our time by the best peer's)
 CASES = {
-    "cifar_cnn": (256, 0.8),
-    "mnist_mlp": (128, 0.5),
-    "resnet50": (256, 1.0),
-    "gpt2_small": (8, 1.1),
-    "lstm": (64, 1.2),
+    "cifar_cnn": (size(256, 4), 0.8),
+    "mnist_mlp": (size(128, 4), 0.5),
+    "resnet50": (size(256, 2), 1.0),
+    "gpt2_small": (size(8, 2), 1.1),
+    "lstm": (size(64, 2), 1.2),
 }
-# Case and precision: float32 is tf32 for all.
-RUNS = (
-    ("cifar_cnn", "float32"),
-    ("cifar_cnn", "bfloat16"),
-    ("mnist_mlp", "float32"),
-    ("resnet50", "bfloat16"),
-    ("gpt2_small", "bfloat16"),
-    ("lstm", "float32"),
-)
-BAR_OF_COMPILING = 0.3
-# What each of them needs, in the order in which they are measured.
-LIBRARIES = {
-    "toolkit": ("cupy",),
-    "torch": ("torch",),
-    "jax": ("jax",),
-    "torch/compile": ("torch",),
-    "keras/jax": ("keras", "jax"),
-}
-LENGTH, WIDTH, HEADS, DEPTH, VOCABULARY = 1024, 768, 12, 12, 50257
+# Where libraries keep what they have compiled, for the next process.
+CACHES = ("TOOLKIT_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+LENGTH, WIDTH, HEADS, DEPTH = size((1024, 768, 12, 12), (16, 32, 2, 1))
+VOCABULARY = size(50257, 97)
+# Extent of the pictures of ResNet-50, and their classes.
+SIDE, CLASSES = size((224, 1000), (32, 10))
 
 
 def data(case, batch):
@@ -54,8 +47,8 @@ def data(case, batch):
 
     rng = np.random.default_rng(0)
     if case in ("cifar_cnn", "resnet50"):
-        size, classes = (32, 10) if case == "cifar_cnn" else (224, 1000)
-        x = rng.random((batch, size, size, 3), dtype="float32")
+        side, classes = (32, 10) if case == "cifar_cnn" else (SIDE, CLASSES)
+        x = rng.random((batch, side, side, 3), dtype="float32")
         return x, rng.integers(0, classes, batch).astype("int32")
     if case == "mnist_mlp":
         x = rng.random((batch, 784), dtype="float32")
@@ -73,7 +66,10 @@ def build(keras, case):
 
     sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=False)
     if case == "resnet50":
-        model = keras.applications.ResNet50(weights=None)
+        shape = (SIDE, SIDE, 3)
+        model = keras.applications.ResNet50(
+            weights=None, input_shape=shape, classes=CLASSES
+        )
     elif case == "gpt2_small":
         model = _gpt2(keras)
         sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -166,6 +162,7 @@ def with_jax(case, precision):
 def one(library, case, precision):
     """Measure in this process; prints the figures as JSON."""
     start = perf_counter()
+    gpu_rehearsal.install()
     if library == "toolkit":
         step, wait = with_toolkit(case, precision)
     elif library.startswith("torch"):
@@ -180,7 +177,7 @@ def one(library, case, precision):
     step()
     wait()
     first = perf_counter() - start
-    for _ in range(10):
+    for _ in range(WARM_UP):
         step()
     wait()
     seconds = []
@@ -193,72 +190,53 @@ def one(library, case, precision):
     print(json.dumps({"step": median(seconds), "all": seconds, "first": first}))
 
 
-def measure(seconds=float("inf"), save=lambda rows: None):
-    """A row for each case and precision, with what each library took.
+def measure(case, precision, seconds=float("inf"), save=lambda row: None):
+    """What a step took in each library.
 
     Args:
-        seconds: after which no library begins another case.
-        save: is given the rows after each measurement.
+        case, precision: one of `gpu_table.RUNS`.
+        seconds: after which no library is begun, and none goes on.
+        save: is given the row after each library.
     """
     end = perf_counter() + seconds
-    rows = [
-        {"case": case, "precision": precision, "bar": CASES[case][1]}
-        for case, precision in RUNS
-    ]
+    row = {"case": case, "precision": precision, "bar": CASES[case][1]}
     for library, needed in LIBRARIES.items():
         missing = [name for name in needed if find_spec(name) is None]
-        for row in rows:
-            left = end - perf_counter()
-            if missing:
-                row[library] = f"not installed: {', '.join(missing)}"
-            elif left < LEAST:
-                row[library] = "not begun: no time was left"
-            else:
-                limit = min(LIMIT, left)
-                row[library] = _ask(library, row["case"], row["precision"], limit)
-            if library == "toolkit" and isinstance(row[library], str):
-                row["failed"] = row[library]
-            save(rows)
-    return rows
+        left = end - perf_counter()
+        # A rehearsal has no GPU for peers, and needs none for itself.
+        if gpu_rehearsal.is_on() and library != OURS:
+            row[library] = "a rehearsal"
+        elif missing and not gpu_rehearsal.is_on():
+            row[library] = f"not installed: {', '.join(missing)}"
+        elif left < LEAST:
+            row[library] = "not begun: no time was left"
+        else:
+            row[library] = _ask(library, case, precision, min(LIMIT, left))
+        if library == OURS and isinstance(row[library], str):
+            row["failed"] = row[library]
+        save(row)
+    return row
 
 
 def _ask(library, case, precision, limit):
+    """What a process says that measures a library, with nothing compiled before."""
     command = [sys.executable, __file__, library, case, precision]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=limit, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"longer than {limit:.0f} s"
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = {name: f"{folder}/{name}" for name in CACHES}
+        try:
+            done = subprocess.run(
+                command,
+                env={**os.environ, **fresh},
+                capture_output=True,
+                text=True,
+                timeout=limit,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"longer than {limit:.0f} s"
     if done.returncode:
         return done.stderr.strip().splitlines()[-1] if done.stderr else "failed"
     return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def table(rows):
-    """The rows as text: seconds of a step, and the ratios to the best peer."""
-    lines = [f"{'case':24} {'library':14} {'ms/step':>9} {'first s':>8}  ratio, bar"]
-    for row in rows:
-        found = {n: row[n] for n in LIBRARIES if isinstance(row.get(n), dict)}
-        peers = {n: f for n, f in found.items() if n != "toolkit"}
-        for name in LIBRARIES:
-            label = f"{row['case']} {row['precision']}"
-            if isinstance(row.get(name), str):
-                lines.append(f"{label:24} {name:14} {row[name][:60]}")
-            elif name in found:
-                took = found[name]
-                line = f"{label:24} {name:14} {took['step'] * 1e3:9.3f} "
-                line += f"{took['first']:8.2f}"
-                if name == "toolkit" and peers:
-                    line += "  " + _ratios(took, peers.values(), row["bar"])
-                lines.append(line)
-    return "\n".join(lines)
-
-
-def _ratios(ours, peers, bar):
-    step = ours["step"] / min(p["step"] for p in peers)
-    first = ours["first"] / min(p["first"] for p in peers)
-    return f"{step:.2f}, {bar} (first {first:.2f}, {BAR_OF_COMPILING})"
 
 
 if __name__ == "__main__":

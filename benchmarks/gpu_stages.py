@@ -1,31 +1,35 @@
-"""The stages of gpu_check.py that are no tests: `gpu_stages.py NAME FOLDER`."""
+"""The steps of gpu_session.py that are no tests: `gpu_stages.py NAME JSON ...`."""
 
 import json
 import sys
+import traceback
 from pathlib import Path
+from time import perf_counter
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+import gpu_fits
+import gpu_limits
+import gpu_rehearsal
 import numpy as np
 
 import toolkit
+from toolkit import ops
 from toolkit.backends import get_backend
+from toolkit.backends.cupy import cudnn
+from toolkit.backends.cupy.availability import cupy_module, require
+from toolkit.backends.cupy.backend import CupyBackend
 from toolkit.errors import BackendUnavailable
 
-GPU = "gpu:0"
-# The largest relative errors against float64 on the processor: of outputs and loss, and
-# of all gradients as one vector, to which half precision adds up its roundings.
-LIMITS = {
-    "float32": (1e-5, 1e-5),
-    "tf32": (1e-2, 1e-2),
-    "mixed_bfloat16": (1e-2, 1e-1),
-}
+GPU = gpu_fits.GPU
 
 
-def facts(out):
+def facts(save):
     """The device, its libraries, and what cuDNN has to know of it to plan for it."""
     backend = get_backend("cupy")
     found = {**backend.describe(), "devices": toolkit.config.list_devices()}
-    from toolkit.backends.cupy import cudnn
-
+    if gpu_rehearsal.is_on():
+        return found, True
     try:
         with backend.device.scope():
             text = cudnn.frontend().create_device_properties(0).serialize()
@@ -35,119 +39,111 @@ def facts(out):
     else:
         found["cudnn"] = cudnn.version()
         text = text if isinstance(text, str) else bytes(text).decode()
-        (out / "device_properties.json").write_text(text, encoding="utf-8")
+        found["device_properties"] = text
     return found, isinstance(found["cudnn"], int)
 
 
-def _images(count):
-    rng = np.random.default_rng(0)
-    x = rng.random((count, 32, 32, 3), dtype="float32")
-    return x, rng.integers(0, 10, count).astype("int32")
+# --- the first things that are computed -----------------------------------------------
 
 
-def _cnn(policy):
-    """A convolutional network with all weights from one seed."""
-    layers = toolkit.layers
-    toolkit.utils.set_random_seed(1)
-    toolkit.config.set_dtype_policy(policy)
+def first(save):
+    """One of each: the driver, a kernel, a product, a convolution, a captured step.
+
+    Each is tried whatever has become of the others, and says why it failed.
+    """
+    found = {}
+    for check in (driver, kernel, product, convolution, captured):
+        start = perf_counter()
+        try:
+            row = {"passed": True, "found": check()}
+        except Exception as error:  # whatever it is: that is what is looked for here
+            said = f"{type(error).__name__}: {error}"
+            row = {"passed": False, "error": said, "trace": traceback.format_exc()}
+        found[check.__name__] = row | {"seconds": round(perf_counter() - start, 2)}
+        save(found)
+    return found, all(row["passed"] for row in found.values())
+
+
+def driver():
+    """The versions of the driver and of CuPy's runtime."""
+    if gpu_rehearsal.is_on():
+        return "a rehearsal"
+    runtime = cupy_module().cuda.runtime
+    require(runtime)
+    return {"driver": runtime.driverGetVersion(), "cupy": runtime.runtimeGetVersion()}
+
+
+def bare_backend():
+    """The backend, even where there is no cuBLASLt: kernels need none."""
     try:
-        return toolkit.Sequential(
-            [
-                layers.Input((32, 32, 3)),
-                layers.Conv2D(32, 3, padding="same", activation="relu"),
-                layers.Conv2D(64, 3, strides=2, use_bias=False),
-                layers.BatchNormalization(),
-                layers.MaxPooling2D(),
-                layers.SeparableConv2D(64, 3, activation="relu"),
-                layers.GlobalAveragePooling2D(),
-                layers.Dense(128, activation="gelu"),
-                layers.LayerNormalization(),
-                layers.Dense(10, dtype="float64" if policy == "float64" else "float32"),
-            ]
-        )
-    finally:
-        toolkit.config.set_dtype_policy(None)
+        return get_backend("cupy")
+    except BackendUnavailable:
+        from toolkit.backends.cupy.cuda_device import CudaDevice
+
+        return CupyBackend(CudaDevice(0), cupy_module())
 
 
-def _gradients(model, x, y):
-    """The outputs, the loss and its gradients."""
-    loss = toolkit.losses.SparseCategoricalCrossentropy(from_logits=True)
+def compared(name, arrays, limit, dtype="float32", **attrs):
+    """The error of a primitive's kernel against float64 on the processor."""
+    backend, exact = bare_backend(), get_backend("reference").kernels[name]
+    given = [backend.asarray(x, dtype) for x in arrays]
+    back = [backend.to_numpy(x).astype("float64") for x in given]
+    found = backend.to_numpy(backend.kernels[name](*given, **attrs)).astype("float64")
+    expected = exact(*back, **attrs)
+    error = float(np.abs(found - expected).max() / np.abs(expected).max())
+    if not error <= limit:
+        raise AssertionError(f"{name} {dtype}: error {error:.2e}, expected <= {limit}")
+    return error
+
+
+def kernel():
+    """A generated kernel."""
+    x = np.random.default_rng(0).random((300, 70), "float32")
+    return compared("exp", [x], 1e-6)
+
+
+def product():
+    """Products of float32 and of bfloat16."""
+    rng = np.random.default_rng(0)
+    pair = rng.random((96, 64), "float32"), rng.random((64, 48), "float32")
+    return {
+        "float32": compared("matmul", pair, 1e-6),
+        "bfloat16": compared("matmul", pair, 1e-2, "bfloat16"),
+    }
+
+
+def convolution():
+    """Convolutions of float32 and of bfloat16."""
+    rng = np.random.default_rng(0)
+    pair = rng.random((2, 9, 9, 16), "float32"), rng.random((3, 3, 16, 24), "float32")
+    attrs = {"strides": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1)}
+    attrs["groups"] = 1
+    return {
+        "float32": compared("conv", pair, 1e-5, **attrs),
+        "bfloat16": compared("conv", pair, 1e-2, "bfloat16", **attrs),
+    }
+
+
+def captured():
+    """A step that is captured, four times on the same arrays."""
 
     @toolkit.function
-    def compute(x, y):
-        with toolkit.GradientTape() as tape:
-            outputs = model(x, training=True)
-            value = loss(y, outputs)
-        return outputs, value, *tape.gradient(value, model.trainable_variables)
+    def step(x, w):
+        return ops.sum(ops.tanh(x @ w), axis=1)
 
-    return [np.asarray(a.numpy(), "float64") for a in compute(x, y)]
-
-
-def _error(found, expected):
-    """The largest difference by the largest value."""
-    scale = np.abs(expected).max() or 1.0
-    return float(np.abs(found - expected).max() / scale)
-
-
-def _distance(found, expected):
-    """The length of the difference of vectors by that of the second."""
-    a, e = (np.concatenate([x.ravel() for x in part]) for part in (found, expected))
-    return float(np.linalg.norm(a - e) / np.linalg.norm(e))
+    rng = np.random.default_rng(0)
+    x, w = rng.random((32, 16), "float32"), rng.random((16, 8), "float32")
+    with toolkit.device(GPU):
+        x_there, w_there = map(ops.convert_to_tensor, (x, w))
+        results = [step(x_there, w_there).numpy() for _ in range(4)]
+    expected = np.tanh(x.astype("float64") @ w).sum(axis=1)
+    errors = [float(np.abs(y / expected - 1).max()) for y in results]
+    if max(errors) > 1e-5 or any((y != results[0]).any() for y in results):
+        raise AssertionError(f"errors of the runs: {errors}")
+    return max(errors)
 
 
-def accuracy(out):
-    """Errors of outputs and gradients in each precision, against float64."""
-    x, y = _images(16)
-    exact = _cnn("float64")
-    expected = _gradients(exact, x.astype("float64"), y)
-    errors = {}
-    for name, limits in LIMITS.items():
-        policy = "float32" if name == "tf32" else name
-        toolkit.config.set_matmul_precision("tf32" if name == "tf32" else "strict")
-        model = _cnn(policy)
-        model.set_weights([w.astype("float32") for w in exact.get_weights()])
-        with toolkit.device(GPU):
-            found = _gradients(model, x, y)
-        pairs = list(zip(found, expected, strict=True))[:2]
-        worst = max(_error(a, e) for a, e in pairs), _distance(found[2:], expected[2:])
-        errors[name] = {"results, gradients": worst, "limits": limits}
-    toolkit.config.set_matmul_precision("strict")
-    passed = (
-        error <= limit
-        for row in errors.values()
-        for error, limit in zip(*row.values(), strict=True)
-    )
-    return errors, all(passed)
-
-
-def _trained(captures, policy="float32"):
-    """The weights after some steps."""
-    device = get_backend("cupy").device
-    device.captures = captures
-    try:
-        model = _cnn(policy)
-        loss = toolkit.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile("adam", loss)
-        with toolkit.device(GPU):
-            model.fit(*_images(256), batch_size=32, epochs=2, verbose=0)
-        return b"".join(w.tobytes() for w in model.get_weights())
-    finally:
-        device.captures = True
-
-
-def capture(out):
-    """Captured steps give the bits of those that are not; a seed gives its bits."""
-    found = {}
-    for policy in ("float32", "mixed_bfloat16", "mixed_float16"):
-        first = _trained(True, policy)
-        found[policy] = {
-            "captured as eager": first == _trained(False, policy),
-            "same seed, same bits": first == _trained(True, policy),
-        }
-    return found, all(all(row.values()) for row in found.values())
-
-
-def nccl(out):
+def nccl(save):
     """One rank of NCCL on this GPU: gathers, sums, a captured graph, an abort."""
     import gpu_nccl
 
@@ -164,29 +160,35 @@ def nccl(out):
     return found, all(found.values())
 
 
-def speed(out, seconds):
+def speed(save, case, precision, seconds):
     """Seconds of a step of training beside torch and JAX, where these are installed."""
     import gpu_speed
 
-    def save(rows):
-        (out / "speed.txt").write_text(gpu_speed.table(rows), encoding="utf-8")
-        write(out / "speed.json", rows)
-
-    record = gpu_speed.measure(seconds - 5, save)
-    return record, not any("failed" in row for row in record)
+    row = gpu_speed.measure(case, precision, float(seconds) - 5, save)
+    return row, "failed" not in row
 
 
-def write(path, found):
-    """Results as JSON."""
-    path.write_text(json.dumps(found, indent=1, default=str), encoding="utf-8")
+STAGES = {
+    stage.__name__: stage
+    for stage in (
+        *(facts, first, nccl, speed, gpu_fits.accuracy, gpu_fits.fits),
+        *(gpu_limits.autotune, gpu_limits.memory, gpu_limits.processes),
+        gpu_limits.digest,
+    )
+}
 
 
-def main(name, folder, seconds="inf"):
-    """Run a stage and write its results."""
-    out = Path(folder)
-    stage = {f.__name__: f for f in (facts, accuracy, capture, nccl, speed)}[name]
-    found, passed = stage(out, float(seconds)) if stage is speed else stage(out)
-    write(out / f"{name}.json", found)
+def main(name, path, *arguments):
+    """Run a stage and write its results, as they come and in the end."""
+    gpu_rehearsal.install()
+
+    def save(found):
+        aside = Path(f"{path}.aside")
+        aside.write_text(json.dumps(found, indent=1, default=str), encoding="utf-8")
+        aside.replace(path)
+
+    found, passed = STAGES[name](save, *arguments)
+    save(found)
     print(json.dumps(found, default=str))
     return int(not passed)
 

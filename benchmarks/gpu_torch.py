@@ -1,7 +1,7 @@
 """The networks of gpu_speed.py by hand in torch."""
 
 import torch
-from gpu_speed import DEPTH, HEADS, LENGTH, VOCABULARY, WIDTH
+from gpu_speed import CLASSES, DEPTH, HEADS, LENGTH, VOCABULARY, WIDTH
 from peers_torch import LSTM, Block, cifar_cnn, mnist_mlp
 from torch import nn
 from torch.nn import functional as F
@@ -42,7 +42,7 @@ def resnet50():
             width = 4 * filters
     return nn.Sequential(
         *(convolve(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)),
-        *(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)),
+        *(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, CLASSES)),
     )
 
 
@@ -70,18 +70,19 @@ NETWORKS = {
 }
 
 
-def step(case, x, y, half, compiled):
-    """A function that trains on one batch, which is on the device."""
-    model = NETWORKS[case]().cuda().to(memory_format=torch.channels_last)
+def step(case, x, y, half, compiled, device="cuda"):
+    """A function that trains on one batch, which is on the device; it returns the
+    loss."""
+    model = NETWORKS[case]().to(device, memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True)
-    x, y = torch.from_numpy(x).cuda(), torch.from_numpy(y).cuda()
+    x, y = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
     if x.ndim == 4:
         x = x.permute(0, 3, 1, 2)
     is_binary = case == "lstm"
     y = y if is_binary else y.long().flatten()
 
     def loss_of(x, y):
-        with torch.autocast("cuda", torch.bfloat16, enabled=half):
+        with torch.autocast(device, torch.bfloat16, enabled=half):
             found = model(x)
         if is_binary:
             return F.binary_cross_entropy_with_logits(found, y)
@@ -91,7 +92,9 @@ def step(case, x, y, half, compiled):
 
     def train():
         optimizer.zero_grad(set_to_none=True)
-        run(x, y).backward()
+        loss = run(x, y)
+        loss.backward()
         optimizer.step()
+        return loss
 
     return train

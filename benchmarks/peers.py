@@ -11,6 +11,7 @@ peer's, and whether that reaches its bar. `--quick` runs toolkit alone, in secon
 
 import argparse
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from peers_table import render
@@ -28,15 +29,18 @@ def parse():
     )
     suite.add_options(parser)
     parser.add_argument("--peers", metavar="DIR", help="what make_peers.sh has made")
+    parser.add_argument(
+        "--here", action="store_true", help="the peers that this Python has, instead"
+    )
     parser.add_argument("--write", metavar="PATH", help="where to write the tables")
     parser.add_argument(
         "--note", default="", help="a sentence for them: the date, what else ran"
     )
     options = parser.parse_args()
-    if not (options.quick or options.peers):
+    if not (options.quick or options.peers or options.here):
         parser.error("expected --peers DIR, the folder that make_peers.sh has made")
-    if options.write and (options.quick or options.only):
-        parser.error("--write needs the whole run, without --quick and --only")
+    if options.write and (options.quick or options.only or options.here):
+        parser.error("--write needs the whole run, without --quick, --only and --here")
     return options
 
 
@@ -44,11 +48,21 @@ def candidates(options):
     """toolkit and, unless the run is a quick one, each peer."""
     yield suite.OURS
     for name, peer in {} if options.quick else PEERS.items():
-        python = Path(options.peers) / peer.folder / "bin" / "python"
-        if not python.exists():
-            sys.exit(f"{name}: {python} is missing; see benchmarks/make_peers.sh")
-        command = (str(python), str(WORKER), name)
-        yield suite.Candidate(name, command, peer.kinds, peer.environment)
+        python = interpreter(name, peer, options)
+        if python is not None:
+            command = (python, str(WORKER), name)
+            yield suite.Candidate(name, command, peer.kinds, peer.environment)
+
+
+def interpreter(name, peer, options):
+    """The Python of a peer; None if it is to be this one, and has no such library."""
+    if options.here:
+        needed = (peer.folder, *(("keras",) if name.startswith("Keras") else ()))
+        return sys.executable if all(map(find_spec, needed)) else None
+    python = Path(options.peers) / peer.folder / "bin" / "python"
+    if not python.exists():
+        sys.exit(f"{name}: {python} is missing; see benchmarks/make_peers.sh")
+    return str(python)
 
 
 def main():

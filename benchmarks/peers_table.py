@@ -48,8 +48,8 @@ blocks and of the stacks above.
 
 ## GPU
 
-Not yet run on a GPU: there is no figure. `scripts/gpu_check` measures steps of
-training beside torch and JAX, and checks all that only a GPU can show, in one call.
+Not yet run on a GPU: there is no figure. `scripts/gpu_session` measures steps of
+training beside torch and JAX, and checks all that only a GPU can show.
 `benchmarks/gpu_programs.py` lists what such a step would do there, without a GPU.
 
 ## How it is measured

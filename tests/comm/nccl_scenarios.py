@@ -253,8 +253,8 @@ def on_host(control, wait, is_done):
     return Ordered(folder, {})
 
 
-def gpu_check(control, path):
-    """The stage of scripts/gpu_check, on what is none."""
+def gpu_step(control, path):
+    """Step `nccl` of scripts/gpu_session, on what is none."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
     import gpu_nccl
 

@@ -154,7 +154,7 @@ def test_sums_on_devices_are_those_of_the_tree(library, tmp_path, size):
 
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 def test_what_a_gpu_will_be_asked_is_right_on_the_host(library, tmp_path):
-    (found,) = run("gpu_check", library, tmp_path, 1)
+    (found,) = run("gpu_step", library, tmp_path, 1)
     assert found.pop("version") == "2.32.3"
     assert set(found.values()) == {True}, found
     assert len(found) == 7

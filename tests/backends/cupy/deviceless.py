@@ -13,7 +13,8 @@ from pathlib import Path
 
 from toolkit.backends.cupy import cudnn, libraries
 
-# What cuDNN asks of an H200, by hand: scripts/gpu_check writes what a device says.
+# What cuDNN asks of an H200, by hand; step `facts` of scripts/gpu_session keeps what a
+# device says.
 H200 = {
     "deviceVer": 900,
     "driverVer": 13000,

@@ -1,0 +1,164 @@
+"""Whole training runs on a GPU: how exact they are, and whether they repeat."""
+
+import hashlib
+
+import numpy as np
+from gpu_rehearsal import size
+
+import toolkit
+from toolkit.backends import get_backend
+
+GPU, CPU = "gpu:0", "cpu:0"
+# The largest relative errors against float64 on the processor: of outputs and loss, and
+# of all gradients as one vector, to which half precision adds up its roundings.
+LIMITS = {
+    "float32": (1e-5, 1e-5),
+    "tf32": (1e-2, 1e-2),
+    "mixed_bfloat16": (1e-2, 1e-1),
+}
+# The largest relative differences of losses of whole runs on the two devices.
+LOSSES = {
+    "float32": 1e-3,
+    "mixed_bfloat16": 5e-2,
+    "tf32": 2e-2,
+    "mixed_float16": 2e-2,
+}
+IMAGES, BATCH = size((256, 32), (16, 8))
+
+
+def set_precision(name):
+    """The dtype policy of a name; tf32 is one of products instead."""
+    toolkit.config.set_matmul_precision("tf32" if name == "tf32" else "strict")
+    return "float32" if name == "tf32" else name
+
+
+def images(count):
+    """Made-up images and their labels."""
+    rng = np.random.default_rng(0)
+    x = rng.random((count, 32, 32, 3), dtype="float32")
+    return x, rng.integers(0, 10, count).astype("int32")
+
+
+def cnn(policy):
+    """A convolutional network with all weights from one seed."""
+    layers = toolkit.layers
+    toolkit.utils.set_random_seed(1)
+    toolkit.config.set_dtype_policy(policy)
+    try:
+        return toolkit.Sequential(
+            [
+                layers.Input((32, 32, 3)),
+                layers.Conv2D(32, 3, padding="same", activation="relu"),
+                layers.Conv2D(64, 3, strides=2, use_bias=False),
+                layers.BatchNormalization(),
+                layers.MaxPooling2D(),
+                layers.SeparableConv2D(64, 3, activation="relu"),
+                layers.GlobalAveragePooling2D(),
+                layers.Dense(128, activation="gelu"),
+                layers.LayerNormalization(),
+                layers.Dense(10, dtype="float64" if policy == "float64" else "float32"),
+            ]
+        )
+    finally:
+        toolkit.config.set_dtype_policy(None)
+
+
+def _loss():
+    return toolkit.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def _gradients(model, x, y):
+    """The outputs, the loss and its gradients."""
+    loss = _loss()
+
+    @toolkit.function
+    def compute(x, y):
+        with toolkit.GradientTape() as tape:
+            outputs = model(x, training=True)
+            value = loss(y, outputs)
+        return outputs, value, *tape.gradient(value, model.trainable_variables)
+
+    return [np.asarray(a.numpy(), "float64") for a in compute(x, y)]
+
+
+def _error(found, expected):
+    """The largest difference by the largest value."""
+    scale = np.abs(expected).max() or 1.0
+    return float(np.abs(found - expected).max() / scale)
+
+
+def _distance(found, expected):
+    """The length of the difference of vectors by that of the second."""
+    a, e = (np.concatenate([x.ravel() for x in part]) for part in (found, expected))
+    return float(np.linalg.norm(a - e) / np.linalg.norm(e))
+
+
+def accuracy(save):
+    """Errors of outputs and gradients in each precision, against float64."""
+    x, y = images(size(16, 4))
+    exact = cnn("float64")
+    expected = _gradients(exact, x.astype("float64"), y)
+    errors = {}
+    for name, limits in LIMITS.items():
+        model = cnn(set_precision(name))
+        model.set_weights([w.astype("float32") for w in exact.get_weights()])
+        with toolkit.device(GPU):
+            found = _gradients(model, x, y)
+        pairs = list(zip(found, expected, strict=True))
+        worst = max(_error(a, e) for a, e in pairs[:2])
+        gradients = _distance(found[2:], expected[2:])
+        single = max(_distance([a], [e]) for a, e in pairs[2:])
+        errors[name] = {
+            "results, all gradients": (worst, gradients),
+            "limits": limits,
+            "the worst gradient": single,
+            "passed": worst <= limits[0] and gradients <= limits[1],
+        }
+        save(errors)
+    return errors, all(row["passed"] for row in errors.values())
+
+
+def trained(name, device=GPU, captures=True):
+    """Train for two epochs.
+
+    Args:
+        name: a key of `LOSSES`.
+        device: where.
+        captures: whether steps on a GPU are captured.
+
+    Returns:
+        A hash of the weights, and the losses of the epochs.
+    """
+    policy = set_precision(name)
+    place = get_backend("cupy").device
+    place.captures = captures
+    try:
+        model = cnn(policy)
+        model.compile("adam", _loss())
+        with toolkit.device(device):
+            x, y = images(IMAGES)
+            losses = model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0).history
+        content = b"".join(w.tobytes() for w in model.get_weights())
+        return hashlib.sha256(content).hexdigest(), losses["loss"]
+    finally:
+        place.captures = True
+
+
+def fits(save):
+    """Captured steps give what those do that are not, a seed its bits, the processor
+    about the same losses."""
+    found = {}
+    for name, limit in LOSSES.items():
+        bits, losses = trained(name)
+        expected = trained(name, CPU)[1]
+        error = _error(np.array(losses), np.array(expected))
+        found[name] = {
+            "captured as started one by one": bits == trained(name, captures=False)[0],
+            "same seed, same bits": bits == trained(name)[0],
+            "losses as on the processor": error <= limit,
+            "error, limit": (error, limit),
+            "losses": (losses, expected),
+        }
+        save(found)
+    checks = (v for row in found.values() for v in row.values() if isinstance(v, bool))
+    return found, all(checks)

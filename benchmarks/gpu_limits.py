@@ -1,0 +1,89 @@
+"""What a GPU does at its limits: tuned, without memory, and shared by two processes."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from gpu_fits import GPU, trained
+from gpu_rehearsal import size
+
+import toolkit
+from toolkit.errors import OutOfDeviceMemory
+
+STAGES = Path(__file__).with_name("gpu_stages.py")
+# Rows of a batch whose activations no GPU has room for, and the units of its layer.
+ROWS, UNITS = size((1 << 22, 1 << 16), (1 << 13, 1 << 15))
+
+
+def digest(save, name="float32", tuned=""):
+    """The hash of the weights after training, and the losses."""
+    toolkit.config.set_autotune(bool(tuned))
+    bits, losses = trained(name)
+    return {"weights": bits, "losses": losses}, True
+
+
+def _begin(folder, number, *arguments):
+    """A process that trains, and the file that it will write."""
+    path = Path(folder) / f"{number}.json"
+    command = [sys.executable, str(STAGES), "digest", str(path), *arguments]
+    return subprocess.Popen(command), path
+
+
+def _end(process, path):
+    """What it has written."""
+    if process.wait():
+        raise RuntimeError(f"a process that trains ended with {process.returncode}")
+    return json.loads(path.read_text("utf-8"))
+
+
+def autotune(save):
+    """What is timed computes the same, and another process takes it from disk."""
+    _, plain = trained("float32")
+    toolkit.config.set_autotune(True)
+    bits, losses = trained("float32")
+    with tempfile.TemporaryDirectory() as folder:
+        other = _end(*_begin(folder, 0, "float32", "tuned"))
+    error = float(np.abs(np.array(losses) / np.array(plain) - 1).max())
+    found = {
+        "losses as without": error <= 1e-3,
+        "same bits in another process": bits == other["weights"],
+        "error": error,
+    }
+    return found, all(v for v in found.values() if isinstance(v, bool))
+
+
+def processes(save):
+    """Two processes train at once, with the same bits."""
+    with tempfile.TemporaryDirectory() as folder:
+        begun = [_begin(folder, number) for number in range(2)]
+        found = [_end(*one) for one in begun]
+    same = found[0] == found[1]
+    return {"same bits": same, "losses": found[0]["losses"]}, same
+
+
+def memory(save):
+    """A batch that has no room is an error that names it, and nothing else changes."""
+    layers, rng = toolkit.layers, np.random.default_rng(0)
+    model = toolkit.Sequential(
+        [layers.Input((4,)), layers.Dense(UNITS, "tanh", name="wide"), layers.Dense(1)]
+    )
+    model.compile("adam", "mse")
+    x, y = rng.random((ROWS, 4), "float32"), rng.random((ROWS, 1), "float32")
+    found = {}
+    with toolkit.device(GPU):
+        model.fit(x[:64], y[:64], batch_size=16, verbose=0)
+        before = [v.numpy() for v in model.variables]
+        try:
+            model.fit(x, y, batch_size=ROWS, verbose=0)
+        except OutOfDeviceMemory as error:
+            found["what is said"] = str(error)
+        pairs = zip(before, model.variables, strict=True)
+        found["unchanged"] = all(np.array_equal(a, v.numpy()) for a, v in pairs)
+        save(found)
+        losses = model.fit(x[:64], y[:64], batch_size=16, verbose=0).history["loss"]
+    found["goes on"] = bool(np.isfinite(losses).all())
+    named = "wide" in found.get("what is said", "")
+    return found, named and found["unchanged"] and found["goes on"]

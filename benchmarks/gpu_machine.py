@@ -1,0 +1,204 @@
+"""What a machine has for a session on its GPU: looked at by the standard library alone.
+
+Nothing here fails where something is missing: an empty entry, or the reason, says so.
+"""
+
+import ctypes
+import glob
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from gpu_rehearsal import is_on
+
+# Distributions whose versions are wanted, of every interpreter that is found.
+DISTRIBUTIONS = (
+    *("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite"),
+    *("pytest", "pytest-xdist", "hypothesis", "cloudpickle"),
+    *("cupy-cuda13x", "cupy-cuda12x", "cuda-pathfinder", "nvidia-cudnn-frontend"),
+    *("nvidia-cudnn-cu13", "nvidia-cudnn-cu12", "nvidia-cublas", "nvidia-cublas-cu12"),
+    *("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-nccl-cu13"),
+    *("torch", "triton", "jax", "jaxlib", "keras", "tensorflow"),
+)
+# What is of use if it is on PATH.
+PROGRAMS = ("nvidia-smi", "nvcc", "compute-sanitizer", "ncu", "g++", "mpirun")
+# Libraries of CUDA by what their files are called.
+LIBRARIES = ("cublasLt", "cudnn", "nvrtc", "cudart", "nccl", "cuda.so")
+PYTHONS = (
+    *("/usr/bin/python3", "/usr/local/bin/python3", "/opt/*/bin/python3"),
+    *("/opt/*/.venv/bin/python3", "/opt/*/envs/*/bin/python3"),
+)
+SMI = "name,driver_version,memory.total,compute_cap,clocks.max.sm,power.limit"
+# The seconds that any one question may take.
+PATIENCE = 10
+
+
+def look(folder):
+    """Everything, as plain data.
+
+    Args:
+        folder: whose disk is asked for free space.
+    """
+    questions = {
+        "system": system,
+        "disk": partial(disk, folder),
+        "gpu": gpus,
+        "driver": driver,
+        "programs": programs,
+        "libraries": libraries,
+        "pythons": pythons,
+        "index": index,
+    }
+    return {name: _answer(ask) for name, ask in questions.items()}
+
+
+def _answer(ask):
+    try:
+        return ask()
+    except Exception as error:  # a question of many: the others are asked too
+        return f"{type(error).__name__}: {error}"
+
+
+def run(*command, seconds=PATIENCE):
+    """What a program prints, or why there is nothing."""
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{type(error).__name__}: {error}"
+    return done.stdout.strip()
+
+
+def system():
+    """The processor, memory, and the system."""
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    models = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    memory = Path("/proc/meminfo").read_text("utf-8").splitlines()[:3]
+    return {
+        "cpu": models[0] if models else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory": [" ".join(line.split()) for line in memory],
+        "kernel": platform.release(),
+        "python": sys.version.split()[0],
+        "interpreter": sys.executable,
+    }
+
+
+def disk(folder):
+    """Free bytes, of a folder and of where temporary files are."""
+    places = {str(folder), tempfile.gettempdir()}
+    return {place: shutil.disk_usage(place).free for place in sorted(places)}
+
+
+def gpus():
+    """What nvidia-smi says of each GPU."""
+    if shutil.which("nvidia-smi") is None:
+        return "no nvidia-smi"
+    rows = run("nvidia-smi", f"--query-gpu={SMI}", "--format=csv,noheader")
+    return {"rows": rows.splitlines(), "all": run("nvidia-smi")}
+
+
+def driver():
+    """The newest CUDA that the driver knows, such as 13000; or why there is none."""
+    library, version = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    status = library.cuDriverGetVersion(ctypes.byref(version))
+    return version.value if status == 0 else f"cuDriverGetVersion: {status}"
+
+
+def programs():
+    """Where the programs are that are on PATH or in CUDA's own folder."""
+    path = f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin"
+    found = {name: shutil.which(name, path=path) for name in PROGRAMS}
+    return {name: where for name, where in found.items() if where}
+
+
+def libraries():
+    """Files of CUDA's libraries that the system or a toolkit has."""
+    known = run("ldconfig", "-p").splitlines()
+    paths = [line.partition("=>")[2].strip() for line in known]
+    paths += glob.glob("/usr/local/cuda*/lib64/lib*.so.*")
+    wanted = [f"lib{name}" for name in LIBRARIES]
+    found = (path for path in paths if Path(path).name.startswith(tuple(wanted)))
+    return sorted(set(found))
+
+
+def pythons():
+    """The versions of what each interpreter has that is found, by its path."""
+    names = [
+        sys.executable,
+        *(p for p in map(shutil.which, ("python3", "python")) if p),
+    ]
+    for pattern in PYTHONS:
+        names += sorted(glob.glob(pattern))
+    # Not resolved: links of an environment are what makes it one.
+    return {name: ask_python(name) for name in dict.fromkeys(names)}
+
+
+def ask_python(interpreter):
+    """What `describe_python` says in another interpreter."""
+    text = run(interpreter, __file__)
+    try:
+        return json.loads(text.splitlines()[-1])
+    except (IndexError, ValueError):
+        return text[-300:]
+
+
+def describe_python():
+    """The versions of this interpreter and of what it has, and files of CUDA."""
+    versions = {}
+    for name in DISTRIBUTIONS:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "version": platform.python_version(),
+        "distributions": versions,
+        "files": wheel_files(),
+    }
+
+
+def wheel_files():
+    """The libraries in wheels of the `nvidia` namespace, with their bytes."""
+    spec = find_spec("nvidia")
+    roots = map(Path, (spec.submodule_search_locations or ()) if spec else ())
+    found = (f for root in roots for f in sorted(root.glob("*/lib/lib*.so.*")))
+    wanted = tuple(f"lib{name}" for name in LIBRARIES)
+    return {
+        str(path): path.stat().st_size for path in found if path.name.startswith(wanted)
+    }
+
+
+def index():
+    """Whether pip can fetch a small package that CuPy needs: "reachable", or why
+    not."""
+    if is_on():
+        return "not asked in a rehearsal"
+    with tempfile.TemporaryDirectory() as folder:
+        options = "--no-deps --no-input --retries 0 --timeout 5 -q".split()
+        words = run(
+            *(sys.executable, "-m", "pip", "download", *options),
+            *("-d", folder, "cuda-pathfinder"),
+            seconds=2 * PATIENCE,
+        )
+        if any(Path(folder).iterdir()):
+            return "reachable"
+    return f"not reachable: {words[-300:]}"
+
+
+if __name__ == "__main__":
+    print(json.dumps(describe_python()))

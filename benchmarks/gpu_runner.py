@@ -1,0 +1,255 @@
+"""Steps in processes of their own: run in order, cut at their limits, kept as JSON.
+
+A record of all steps is written when one begins, while it runs and when it ends, so
+whatever ends this process loses at most some seconds. The next call reads the record,
+leaves out what is done, and runs again what was cut.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+
+import gpu_needs
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCHMARKS = Path(__file__).resolve().parent
+# Seconds between two looks at a step that runs.
+POLL = 2.0
+# What may become of a step; what is done is not run again unless it is asked for.
+OUTCOMES = ("passed", "failed", "cut", "running", "not begun", "left out")
+DONE = ("passed", "failed")
+LAST_WORDS = 2000
+
+
+@dataclass(frozen=True)
+class Step:
+    """One process.
+
+    Attributes:
+        name: of letters, digits, dots, hyphens and underscores.
+        command: its arguments; in these and in the environment {json} stands for the
+            file that it writes its results to, as often as it likes, and {limit} for
+            its seconds.
+        limit: seconds after which it is ended.
+        least: seconds without which it is not begun.
+        modules, programs: without which it is left out.
+        environment: what its environment has besides.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    limit: float
+    least: float = 10.0
+    modules: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def tree():
+    """A short name of the sources, by which results of other ones are told apart."""
+    folders = (ROOT / "toolkit", BENCHMARKS, ROOT / "tests" / "backends")
+    files = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    content = hashlib.sha256()
+    for path in files:
+        content.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return content.hexdigest()[:12]
+
+
+class Session:
+    """The record of steps, and the folder where it is kept.
+
+    Args:
+        output: the folder of `session.json`, `session.txt` and `logs.tar.gz`.
+        work: a folder for files of this call alone.
+        earlier: records of calls before, the last one last.
+        search: folders that stand first on the path of modules of each step.
+    """
+
+    def __init__(self, output, work, earlier=(), search=()):
+        self.output, self.work = Path(output), Path(work)
+        self.output.mkdir(parents=True, exist_ok=True)
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.search = [str(path) for path in (*search, ROOT, BENCHMARKS)]
+        self.tree = tree()
+        self.about = {}
+        self.steps = {}
+        for path in (*earlier, self.output):
+            self._read(path)
+
+    def _read(self, path):
+        """What a call before has left, as far as it can be read."""
+        path = Path(path)
+        path = path / "session.json" if path.is_dir() else path
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(path.read_text("utf-8"))
+            self.steps |= found["steps"]
+            self.about |= found["about"]
+
+    def has(self, module):
+        """Whether steps can import a module."""
+        return any(gpu_needs.has(module, place) for place in self.search)
+
+    def run(self, steps, end, again=()):
+        """Run what is not done yet, until there is no time.
+
+        Args:
+            steps: in the order in which they are run.
+            end: when everything has to be over, as `monotonic` tells it.
+            again: names of steps, or "failed", that are run though they are done.
+
+        Returns:
+            Whether all of them have passed or were left out.
+        """
+        for step in steps:
+            before = self.steps.get(step.name, {}).get("outcome")
+            is_wanted = step.name in again or before in again
+            if before in DONE and not is_wanted:
+                continue
+            if reason := self._why_not(step):
+                self._put(step, "left out", words=reason)
+            elif end - monotonic() < step.least:
+                if before is None:  # what a cut one has found stays
+                    self._put(step, "not begun", words="no time was left")
+            else:
+                self._run(step, min(step.limit, end - monotonic()))
+            self.save(steps)
+            print(self.row(step.name), flush=True)
+        return all(
+            self.steps[s.name]["outcome"] in ("passed", "left out") for s in steps
+        )
+
+    def _why_not(self, step):
+        missing = [name for name in step.programs if not _program(name)]
+        missing += [name for name in step.modules if not self.has(name)]
+        return f"no {', '.join(missing)}" if missing else ""
+
+    def _put(self, step, outcome, **more):
+        self.steps[step.name] = {"outcome": outcome, "tree": self.tree, **more}
+
+    def _run(self, step, limit):
+        log, path = self.work / f"{step.name}.log", self.work / f"{step.name}.json"
+        path.unlink(missing_ok=True)
+        start = monotonic()
+
+        def look(outcome="running", words=""):
+            more = {"seconds": round(monotonic() - start, 1), "limit": round(limit)}
+            self._put(step, outcome, words=words or last_line(log), **more)
+            with contextlib.suppress(OSError, ValueError):
+                self.steps[step.name]["results"] = json.loads(path.read_text("utf-8"))
+            if outcome != "passed":
+                self.steps[step.name]["log"] = last_words(log)
+            self.save()
+
+        def told(text):
+            return text.replace("{json}", str(path)).replace("{limit}", str(int(limit)))
+
+        own = {name: told(text) for name, text in step.environment.items()}
+        command, environment = list(map(told, step.command)), self._environment(own)
+        look()
+        with open(log, "w", encoding="utf-8") as file:
+            try:
+                status = wait(command, file, environment, limit, look)
+            except BaseException:
+                look("cut", "the session was ended")
+                raise
+        if status is None:
+            look("cut", f"ended after {limit:.0f} s: {last_line(log)}")
+        elif status == 0:
+            look("passed")
+        else:
+            name = f"{signal.Signals(-status).name}: " if status < 0 else ""
+            look("failed", name + last_line(log))
+
+    def _environment(self, own):
+        inherited = os.environ.get("PYTHONPATH")
+        places = [*self.search, *([inherited] if inherited else [])]
+        paths = {"PYTHONPATH": os.pathsep.join(places), "PYTHONUNBUFFERED": "1"}
+        return {**os.environ, **paths, **own}
+
+    def save(self, steps=()):
+        """Write the record, the summary, and all logs of this call in one file."""
+        record = {"about": self.about, "steps": self.steps}
+        _write(self.output / "session.json", json.dumps(record, indent=1, default=str))
+        _write(self.output / "session.txt", self.summary())
+        if steps:
+            with tarfile.open(self.work / "logs.tar.gz", "w:gz") as archive:
+                for path in sorted(self.work.glob("*.log")):
+                    archive.add(path, path.name)
+            shutil.copyfile(self.work / "logs.tar.gz", self.output / "logs.tar.gz")
+
+    def summary(self):
+        """How many steps passed and what became of the others, as text."""
+        found = Counter(step["outcome"] for step in self.steps.values())
+        told = ", ".join(f"{found[name]} {name}" for name in OUTCOMES if found[name])
+        lines = [f"{len(self.steps)} steps: {told}", ""]
+        lines += map(self.row, self.steps)
+        return "\n".join(lines) + "\n"
+
+    def row(self, name):
+        """What became of a step, in a line."""
+        found = self.steps[name]
+        other = "" if found["tree"] == self.tree else " (of other sources)"
+        seconds = f"{found['seconds']:6.1f} s" if "seconds" in found else " " * 8
+        words = "" if found["outcome"] == "passed" else found["words"][:100]
+        return f"{name:26} {found['outcome']:9} {seconds}{other}  {words}".rstrip()
+
+
+def wait(command, file, environment, limit, look):
+    """The exit status of a command; None if it was ended after the limit.
+
+    Whatever ends this, the command and all that it began are ended too.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=file,
+        stderr=subprocess.STDOUT,
+        cwd=ROOT,
+        env=environment,
+        start_new_session=True,
+    )
+    end = monotonic() + limit
+    try:
+        while (rest := end - monotonic()) > 0:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(min(POLL, rest))
+            look()
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _program(name):
+    path = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/local/cuda/bin"
+    return shutil.which(name, path=path)
+
+
+def _write(path, text):
+    """Replace a file at once, so that no reader finds half of it."""
+    aside = path.with_name(f".{path.name}")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def last_words(log):
+    """The end of a log."""
+    with contextlib.suppress(OSError):
+        return log.read_text(encoding="utf-8", errors="replace")[-LAST_WORDS:]
+    return ""
+
+
+def last_line(log):
+    """The last line of a log that is not empty."""
+    lines = last_words(log).strip().splitlines()
+    return lines[-1].strip() if lines else ""

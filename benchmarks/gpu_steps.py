@@ -1,0 +1,107 @@
+"""The steps of a session on a GPU, in the order of their worth.
+
+Each is a process with a limit of its own. In a rehearsal the same steps run on host
+memory, those of tests and of the processor in a short form.
+"""
+
+import sys
+
+from gpu_rehearsal import is_on, size
+from gpu_runner import BENCHMARKS, Step
+from gpu_table import RUNS
+
+# How many parts the conformance tests are run in, so that a cut loses one of them.
+PARTS = size(8, 2)
+CONFORMANCE = "tests/backends/test_kernels.py"
+# Cases of the processor that are measured with each number of threads.
+CORES = size((16, 8, 4, 2, 1), (1,))
+CASES_OF_CORES = size(("cifar_cnn/fit", "mnist_mlp/fit"), ("mnist_mlp/fit",))
+GPU = size(("cupy",), ())
+TESTS = ("pytest", "hypothesis")
+# A sample of the kernels: that every access is watched takes a hundred times longer.
+WATCHED = ("-k", "float32 and sum and not allocates", "-x")
+SANITIZER = "compute-sanitizer"
+
+
+def steps():
+    """All steps."""
+    return [*correct(), *fast(), *extreme(), *cores()]
+
+
+def correct():
+    """Whether everything computes what it should."""
+    yield stage("facts", 90, *GPU)
+    yield stage("first", 120, *GPU)
+    few = size((), ("-k", "exp and float32 and out_may_be"))
+    for part in range(1, PARTS + 1):
+        environment = {"GPU_PART": f"{part}/{PARTS}"}
+        options = ("--backend=cupy", *few)
+        yield tests(f"conformance-{part}", 120, CONFORMANCE, *options, **environment)
+    yield stage("accuracy", 90, *GPU)
+    yield stage("fits", 150, *GPU)
+    which = size("cuda", "cuda and updates_of_all")
+    yield tests("programs", 120, "tests/backends/cupy", "-k", which)
+
+
+def fast():
+    """How long a step of training takes, beside what else is there."""
+    for case, precision in RUNS:
+        told = (case, precision, "{limit}")
+        name = f"speed-{case}-{precision}"
+        yield stage(name, 300, *GPU, name="speed", arguments=told, least=45)
+
+
+def extreme():
+    """What happens at limits, and what only tools can see."""
+    yield stage("autotune", 150, *GPU)
+    yield stage("memory", 90, *GPU)
+    yield stage("processes", 90, *GPU)
+    yield stage("nccl", 60, *GPU, "nvidia.nccl")
+    for tool in ("memcheck", "racecheck"):
+        watch = (SANITIZER, "--error-exitcode", "9", "--tool", tool)
+        command = (*watch, *pytest(CONFORMANCE, "--backend=cupy", *WATCHED))
+        modules = (*TESTS, *GPU)
+        yield Step(tool, command, 90, modules=modules, programs=(SANITIZER,))
+    if not is_on():  # host memory takes minutes to train the smallest
+        short = ("tests/examples", "-k", "short")
+        yield tests("examples", 150, *short, TOOLKIT_DEVICE="gpu")
+
+
+def cores():
+    """The processor beside its peers, with each number of threads."""
+    peers = size(("--here", "--rounds", "3"), ("--quick",))
+    for count in CORES:
+        for case in CASES_OF_CORES:
+            name = f"cores-{count}-{case.replace('/', '-')}"
+            options = ("--threads", str(count), "--only", case, "--json", "{json}")
+            yield Step(name, script("peers.py", *peers, *options), 150, least=30)
+
+
+def script(name, *arguments):
+    """A command of a file beside this one."""
+    return sys.executable, str(BENCHMARKS / name), *arguments
+
+
+def stage(step, limit, *modules, name="", arguments=(), least=10.0):
+    """A function of gpu_stages.py."""
+    command = script("gpu_stages.py", name or step, "{json}", *arguments)
+    return Step(step, command, limit, least, modules)
+
+
+def pytest(*arguments):
+    """A run of tests that says of each failure what failed, and of none more."""
+    options = ("-q", "--tb=short", "-p", "no:cacheprovider", "-p", "gpu_results")
+    return sys.executable, "-m", "pytest", *options, *arguments
+
+
+def tests(step, limit, *arguments, **environment):
+    """Tests in as many processes as there are cores, all failures collected.
+
+    A worker that ends with its device is replaced; what newer packages warn of is no
+    failure.
+    """
+    options = ("--require-gpu", "-W", "default", "-m", "slow or not slow")
+    workers = size(("-n", "auto", "--max-worker-restart", "1000"), ())
+    command = pytest(*arguments, *options, *workers)
+    told = {"GPU_RESULTS": "{json}", **environment}
+    return Step(step, command, limit, 25.0, (*TESTS, *GPU), environment=told)

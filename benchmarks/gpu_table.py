@@ -1,0 +1,47 @@
+"""The table of gpu_speed.py; nothing that is measured is imported here."""
+
+# What each library needs, in the order in which they are measured.
+OURS = "toolkit"
+LIBRARIES = {
+    OURS: ("cupy",),
+    "torch": ("torch",),
+    "jax": ("jax",),
+    "torch/compile": ("torch",),
+    "keras/jax": ("keras", "jax"),
+}
+BAR_OF_COMPILING = 0.3
+# Case and precision: float32 is tf32 for all.
+RUNS = (
+    ("mnist_mlp", "float32"),
+    ("cifar_cnn", "float32"),
+    ("cifar_cnn", "bfloat16"),
+    ("resnet50", "bfloat16"),
+    ("gpt2_small", "bfloat16"),
+    ("lstm", "float32"),
+)
+
+
+def table(rows):
+    """Rows as text: seconds of a step, and the ratios to the best peer."""
+    lines = [f"{'case':24} {'library':14} {'ms/step':>9} {'first s':>8}  ratio, bar"]
+    for row in rows:
+        found = {n: row[n] for n in LIBRARIES if isinstance(row.get(n), dict)}
+        peers = {n: f for n, f in found.items() if n != OURS}
+        for name in LIBRARIES:
+            label = f"{row['case']} {row['precision']}"
+            if isinstance(row.get(name), str):
+                lines.append(f"{label:24} {name:14} {row[name][:60]}")
+            elif name in found:
+                took = found[name]
+                line = f"{label:24} {name:14} {took['step'] * 1e3:9.3f} "
+                line += f"{took['first']:8.2f}"
+                if name == OURS and peers:
+                    line += "  " + _ratios(took, peers.values(), row["bar"])
+                lines.append(line)
+    return "\n".join(lines)
+
+
+def _ratios(ours, peers, bar):
+    step = ours["step"] / min(p["step"] for p in peers)
+    first = ours["first"] / min(p["first"] for p in peers)
+    return f"{step:.2f}, {bar} (first {first:.2f}, {BAR_OF_COMPILING})"

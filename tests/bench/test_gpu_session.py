@@ -1,0 +1,290 @@
+"""A session on a GPU, as far as it goes without one: its steps, and what is kept."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from tests.backends.conftest import why_no_gpu
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+
+pytestmark = pytest.mark.skipif(
+    not BENCHMARKS.exists(), reason="the benchmarks are in checkouts only"
+)
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_on_the_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def module(name):
+    """A script of benchmarks/ as a module."""
+    return importlib.import_module(name)
+
+
+def call(*arguments, **options):
+    """A finished call of the session."""
+    command = [sys.executable, str(BENCHMARKS / "gpu_session.py"), *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, **options
+    )
+
+
+# What steps of the tests do: {json} is where they write their results.
+WRITES = "import json, sys; open(sys.argv[1], 'w').write(json.dumps({'found': 1})); "
+PASSES = WRITES + "print('well')"
+FAILS = WRITES + "sys.exit('it is wrong')"
+DIES = WRITES + "import os; os.kill(os.getpid(), 11)"
+# Its child would go on for a minute, if only the step itself were ended.
+SLEEPS = WRITES + (
+    "import subprocess, time; "
+    "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
+    "time.sleep(60)"
+)
+
+
+def step(name, code, limit=30.0, **options):
+    """A step that runs a line of Python."""
+    command = (sys.executable, "-c", code, "{json}")
+    return module("gpu_runner").Step(name, command, limit, **options)
+
+
+def session(tmp_path, name="one", **options):
+    return module("gpu_runner").Session(tmp_path / name, tmp_path / "work", **options)
+
+
+def outcomes(found):
+    return {name: step["outcome"] for name, step in found.steps.items()}
+
+
+def test_steps_that_die_or_are_cut_cost_no_others_and_a_second_call_goes_on(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module("gpu_runner"), "POLL", 0.2)
+    steps = [
+        step("dies", DIES),
+        step("late", SLEEPS, limit=1.5, least=1),
+        step("fails", FAILS),
+        step("passes", PASSES),
+        step("other", PASSES, modules=("no_such_module",)),
+        step("long", PASSES, least=1000),
+    ]
+    first, begun = session(tmp_path), monotonic()
+    assert not first.run(steps, monotonic() + 60)
+    assert monotonic() - begun < 30
+    expected = {"dies": "failed", "late": "cut", "fails": "failed"}
+    expected |= {"passes": "passed", "other": "left out", "long": "not begun"}
+    assert outcomes(first) == expected
+    assert first.steps["dies"]["words"].startswith("SIGSEGV")
+    assert first.steps["fails"]["words"] == "it is wrong"
+    assert first.steps["late"]["results"] == {"found": 1}
+    assert first.steps["other"]["words"] == "no no_such_module"
+    text = (tmp_path / "one" / "session.txt").read_text()
+    assert "6 steps: 1 passed, 2 failed, 1 cut, 1 not begun, 1 left out" in text
+    assert {p.name for p in (tmp_path / "one").iterdir()} == {
+        *("session.json", "session.txt", "logs.tar.gz")
+    }
+
+    steps[1] = step("late", PASSES)
+    second = session(tmp_path, "two", earlier=[tmp_path / "one"])
+    assert not second.run(steps, monotonic() + 60)
+    assert outcomes(second) == expected | {"late": "passed"}
+    ran = {path.stem for path in (tmp_path / "work").glob("*.log")}
+    assert ran == {"dies", "late", "fails", "passes"}
+
+    steps[0], steps[2] = step("dies", PASSES), step("fails", PASSES)
+    third = session(tmp_path, "two")
+    third.run(steps, monotonic() + 60, again=["failed"])
+    passed = dict.fromkeys(("dies", "late", "fails"), "passed")
+    assert outcomes(third) == expected | passed
+
+
+def test_a_session_that_is_ended_has_kept_what_its_step_had_found(tmp_path):
+    """The record of a call that was killed while a step ran."""
+    code = (
+        "import sys; from time import monotonic; import gpu_runner; "
+        "gpu_runner.POLL = 0.1; "
+        "found = gpu_runner.Session(sys.argv[1], sys.argv[2]); "
+        f"command = (sys.executable, '-c', {SLEEPS!r}, '{{json}}'); "
+        "found.run([gpu_runner.Step('late', command, 50)], monotonic() + 50)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "one"), str(tmp_path / "w")]
+    process = subprocess.Popen(command, env={"PYTHONPATH": str(BENCHMARKS)})
+    record = tmp_path / "one" / "session.json"
+    end = monotonic() + 30
+    while monotonic() < end:
+        if record.exists() and "results" in record.read_text():
+            break
+    process.kill()
+    process.wait()
+    kept = json.loads(record.read_text())["steps"]["late"]
+    assert (kept["outcome"], kept["results"]) == ("running", {"found": 1})
+    again = session(tmp_path, "one")
+    assert again.run([step("late", PASSES)], monotonic() + 30)
+
+
+def test_results_of_other_sources_are_marked(tmp_path):
+    found = session(tmp_path)
+    found.run([step("passes", PASSES)], monotonic() + 30)
+    assert "other sources" not in found.summary()
+    found.tree = "another"
+    assert "passes" in found.summary() and "(of other sources)" in found.summary()
+
+
+def test_a_record_that_is_broken_is_no_record(tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "session.json").write_text("{")
+    assert session(tmp_path).steps == {}
+
+
+def test_steps_run_files_that_are_there_and_fit_into_a_call():
+    steps = module("gpu_steps").steps()
+    names = [step.name for step in steps]
+    assert len(set(names)) == len(names)
+    for one in steps:
+        assert all(c.isalnum() or c in ".-_" for c in one.name), one.name
+        assert one.least < one.limit <= 300
+        files = [p for p in one.command if p.endswith(".py") or p.startswith("tests/")]
+        assert all((ROOT / path).exists() for path in files), one
+    stages = module("gpu_stages").STAGES
+    called = [s.command[2] for s in steps if s.command[1].endswith("gpu_stages.py")]
+    assert set(stages) - {"digest"} == set(called)
+
+
+def test_parts_of_the_conformance_tests_are_all_of_them():
+    results = module("gpu_results")
+    found = []
+    for part in (1, 2, 3):
+        items = list(range(10))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GPU_PART", f"{part}/3")
+            results.pytest_collection_modifyitems(items)
+        found += items
+    assert sorted(found) == list(range(10))
+
+
+def test_failures_of_tests_are_kept_while_they_run(tmp_path):
+    (tmp_path / "test_some.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('n', range(4))\n"
+        "def test_it(n):\n    assert n != 2, 'two is too many'\n"
+    )
+    path = tmp_path / "results.json"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "gpu_results", str(tmp_path)]
+    environment = {"PYTHONPATH": f"{BENCHMARKS}:{ROOT}", "GPU_RESULTS": str(path)}
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 1, done.stdout
+    found = json.loads(path.read_text())
+    assert found["counts"] == {"passed": 3, "failed": 1}
+    ((name, words),) = found["failures"].items()
+    assert name.endswith("test_it[2]") and "two is too many" in words
+
+
+def test_what_is_missing_comes_from_wheels_then_from_an_index(tmp_path, monkeypatch):
+    needs, asked = module("gpu_needs"), []
+    (tmp_path / "one.whl").touch()
+
+    def pip(site, seconds, *arguments):
+        asked.append(arguments)
+        name = "cudnn" if "--no-index" in arguments else "cupy"
+        (tmp_path / "site" / name).mkdir(parents=True)
+        return []
+
+    there = {"numpy", "pytest"}
+    monkeypatch.setattr(needs, "find_spec", lambda name: name in there or None)
+    monkeypatch.setattr(needs, "pip", pip)
+    facts = {"driver": 12080, "index": "reachable"}
+    found = needs.get(facts, tmp_path / "site", tmp_path)
+    assert found["numpy"] == "installed"
+    assert found["cudnn"] == "from wheels"
+    assert found["cupy"] == "from the index"
+    assert found["torch"] == "missing: no comparison with torch"
+    assert found["xdist"].startswith("missing")
+    wheels, index = asked
+    assert wheels[-1].endswith("one.whl")
+    assert "cupy-cuda12x[ctk]>=14.2,<15" in index
+    assert not any(name.startswith("torch") for name in index)
+    asked.clear()
+    found = needs.get({"index": "not reachable: why"}, tmp_path / "none")
+    assert not asked
+    assert found["cupy"] == "missing: nothing runs on the GPU"
+
+
+def test_a_machine_says_what_it_lacks(monkeypatch, tmp_path):
+    machine = module("gpu_machine")
+    monkeypatch.setenv("GPU_REHEARSAL", "1")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(machine, "PYTHONS", ())
+    found = machine.look(tmp_path)
+    assert found["gpu"] == "no nvidia-smi"
+    assert found["disk"][str(tmp_path)] > 0
+    assert found["system"]["cores"] >= 1
+    here = found["pythons"][sys.executable]
+    assert here["distributions"]["numpy"]
+
+
+def test_the_plan_and_the_list_need_no_machine():
+    assert "nvidia-cudnn-frontend" in call("--plan").stdout
+    listed = call("--list", "--only", "speed", "first").stdout.splitlines()
+    assert len(listed) == 1 + len(module("gpu_table").RUNS)
+    assert call().returncode == 2
+
+
+def test_without_a_gpu_a_step_fails_and_says_why(tmp_path):
+    if not (reason := why_no_gpu()):
+        pytest.skip("there is a GPU: scripts/gpu_session runs all of it")
+    command = [sys.executable, str(BENCHMARKS / "gpu_stages.py"), "first"]
+    path = tmp_path / "first.json"
+    done = subprocess.run([*command, str(path)], capture_output=True, check=False)
+    assert done.returncode == 1, reason
+    found = json.loads(path.read_text())
+    assert set(found) == {"driver", "kernel", "product", "convolution", "captured"}
+    assert all("gpu: " in row["error"] for row in found.values()), found
+
+
+def test_a_rehearsal_computes_on_host_memory(tmp_path):
+    """Its first steps, and those that show failures and what is not there."""
+    done = call("--output", tmp_path, "--rehearse", "--only", "facts", "first", "memch")
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads((tmp_path / "session.json").read_text())
+    found = {name: step["outcome"] for name, step in record["steps"].items()}
+    assert found == {"facts": "passed", "first": "passed", "memcheck": "left out"}
+    rows = record["steps"]["first"]["results"]
+    assert rows["product"]["found"]["bfloat16"] < 1e-2
+    assert record["about"]["machine"]["index"] == "not asked in a rehearsal"
+    again = call("--output", tmp_path, "--rehearse", "--only", "facts", "first")
+    assert again.returncode == 0
+    assert "facts" not in again.stdout.partition("steps:")[0]
+
+
+def test_the_table_judges_against_the_best_peer():
+    row = {"case": "mnist_mlp", "precision": "float32", "bar": 0.5}
+    row |= {"toolkit": {"step": 1e-3, "first": 1.0}, "torch/compile": "broke"}
+    row |= {"torch": {"step": 2e-3, "first": 4.0}}
+    row |= {"keras/jax": {"step": 4e-3, "first": 2.0}}
+    lines = module("gpu_table").table([row]).splitlines()
+    assert "1.000     1.00  0.50, 0.5 (first 0.50, 0.3)" in lines[1]
+    assert lines[3].endswith("torch/compile  broke")
+
+
+def test_what_is_not_there_or_has_no_time_is_said_in_each_row(monkeypatch):
+    speed, saved = module("gpu_speed"), []
+    monkeypatch.setattr(speed, "find_spec", lambda name: None if "jax" in name else 1)
+    monkeypatch.setattr(speed, "_ask", lambda *about: {"step": 1.0, "first": 1.0})
+    run = module("gpu_table").RUNS[0]
+    row = speed.measure(*run, save=lambda row: saved.append(len(row)))
+    assert len(saved) == len(module("gpu_table").LIBRARIES)
+    assert row["jax"] == "not installed: jax"
+    assert row["torch"] == {"step": 1.0, "first": 1.0}
+    late = speed.measure(*run, seconds=0)
+    assert late["torch"] == "not begun: no time was left"
+    assert "failed" in late and "not begun" in module("gpu_table").table([late])
