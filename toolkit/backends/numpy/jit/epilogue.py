@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from toolkit import dtypes
 from toolkit.backends.loops.formulas import formula
 from toolkit.backends.loops.iteration_space import has_rows, number_of
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.ir import Graph, Node, Value as GraphValue
+
+# Bytes of a cache line.
+_LINE = 64
 
 
 class Epilogue:
@@ -68,6 +72,16 @@ class Epilogue:
             )
             for x in shared
         }
+
+    def prefetch(self, element: Number, count: int) -> None:
+        """Ask for what `apply` reads and writes of `count` elements from one on."""
+        read = [x for x in self.operands if x.spec.size == self.size]
+        outputs = set(self.body.outputs)
+        for value in (*read, *self.body.outputs):
+            start = self.b.at(self.bases[value], element, value.spec.dtype)
+            is_written = value in outputs
+            for byte in range(0, count * dtypes.itemsize(value.spec.dtype), _LINE):
+                self.b.prefetch(start + byte, write=is_written)
 
     def apply(
         self,

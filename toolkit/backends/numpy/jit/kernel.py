@@ -6,6 +6,7 @@ Loads and stores are of whole vectors, under a mask, or gathered; bools are byte
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import (
@@ -50,6 +51,13 @@ class Kernel(Builder):
     def _next(self) -> int:
         self._read += 1
         return self._read - 1
+
+    @contextmanager
+    def wider(self, times: int) -> Iterator[None]:
+        """Inside, vectors have so many times the lanes: LLVM makes several of each."""
+        self.lanes *= times
+        yield
+        self.lanes //= times
 
     # --- arithmetic -------------------------------------------------------------------
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.backends.numpy.jit.builder import (
     Index,
-    Mask,
     Number,
     Pointer,
     Range,
@@ -15,7 +13,8 @@ from toolkit.backends.numpy.jit.builder import (
 )
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.matmul.pack import Packer, transposed
+from toolkit.backends.numpy.jit.kernels.matmul.finish import Finish, Sums
+from toolkit.backends.numpy.jit.kernels.matmul.pack import Packer
 from toolkit.backends.numpy.jit.kernels.matmul.plan import (
     BLOCK,
     ROW,
@@ -75,16 +74,6 @@ class _Tile:
     next: Pointer | str = "null"
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """Where the sums of a tile are, and which elements of the result they are of."""
-
-    place: Pointer
-    stride: Number
-    element: Number
-    column: Number
-
-
 class _Product(MatrixWriter):
     """Writes the function."""
 
@@ -94,7 +83,7 @@ class _Product(MatrixWriter):
         super().__init__(builder, plan.tiling.dtype)
         self.plan = plan
         self.tiling = plan.tiling
-        self.epilogue = self._load_addresses(body)
+        self.finish = self._load_addresses(body)
         packs = plan.pack_a or plan.pack_b or plan.unpacks
         if packs:
             self.scratch = self.b.next_address()
@@ -109,8 +98,8 @@ class _Product(MatrixWriter):
         if error is not None:
             self.unpacker = self._unpacker(error)
 
-    def _load_addresses(self, body: Described | None) -> Epilogue | None:
-        """The addresses of factors and result; an epilogue if there is more to do."""
+    def _load_addresses(self, body: Described | None) -> Finish | None:
+        """The addresses of factors and result; what follows if there is more to do."""
         if body is None:
             self.first, self.second, self.result = (
                 self.b.next_address() for _ in "abc"
@@ -127,15 +116,7 @@ class _Product(MatrixWriter):
             return None
         if self.plan.chained:
             self.result = self.b.next_address()
-            return Epilogue(graph, self.b, bases)
-        self.sums = self._memory(max(self.tiling.rows, self.b.lanes))
-        if self.plan.across:
-            self.across = self._memory(self.b.lanes)
-        return Epilogue(graph, self.b, bases)
-
-    def _memory(self, rows: int) -> Pointer:
-        """Memory for some rows of a tile."""
-        return self.b.memory(rows * self.tiling.vectors, self.zero)
+        return Finish(self.b, self.plan, Epilogue(graph, self.b, bases))
 
     # --- units ------------------------------------------------------------------------
 
@@ -314,11 +295,14 @@ class _Product(MatrixWriter):
         column = panel * self.tiling.width
         left = self.n.columns - column
         element = tile.element + column
-        if self.epilogue is None or self.plan.chained:
+        if self.finish is None or self.plan.chained:
             place = self.result + element * self.itemsize
             stride = self.n.columns * self.itemsize
         else:
-            place, stride = self.sums, vectors * self.vector_bytes
+            place, stride = self.finish.sums, vectors * self.vector_bytes
+        if self.finish is not None and not self.plan.across:
+            with b.when(block.is_last):
+                self.finish.prefetch(self.n, tile.rows, element, vectors)
         name = "sum_tail" if tail else "sum_tile"
         b.declarations |= tile_function(
             name,
@@ -336,65 +320,9 @@ class _Product(MatrixWriter):
         numbers = [f"i64 {n}" for n in (*counts, *strides)]
         following = [f"ptr {tile.next}", f"i64 {self.n.a_term}"]
         b.emit(f"call void @{name}({', '.join((*pointers, *numbers, *following))})")
-        if self.epilogue is not None and self.plan.across:
-            self._finish_across(self.epilogue, block.element, column, vectors)
-        elif self.epilogue is not None:
-            found = _Sums(place, stride, element, column)
+        if self.finish is not None and self.plan.across:
+            self.finish.columns(self.n, block.element, column, vectors)
+        elif self.finish is not None:
+            found = Sums(place, stride, element, column)
             with self.b.when(block.is_last):
-                masks = (
-                    self.b.first_of_vectors(left, vectors) if tail else [None] * vectors
-                )
-                self._finish(self.epilogue, tile.rows, found, masks)
-
-    def _finish(
-        self,
-        epilogue: Epilogue,
-        rows: Number,
-        sums: _Sums,
-        masks: Sequence[Mask],
-    ) -> None:
-        """Apply the epilogue to the sums of a tile."""
-        b = self.b
-        columns = [sums.column + j * b.lanes for j in range(len(masks))]
-        pairs = list(zip(columns, masks, strict=True))
-        loaded = [epilogue.columns(column, mask) for column, mask in pairs]
-        with b.loop(0, rows) as row:
-            first = row * self.n.columns + sums.element
-            place = sums.place + row * sums.stride
-            for j, (column, mask) in enumerate(pairs):
-                value = self.vector(place + j * self.vector_bytes, mask)
-                element = first + j * b.lanes
-                epilogue.apply(value, element, column, mask, loaded[j])
-
-    def _finish_across(
-        self, epilogue: Epilogue, first: Number, row: Number, vectors: int
-    ) -> None:
-        """Apply the epilogue to the columns of a tile, which are rows of the result."""
-        b, lanes = self.b, self.b.lanes
-        # Rows that are narrower than a vector follow each other as in the result.
-        is_flat = not epilogue.has_columns
-        line = self.n.rows * self.itemsize + 0
-        line = line if is_flat else self.vector_bytes
-        with b.loop(0, vectors) as j:
-            first_line = self.sums + j * self.vector_bytes
-            steps = range(0, lanes * vectors, vectors)
-            places = [first_line + i * self.vector_bytes for i in steps]
-            target = self.across + j * (lanes * line)
-            for i, x in enumerate(transposed(b, [self.vector(x) for x in places])):
-                self.put(x, target + i * line)
-        left = self.n.columns - row
-        count = b.least(left, vectors * lanes)
-        element = row * self.n.rows + first
-        if is_flat:
-            loaded = epilogue.columns(0)
-            for index, mask in b.run(0, count * self.n.rows):
-                value = self.vector(self.across + index * self.itemsize, mask)
-                place = element + index
-                epilogue.apply(value, place, 0, mask, loaded)
-            return
-        mask = self.b.first_lanes(self.n.rows)
-        loaded = epilogue.columns(0, mask)
-        with b.loop(0, count) as index:
-            value = self.vector(self.across + index * self.vector_bytes)
-            place = index * self.n.rows + element
-            epilogue.apply(value, place, 0, mask, loaded)
+                self.finish.rows(self.n, tile.rows, found, vectors, tail)

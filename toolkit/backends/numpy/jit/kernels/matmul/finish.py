@@ -1,0 +1,117 @@
+"""What follows the sums of a tile: the epilogue, on vectors of each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.backends.numpy.jit.builder import Number, Pointer
+from toolkit.backends.numpy.jit.epilogue import Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.matmul.pack import transposed
+from toolkit.backends.numpy.jit.kernels.matmul.plan import ProductNumbers, ProductPlan
+from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.backends.numpy.jit.processor import current
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Where the sums of a tile are, and which elements of the result they are of."""
+
+    place: Pointer
+    stride: Number
+    element: Number
+    column: Number
+
+
+class Finish(MatrixWriter):
+    """Applies an epilogue to tiles.
+
+    Args:
+        builder, plan: of the function.
+        epilogue: what follows the sums.
+    """
+
+    def __init__(self, builder: Kernel, plan: ProductPlan, epilogue: Epilogue) -> None:
+        super().__init__(builder, plan.tiling.dtype)
+        self.epilogue = epilogue
+        # Instructions on one vector wait for each other, those on two do not. It was
+        # measured where there are 16 registers; longer vectors keep a core busier.
+        self.pairs: bool = current().registers < 32
+        vectors, rows = plan.tiling.vectors, max(plan.tiling.rows, builder.lanes)
+        if not plan.chained:
+            self.sums = builder.memory(rows * vectors, self.zero)
+        if plan.across:
+            self.across = builder.memory(builder.lanes * vectors, self.zero)
+
+    def prefetch(
+        self, n: ProductNumbers, rows: Number, element: Number, vectors: int
+    ) -> None:
+        """Ask for what the epilogue reads and writes at a tile that is not summed yet.
+
+        No prefetcher of a core follows from tile to tile. Measured as above.
+        """
+        if not self.pairs:
+            return
+        with self.b.loop(0, rows) as row:
+            self.epilogue.prefetch(row * n.columns + element, vectors * self.b.lanes)
+
+    def rows(
+        self, n: ProductNumbers, rows: Number, sums: Sums, vectors: int, tail: bool
+    ) -> None:
+        """Apply the epilogue to the sums of a tile."""
+        b = self.b
+        if self.pairs and vectors == 2:
+            with b.wider(2):
+                self._rows(n, rows, sums, 1, tail)
+            return
+        self._rows(n, rows, sums, vectors, tail)
+
+    def _rows(
+        self, n: ProductNumbers, rows: Number, sums: Sums, vectors: int, tail: bool
+    ) -> None:
+        b, size = self.b, self.b.lanes * self.itemsize
+        left = n.columns - sums.column
+        masks = b.first_of_vectors(left, vectors) if tail else [None] * vectors
+        columns = [sums.column + j * b.lanes for j in range(vectors)]
+        pairs = list(zip(columns, masks, strict=True))
+        loaded = [self.epilogue.columns(column, mask) for column, mask in pairs]
+        with b.loop(0, rows) as row:
+            first = row * n.columns + sums.element
+            place = sums.place + row * sums.stride
+            for j, (column, mask) in enumerate(pairs):
+                value = self.vector(place + j * size, mask)
+                element = first + j * b.lanes
+                self.epilogue.apply(value, element, column, mask, loaded[j])
+
+    def columns(
+        self, n: ProductNumbers, first: Number, row: Number, vectors: int
+    ) -> None:
+        """Apply the epilogue to the columns of a tile, which are rows of the result."""
+        b, lanes, epilogue = self.b, self.b.lanes, self.epilogue
+        # Rows that are narrower than a vector follow each other as in the result.
+        is_flat = not epilogue.has_columns
+        line = n.rows * self.itemsize + 0
+        line = line if is_flat else self.vector_bytes
+        with b.loop(0, vectors) as j:
+            first_line = self.sums + j * self.vector_bytes
+            steps = range(0, lanes * vectors, vectors)
+            places = [first_line + i * self.vector_bytes for i in steps]
+            target = self.across + j * (lanes * line)
+            for i, x in enumerate(transposed(b, [self.vector(x) for x in places])):
+                self.put(x, target + i * line)
+        left = n.columns - row
+        count = b.least(left, vectors * lanes)
+        element = row * n.rows + first
+        if is_flat:
+            loaded = epilogue.columns(0)
+            for index, mask in b.run(0, count * n.rows):
+                value = self.vector(self.across + index * self.itemsize, mask)
+                place = element + index
+                epilogue.apply(value, place, 0, mask, loaded)
+            return
+        mask = self.b.first_lanes(n.rows)
+        loaded = epilogue.columns(0, mask)
+        with b.loop(0, count) as index:
+            value = self.vector(self.across + index * self.vector_bytes)
+            place = index * n.rows + element
+            epilogue.apply(value, place, 0, mask, loaded)
