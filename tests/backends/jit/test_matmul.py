@@ -155,7 +155,9 @@ def ways(draw, p):
     panels, depth = -(-p.columns // t.width), max(1, p.depth)
     unit = draw(st.sampled_from([PRODUCT, BLOCK, BLOCK] if p.batch else [ROW, BLOCK]))
     near = p.b_line == p.itemsize
-    packings = [ONCE] if unit == ROW else [EACH] if unit == PRODUCT else [ONCE, EACH]
+    packings = [ONCE] if unit == ROW else [ONCE, EACH]
+    if unit == PRODUCT and not p.is_shared:
+        packings = [EACH]
     whole = Strategy(t, unit, p.rows, panels, depth, depth, False, "", 1)
     rest = {
         "pack_a": draw(st.booleans()),
@@ -256,7 +258,8 @@ def test_rows_are_packed_where_caches_hold_a_part_of_them():
     for columns, calls in ((512, 2), (1 << 20, 1)):
         w = np.broadcast_to(np.float32(0), (8192, columns))
         known = replace(contiguous(operand_of(w).spec), is_frozen=True)
-        lowered = lower_matmul(body_of(product, x, w), [operand_of(x), known], [])
+        with rules.inside(processor=PROCESSORS["x86-64-v4"]):
+            lowered = lower_matmul(body_of(product, x, w), [operand_of(x), known], [])
         assert len(lowered.calls) == calls
 
 
@@ -305,6 +308,17 @@ def test_epilogues(name, dtype):
     check(masked, a, b, mask, scale, chunk=3)
 
 
+@pytest.mark.parametrize("lanes", LANES)
+def test_epilogues_of_each_vector_width(lanes):
+    with vectors_of(lanes):
+        for name in ("rows", "blocks"):
+            rows, depth, columns = SHAPES[name]
+            a = numbers((rows, depth), "float32")
+            b = numbers((depth, columns), "float32", 1)
+            mask, scale = (numbers((rows, columns), "float32", 2), np.float32(3))
+            check(masked, a, b, mask, np.asarray(scale), chunk=3)
+
+
 def test_what_is_multiplied_may_be_added():
     x = numbers((40, 40), "float32")
     check(residual, x, columns_first(numbers((40, 40), "float32", 1)), chunk=4)
@@ -322,6 +336,35 @@ def test_an_epilogue_on_a_batch():
 def chosen(a, b):
     operands = [operand_of(x) for x in (a, b)]
     return choose(problem_of(body_of(product, a, b), operands))
+
+
+def test_narrow_panels_are_packed_where_they_crowd_the_sets_of_a_cache():
+    x, wide = np.empty((4096, 128), "float32"), np.empty((128, 512), "float32")
+    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+        assert chosen(x, wide).pack_b == ONCE
+        assert chosen(x, wide[:, :120].copy()).pack_b == ""
+        assert chosen(x[:128], np.empty((128, 2048), "float32")).pack_b == EACH
+    with rules.inside(processor=PROCESSORS["x86-64-v4"]):
+        assert chosen(x, wide).pack_b == ""
+
+
+def test_narrow_panels_are_read_for_all_of_few_rows():
+    x, w = np.empty((64, 512), "float32"), np.empty((512, 128), "float32")
+    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+        assert chosen(x, w).unit == BLOCK and chosen(x, w).rows == 64
+    with rules.inside(processor=PROCESSORS["x86-64-v4"]):
+        assert chosen(x, w).unit == ROW
+
+
+def test_a_factor_that_products_share_is_packed_once():
+    x = batch_inside(np.zeros((80, 64, 128), "float32"))
+    w = np.zeros((128, 512), "float32")
+    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+        lowered = lower_matmul(
+            body_of(product, x, w), [operand_of(x), operand_of(w)], []
+        )
+    pack, _ = lowered.calls
+    assert pack.prepares == w.nbytes
 
 
 def test_batches_become_rows():

@@ -246,28 +246,30 @@ class Lowering:
         """Pack the second factor's panels."""
         p, width = self.p, self.tiling.width
         size = self._packed_bytes(width, p.depth)
-        place = self._take(size * self.panels * p.products)
+        products, axes = (1, []) if p.is_shared else (p.products, _axes(p))
+        place = self._take(size * self.panels * products)
         chunks = max(1, -(-p.depth // _CHUNK))
-        rows = p.products * self.panels * chunks
+        rows = products * self.panels * chunks
         numbers = PackNumbers(
             p.columns, p.depth, p.b_line, p.b_term, _CHUNK, chunks, self.panels
         )
         packing = packing_of(p.b_line, p.b_term, p.itemsize)
-        nbytes = 2 * p.products * p.depth * p.columns * p.itemsize
-        code = Code(emit_pack, p.dtype, p.lanes, packing, width, len(p.batch))
+        nbytes = 2 * products * p.depth * p.columns * p.itemsize
+        axes_count = 0 if p.is_shared else len(p.batch)
+        code = Code(emit_pack, p.dtype, p.lanes, packing, width, axes_count)
         self.calls.append(
             Call(
                 code,
                 (("in", p.b), place),
-                (*numbers, *_axes(p)),
+                (*numbers, *axes),
                 rows,
                 partition(rows, nbytes // _TASK_BYTES),
                 nbytes=nbytes,
-                prepares=size * self.panels * p.products,
+                prepares=size * self.panels * products,
             )
         )
         self.b_term, self.b_panel = width * p.itemsize, size
-        step = size * self.panels
+        step = 0 if p.is_shared else size * self.panels
         for i, axis in reversed(list(enumerate(self.axes))):
             self.axes[i] = replace(axis, b=step)
             step *= axis.extent

@@ -87,6 +87,11 @@ class Problem:
         return prod(axis.extent for axis in self.batch)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether all products of a batch have the same second factor."""
+        return bool(self.batch) and not any(axis.b for axis in self.batch)
+
+    @property
     def size(self) -> int:
         """Elements of one product."""
         return self.rows * self.columns

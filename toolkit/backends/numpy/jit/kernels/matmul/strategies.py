@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from toolkit import dtypes
 from toolkit.backends.numpy.jit.kernels.matmul.pack import TERMS, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.problem import (
@@ -39,6 +40,12 @@ _FAR, _APART = 3072, 512
 _LINE = 64
 # Bytes of panels that a block packs for a step, and the fewest terms of that.
 _PACKED, _STEP_TERMS = 1 << 17, 128
+# What it costs to read narrow panels where they are, if there are so many bytes, or a
+# multiple of them, between their terms.
+_CROWDED = ((2048, 0.15), (1024, 0.05))
+# Bytes of narrow panels that are read in place for a few rows, and the tiles of a task
+# for which more of them are.
+_NEAREST, _TALL = 1 << 15, 3
 # What it costs to read panels where they are, if that is in no near cache.
 _FAR_PANELS = 0.4
 
@@ -78,24 +85,42 @@ def choose(p: Problem) -> Strategy:
     is_small = depth * p.columns * p.itemsize <= _SMALL
     is_quick = _seconds(p) < _QUICK
     if p.batch and is_small and (is_quick or p.products >= TASKS):
-        return replace(whole, grain=p.products if is_quick else partition(p.products))
+        once = p.is_shared and is_narrow(t) and not is_quick
+        grain = p.products if is_quick else partition(p.products)
+        return replace(whole, pack_b=ONCE if once else pack_b, grain=grain)
     runs = (
         not p.unpacks
         and p.rows > FLAT_ROWS
         and p.a_term == p.itemsize
         and not p.is_across
     )
-    if not p.batch and is_small and runs:
+    is_near = depth * p.columns * p.itemsize <= _NEAREST
+    shares = p.is_frozen or is_near or not is_narrow(t)
+    shares = shares or partition(p.rows) >= _TALL * t.rows
+    if not p.batch and is_small and runs and (shares or is_quick):
         # Packed for all runs, it is read in the order of memory for nothing.
-        pack_once = pack_b or p.is_frozen
+        pack_once = pack_b or p.is_frozen or (_crowds(p, t) and shares)
         grain = p.rows if is_quick else partition(p.rows)
         # Much flatter tiles than the largest read the panels too often.
         grain *= -(-2 * t.rows // (3 * grain))
         return replace(whole, unit=ROW, pack_b=ONCE if pack_once else "", grain=grain)
-    found = min(_divisions(p, whole), key=lambda division: _cost(p, division))
+    crowded = _crowds(p, t)
+    found = min(_divisions(p, whole), key=lambda division: _cost(p, division, crowded))
     parts = found._asdict()
     del parts["blocks"]
     return replace(whole, unit=BLOCK, **parts)
+
+
+def is_narrow(tiling: Tiling) -> bool:
+    """Whether a term of a panel is one cache line, or less."""
+    return tiling.vectors * tiling.lanes * dtypes.itemsize(tiling.dtype) <= _LINE
+
+
+def _crowds(p: Problem, tiling: Tiling) -> float:
+    """How much slower panels are read where their terms are in few sets of a cache."""
+    if not is_narrow(tiling) or p.b_line != p.itemsize:
+        return 0.0
+    return next((cost for step, cost in _CROWDED if p.b_term % step == 0), 0.0)
 
 
 def _seconds(p: Problem) -> float:
@@ -139,13 +164,19 @@ def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division
             pack_a = _packs_a(p, panels)
             for row_blocks in _counts(1, tiles, most // panel_blocks):
                 rows = -(-p.rows // row_blocks // step) * step
-                is_once = (row_blocks > 1 or p.is_frozen) and not p.unpacks
+                is_once = row_blocks > 1 or p.is_frozen or _is_worth_once(p, whole)
+                is_once = is_once and not p.unpacks
                 packing = ONCE if is_once else EACH
                 for pack_b in (packing,) if whole.pack_b else ("", packing):
                     turn = _turn(p, whole.tiling, depth, panels, pack_a, pack_b)
                     blocks = -(-p.rows // rows) * -(-whole.panels // panels)
                     blocks *= p.products * slots
                     yield _Division(blocks, rows, panels, depth, turn, pack_a, pack_b)
+
+
+def _is_worth_once(p: Problem, whole: Strategy) -> bool:
+    """Whether products share panels that are slow to read in place."""
+    return p.is_shared and is_narrow(whole.tiling)
 
 
 def _may_be_cut(p: Problem, slots: int) -> bool:
@@ -193,7 +224,7 @@ def _turn(
     return p.step(depth)
 
 
-def _cost(p: Problem, strategy: _Division) -> float:
+def _cost(p: Problem, strategy: _Division, crowded: float) -> float:
     """What a strategy costs beside the arithmetic, as a share of that."""
     rows, panels = min(strategy.rows, p.rows), strategy.panels
     is_turned = p.b_line != p.itemsize
@@ -207,10 +238,11 @@ def _cost(p: Problem, strategy: _Division) -> float:
     elif strategy.pack_b == ONCE:
         cost += 4 / rows + 0.15 / panels
         # What is packed leaves the second-level cache before it is read.
-        cost += 0 if p.is_frozen else (60 if is_large else 40) / p.rows
+        readers = p.rows * (p.products if p.is_shared else 1)
+        cost += 0 if p.is_frozen else (60 if is_large else 40) / readers
         cost += 0.03 if strategy.step < strategy.depth else 0
     else:
-        cost += 14 / rows + 0.3 / panels
+        cost += 14 / rows + 0.3 / panels + crowded
         # From afar each term of a panel is waited for: no prefetcher follows them.
         if p.depth * p.columns * p.itemsize > 2 * RESIDENT:
             cost += _FAR_PANELS
