@@ -302,6 +302,29 @@ def test_scan_assigns_variables_step_by_step():
     assert (float(total), ys.tolist(), float(v)) == (8.0, [2.0, 6.0], 6.0)
 
 
+def test_weights_of_a_scan_are_packed_in_each_run():
+    """They are the same in all steps, and others in the next run of the program."""
+    random = np.random.default_rng(0)
+    xs = random.standard_normal((6, 64, 128)).astype("float32")
+    w = toolkit.Variable(random.standard_normal((128, 128)).astype("float32") / 16)
+
+    @toolkit.function
+    def step(xs):
+        def turn(h, x):
+            return ops.tanh(ops.matmul(h, w) + x), None
+
+        y, _ = ops.scan(turn, xs[0], xs)
+        w.assign(w * -0.5)
+        return y
+
+    inputs = ops.convert_to_tensor(xs)
+    for _ in range(3):
+        known, expected = np.asarray(w), xs[0]
+        for x in xs:
+            expected = np.tanh(expected @ known + x)
+        np.testing.assert_allclose(step(inputs), expected, rtol=0, atol=1e-4)
+
+
 def test_weights_of_a_scan_are_read_by_variables():
     w = toolkit.Variable(np.eye(2))
 

@@ -173,6 +173,7 @@ class Backend:
         moves: Sequence[Move],
         turns: int,
         begun: Sequence[tuple[int, Spec]] = (),
+        changing: Collection[tuple[str, int]] = (),
     ) -> Any:
         """A lowered loop over a program that `assemble` made.
 
@@ -181,8 +182,8 @@ class Backend:
             arena: the operand in which the body keeps its intermediate values.
             moves: where each array of the body is, in the order of its numbers.
             turns: how often the body runs, at least once.
-            begun: the outputs that begin as the inputs of the same numbers. Only
-                backends that jump are asked for any.
+            begun: outputs that begin as the inputs of these numbers, if it jumps.
+            changing: operands that are frozen for the body, but differ between runs.
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
 
@@ -248,8 +249,7 @@ class Backend:
             inputs: the first carried values, then the constants.
             outputs: the last carried values.
             limit: turns at most; None: any number.
-            begun: the numbers of the outputs that begin as the inputs of these
-                numbers; the body changes them where they are.
+            begun: outputs that begin as the inputs of these numbers, and change there.
         """
         raise NotImplementedError(f"backend {self.name} generates no jumps")
 

@@ -131,6 +131,8 @@ class _Loop(ControlKernel):
         return sets
 
 
+# Turns for which it pays to prepare what is the same in all of them, as weights are.
+_MANY_TURNS = 4
 # What changes a part of its first operand, and may do so where that is.
 _WRITING = ("dynamic_update_slice", "scatter")
 
@@ -174,7 +176,11 @@ class Scan(_Loop):
             Operand(x.spec.with_shape(x.spec.shape[1:]), x.strides[1:])
             for x in inputs[n : n + m]
         ]
-        at_step = [*inputs[:n], *at_turn, *inputs[n + m :]]
+        same = inputs[n + m :]
+        changing = {("in", i) for i, x in enumerate(same, n + m) if not x.is_frozen}
+        if turns >= _MANY_TURNS and backend.jumps:
+            same = [replace(x, is_frozen=True) for x in same]
+        at_step = [*inputs[:n], *at_turn, *same]
         body, begun = self.lowered_body(backend, self.attrs["body"], at_step)
         carried = [
             0 if i in begun else aligned(spec.nbytes)
@@ -208,7 +214,9 @@ class Scan(_Loop):
             along("out", i, outputs[i].strides[0]) for i in range(n, len(outputs))
         ]
         copies = [(i, self.carried[i]) for i in begun]
-        return backend.repeat(body, ("work", 2 * set_bytes), moves, turns, copies)
+        return backend.repeat(
+            body, ("work", 2 * set_bytes), moves, turns, copies, changing
+        )
 
 
 class While(_Loop):

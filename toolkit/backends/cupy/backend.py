@@ -144,6 +144,7 @@ class CupyBackend(Backend):
         moves: Sequence[Move],
         turns: int,
         begun: Sequence[tuple[int, Spec]] = (),
+        changing: Collection[tuple[str, int]] = (),
     ) -> Lowered:
         """A loop over a program as the one step of a node."""
         place = Scratch(arena[1], body.arena_bytes)

@@ -104,9 +104,10 @@ class NumPyBackend(Backend):
         moves: Sequence[Move],
         turns: int,
         begun: Sequence[tuple[int, Spec]] = (),
+        changing: Collection[tuple[str, int]] = (),
     ) -> Any:
         """One call that runs a program turn after turn."""
-        return self._loops.lower_scan(body, arena, moves, turns, begun)
+        return self._loops.lower_scan(body, arena, moves, turns, begun, changing)
 
     def processors(
         self, name: str | None = None, threads: bool = True

@@ -64,6 +64,7 @@ def lower_loop(
     moves: Sequence[Move],
     turns: int,
     first_kept: int = 0,
+    changing: Collection[Reference] = (),
     **asked: Any,
 ) -> Lowered:
     """A loop over the program of `body` as a call of a node.
@@ -72,15 +73,27 @@ def lower_loop(
 
     Args:
         first_kept: by which number the node knows the first operand that is made once.
+        changing: the operands that are the same in all turns, but not in all runs.
         asked: `condition`, `wanted` and `done` of the `Loop`.
     """
     once: list[Call] = []
-    for number, made in enumerate(body.preparations, first_kept):
-        bases = (moves[source].base for source in made.sources)
+    each: list[Call] = []  # of what is made once in each run
+    kept: list[int] = []
+    moves = list(moves)
+    # The arena has a place even where nothing is in it.
+    work = max(1, arena[1] + body.arena_bytes)
+    for made in body.preparations:
+        bases = [moves[source].base for source in made.sources]
         instead = dict(zip(made.call.given, bases, strict=True))
-        instead[made.call.made] = "kept", number
-        once.append(redirected(made.call, instead))
-    moves = [*moves, *(Move(call.made) for call in once)]
+        if any(base in changing for base in bases):
+            place: Reference = ("work", aligned(work))
+            work = place[1] + made.nbytes
+            each.append(redirected(made.call, {**instead, made.call.made: place}))
+        else:
+            place = "kept", first_kept + len(kept)
+            kept.append(made.nbytes)
+            once.append(redirected(made.call, {**instead, made.call.made: place}))
+        moves.append(Move(place))
     places = [place for m in moves for place in (m.base, m.first, m.last) if place]
     places += [p for p in (asked.get("condition"), asked.get("done")) if p]
     operands = tuple(dict.fromkeys((arena, *places)))
@@ -97,9 +110,7 @@ def lower_loop(
         turns=turns,
         **asked,
     )
-    # The arena has a place even where nothing is in it.
-    work = max(1, arena[1] + body.arena_bytes)
-    return Lowered((loop,), work, once, [made.nbytes for made in body.preparations])
+    return Lowered((*each, loop), work, once, kept)
 
 
 def lower_scan(
@@ -108,9 +119,10 @@ def lower_scan(
     moves: Sequence[Move],
     turns: int,
     begun: Sequence[tuple[int, Spec]],
+    changing: Collection[Reference],
 ) -> Lowered:
     """A loop of known length, behind copies of what it changes where it is."""
-    loop = lower_loop(body, arena, moves, turns)
+    loop = lower_loop(body, arena, moves, turns, changing=changing)
     copies = [_begun(number, spec) for number, spec in begun if spec.size]
     return replace(loop, calls=(*copies, *loop.calls))
 
@@ -124,7 +136,7 @@ def lower_choice(
     condition: Reference = ("in", 0)
     parts: list[Lowered] = []
     for body, wanted in zip(branches, (True, False), strict=True):
-        asked = {"condition": condition, "wanted": wanted}
+        asked: dict[str, Any] = {"condition": condition, "wanted": wanted}
         known = sum(len(part.kept) for part in parts)
         parts.append(lower_loop(body, ("work", 0), moves, 1, known, **asked))
     return _together(parts)
@@ -168,7 +180,7 @@ def lower_while(
         carried[i] = following[i] = Move(("out", i))
     moves = [*carried, *constants, *following, Move(goes_on)]
     turns = _FOREVER if limit is None else limit
-    asked = {"condition": goes_on, "done": done}
+    asked: dict[str, Any] = {"condition": goes_on, "done": done}
     rest = lower_loop(body, arena, moves, turns, len(first.kept), **asked)
     copies = [_begun(i, y.spec) for i in begun if (y := outputs[i]).spec.size]
     last = [
