@@ -89,9 +89,27 @@ def convolutions():
         for dtype in FLOATS:
             yield from convolution(dtype, 3, row)
         yield from convolution("float32", 0, row)
+        for dtype, offset in (("int8", 0), ("uint8", 64)):
+            yield integer_convolution(dtype, offset, row)
     for row in LARGE:
         for dtype in ("bfloat16", "float32"):
             yield from convolution(dtype, 5, row)
+
+
+def integer_convolution(dtype, offset, row):
+    spatial, size, strides, padding, dilation, groups, channels, filters = row
+    attrs = {
+        "strides": strides,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+        "offset": offset,
+        "bits": 8,
+    }
+    low, high = (0, 255) if dtype == "uint8" else (-128, 127)
+    x = sample((2, *spatial, channels), dtype, low, high)
+    w = sample((*size, channels // groups, filters), "int8", -128, 127)
+    return Case("conv_integer", (x, w), attrs)
 
 
 # (spatial, channels, window, strides, padding)

@@ -23,7 +23,7 @@ NON_DIFFERENTIABLE = {
     *("logical_not", "logical_and", "logical_or", "logical_xor", "any", "all"),
     *("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"),
     *("left_shift", "right_shift", "argmax", "argmin", "argsort", "searchsorted"),
-    *("random_uniform", "matmul_integer"),
+    *("random_uniform", "matmul_integer", "conv_integer", "quantize"),
 }
 # Functions of functions, and those that ask about a tensor, have tests of their own.
 NOT_IN_TABLE = {
@@ -281,6 +281,7 @@ def test_every_primitive_is_reached():
     elsewhere = {"random_uniform", "as_complex", "as_real", "eig"}  # in test_complex
     elsewhere |= {"batch_norm", "batch_norm_grad", "batch_statistics"}  # test_nn
     elsewhere |= {"matmul_int4"}  # backends/jit/test_int4
+    elsewhere |= {"conv_integer", "quantize"}  # layers/test_static_int8
     elsewhere |= {"reread"}  # test_assigned
     elsewhere |= {"lstm", "gru", "rnn"}  # control_flow/test_recurrent
     elsewhere |= {"batch_norm_of", "batch_norm_grad_of", "attention_grad_of"}  # cupy

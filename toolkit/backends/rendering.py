@@ -52,6 +52,12 @@ class ArrayScalars:
         """x in another dtype."""
         return x.astype(dtypes.numpy_dtype(dtype))
 
+    def saturate(self, x: Array, dtype: str, offset: int, bits: int) -> Array:
+        """x + offset, rounded to the nearest of 2 ** bits numbers; NaN: 0."""
+        x = x + x.dtype.type(offset)
+        low, high = 0, 2**bits - 1
+        return self.cast(self.xp.rint(self.xp.fmin(self.xp.fmax(x, low), high)), dtype)
+
     def round(self, x: Array) -> Array:
         """To the nearest integer, halves to even."""
         return self.xp.rint(x).astype(x.dtype)

@@ -23,6 +23,7 @@ from toolkit.compiler.passes.rewriting import (
     own_outputs,
     prune,
 )
+from toolkit.compiler.passes.scales import fold_scales
 from toolkit.compiler.passes.scans import hoist, tidy_scans
 from toolkit.compiler.passes.schedule import (
     needed_first,
@@ -51,6 +52,8 @@ def simplifying(target: Target) -> tuple[Pass, ...]:
         tidy_scans,
         join_pads,
         absorb_pads,
+        prune,  # pads, which are no readers of what they pad any more
+        fold_scales,
         simplify,
         prune,
         hoist,  # last: it makes copies that `simplify` sees no use in

@@ -116,6 +116,7 @@ scalar("bitwise_not", array="invert")
 scalar("const", cost=0, array="")  # const(number, like)
 scalar("select", array="")  # select(condition, a, b)
 scalar("cast", array="")  # cast(x, dtype)
+scalar("saturate", cost=4, array="")  # saturate(x, dtype, offset, bits)
 
 
 # --- what a rule says -----------------------------------------------------------------
@@ -183,7 +184,7 @@ class _Listener:
         if names[0].text == "x0":
             (low, high), (least, most) = self.domain, word.domain
             self.domain = max(low, least), min(high, most)
-        if word.name == "cast":
+        if word.name in ("cast", "saturate"):
             dtype = arguments[1]
         return Name(f"v{len(self.lines)}", "bool" if word.is_truth else dtype)
 

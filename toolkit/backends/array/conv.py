@@ -139,6 +139,22 @@ class Conv(Kernels):
         columns = Columns.of(x, windows, groups)
         return self._forward(columns, x, self._weights(w, columns, memory), out, memory)
 
+    def conv_integer(
+        self,
+        x: Array,
+        w: Array,
+        *,
+        offset: int = 0,
+        bits: int = 8,
+        out: Any = None,
+        **attrs: Any,
+    ) -> Array:
+        """The same of 8 bits, as int32: exact in float64, which libraries multiply."""
+        images, weights = (each.astype("float64") for each in (x, w))
+        images -= offset
+        sums = self.conv(images, weights, **attrs)
+        return self._copy_to(self._result(out, sums.shape, "int32"), sums)
+
     @workspace(_input_grad_bytes)
     def conv_input_grad(
         self,

@@ -75,6 +75,13 @@ def conv(
     return np.reshape(result, (*np.shape(result)[:-2], w.shape[-1])).astype(x.dtype)
 
 
+def conv_integer(
+    x: Array, w: Array, offset: int = 0, bits: int = 8, **attrs: Any
+) -> Array:
+    """The same of `x - offset`, of 8 bits, in int32."""
+    return conv(x.astype(np.int32) - offset, w.astype(np.int32), **attrs)
+
+
 def conv_input_grad(
     g: Array,
     w: Array,

@@ -59,23 +59,39 @@ def join_pads(graph: Graph, target: Target) -> Graph:
 
 
 # What sees zeros around its first input, along all axes between the first and the last.
-_WINDOWED = ("conv", "conv_kernel_grad")
+_WINDOWED = ("conv", "conv_integer", "conv_kernel_grad")
 
 
 def absorb_pads(graph: Graph, target: Target) -> Graph:
     """Let convolutions see the zeros that would be stored around their images."""
-    pads = {
-        node.outputs[0]: node
-        for node in graph.nodes
-        if node.op.name == "pad" and node.attrs["value"] == 0
-    }
-    return graph.replace(_absorbing(node, pads) for node in graph.nodes)
+    pads: dict[Value, Node] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        pad = pads.get(node.inputs[0]) if node.op.name == "quantize" else None
+        is_zero = pad is not None and pad.attrs["value"] == 0
+        if pad is not None and is_zero and node.inputs[1].spec.size == 1:
+            inner, node = _exchanged(node, pad)
+            nodes.append(inner)
+        if node.op.name == "pad":
+            pads[node.outputs[0]] = node
+        nodes.append(_absorbing(node, pads))
+    return graph.replace(nodes)
+
+
+def _exchanged(quantize: Node, pad: Node) -> tuple[Node, Node]:
+    """Numbers of 8 bits with what 0 becomes around them, instead of padded floats."""
+    (x,), (y,) = pad.inputs, quantize.outputs
+    small = Value(x.spec.with_dtype(y.spec.dtype))
+    inputs, device = (x, quantize.inputs[1]), quantize.device
+    inner = Node(quantize.op, inputs, quantize.attrs, (small,), device)
+    attrs = {**pad.attrs, "value": quantize.attrs["offset"]}
+    return inner, Node(pad.op, (small,), attrs, (y,), device)
 
 
 def _absorbing(node: Node, pads: Mapping[Value, Node]) -> Node:
     """A convolution of what a pad reads instead of what it makes."""
     pad = pads.get(node.inputs[0]) if node.op.name in _WINDOWED else None
-    if pad is None:
+    if pad is None or pad.attrs["value"] != node.attrs.get("offset", 0):
         return node
     first, *widths, last = pad.attrs["widths"]
     if (first, last) != ((0, 0), (0, 0)):

@@ -10,7 +10,7 @@ from toolkit.ir import Node
 from toolkit.ops.conv import padding_pairs
 
 _POOLS = ("max_pool", "sum_pool")
-_WINDOWED = (*_POOLS, "conv")
+_WINDOWED = (*_POOLS, "conv", "conv_integer")
 
 
 def padding(family: Family, node: Node) -> Any:

@@ -156,6 +156,15 @@ class CUDAScalars:
             text = f"({COMPUTED[dtype]})({wide}){x.text}"
         return self.let(dtype, text)
 
+    def saturate(self, x: Value, dtype: str, offset: int, bits: int) -> Value:
+        """x + offset, rounded to the nearest of 2 ** bits numbers; NaN: 0."""
+        x = self.let(x.dtype, f"{x.text} + {literal(offset, x.dtype)}")
+        limits = 0, 2**bits - 1
+        low, high = (literal(n, x.dtype) for n in limits)
+        suffix = "" if x.dtype == "float64" else "f"
+        near = f"fmin{suffix}(fmax{suffix}({x.text}, {low}), {high})"
+        return self.let(dtype, f"({COMPUTED[dtype]})(int)rint{suffix}({near})")
+
     def negative(self, x: Value) -> Value:
         """-x."""
         if x.is_float:

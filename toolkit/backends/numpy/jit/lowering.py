@@ -134,6 +134,7 @@ LOWERINGS: dict[str, str | Lowering] = {
     "conv": "kernels.conv:lower_conv",
     "conv_input_grad": "kernels.conv:lower_conv_input_grad",
     "conv_kernel_grad": "kernels.conv:lower_conv_kernel_grad",
+    "conv_integer": "kernels.integer:lower_conv_integer",
     "matmul": "kernels.matmul:lower_matmul",
     "matmul_int4": "kernels.matmul:lower_matmul_int4",
     "matmul_integer": "kernels.integer:lower_matmul_integer",
@@ -172,10 +173,13 @@ COMPOSITES = frozenset({"attention", "attention_grad", "matmul_int4"})
 # a kernel of its own, two products and a softmax are quicker.
 FEWEST_TARGETS = 25
 ANCHORS = frozenset(
-    {"conv", "conv_input_grad", "matmul", "matmul_int4", "matmul_integer"}
+    {
+        *("conv", "conv_input_grad", "conv_integer"),
+        *("matmul", "matmul_int4", "matmul_integer"),
+    }
 )
 # Those of them that are lowered behind copies of factors that are not contiguous.
-STRAIGHT = frozenset({"matmul_int4"})
+STRAIGHT = frozenset({"matmul_int4", "conv_integer"})
 
 
 def takes_whole(node: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from toolkit.export.onnx.convolution import is_product, write_product
 from toolkit.export.onnx.rows.elementwise import WIDE
 from toolkit.export.onnx.table import row
+from toolkit.export.onnx.windows import as_attributes, padding
 from toolkit.export.onnx.writer import Writer
 from toolkit.ir import Node
 
@@ -34,6 +35,24 @@ def _matmul_integer(write: Writer, node: Node) -> Any:
 @row("conv", "conv_input_grad")
 def _conv(write: Writer, node: Node) -> tuple[()]:
     write_product(write, node, node.outputs[0])
+    return ()
+
+
+@row("conv_integer")
+def _conv_integer(write: Writer, node: Node) -> tuple[()]:
+    x, w = node.inputs
+    attrs, rank = write.family.attrs(node, but="padding"), x.spec.ndim - 2
+    kernel = write.node("Transpose", [write(w)], perm=[rank + 1, rank, *range(rank)])
+    offset = write.scalar(attrs["offset"], x.spec.dtype)
+    write.first[node.outputs[0]] = write.node(
+        "ConvInteger",
+        [write.channels_first(x), kernel, offset],
+        strides=list(attrs["strides"]),
+        dilations=list(attrs["dilation"]),
+        **as_attributes(padding(write.family, node)),
+        group=attrs["groups"],
+        kernel_shape=list(w.spec.shape[:-2]),
+    )
     return ()
 
 

@@ -102,6 +102,17 @@ def _trunc(write: Writer, node: Node, x: str) -> str:
     return write.node("Mul", [write.node("Sign", [x]), size])
 
 
+@elementwise("quantize")
+def _quantize(write: Writer, node: Node, x: str, scale: str) -> str:
+    offset, last = node.attrs["offset"], (1 << node.attrs["bits"]) - 1
+    y = write.node("Mul", [x, scale])
+    if offset:
+        y = write.node("Add", [y, _number(write, node, offset)])
+    limits = [_number(write, node, limit) for limit in (0, last)]
+    y = write.node("Clip", [write.node("Round", [y]), *limits])
+    return write.cast(y, "uint8")
+
+
 # --- one input ------------------------------------------------------------------------
 
 

@@ -51,8 +51,8 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
 # Products that are worth a task, those in tiles that are, and bytes that are.
-_TASK_PRODUCTS, _TASK_TILED = 1 << 22, 1 << 25
-_TASK_BYTES = 1 << 18
+TASK_PRODUCTS, _TASK_TILED = 1 << 22, 1 << 25
+TASK_BYTES = 1 << 18
 # With so few rows the matrix is not packed, unless it stays so; tasks read whole lines
 # of a cache.
 _FEW_ROWS, _LINE = 4, 64
@@ -74,7 +74,7 @@ def lower_matmul_integer(
         return Lowered()
     if _fills_tiles(body.inputs[a].spec.shape, inputs[b].spec.shape[-1]):
         return _InTiles(body, a, b).lowered()
-    lowering = _Lowering(body, a, b)
+    lowering = Lowering(body, a, b)
     is_few = lowering.rows <= _FEW_ROWS and not inputs[b].is_frozen
     return lowering.of_few_rows() if is_few else lowering.lowered()
 
@@ -92,29 +92,32 @@ def _fills_tiles(shape: Sequence[int], columns: int) -> bool:
     return filled < _FASTER * rows * columns * depth
 
 
-class _Lowering:
+class Lowering:
     """The calls of one product.
 
     Args:
         body: its first node is the product.
         a, b: which inputs the factors are.
+        rows, depth: extents of the first factor, if that is not it as a matrix.
     """
 
-    def __init__(self, body: Graph, a: int, b: int) -> None:
+    def __init__(
+        self, body: Graph, a: int, b: int, rows: int = 0, depth: int | None = None
+    ) -> None:
         self.body, self.a, self.b = body, a, b
-        shape = body.inputs[a].spec.shape
-        self.rows: int = prod(shape[:-1])
-        self.depth: int = shape[-1]
+        first = body.inputs[a].spec
+        self.rows: int = rows or prod(first.shape[:-1])
+        self.depth: int = first.shape[-1] if depth is None else depth
         self.columns: int = body.inputs[b].spec.shape[-1]
         processor = current()
-        self.words = words_of(processor)
+        attrs = body.nodes[0].attrs
+        self.words = words_of(processor, first.dtype, attrs.get("bits", 8))
+        self.offset: int = self.words.offset + attrs.get("offset", 0)
         self.count: int = -(-self.depth // self.words.terms)
         lanes = processor.lanes
         rows, vectors = (6, 4) if processor.registers >= 32 else (4, 2)
         vectors = min(vectors, -(-self.columns // lanes))
         full, rest = divmod(self.columns, vectors * lanes)
-        # Bytes in their order are words already where nothing is to be added to them.
-        is_plain = self.words.terms == 4 and not self.words.offset
         self.plan = IntegerPlan(
             self.words,
             lanes,
@@ -122,31 +125,44 @@ class _Lowering:
             vectors,
             full > 0,
             -(-rest // lanes),
-            a if is_plain and self.depth % 4 == 0 else None,
+            rest % lanes > 0,
+            a if self.is_plain else None,
         )
         self.panels: int = full + (rest > 0)
         self.packed_rows: int = self.rows
 
+    @property
+    def panel_bytes(self) -> int:
+        """Of one panel."""
+        return panel_bytes(self.count, self.plan.width)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the first factor's bytes in their order are words already."""
+        is_added_to = self.words.offset != 0
+        return self.words.terms == 4 and not is_added_to and self.depth % 4 == 0
+
     def lowered(self) -> Lowered:
         """All calls, in order."""
-        panels = panel_bytes(self.count, self.plan.width)
+        panels = self.panel_bytes
         of_rows: Reference = ("work", aligned(panels * self.panels))
         calls = [self._pack_panels(panels)]
         if self.plan.a is None:
-            calls.append(self._pack_rows(of_rows, self.words))
+            calls.append(self._pack_rows(of_rows))
         calls.append(self._multiply(of_rows, panels))
         work = aligned(self.packed_rows * self.count * WORD_BYTES)
         return Lowered(calls, of_rows[1] + (work if self.plan.a is None else 0))
 
     def _pack_panels(self, size: int) -> Call:
-        code = Code(emit_pack_panels, self.words, self.plan.lanes, self.plan.vectors)
+        words = replace(self.words, offset=self.offset)
+        code = Code(emit_pack_panels, words, self.plan.lanes, self.plan.vectors)
         nbytes = self.depth * self.columns + size * self.panels
         return Call(
             code,
             (("in", self.b), ("work", 0)),
             PanelNumbers(self.columns, self.depth, self.count, size),
             self.panels,
-            partition(self.panels, nbytes // _TASK_BYTES),
+            partition(self.panels, nbytes // TASK_BYTES),
             nbytes=nbytes,
             prepares=size * self.panels,
         )
@@ -155,7 +171,7 @@ class _Lowering:
         """The calls where a packed matrix would be read but once."""
         words = replace(self.words, offset=0)
         size = aligned(self.rows * self.count * WORD_BYTES)
-        tasks = max(1, min(TASKS, self.depth * self.columns // _TASK_BYTES))
+        tasks = max(1, min(TASKS, self.depth * self.columns // TASK_BYTES))
         width = -(-self.columns // (tasks * _LINE)) * _LINE
         plan = FewRowsPlan(self.words, self.plan.lanes, self.rows, self.a, self.b)
         products = self.rows * self.depth * self.columns
@@ -170,14 +186,15 @@ class _Lowering:
         sums = aligned(self.rows * self.columns * WORD_BYTES)
         return Lowered([self._pack_rows(("work", 0), words), multiply], size + sums)
 
-    def _pack_rows(self, place: Reference, words: Words) -> Call:
+    def _pack_rows(self, place: Reference, words: Words | None = None) -> Call:
+        words = words or self.words
         nbytes = self.rows * (self.depth + self.count * WORD_BYTES)
         return Call(
             Code(emit_pack_rows, words, self.plan.lanes),
             (("in", self.a), place),
             RowNumbers(self.depth, self.count * WORD_BYTES),
             self.rows,
-            partition(self.rows, nbytes // _TASK_BYTES),
+            partition(self.rows, nbytes // TASK_BYTES),
             nbytes=nbytes,
         )
 
@@ -197,13 +214,13 @@ class _Lowering:
                 self.rows, self.columns, self.count, row, panel, block, blocks
             ),
             blocks * self.panels,
-            partition(blocks * self.panels, products // _TASK_PRODUCTS),
+            partition(blocks * self.panels, products // TASK_PRODUCTS),
             flops=2 * products,
             nbytes=moved,
         )
 
 
-class _InTiles(_Lowering):
+class _InTiles(Lowering):
     """The calls of a product in AMX's tiles."""
 
     def __init__(self, body: Graph, a: int, b: int) -> None:

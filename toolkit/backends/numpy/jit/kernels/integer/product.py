@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
+from toolkit.backends.numpy.jit.kernels.integer.patches import (
+    PatchPlan,
+    call_packer,
+    with_lanes,
+)
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
+
+# Sums of some rows and a panel, which the first cache has room for.
+_SUMS_BYTES = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -19,12 +27,17 @@ class IntegerPlan:
     Attributes:
         words: how terms are multiplied.
         lanes: of a vector of sums.
-        rows: of the largest tile.
+        rows: of the largest part.
         vectors: that a panel of columns is wide.
         full: whether there are panels of which all vectors exist.
         tail: vectors that exist of the last panel otherwise; 0: it is whole.
+        masked: whether some lanes of the last vector do not exist.
         a: where the words of rows are: an input of the body, or None: in front of the
             panels.
+        by_rows: whether a row of the call is a block of rows, of all panels.
+        patches: how the rows of such a block are packed into memory of the task; None:
+            they are words.
+        images: the input of the body that is packed.
     """
 
     words: Words
@@ -33,12 +46,22 @@ class IntegerPlan:
     vectors: int
     full: bool
     tail: int
+    masked: bool = True
     a: int | None = None
+    by_rows: bool = False
+    patches: PatchPlan | None = None
+    images: int = 0
 
     @property
     def width(self) -> int:
         """Columns of a panel."""
         return self.vectors * self.lanes
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that the memory for sums has room for."""
+        line = self.width * WORD_BYTES
+        return max(1, _SUMS_BYTES // line // self.rows) * self.rows
 
     @property
     def heights(self) -> list[int]:
@@ -68,8 +91,9 @@ class IntegerNumbers(NamedTuple):
 def emit_integer_product(plan: IntegerPlan, body: Described) -> Kernel:
     """The function that computes blocks of rows of panels, each a row of the call.
 
-    The table: the addresses of the body's inputs and outputs, of the rows as words, and
-    of panels; `IntegerNumbers`.
+    That may be one panel, or all of them. The table:
+    the addresses of the body's inputs and outputs, of the rows as words, or of memory
+    for those of each task, and of panels; `IntegerNumbers`; `patch_numbers`.
     """
     builder = Kernel(plan.lanes)
     _Product(builder, plan, body).write()
@@ -77,7 +101,7 @@ def emit_integer_product(plan: IntegerPlan, body: Described) -> Kernel:
 
 
 @dataclass(frozen=True)
-class _Tile:
+class _Part:
     """Rows of a panel that are computed together: its first column and its vectors."""
 
     row: Number
@@ -95,11 +119,15 @@ class _Product:
         self.plan = plan
         graph = body.body
         bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.images = bases[plan.images]
         self.words = bases[plan.a] if plan.a is not None else b.next_address()
         self.panels = b.next_address()
         self.n = IntegerNumbers(*(b.next_entry() for _ in IntegerNumbers._fields))
+        # In the table, what packing reads follows.
+        entry = len(bases) + (plan.a is None) + 1 + len(self.n)
+        self.numbers = b.table.element(entry, "i64")
         self.epilogue = Epilogue(graph, b, bases)
-        self.sums = b.memory(plan.rows * plan.vectors, b.filled(0, "int32"))
+        self.sums = b.memory(plan.most_rows * plan.vectors, b.filled(0, "int32"))
         self.vector_bytes: int = plan.lanes * WORD_BYTES
 
     def write(self) -> None:
@@ -107,70 +135,94 @@ class _Product:
         b, n, plan = self.b, self.n, self.plan
         full = n.columns // plan.width
         with b.loop(b.low, b.high) as unit:
-            panel, block = b.split(unit, n.row_blocks)
-            rows = b.part(block, n.block_rows, n.rows)
-            is_full = b.compare("slt", panel, full)
-            if plan.full:
-                with b.when(is_full):
-                    self._rows(rows, panel, plan.vectors, False)
-            if plan.tail:
-                with b.when(b.opposite(is_full)):
-                    self._rows(rows, panel, plan.tail, True)
+            if plan.by_rows:
+                self._row_block(unit, full)
+            else:
+                self._panel_block(unit, full)
 
-    def _rows(self, rows: Range, panel: Number, vectors: int, is_tail: bool) -> None:
-        """The tiles of a block from the first row to the last."""
-        b, (first, end) = self.b, rows
-        whole, rest = b.split(end - first, self.plan.rows)
-        # One smaller tile for each bit of what the largest leave over.
-        smaller = b.index(f"call i64 @llvm.ctpop.i64(i64 {rest})")
-        b.declarations.add("declare i64 @llvm.ctpop.i64(i64)")
-        with b.accumulate(0, whole + smaller, 1, [b.int64(first)]) as iteration:
-            row = iteration.index_of(0)
-            height = self._height(end - row)
-            column = panel * self.plan.width
-            self._tile(_Tile(row, height, column, vectors, is_tail), panel)
-            iteration.next([row + height])
-
-    def _height(self, left: Number) -> Number:
-        """The rows of the next tile, of the rows that are left."""
-        b, (*larger, found) = self.b, self.plan.heights
-        chosen: Number = found
-        for height in reversed(larger):
-            chosen = b.choose(b.compare("sge", left, height), height, chosen)
-        return chosen
-
-    def _tile(self, tile: _Tile, panel: Number) -> None:
+    def _panel_block(self, unit: Number, full: Number) -> None:
+        """Multiply a block of rows by a panel."""
         b, n, plan = self.b, self.n, self.plan
-        name = "sum_tail" if tile.is_tail else "sum_tile"
-        b.declarations |= _tile_function(name, plan, tile.vectors)
-        places = (
-            self.words + tile.row * n.row_bytes,
-            self.panels + panel * n.panel_bytes,
-            self.sums,
-        )
-        pointers = [f"ptr {p}" for p in places]
-        numbers = [f"i64 {x}" for x in (tile.rows, n.words, n.row_bytes)]
-        b.emit(f"call void @{name}({', '.join((*pointers, *numbers))})")
-        self._finish(tile)
+        panel, block = b.split(unit, n.row_blocks)
+        rows = b.part(block, n.block_rows, n.rows)
+        is_full = b.compare("slt", panel, full)
+        if plan.full:
+            with b.when(is_full):
+                self._rows(rows, panel, plan.vectors, False)
+        if plan.tail:
+            with b.when(b.opposite(is_full)):
+                self._rows(rows, panel, plan.tail, True)
 
-    def _finish(self, tile: _Tile) -> None:
-        """Apply the epilogue to the sums of a tile."""
+    def _row_block(self, block: Number, full: Number) -> None:
+        """Multiply a block of rows by all panels, after packing them if need be."""
+        b, n, plan = self.b, self.n, self.plan
+        rows, words = b.part(block, n.block_rows, n.rows), self.words
+        if plan.patches is not None:
+            memory = self.words + b.slot * n.block_rows * n.row_bytes
+            call_packer(b, plan.patches, self.images, memory, rows, self.numbers)
+            # Rows are counted from the first one of all.
+            words = memory + rows[0] * n.row_bytes * -1
+        if plan.full:
+            with b.loop(0, full) as panel:
+                self._rows(rows, panel, plan.vectors, False, words)
+        if plan.tail:
+            self._rows(rows, full, plan.tail, True, words)
+
+    def _rows(
+        self,
+        rows: Range,
+        panel: Number,
+        vectors: int,
+        is_tail: bool,
+        words: Pointer | None = None,
+    ) -> None:
+        """A block times a panel: as many rows at once as there is memory for sums."""
+        b, n, (first, end) = self.b, self.n, rows
+        name = "sum_tail" if is_tail else "sum_panel"
+        b.declarations |= _sum_function(name, self.plan, vectors)
+        with b.loop(first, end, self.plan.most_rows) as row:
+            count = b.least(self.plan.most_rows, end - row)
+            places = (
+                (words or self.words) + row * n.row_bytes,
+                self.panels + panel * n.panel_bytes,
+                self.sums,
+            )
+            pointers = [f"ptr {p}" for p in places]
+            numbers = [f"i64 {x}" for x in (count, n.words, n.row_bytes)]
+            b.emit(f"call void @{name}({', '.join((*pointers, *numbers))})")
+            column = panel * self.plan.width
+            self._finish(_Part(row, count, column, vectors, is_tail))
+
+    def _finish(self, part: _Part) -> None:
+        """Apply the epilogue to the sums of some rows, to two vectors at once.
+
+        Processors pack the results of two into bytes as quickly as those of one.
+        """
+        b, n, lanes = self.b, self.n, self.b.lanes
+        starts = range(0, part.vectors, 2)
+        for first in starts:
+            count = min(2, part.vectors - first)
+            with with_lanes(b, count * lanes):
+                column = part.column + first * lanes
+                is_last = part.is_tail and first == starts[-1]
+                has_mask = is_last and self.plan.masked
+                mask = b.first_lanes(n.columns - column) if has_mask else None
+                self._finish_vectors(part, first, column, mask)
+
+    def _finish_vectors(
+        self, part: _Part, first: int, column: Number, mask: Mask
+    ) -> None:
+        """The same of some columns of all rows, as one vector of each row."""
         b, n = self.b, self.n
-        masks: list[Any] = [None] * tile.vectors
-        if tile.is_tail:
-            masks = b.first_of_vectors(n.columns - tile.column, tile.vectors)
-        columns = [tile.column + j * b.lanes for j in range(tile.vectors)]
-        pairs = list(zip(columns, masks, strict=True))
-        of_columns = [self.epilogue.columns(*pair) for pair in pairs]
-        with b.loop(0, tile.rows) as i:
-            row = i + tile.row
+        of_column = self.epilogue.columns(column, mask)
+        with b.loop(0, part.rows) as i:
+            row = i + part.row
             of_row = self.epilogue.of_row(row)
-            place = self.sums + i * (tile.vectors * self.vector_bytes)
-            for j, (column, mask) in enumerate(pairs):
-                value = b.load(place + j * self.vector_bytes, 0, "int32", None)
-                element = row * n.columns + column
-                known = {**of_columns[j], **of_row}
-                self.epilogue.apply(value, element, column, mask, known)
+            place = self.sums + i * (part.vectors * self.vector_bytes)
+            value = b.load(place + first * self.vector_bytes, 0, "int32", None)
+            element = row * n.columns + column
+            known = {**of_column, **of_row}
+            self.epilogue.apply(value, element, column, mask, known)
 
 
 _PARAMETERS = (
@@ -183,29 +235,29 @@ _PARAMETERS = (
 )
 
 
-def _tile_function(name: str, plan: IntegerPlan, vectors: int) -> set[str]:
-    """A function that sums a tile, of its own so that registers hold nothing else."""
-    b, heights = Kernel(plan.lanes), plan.heights
-    done, cases = b.fresh("done"), [b.fresh("rows") for _ in heights]
-    targets = " ".join(
-        f"i64 {n}, label %{case}" for n, case in zip(heights, cases, strict=True)
-    )
-    b.emit(f"switch i64 %rows, label %{done} [ {targets} ]")
-    for rows, case in zip(heights, cases, strict=True):
-        b.label(case)
-        _sum_tile(b, plan, rows, vectors)
-        b.emit(f"br label %{done}")
-    b.label(done)
+def _sum_function(name: str, plan: IntegerPlan, vectors: int) -> set[str]:
+    """A function that sums rows, of its own so that registers hold nothing else."""
+    b = Kernel(plan.lanes)
+    whole, rest = b.split(b.parameter("rows"), plan.rows)
+    with b.loop(0, whole) as tile:
+        _sum_tile(b, plan, tile * plan.rows, plan.rows, vectors)
+    for height in plan.heights[1:]:
+        with b.when(b.compare("ne", rest & height, 0)):
+            row = whole * plan.rows + (rest & -2 * height)
+            _sum_tile(b, plan, row, height, vectors)
     text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
     return {*b.declarations, text}
 
 
-def _sum_tile(b: Kernel, plan: IntegerPlan, rows: int, vectors: int) -> None:
+def _sum_tile(
+    b: Kernel, plan: IntegerPlan, first: Number, rows: int, vectors: int
+) -> None:
     """Sum the products of all words of some rows, and store the sums."""
-    panel, sums = b.pointer_parameter("b"), b.pointer_parameter("sums")
     vector_bytes = plan.lanes * WORD_BYTES
-    line = plan.vectors * vector_bytes
-    lines = _rows_of(b, rows)
+    panel, line = b.pointer_parameter("b"), plan.vectors * vector_bytes
+    sums = b.pointer_parameter("sums") + first * (vectors * vector_bytes)
+    stride = b.parameter("a_row")
+    lines = [b.pointer_parameter("a") + (first + i) * stride for i in range(rows)]
 
     def line_of(place: Pointer) -> list[Value]:
         steps = [j * vector_bytes for j in range(vectors)]
@@ -215,17 +267,11 @@ def _sum_tile(b: Kernel, plan: IntegerPlan, rows: int, vectors: int) -> None:
     with b.accumulate(0, b.parameter("words"), 1, initial) as iteration:
         word, found = iteration.index, iteration.values
         ys = line_of(panel + (word + 1) * line)
-        for i, first in enumerate(lines):
-            x = b.splat(b.scalar(first + word * WORD_BYTES, "int32"))
+        for i, place in enumerate(lines):
+            x = b.splat(b.scalar(place + word * WORD_BYTES, "int32"))
             for j, y in enumerate(ys):
                 k = i * vectors + j
                 found[k] = plan.words.multiply_add(b, found[k], x, y)
         iteration.next(found)
     for k, value in enumerate(iteration.values):
         b.store(value, sums + k * vector_bytes, 0, None)
-
-
-def _rows_of(b: Kernel, rows: int) -> list[Pointer]:
-    """Pointers to the first words of rows."""
-    first, stride = b.pointer_parameter("a"), b.parameter("a_row")
-    return [first + i * stride for i in range(rows)]

@@ -10,9 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.builder import TYPES, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import Processor
+
+# Words that take two instructions, by their names for so many lanes, and what has them.
+_IN_STEPS = "in steps"
+_STEPS = {
+    4: ("x86.ssse3.pmadd.ub.sw.128", "x86.sse2.pmadd.wd"),
+    8: ("x86.avx2.pmadd.ub.sw", "x86.avx2.pmadd.wd"),
+    16: ("x86.avx512.pmaddubs.w.512", "x86.avx512.pmaddw.d.512"),
+}
+_STEPS_NEED = {4: "ssse3", 8: "avx2", 16: "avx512bw"}
 
 
 @dataclass(frozen=True)
@@ -21,14 +30,22 @@ class Words:
 
     Attributes:
         terms: of a word.
-        offset: what is added to each term of the first factor, as the instruction takes
-            that without a sign.
+        offset: what is added to each term of the first factor, where the instruction
+            takes that without a sign and it has one, or the other way round.
         instruction: LLVM's name of it; "": pairs, in plain operations.
     """
 
     terms: int = 2
     offset: int = 0
     instruction: str = ""
+
+    @property
+    def is_in_steps(self) -> bool:
+        """Whether instructions of x86 multiply, and add twice, four terms of a word.
+
+        They add pairs in 16 bits: enough if one factor has 7 bits and no sign.
+        """
+        return self.instruction == _IN_STEPS
 
     @property
     def bits(self) -> int:
@@ -48,6 +65,8 @@ class Words:
         """`sums` and the products of the terms of x and y, vectors of words."""
         if not self.instruction:
             return _with_pairs(b, sums, x, y)
+        if self.is_in_steps:
+            return _with_steps(b, sums, x, y)
         # As vectors of int32, which older LLVMs expect of VNNI and newer ones accept.
         words = [x, y]
         kind = sums.type
@@ -75,13 +94,41 @@ def _with_pairs(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
     return b.binary("add", sums, b.binary("add", even, odd))
 
 
-def words_of(processor: Processor) -> Words:
-    """The best words of a processor."""
-    lanes, has = processor.lanes, processor.has
+def _with_steps(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
+    lanes = b.lanes
+    bytes_of, pairs_of = _STEPS[lanes]
+
+    def call(name: str, kind: str, dtype: str, *values: Value) -> Value:
+        """An instruction on values as vectors of a type; dtype is of its result."""
+        given = [b.let(f"bitcast {v.type} {v} to {kind}", dtype) for v in values]
+        count = lanes if dtype == "int32" else 2 * lanes
+        result = f"<{count} x {TYPES[dtype]}>"
+        b.declarations.add(f"declare {result} @llvm.{name}({kind}, {kind})")
+        operands = ", ".join(f"{kind} {v.text}" for v in given)
+        return b.let(f"call {result} @llvm.{name}({operands})", dtype, count)
+
+    pairs = call(bytes_of, f"<{4 * lanes} x i8>", "int16", x, y)
+    ones = b.constant(1, pairs)
+    total = call(pairs_of, f"<{2 * lanes} x i16>", "int32", pairs, ones)
+    return b.binary("add", sums, total)
+
+
+def words_of(processor: Processor, dtype: str = "int8", bits: int = 8) -> Words:
+    """The best words of a processor.
+
+    Args:
+        processor: that multiplies.
+        dtype: of the first factor: int8 or uint8.
+        bits: that its elements have.
+    """
+    lanes, has, is_signed = processor.lanes, processor.has, dtype == "int8"
     if processor.architecture == "x86_64":
         is_narrow = has("avxvnni") or (has("avx512vnni") and has("avx512vl"))
         if has("avx512vnni") if lanes == 16 else is_narrow:
-            return Words(4, 128, f"x86.avx512.vpdpbusd.{32 * lanes}")
+            offset = 128 if is_signed else 0
+            return Words(4, offset, f"x86.avx512.vpdpbusd.{32 * lanes}")
+        if bits < 8 and not is_signed and has(_STEPS_NEED[lanes]):
+            return Words(4, 0, _IN_STEPS)
     if processor.is_arm64 and has("dotprod") and lanes == 4:
-        return Words(4, 0, "aarch64.neon.sdot.v4i32.v16i8")
+        return Words(4, 0 if is_signed else -128, "aarch64.neon.sdot.v4i32.v16i8")
     return Words()

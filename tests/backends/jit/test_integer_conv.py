@@ -1,0 +1,204 @@
+"""Generated convolutions of 8-bit whole numbers against `reference`, bit by bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+pytest.importorskip("llvmlite")
+
+from tests.backends.jit.running import graph_of, operand_of, run_lowered
+from tests.backends.jit.test_integer import PROCESSORS_HERE, words_of
+from toolkit import ops
+from toolkit.backends.numpy.jit.kernels.integer import lower_conv_integer
+from toolkit.backends.reference import images as reference
+from toolkit.backends.target import Target, rules
+from toolkit.compiler.pipeline import optimize
+from toolkit.core.tensor import backend, bind
+from toolkit.ops.conv import conv_integer_p
+from toolkit.ops.quantize import quantize
+
+# What images hold: their dtype, bits, and what was added to them.
+KINDS = [("int8", 8, 0), ("uint8", 8, 0), ("uint8", 8, 100), ("uint8", 7, 0)]
+KINDS += [("uint8", 7, 64)]
+
+
+def whole(shape, dtype="int8", seed=0, bits=8):
+    low, high = (0, 1 << bits) if dtype == "uint8" else (-128, 128)
+    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
+def attributes(strides, padding, dilation, groups=1, offset=0, bits=8):
+    return {
+        "offset": offset,
+        "bits": bits,
+        "strides": strides,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+    }
+
+
+def computed(function, *arrays, chunk=0, frozen=False):
+    """The outputs of generated functions."""
+    graph = optimize(graph_of(function, *arrays), Target(backend()))
+    nodes = sorted(graph.nodes, key=lambda n: n.op.name != "conv_integer")
+    body = graph.replace(nodes)
+    found = [np.empty(y.spec.shape, y.spec.dtype) for y in body.outputs]
+    operands = [replace(operand_of(a), is_frozen=frozen) for a in arrays]
+    lowered = lower_conv_integer(body, operands, [])
+    assert lowered is not None
+    run_lowered(lowered, arrays, found, chunk)
+    return found
+
+
+def check(x, w, target, chunk=0, **attrs):
+    with rules.inside(processor=target):
+        (y,) = computed(
+            lambda x, w: bind(conv_integer_p, x, w, **attrs), x, w, chunk=chunk
+        )
+    np.testing.assert_array_equal(y, reference.conv_integer(x, w, **attrs))
+
+
+@st.composite
+def problems(draw):
+    """Shapes and attributes of a convolution on which all channels see each other."""
+    rank = draw(st.integers(1, 3))
+    small = st.integers(1, 3)
+
+    def each(values):
+        return tuple(draw(values) for _ in range(rank))
+
+    size, strides, dilation = each(small), each(st.integers(1, 2)), each(small)
+    padding = tuple((draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in size)
+    spatial = tuple(
+        max(1, (k - 1) * d + 1 - sum(p)) + draw(st.integers(0, 20 if rank < 3 else 3))
+        for k, d, p in zip(size, dilation, padding, strict=True)
+    )
+    batch, channels = draw(small), draw(st.integers(1, 40))
+    filters = draw(st.integers(1, 70))
+    return (
+        (batch, *spatial, channels),
+        (*size, channels, filters),
+        attributes(strides, padding, dilation),
+    )
+
+
+@given(
+    problem=problems(),
+    target=st.sampled_from(PROCESSORS_HERE),
+    kind=st.sampled_from(KINDS),
+    chunk=st.integers(0, 2),
+)
+@settings(max_examples=40, deadline=None)
+def test_convolutions(problem, target, kind, chunk):
+    (x, w, attrs), (dtype, bits, offset) = problem, kind
+    attrs |= {"bits": bits, "offset": offset}
+    x = whole(x, dtype, bits=bits)
+    check(x, whole(w, seed=1), target, chunk, **attrs)
+
+
+# Rows that are packed block by block, and words that are the bytes of an image.
+LARGE = [
+    ((2, 17, 15, 16), (1, 1, 16, 24), attributes((1, 1), ((0, 0),) * 2, (1, 1))),
+    ((1, 33, 20, 7), (3, 3, 7, 40), attributes((2, 1), ((1, 0),) * 2, (1, 1))),
+    ((1, 30, 30, 3), (3, 3, 3, 8), attributes((1, 1), ((1, 1),) * 2, (2, 2))),
+]
+
+
+@pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_many_rows(target, kind):
+    dtype, bits, offset = kind
+    for x, w, attrs in LARGE:
+        attrs = attrs | {"bits": bits, "offset": offset}
+        for chunk in (0, 1):
+            x_whole = whole(x, dtype, bits=bits)
+            check(x_whole, whole(w, seed=1), target, chunk, **attrs)
+
+
+@pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_extremes(target, kind):
+    """Sums neither saturate nor lose a sign, beside the image too."""
+    dtype, bits, offset = kind
+    attrs = attributes((1, 1), ((1, 1), (1, 1)), (1, 1), 1, offset, bits)
+    limits = (-128, 127) if dtype == "int8" else (0, (1 << bits) - 1)
+    for value in limits:
+        for other in (-128, 127):
+            x = np.full((1, 14, 13, 9), value, dtype)
+            w = np.full((3, 3, 9, 17), other, "int8")
+            check(x, w, target, **attrs)
+
+
+@pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
+@pytest.mark.parametrize("filters", [5, 24, 40])
+def test_epilogue(target, filters):
+    """Scaled, added to another image, and rounded to bytes for what comes next."""
+    x, w = whole((2, 13, 12, 9), "uint8"), whole((3, 3, 9, filters), seed=1)
+    rng = np.random.default_rng(0)
+    scale = rng.uniform(0, 1e-3, filters).astype("float32")
+    other = rng.normal(size=(2, 13, 12, filters)).astype("float32")
+    attrs = attributes((1, 1), ((1, 1), (1, 1)), (1, 1))
+
+    def function(x, w, scale, other):
+        y = ops.cast(bind(conv_integer_p, x, w, **attrs), "float32") * scale + other
+        return y, quantize(y, 20.0)
+
+    with rules.inside(processor=target):
+        y, rounded = computed(function, x, w, scale, other)
+    exact = reference.conv_integer(x, w, **attrs).astype("float32")
+    expected = exact * scale + other
+    np.testing.assert_array_equal(y, expected)
+    small = np.clip(np.round(expected * np.float32(20)), 0, 255).astype("uint8")
+    np.testing.assert_array_equal(rounded, small)
+
+
+@given(
+    rank=st.integers(1, 2),
+    target=st.sampled_from(PROCESSORS_HERE),
+    kind=st.sampled_from(KINDS),
+    chunk=st.integers(0, 2),
+    data=st.data(),
+)
+@settings(max_examples=40, deadline=None)
+def test_depthwise(rank, target, kind, chunk, data):
+    dtype, bits, offset = kind
+
+    def each(values):
+        return tuple(data.draw(values) for _ in range(rank))
+
+    size, strides = each(st.integers(1, 5)), each(st.integers(1, 3))
+    sides = st.integers(0, 3)
+    padding = tuple((data.draw(sides), data.draw(sides)) for _ in size)
+    spatial = tuple(
+        max(1, k - sum(p)) + data.draw(st.integers(0, 20))
+        for k, p in zip(size, padding, strict=True)
+    )
+    batch, channels = data.draw(st.integers(1, 3)), data.draw(st.integers(2, 70))
+    attrs = attributes(strides, padding, (1,) * rank, channels, offset, bits)
+    x = whole((batch, *spatial, channels), dtype, bits=bits)
+    check(x, whole((*size, 1, channels)), target, chunk, **attrs)
+
+
+@pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
+@pytest.mark.parametrize("channels", [16, 37])
+def test_depthwise_epilogue(target, channels):
+    x, w = whole((2, 9, 8, channels), "uint8"), whole((3, 3, 1, channels), seed=1)
+    x[0], w[..., 0] = 255, -128
+    scale = np.random.default_rng(0).uniform(0, 1e-3, channels).astype("float32")
+    attrs = attributes((1, 1), ((1, 1), (1, 1)), (1, 1), channels)
+
+    def function(x, w, scale):
+        y = ops.cast(bind(conv_integer_p, x, w, **attrs), "float32") * scale
+        return y, quantize(y, 20.0, 64, 7)
+
+    with rules.inside(processor=target):
+        y, rounded = computed(function, x, w, scale)
+    expected = reference.conv_integer(x, w, **attrs).astype("float32") * scale
+    np.testing.assert_array_equal(y, expected)
+    small = np.clip(np.round(expected * np.float32(20) + 64), 0, 127).astype("uint8")
+    np.testing.assert_array_equal(rounded, small)

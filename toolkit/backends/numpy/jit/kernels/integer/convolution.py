@@ -1,0 +1,231 @@
+"""From an integer convolution to calls: patches as rows of a product, or depthwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from toolkit.backends.base import Operand, aligned
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.kernels.conv.geometry import collapse
+from toolkit.backends.numpy.jit.kernels.conv.problem import windows
+from toolkit.backends.numpy.jit.kernels.integer.depthwise import (
+    VECTORS,
+    DepthwiseNumbers,
+    DepthwisePlan,
+    copied_bytes,
+    emit_depthwise,
+    emit_pack_depthwise,
+)
+from toolkit.backends.numpy.jit.kernels.integer.lower import (
+    TASK_BYTES,
+    TASK_PRODUCTS,
+    Lowering,
+)
+from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
+from toolkit.backends.numpy.jit.kernels.integer.patches import (
+    PatchPlan,
+    axes_of,
+    emit_pack_patches,
+    patch_numbers,
+)
+from toolkit.backends.numpy.jit.kernels.integer.product import (
+    IntegerNumbers,
+    emit_integer_product,
+)
+from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
+from toolkit.backends.numpy.jit.lowering import (
+    TASKS,
+    Call,
+    Lowered,
+    Reference,
+    operands_of,
+    partition,
+)
+from toolkit.backends.numpy.jit.processor import current
+from toolkit.ir import Graph
+
+# Bytes of packed rows that a block should have, beside a panel in the first cache.
+_NEAR = 1 << 14
+# Output rows of a band, as bands copy what they share; taps that are worth a task.
+# Taps that are written out for each output of a depthwise convolution, and neighbouring
+# outputs that share what they see.
+_LEAST_BAND, _TASK_TAPS = 2, 1 << 19
+_MOST_TAPS, _TILES = 25, (8, 7, 6, 5, 4)
+# Rows that are so many are packed block by block, as every block reads all panels.
+_MANY_ROWS = 128
+
+
+def lower_conv_integer(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """An integer convolution, and the elementwise nodes on it."""
+    anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
+    if any(x not in places for x in anchor.inputs):
+        return None
+    if not all(x.is_contiguous for x in inputs):
+        return None
+    if not anchor.outputs[0].spec.size:
+        return Lowered()
+    a, b = (places[x] for x in anchor.inputs)
+    if not body.inputs[b].spec.size:
+        return None
+    if anchor.attrs["groups"] == 1:
+        return _Convolution(body, a, b, inputs[a]).lowered()
+    return _depthwise(body, a, b)
+
+
+class _Convolution(Lowering):
+    """The calls of a convolution whose outputs see all channels."""
+
+    def __init__(self, body: Graph, a: int, b: int, images: Operand) -> None:
+        out, kernel = body.nodes[0].outputs[0].spec.shape, body.inputs[b].spec.shape
+        shape = images.spec.shape
+        seen = collapse(
+            windows(body.nodes[0].attrs, kernel[:-2], shape[1:-1], out[1:-1], images)
+        )
+        self.is_pixels: bool = len(seen) == 1 and seen[0].is_trivial
+        super().__init__(body, a, b, prod(out[:-1]), prod(kernel[:-1]))
+        axes = [] if self.is_pixels else axes_of(seen)
+        self.patches = PatchPlan(
+            self.words,
+            self.plan.lanes,
+            images.spec.dtype,
+            self.offset,
+            None if self.is_pixels else len(axes) - 1,
+        )
+        self.numbers: list[int] = patch_numbers(
+            self.count * WORD_BYTES,
+            self.depth if self.is_pixels else shape[-1],
+            prod(shape[1:]),
+            axes,
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        return self.is_pixels and super().is_plain
+
+    def lowered(self) -> Lowered:
+        return self._in_blocks() if self.rows >= _MANY_ROWS else super().lowered()
+
+    def _pack_rows(self, place: Reference, words: Words | None = None) -> Call:
+        nbytes = self.rows * self.count * WORD_BYTES
+        return Call(
+            Code(emit_pack_patches, self.patches),
+            (("in", self.a), place),
+            tuple(self.numbers),
+            self.rows,
+            partition(self.rows, nbytes // TASK_BYTES),
+            nbytes=self.body.inputs[self.a].spec.nbytes + nbytes,
+        )
+
+    def _in_blocks(self) -> Lowered:
+        """Calls that pack the panels, and then multiply them by blocks of rows."""
+        body, row = self.body, self.count * WORD_BYTES
+        plan = replace(self.plan, by_rows=True, images=self.a)
+        if plan.a is None:
+            plan = replace(plan, patches=self.patches)
+        even = -(-self.rows // TASKS)
+        block = min(max(1, _NEAR // row // plan.rows), -(-even // plan.rows))
+        block *= plan.rows
+        blocks = -(-self.rows // block)
+        products = self.rows * self.depth * self.columns
+        grain = partition(blocks, products // TASK_PRODUCTS)
+        panel = self.panel_bytes
+        memory = aligned(panel * self.panels)
+        packed_rows = [("work", memory)] if plan.a is None else []
+        multiply = Call(
+            Code(emit_integer_product, plan, Described(body)),
+            (*operands_of(body), *packed_rows, ("work", 0)),
+            (
+                *IntegerNumbers(
+                    self.rows, self.columns, self.count, row, panel, block, blocks
+                ),
+                *self.numbers,
+            ),
+            blocks,
+            grain,
+            flops=2 * products,
+            nbytes=sum(v.spec.nbytes for v in (*body.inputs, *body.outputs)),
+        )
+        packed = 0 if plan.a is not None else -(-blocks // grain) * block * row
+        return Lowered([self._pack_panels(panel), multiply], memory + packed)
+
+
+def _depthwise(body: Graph, a: int, b: int) -> Lowered | None:
+    """The calls of a convolution of each channel by itself, over one or two axes."""
+    anchor, channels = body.nodes[0], body.inputs[a].spec.shape[-1]
+    attrs, size = anchor.attrs, body.inputs[b].spec.shape[:-2]
+    filters = anchor.outputs[0].spec.shape[-1]
+    is_plain = channels == attrs["groups"] == filters and {*attrs["dilation"]} == {1}
+    if not is_plain or len(size) > 2 or prod(size) > _MOST_TAPS:
+        return None
+    # A sequence is an image of one row.
+    row: tuple[int, ...] = (1,) * (2 - len(size))
+    columns = anchor.outputs[0].spec.shape[-2]
+    lanes, dtype = current().lanes, body.inputs[a].spec.dtype
+    words = words_of(current(), dtype, attrs["bits"])
+    plan = DepthwisePlan(
+        words,
+        lanes,
+        dtype,
+        words.offset + attrs["offset"],
+        (*row, *size),
+        (*row, *attrs["strides"]),
+        next((n for n in _TILES if columns % n == 0), _TILES[-1]),
+        channels % (VECTORS * lanes) > 0,
+    )
+    return _depthwise_calls(plan, body, a, b, _depthwise_numbers(plan, body, a, row))
+
+
+def _depthwise_numbers(
+    plan: DepthwisePlan, body: Graph, a: int, row: tuple[int, ...]
+) -> DepthwiseNumbers:
+    """The extents of a convolution; `row` stands for the first axis if that lacks."""
+    anchor, images = body.nodes[0], body.inputs[a].spec.shape
+    batch, channels = images[0], images[-1]
+    height, width = row + tuple(images[1:-1])
+    rows, columns = row + tuple(anchor.outputs[0].spec.shape[1:-1])
+    (top, _), (left, _) = ((0, 0),) * len(row) + tuple(anchor.attrs["padding"])
+    band = min(max(-(-rows * batch // TASKS), _LEAST_BAND), rows)
+    line = (columns - 1) * plan.strides[1] + plan.size[1]
+    copied = (band - 1) * plan.strides[0] + plan.size[0]
+    memory = aligned(copied_bytes(line, copied, channels))
+    return DepthwiseNumbers(
+        *(channels, height, width, rows, columns, top, left),
+        *(band, -(-rows // band), line, memory),
+    )
+
+
+def _depthwise_calls(
+    plan: DepthwisePlan, body: Graph, a: int, b: int, numbers: DepthwiseNumbers
+) -> Lowered:
+    """Calls that make words of the weights, and then compute bands of rows."""
+    out = body.nodes[0].outputs[0].spec.shape
+    products = prod(out) * prod(plan.size)
+    units = out[0] * numbers.bands
+    grain = partition(units, products // _TASK_TAPS)
+    groups = -(-numbers.channels // plan.channels)
+    weights = groups * plan.weight_bytes
+    pack = Call(
+        Code(emit_pack_depthwise, plan),
+        (("in", b), ("work", 0)),
+        (numbers.channels,),
+        groups,
+        groups,
+        nbytes=weights,
+        prepares=weights,
+    )
+    behind = aligned(weights)
+    multiply = Call(
+        Code(emit_depthwise, plan, Described(body), a),
+        (*operands_of(body), ("work", 0), ("work", behind)),
+        numbers,
+        units,
+        grain,
+        flops=2 * products,
+        nbytes=sum(v.spec.nbytes for v in (*body.inputs, *body.outputs)),
+    )
+    return Lowered([pack, multiply], behind + -(-units // grain) * numbers.memory)

@@ -1,0 +1,357 @@
+"""Integer convolutions of each channel by itself: channels are in the lanes.
+
+The rows that a band of output rows sees are copied, with what stands for 0 around them.
+The elements of some rows side by side are words, which several outputs of a tile read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
+from toolkit.backends.numpy.jit.kernels.integer.patches import (
+    FEWEST,
+    vectors_of,
+    with_lanes,
+)
+from toolkit.backends.numpy.jit.kernels.integer.words import Words
+
+# Vectors of channels that are computed together: their bytes are packed together.
+VECTORS = 2
+# Bytes that are copied at once, and that may be read behind copied rows.
+_COPIED = 32
+
+
+@dataclass(frozen=True)
+class DepthwisePlan:
+    """What the code depends on.
+
+    Attributes:
+        words: how terms are multiplied.
+        lanes: of a vector of sums.
+        dtype: of the images: int8 or uint8.
+        offset: what words have more than the elements that they stand for.
+        size, strides: of windows, down and across.
+        tile: outputs of a row that are written out.
+        masked: whether some lanes of the last channels do not exist.
+    """
+
+    words: Words
+    lanes: int
+    dtype: str
+    offset: int
+    size: tuple[int, int]
+    strides: tuple[int, int]
+    tile: int
+    masked: bool
+
+    @property
+    def channels(self) -> int:
+        """How many are computed together."""
+        return VECTORS * self.lanes
+
+    @property
+    def parts(self) -> int:
+        """Words that hold the taps of a column."""
+        return -(-self.size[0] // self.words.terms)
+
+    @property
+    def start(self) -> int:
+        """Where it stands, behind weights, what sums start from; in bytes."""
+        return self.parts * self.size[1] * self.channels * WORD_BYTES
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the weights of channels that are computed together."""
+        return self.start + self.channels * WORD_BYTES
+
+
+class DepthwiseNumbers(NamedTuple):
+    """What follows the addresses in the table.
+
+    Attributes:
+        channels: of the images.
+        height, width: of an image.
+        rows, columns: of its outputs.
+        top, left: zeros in front of it.
+        band, bands: output rows of a band, and how many bands an image has.
+        line: pixels of a copied row.
+        memory: bytes of a task's copied rows.
+    """
+
+    channels: Any
+    height: Any
+    width: Any
+    rows: Any
+    columns: Any
+    top: Any
+    left: Any
+    band: Any
+    bands: Any
+    line: Any
+    memory: Any
+
+
+def copied_bytes(line: int, rows: int, channels: int) -> int:
+    """The memory of so many copied rows."""
+    return line * rows * channels + 4 * _COPIED
+
+
+def emit_pack_depthwise(plan: DepthwisePlan) -> Kernel:
+    """The function that makes words of weights; a row is some vectors of channels.
+
+    The table: addresses of the weights and of the words; the number of channels.
+    """
+    b = Kernel(plan.lanes)
+    source, target, channels = b.next_address(), b.next_address(), b.next_entry()
+    rows, columns = plan.size
+
+    def tap(row: int, column: int, first: Number) -> Value:
+        if row >= rows:
+            return b.filled(0, "int32")
+        place = source + channels * (row * columns + column) + first
+        x = b.load(place, 0, "int8", b.first_lanes(channels - first))
+        return b.convert("sext", x, "int32")
+
+    with b.loop(b.low, b.high) as group:
+        place = target + group * plan.weight_bytes
+        totals = [b.filled(0, "int32")] * VECTORS
+        for part, column, j in _weights(plan):
+            first = group * plan.channels + j * plan.lanes
+            numbers = range(part * plan.words.terms, (part + 1) * plan.words.terms)
+            taps = [tap(row, column, first) for row in numbers]
+            for x in taps:
+                totals[j] = b.binary("add", totals[j], x)
+            at = place + _place(plan, part, column, j)
+            b.store(plan.words.joined(b, taps), at, 0, None)
+        for j, total in enumerate(totals):
+            # What the offset adds is taken away beforehand.
+            start = b.binary("mul", total, b.filled(-plan.offset, "int32"))
+            behind = plan.start + j * plan.lanes * WORD_BYTES
+            b.store(start, place + behind, 0, None)
+    return b
+
+
+def _weights(plan: DepthwisePlan) -> Iterator[tuple[int, int, int]]:
+    """The words of each channel: part of a column, column, vector of channels."""
+    for part in range(plan.parts):
+        for column in range(plan.size[1]):
+            for j in range(VECTORS):
+                yield part, column, j
+
+
+def _place(plan: DepthwisePlan, part: int, column: int, j: int) -> int:
+    """Where a vector of words is, in bytes."""
+    vector = (part * plan.size[1] + column) * VECTORS + j
+    return vector * plan.lanes * WORD_BYTES
+
+
+def emit_depthwise(plan: DepthwisePlan, body: Described, images: int) -> Kernel:
+    """The function that computes bands of rows, each a row of the call.
+
+    The table: the addresses of the body's inputs and outputs, of the weights as words,
+    and of the tasks' memory; `DepthwiseNumbers`.
+
+    Args:
+        plan: see there.
+        body: the convolution, and what follows it.
+        images: which input of the body they are.
+    """
+    b = Kernel(plan.lanes)
+    _Depthwise(b, plan, body, images).write()
+    return b
+
+
+class _Depthwise:
+    """Writes the function."""
+
+    def __init__(
+        self, b: Kernel, plan: DepthwisePlan, body: Described, images: int
+    ) -> None:
+        self.b, self.plan = b, plan
+        graph = body.body
+        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.images, self.weights = bases[images], b.next_address()
+        self.memory = b.next_address()
+        self.n = DepthwiseNumbers(*(b.next_entry() for _ in DepthwiseNumbers._fields))
+        self.epilogue = Epilogue(graph, b, bases)
+
+    def write(self) -> None:
+        """Loops over bands: copy what they see, then compute their rows."""
+        b, n, plan = self.b, self.n, self.plan
+        with b.loop(b.low, b.high) as unit:
+            image, band = b.split(unit, n.bands)
+            first, end = b.part(band, n.band, n.rows)
+            memory = self.memory + b.slot * n.memory
+            count = (end - first - 1) * plan.strides[0] + plan.size[0]
+            self._copy(image, first * plan.strides[0] - n.top, count, memory)
+            with b.loop(first, end) as row:
+                down = (row - first) * plan.strides[0] * n.line * n.channels
+                element = (image * n.rows + row) * n.columns
+                self._row(memory + down, element)
+
+    # --- copies -----------------------------------------------------------------------
+
+    def _copy(
+        self, image: Number, first: Number, count: Number, memory: Pointer
+    ) -> None:
+        """The rows of an image from the first on, with zeros where there are none."""
+        b, n = self.b, self.n
+        left = b.least(n.left, n.line)
+        seen = b.least(n.width, n.line - left) * n.channels
+        line, left = n.line * n.channels, left * n.channels
+        with b.loop(0, count) as i:
+            row, target = first + i, memory + i * line
+            is_inside = b.let(f"icmp ult i64 {row}, {n.height}", "bool")
+            with b.when(is_inside):
+                place = (image * n.height + row) * n.width * n.channels
+                self._clear(target, left)
+                self._copy_run(self.images + place, target + left, seen)
+                self._clear(target + left + seen, line - left - seen)
+            with b.when(b.opposite(is_inside)):
+                self._clear(target, line)
+
+    def _copy_run(self, source: Pointer, target: Pointer, count: Number) -> None:
+        b = self.b
+        with with_lanes(b, _COPIED):
+            for at in vectors_of(b, count):
+                value = self._term(b.load(source, at, "int8", None))
+                b.store(value, target, at, None)
+        with b.loop(count & -FEWEST, count) as at:
+            value = self._term(b.scalar(source + at, "int8"))
+            b.put_scalar(value, target + at)
+
+    def _term(self, x: Value) -> Value:
+        """An element as instructions take it, with a sign or without."""
+        if not self.plan.words.offset:
+            return x
+        return self.b.binary("xor", x, self.b.constant(-128, x))
+
+    def _clear(self, target: Pointer, count: Number) -> None:
+        """What stands for 0, and some behind it, where a later copy writes."""
+        b, fill = self.b, (self.plan.offset + 128) % 256 - 128
+        with with_lanes(b, _COPIED), b.loop(0, count, _COPIED) as at:
+            b.store(b.filled(fill, "int8"), target, at, None)
+
+    # --- sums -------------------------------------------------------------------------
+
+    def _row(self, source: Pointer, element: Number) -> None:
+        """A row of outputs: tiles, and what is left one by one."""
+        b, n, plan = self.b, self.n, self.plan
+        whole = n.columns - n.columns % plan.tile
+        step = n.channels * plan.strides[1]
+        for size, low, high in ((plan.tile, 0, whole), (1, whole, n.columns)):
+            with b.loop(low, high, size) as column:
+                self._tile(source + column * step, element + column, size)
+
+    def _tile(self, source: Pointer, element: Number, size: int) -> None:
+        """Some neighbouring outputs: a loop over channels."""
+        b, n, plan = self.b, self.n, self.plan
+        whole = n.channels - n.channels % plan.channels
+        with b.loop(0, whole, plan.channels) as channel:
+            self._channels(source, element, channel, size, None)
+        if plan.masked:
+            with with_lanes(b, plan.channels):
+                mask = b.first_lanes(n.channels - whole)
+            self._channels(source, element, whole, size, mask)
+
+    def _channels(
+        self, source: Pointer, element: Number, channel: Number, size: int, mask: Mask
+    ) -> None:
+        b, n, plan = self.b, self.n, self.plan
+        place = self.weights + channel // plan.channels * plan.weight_bytes
+        weights = {
+            key: b.load(place + _place(plan, *key), 0, "int32", None)
+            for key in _weights(plan)
+        }
+        with with_lanes(b, plan.channels):
+            loaded = self.epilogue.columns(channel, mask)
+        start = place + plan.start
+        at = [j * plan.lanes for j in range(VECTORS)]
+        starts = [b.load(start, k, "int32", None) for k in at]
+        sums = [list(starts) for _ in range(size)]
+        width, step = plan.size[1], plan.strides[1]
+        for column in range((size - 1) * step + width):
+            words = self._words(source + channel + n.channels * column)
+            for i, tap in self._seen(column, size):
+                for part, vectors in enumerate(words):
+                    for j, x in enumerate(vectors):
+                        y = weights[part, tap, j]
+                        sums[i][j] = plan.words.multiply_add(b, sums[i][j], x, y)
+                if tap == width - 1:
+                    at = (element + i) * n.channels + channel
+                    self._finish(sums[i], at, channel, mask, loaded)
+
+    def _seen(self, column: int, size: int) -> Iterator[tuple[int, int]]:
+        """The outputs of a tile that see a column, each with the tap that does."""
+        for i in range(size):
+            tap = column - i * self.plan.strides[1]
+            if 0 <= tap < self.plan.size[1]:
+                yield i, tap
+
+    def _words(self, place: Pointer) -> list[list[Value]]:
+        """A column's words: for each part of it, vectors of channels.
+
+        Where there are no more rows, weights are 0 and words may be anything.
+        """
+        b, n, plan = self.b, self.n, self.plan
+        line, terms = n.line * n.channels, plan.words.terms
+        with with_lanes(b, plan.channels):
+            rows = [
+                b.load(place + line * i, 0, plan.dtype, None)
+                for i in range(plan.size[0])
+            ]
+        rows += rows[:1] * (plan.parts * terms - len(rows))
+        return [
+            [
+                self._joined(rows[i : i + terms], first)
+                for first in range(0, plan.channels, plan.lanes)
+            ]
+            for i in range(0, len(rows), terms)
+        ]
+
+    def _joined(self, rows: list[Value], first: int) -> Value:
+        """A vector of words from the channels of some rows, from the first one on."""
+        b, plan = self.b, self.plan
+        channels = range(first, first + plan.lanes)
+        pairs = [
+            b.shuffled(rows[i], rows[i + 1], _in_turns(channels, plan.channels))
+            for i in range(0, len(rows), 2)
+        ]
+        if len(pairs) == 1:
+            extend = "sext" if plan.dtype == "int8" else "zext"
+            x = b.convert(extend, pairs[0], "int16")
+        else:
+            kind = f"<{plan.lanes} x i16>"
+            low, high = (
+                b.let(f"bitcast {x.type} {x} to {kind}", "int16", plan.lanes)
+                for x in pairs
+            )
+            x = b.shuffled(low, high, _in_turns(range(plan.lanes), plan.lanes))
+        text = f"bitcast {x.type} {x} to <{plan.lanes} x i32>"
+        return b.let(text, "int32", plan.lanes)
+
+    def _finish(
+        self,
+        sums: list[Value],
+        element: Number,
+        channel: Number,
+        mask: Mask,
+        loaded: dict[Any, Value],
+    ) -> None:
+        """Apply the epilogue to the sums of an output."""
+        b, plan = self.b, self.plan
+        low, high = sums
+        value = b.shuffled(low, high, range(plan.channels))
+        with with_lanes(b, plan.channels):
+            self.epilogue.apply(value, element, channel, mask, loaded)
+
+
+def _in_turns(numbers: Sequence[int], other: int) -> list[int]:
+    """Each number, and the one that is so much larger, side by side."""
+    return [k for n in numbers for k in (n, n + other)]

@@ -1,0 +1,251 @@
+"""Patches: what each output pixel of a convolution sees, as the words of a row.
+
+A row holds the taps of a window one after the other, the channels of each together:
+rows times the weights as a matrix are the convolution. Taps of the innermost axis that
+follow each other in memory are copied as one run. What a window sees beside the image
+is what stands for 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Window
+from toolkit.backends.numpy.jit.kernels.integer.words import Words
+
+# Elements that are copied by themselves are fewer than this.
+FEWEST = 4
+_PARAMETERS = ("ptr %x", "ptr %to", "i64 %first", "i64 %end", "ptr %numbers")
+
+
+@dataclass(frozen=True)
+class PatchPlan:
+    """What the code depends on.
+
+    Attributes:
+        words: of the product.
+        lanes: of a vector of words.
+        dtype: of the images: int8 or uint8.
+        fill: what words hold beside the image.
+        axes: along which windows are more than one run; None: a row is a pixel, and
+            pixels follow each other.
+    """
+
+    words: Words
+    lanes: int
+    dtype: str
+    fill: int = 0
+    axes: int | None = None
+
+
+class _Axis(NamedTuple):
+    """What a kernel is told of an axis; `pitch` is in elements."""
+
+    extent: Number
+    out: Number
+    size: Number
+    stride: Number
+    gap: Number
+    low: Number
+    pitch: Number
+
+
+def axes_of(windows: Sequence[Window]) -> list[Window]:
+    """The axes that taps are looped over, then the one of runs."""
+    *outer, inner = windows
+    if inner.dilation == 1 or inner.size == 1:
+        return [*outer, inner]
+    # Each tap is a run of one pixel.
+    one = Window(1, 1, 1, 1, 1, 0, inner.pitch)
+    return [*outer, inner, one]
+
+
+def patch_numbers(
+    row_bytes: int, depth: int, image: int, windows: Sequence[Window]
+) -> list[int]:
+    """What `call_packer` reads.
+
+    Args:
+        row_bytes: of the words of a row.
+        depth: elements of a row; of a pixel, if there are windows.
+        image: elements from one image to the next.
+        windows: what `axes_of` returned; none if a row is a pixel.
+    """
+    found = [row_bytes, depth, image]
+    for w in windows:
+        found += [w.extent, w.out, w.size, w.stride, w.dilation, w.low, w.pitch]
+    return found
+
+
+def emit_pack_patches(plan: PatchPlan) -> Kernel:
+    """The function that packs rows.
+
+    The table: addresses of the images and of the words; `patch_numbers`.
+    """
+    b = Kernel(plan.lanes)
+    x, target = b.next_address(), b.next_address()
+    row_bytes = b.entry(2)
+    place = target + b.low * row_bytes
+    call_packer(b, plan, x, place, (b.low, b.high), b.table.element(2, "i64"))
+    return b
+
+
+def call_packer(
+    b: Kernel,
+    plan: PatchPlan,
+    x: Pointer,
+    target: Pointer,
+    rows: tuple[Number, Number],
+    numbers: Pointer,
+) -> None:
+    """Pack a range of rows to an address; `numbers` are `patch_numbers`."""
+    b.declarations |= _packer("pack_patches", plan)
+    first, end = rows
+    arguments = f"ptr {x}, ptr {target}, i64 {first}, i64 {end}, ptr {numbers}"
+    b.emit(f"call void @pack_patches({arguments})")
+
+
+def _packer(name: str, plan: PatchPlan) -> set[str]:
+    b = Kernel(plan.lanes * plan.words.terms)
+    _Patches(b, plan).write()
+    text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
+    return {*b.declarations, text}
+
+
+class _Patches:
+    """Writes the function."""
+
+    def __init__(self, b: Kernel, plan: PatchPlan) -> None:
+        self.b, self.plan = b, plan
+        self.x, self.target = b.pointer_parameter("x"), b.pointer_parameter("to")
+        self.kind: str = "int8" if plan.words.terms == 4 else "int16"
+        self.size: int = 4 // plan.words.terms  # bytes of a term
+        numbers = b.pointer_parameter("numbers")
+        count = 3 if plan.axes is None else 3 + 7 * (plan.axes + 1)
+        found = [
+            b.index(f"load i64, ptr {numbers.element(i, 'i64')}") for i in range(count)
+        ]
+        self.row_bytes, self.depth, self.image = found[:3]
+        self.axes: list[_Axis] = [_Axis(*found[i : i + 7]) for i in range(3, count, 7)]
+
+    def write(self) -> None:
+        """Loops over rows."""
+        b = self.b
+        first, end = b.parameter("first"), b.parameter("end")
+        with b.loop(first, end) as row:
+            target = self.target + (row - first) * self.row_bytes
+            if self.plan.axes is None:
+                self._copy(self.x + row * self.depth, target, self.depth)
+            else:
+                self._window(row, target)
+
+    def _window(self, row: Number, target: Pointer) -> None:
+        """Everything that one output pixel sees."""
+        b = self.b
+        starts: list[Number] = []
+        for axis in reversed(self.axes):
+            row, position = b.split(row, axis.out)
+            starts.insert(0, position * axis.stride - axis.low)
+        image = self.x + row * self.image
+        *outer, inner = self.axes
+        run = inner.size * self.depth
+        self._taps(outer, starts, image, target, run)
+
+    def _taps(
+        self,
+        axes: Sequence[_Axis],
+        starts: Sequence[Number],
+        x: Pointer,
+        target: Pointer,
+        run: Number,
+    ) -> None:
+        """Loops over the taps of the outer axes; a tap beside the image is 0."""
+        b = self.b
+        if not axes:
+            self._run(starts[0], x, target)
+            return
+        axis, *inner = axes
+        size = run
+        for each in inner:
+            size = each.size * size
+        with b.loop(0, axis.size) as tap:
+            place = tap * axis.gap + starts[0]
+            to = target + tap * size * self.size
+            is_inside = self._is_inside(place, axis.extent)
+            with b.when(is_inside):
+                self._taps(inner, starts[1:], x + place * axis.pitch, to, run)
+            with b.when(b.opposite(is_inside)):
+                self._clear(to, size)
+
+    def _is_inside(self, place: Number, extent: Number) -> Value:
+        return self.b.let(f"icmp ult i64 {place}, {extent}", "bool")
+
+    def _run(self, start: Number, x: Pointer, target: Pointer) -> None:
+        """The taps of the innermost axis: zeros, pixels, zeros."""
+        b, axis = self.b, self.axes[-1]
+        size = axis.size
+        low = b.least(b.most(0, 0 - start), size)
+        high = b.most(low, b.least(size, axis.extent - start))
+        self._clear(target, low * self.depth)
+        pixels = x + (start + low) * axis.pitch
+        place = target + low * self.depth * self.size
+        self._copy(pixels, place, (high - low) * self.depth)
+        place = target + high * self.depth * self.size
+        self._clear(place, (size - high) * self.depth)
+
+    # --- elements ---------------------------------------------------------------------
+
+    def _copy(self, source: Pointer, target: Pointer, count: Number) -> None:
+        b = self.b
+        for at in vectors_of(b, count):
+            value = self._term(b.load(source, at, self.plan.dtype, None))
+            b.store(value, target, at, None)
+        with b.loop(count & -FEWEST, count) as at:
+            value = self._term(b.scalar(source + at, self.plan.dtype))
+            b.put_scalar(value, b.at(target, at, self.kind))
+
+    def _clear(self, target: Pointer, count: Number) -> None:
+        b, fill = self.b, (self.plan.fill + 128) % 256 - 128
+        for at in vectors_of(b, count):
+            b.store(b.filled(fill, self.kind), target, at, None)
+        one = Value(str(fill), self.kind)
+        with b.loop(count & -FEWEST, count) as at:
+            b.put_scalar(one, b.at(target, at, self.kind))
+
+    def _term(self, x: Value) -> Value:
+        """An element as a term of a word."""
+        b = self.b
+        if self.kind == "int16":
+            widen = "sext" if x.dtype == "int8" else "zext"
+            return b.convert(widen, x, self.kind)
+        if not self.plan.words.offset:
+            return x
+        return b.binary("xor", x, b.constant(-128, x))
+
+
+def vectors_of(b: Kernel, count: Number) -> Iterator[Number]:
+    """Where vectors of `count` elements begin; less than `FEWEST` are left over.
+
+    What is inside of the loop is written for vectors of several lengths.
+    """
+    widest = b.lanes
+    with b.loop(0, count & -widest, widest) as at:
+        yield at
+    lanes = widest // 2
+    while lanes >= FEWEST:
+        with with_lanes(b, lanes), b.when(b.compare("ne", count & lanes, 0)):
+            yield count & -2 * lanes
+        lanes //= 2
+
+
+@contextmanager
+def with_lanes(b: Kernel, lanes: int) -> Iterator[None]:
+    """Write for vectors of another length."""
+    before, b.lanes = b.lanes, lanes
+    yield
+    b.lanes = before
