@@ -1,18 +1,20 @@
-"""Models of few bits beside float32, and beside ONNX Runtime's dynamic quantization.
+"""Models of few bits beside float32, and beside ONNX Runtime's quantization.
 
     python benchmarks/quantized.py --peer-python PEERS/bin/python
 
 One thread each. `dense 4x1024x256` is a layer from 1024 inputs to 256 outputs on four
-rows, `encoder 128` six blocks of attention of width 256 on one sequence of that length.
-ONNX Runtime's files are those that `Model.export` writes, its weights are int8 for each
-output.
+rows, `encoder 128` six blocks of attention of width 256 on one sequence of that length,
+and `mobilenet_v2 16` MobileNetV2 on a batch of that size, whose convolutions random
+images calibrate. ONNX Runtime's files are those that `Model.export` writes, its weights
+are int8 for each output; it quantizes as it runs, and MobileNetV2 beforehand, with
+nodes that quantize and dequantize or with operators of its own.
 """
 
 import tempfile
 from pathlib import Path
 
 from harness import Candidate, main
-from inference import encoder
+from inference import encoder, make as make_network
 
 CASES = (
     "dense 1x1024x1024",
@@ -20,7 +22,12 @@ CASES = (
     "dense 4x2048x2048",
     "dense 128x256x1024",
     "encoder 128",
+    "mobilenet_v2 1",
+    "mobilenet_v2 16",
 )
+# Those that are quantized by ranges that images show.
+CALIBRATED = "mobilenet_v2"
+IMAGES = 4
 
 
 def make(case):
@@ -33,6 +40,8 @@ def make(case):
     toolkit.utils.set_random_seed(0)
     toolkit.config.set_num_threads(1)
     kind, size = case.split()
+    if kind == CALIBRATED:
+        return make_network(case)
     if kind == "dense":
         rows, features, units = map(int, size.split("x"))
         shape = (rows, features)
@@ -42,6 +51,15 @@ def make(case):
         model = encoder(toolkit, *shape[1:])
     x = np.random.default_rng(0).standard_normal(shape).astype("float32")
     return model, x
+
+
+def images():
+    """What calibrates a network, one by one."""
+    import numpy as np
+
+    for seed in range(IMAGES):
+        rng = np.random.default_rng(seed)
+        yield rng.standard_normal((1, 224, 224, 3)).astype("float32")
 
 
 def of_mode(mode):
@@ -55,7 +73,10 @@ def of_mode(mode):
         model, x = make(case)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of layers that stay as they are
-            if mode:
+            if case.startswith(CALIBRATED) and mode == "int8":
+                config = toolkit.quantizers.Int8QuantizationConfig(dataset=images())
+                model.quantize(config=config)
+            elif mode:
                 model.quantize(mode)
         x = toolkit.ops.convert_to_tensor(x)
         compiled = toolkit.function(lambda x: model(x, training=False))
@@ -64,25 +85,67 @@ def of_mode(mode):
     return prepared
 
 
-def with_onnxruntime(is_quantized):
-    """A candidate's function: ONNX Runtime on the file of the model."""
+def quantized_file(path, way):
+    """The path of ONNX Runtime's quantized file of a file."""
+    from onnxruntime import quantization as q
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    prepared, small = (str(path.with_name(f"{n}.onnx")) for n in ("prepared", "int8"))
+    whole = {"per_channel": True, "weight_type": q.QuantType.QInt8}
+    if way == "dynamic":
+        q.quantize_dynamic(path, small, **whole)
+        return small
+    quant_pre_process(str(path), prepared)
+    q.quantize_static(
+        prepared,
+        small,
+        reader(path),
+        quant_format=q.QuantFormat[way],
+        activation_type=q.QuantType.QUInt8,
+        **whole,
+    )
+    return small
+
+
+def reader(path):
+    """What calibrates a file."""
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader
+
+    name = onnx.load(path).graph.input[0].name
+
+    class Reader(CalibrationDataReader):
+        def __init__(self):
+            self.images = images()
+
+        def get_next(self):
+            found = next(self.images, None)
+            return None if found is None else {name: found}
+
+    return Reader()
+
+
+def with_onnxruntime(way):
+    """A candidate's function: ONNX Runtime on the file of the model.
+
+    way: of quantization; None for none. Only one of them fits a case but for networks
+        that are calibrated.
+    """
 
     def prepared(case):
         import onnxruntime
-        from onnxruntime.quantization import QuantType, quantize_dynamic
 
+        if way in ("QDQ", "QOperator") and not case.startswith(CALIBRATED):
+            return None
         model, x = make(case)
         with tempfile.TemporaryDirectory() as folder:
-            path, small = Path(folder, "model.onnx"), Path(folder, "int8.onnx")
+            path = Path(folder, "model.onnx")
             model.export(path, verbose=False)
-            if is_quantized:
-                kind = QuantType.QInt8
-                quantize_dynamic(path, small, per_channel=True, weight_type=kind)
-                path = small
+            file = quantized_file(path, way) if way else path
             options = onnxruntime.SessionOptions()
             options.intra_op_num_threads = 1
             session = onnxruntime.InferenceSession(
-                str(path), options, providers=["CPUExecutionProvider"]
+                str(file), options, providers=["CPUExecutionProvider"]
             )
         name = session.get_inputs()[0].name
         return lambda: session.run(None, {name: x})
@@ -94,8 +157,10 @@ CANDIDATES = (
     Candidate("int8", of_mode("int8")),
     Candidate("float32", of_mode(None)),
     Candidate("int4", of_mode("int4")),
-    Candidate("ORT int8", with_onnxruntime(True), peer=True),
-    Candidate("ORT", with_onnxruntime(False), peer=True),
+    Candidate("ORT int8", with_onnxruntime("dynamic"), peer=True),
+    Candidate("ORT QDQ", with_onnxruntime("QDQ"), peer=True),
+    Candidate("ORT QOperator", with_onnxruntime("QOperator"), peer=True),
+    Candidate("ORT", with_onnxruntime(None), peer=True),
 )
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from toolkit import activations, ops
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.low_rank import LowRankLayer
+from toolkit.layers.adapters.static_int8 import FEWEST_CHANNELS, CalibratedConvolution
+from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.weights import (
     choice,
@@ -109,7 +111,7 @@ class Convolution(LowRankLayer):
         return x if self.activation is None else self.activation(x)
 
 
-class _Conv(Convolution):
+class _Conv(Convolution, CalibratedConvolution):
     groups: int
 
     def __init__(
@@ -163,7 +165,22 @@ class _Conv(Convolution):
         return ops.conv(inputs, kernel, **self._window_options())
 
     def call(self, inputs: Any) -> Any:
-        return self._finish(self.convolution_op(inputs, self.kernel))
+        return self._finish(self._convolved(inputs, self.convolution_op))
+
+    # --- of whole numbers -------------------------------------------------------------
+
+    @property
+    def _gains(self) -> bool:
+        return self.groups == 1 and Weight(self).shape[-2] >= FEWEST_CHANNELS
+
+    def _as_filters(self, weight: Any) -> Any:
+        return weight
+
+    def _product(self, inputs: Any, kernel: Any) -> Any:
+        return ops.conv(inputs, kernel, **self._window_options())
+
+    def _shared_axes(self) -> tuple[int, ...]:
+        return tuple(range(self.rank + 1))
 
 
 class Conv1D(_Conv):

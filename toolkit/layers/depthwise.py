@@ -6,6 +6,8 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.core.variable import Variable
+from toolkit.layers.adapters.static_int8 import FEWEST_CHANNELS, CalibratedConvolution
+from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.conv import Convolution
 from toolkit.layers.weights import create_weight
 from toolkit.type_aliases import (
@@ -17,7 +19,7 @@ from toolkit.type_aliases import (
 )
 
 
-class _DepthwiseConv(Convolution):
+class _DepthwiseConv(Convolution, CalibratedConvolution):
     depth_multiplier: int
 
     def __init__(
@@ -44,14 +46,40 @@ class _DepthwiseConv(Convolution):
     def build(self, input_shape: Any) -> None:
         channels = self._channels(input_shape)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
-        self.kernel: Variable = create_weight(
-            self, "kernel", shape, declared="depthwise"
-        )
+        self._create_adapted(shape)
         self._create_bias(channels * self.depth_multiplier)
 
+    @property
+    def kernel(self) -> Any:
+        """The weights of the windows."""
+        return self._main_weight()
+
     def call(self, inputs: Any) -> Any:
-        x = ops.depthwise_conv(inputs, self.kernel, **self._window_options())
-        return self._finish(x)
+        return self._finish(self._convolved(inputs, self._product))
+
+    def _product(self, inputs: Any, kernel: Any) -> Any:
+        return ops.depthwise_conv(inputs, kernel, **self._window_options())
+
+    # --- of whole numbers -------------------------------------------------------------
+
+    @property
+    def _gains(self) -> bool:
+        is_single = self.depth_multiplier == 1 and {*self.dilation_rate} == {1}
+        return is_single and Weight(self).shape[-2] >= FEWEST_CHANNELS
+
+    def _as_filters(self, weight: Any) -> Any:
+        return ops.reshape(weight, (*self.kernel_size, 1, -1))
+
+    def _shared_axes(self) -> tuple[int, ...]:
+        return tuple(range(self.rank))
+
+    def _create_adapted(self, shape: Any) -> None:
+        if self.quantization_mode is not None:
+            super()._create_adapted(shape)
+        else:
+            self._kernel: Variable = create_weight(
+                self, "kernel", shape, declared="depthwise"
+            )
 
 
 class DepthwiseConv1D(_DepthwiseConv):

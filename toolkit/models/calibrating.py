@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,3 +129,50 @@ def _quantize_block(
 def _first(outputs: Any) -> Any:
     """What the next block is called with."""
     return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
+
+
+def calibrate_ranges(model: Any, chosen: Sequence[Any], config: Any) -> list[Any]:
+    """Quantize convolutions for the inputs that they have when a model is called.
+
+    Args:
+        model: called with each batch.
+        chosen: its layers that are to be quantized.
+        config: an `Int8QuantizationConfig` with data.
+
+    Returns:
+        The layers that were.
+    """
+    ranges = {layer: layer._observe_range() for layer in chosen}
+    try:
+        for batch in _batches(model, config.dataset):
+            model(batch, training=False)
+    finally:
+        for layer in chosen:
+            layer._end_observation()
+    done = []
+    for layer, found in ranges.items():
+        if found.is_seen:
+            layer._quantize_static(found, config)
+            done.append(layer)
+        else:
+            warn(f"{layer.name}: not quantized, as {model.name} did not call it")
+    return done
+
+
+def _batches(model: Any, data: Any) -> Iterator[Any]:
+    """What a model is called with, batch by batch."""
+    if hasattr(data, "shape"):
+        data = [data]
+    if isinstance(data, (str, bytes, dict)) or not hasattr(data, "__iter__"):
+        raise ArgumentTypeError(
+            f"{model.name}.quantize: expected a `dataset` in the config that is an "
+            f"array or an iterable of batches; received {data!r:.80}"
+        )
+    is_empty = True
+    for batch in data:
+        is_empty = False
+        yield batch[0] if isinstance(batch, tuple) else batch
+    if is_empty:
+        raise ArgumentError(
+            f"{model.name}.quantize: the `dataset` of the config is empty"
+        )

@@ -8,8 +8,15 @@ from typing import Any
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
-from toolkit.models.calibrating import calibrate, checked_structure, samples
-from toolkit.quantizers.configs import resolve
+from toolkit.layers.adapters.static_int8 import CalibratedConvolution
+from toolkit.models.calibrating import (
+    calibrate,
+    calibrate_ranges,
+    checked_structure,
+    samples,
+)
+from toolkit.quantizers.configs import Int8QuantizationConfig, resolve
+from toolkit.quantizers.quantizer import StaticQuantizer
 
 
 class QuantizableModel:
@@ -22,6 +29,10 @@ class QuantizableModel:
         self, mode: Any = None, config: Any = None, filters: Any = None, **kwargs: Any
     ) -> None:
         """Quantize the layers that can be: Dense, EinsumDense and Embedding.
+
+        With data to calibrate them "int8" quantizes Conv and DepthwiseConv layers, too,
+        where the inputs have 8 channels or more, in one group or one for each: see
+        `quantizers.Int8QuantizationConfig`.
 
         Args:
             mode: "int8", "int4" or "float8", see `layers.Dense.quantize`, "gptq" or
@@ -55,8 +66,13 @@ class QuantizableModel:
         if config.mode in ("gptq", "awq"):
             done = self._calibrate(config, filters, type_check)
         else:
-            chosen = _chosen(self, filters)
-            done = [layer for layer in chosen if _quantize(layer, config, type_check)]
+            chosen, done = _chosen(self, filters), []
+            if config.mode == "int8" and config.dataset is not None:
+                done = self._calibrate_ranges(chosen, config, type_check)
+                quantizers = config.weight_quantizer, config.activation_quantizer
+                config = Int8QuantizationConfig(*quantizers)
+                chosen = [x for x in chosen if not isinstance(x, CalibratedConvolution)]
+            done += [layer for layer in chosen if _quantize(layer, config, type_check)]
         if not done and filters is None:
             raise UnsupportedError(
                 f"{self.name}.quantize: the model has no layer that can be quantized"
@@ -78,6 +94,18 @@ class QuantizableModel:
             `quantizers.GPTQConfig`; None if the config has to say it.
         """
         return None
+
+    def _calibrate_ranges(
+        self, chosen: list[Any], config: Any, type_check: bool
+    ) -> list[Any]:
+        """The convolutions that were quantized, for the ranges of their inputs."""
+        possible, static = [], Int8QuantizationConfig(None, StaticQuantizer())
+        for layer in chosen:
+            if not isinstance(layer, CalibratedConvolution) or not layer._gains:
+                continue
+            if _is_possible(layer, static, type_check):
+                possible.append(layer)
+        return calibrate_ranges(self, possible, config)
 
     def _calibrate(self, config: Any, filters: Any, type_check: bool) -> list[Any]:
         """The layers that were quantized, block after block."""

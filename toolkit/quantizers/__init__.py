@@ -25,7 +25,12 @@ from toolkit.quantizers.grouped import (
     pack_int4,
     unpack_int4,
 )
-from toolkit.quantizers.quantizer import AbsMaxQuantizer, Quantizer, abs_max_quantize
+from toolkit.quantizers.quantizer import (
+    AbsMaxQuantizer,
+    Quantizer,
+    StaticQuantizer,
+    abs_max_quantize,
+)
 
 __all__ = [
     "AWQConfig",
@@ -36,6 +41,7 @@ __all__ = [
     "Int8QuantizationConfig",
     "QuantizationConfig",
     "Quantizer",
+    "StaticQuantizer",
     "abs_max_quantize",
     "abs_max_quantize_grouped_with_zero_point",
     "compute_float8_amax_history",
@@ -52,6 +58,7 @@ __all__ = [
 _CLASSES = (
     *(AbsMaxQuantizer, Quantizer, AWQConfig, Float8QuantizationConfig, GPTQConfig),
     *(Int4QuantizationConfig, Int8QuantizationConfig, QuantizationConfig),
+    StaticQuantizer,
 )
 _OBJECTS = {
     name: cls

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.errors import ArgumentError, unknown_choice
-from toolkit.quantizers.quantizer import AbsMaxQuantizer
+from toolkit.quantizers.quantizer import AbsMaxQuantizer, StaticQuantizer
 from toolkit.serialization.recording import Recorded
 
 MODES = ("int8", "float8", "int4", "gptq", "awq")
@@ -48,6 +48,11 @@ class QuantizationConfig(Recorded):
         """The quantizer of inputs of a config, which may be None, or `default`."""
         return default if config is None else config.activation_quantizer
 
+    @property
+    def is_static(self) -> bool:
+        """Whether it is that of a calibrated layer, whose inputs have a known scale."""
+        return False
+
     def _need_int8(self) -> None:
         quantizer = self.weight_quantizer
         if quantizer is not None and quantizer.output_dtype != "int8":
@@ -64,6 +69,9 @@ class Int8QuantizationConfig(QuantizationConfig):
         weight_quantizer: for weights; an `AbsMaxQuantizer` over each output if None.
         activation_quantizer: for inputs; "default" is `AbsMaxQuantizer()`, None leaves
             them as they are.
+        dataset: what a model is called with to calibrate its convolutions, which stay
+            floating without one: an array, or an iterable of batches; of a batch that
+            is a tuple the first element. See `Model.quantize`.
 
     Example:
         >>> from toolkit import quantizers
@@ -74,12 +82,26 @@ class Int8QuantizationConfig(QuantizationConfig):
     mode = "int8"
 
     def __init__(
-        self, weight_quantizer: Any = None, activation_quantizer: Any = "default"
+        self,
+        weight_quantizer: Any = None,
+        activation_quantizer: Any = "default",
+        *,
+        dataset: Any = None,
     ) -> None:
         if isinstance(activation_quantizer, str) and activation_quantizer == "default":
             activation_quantizer = AbsMaxQuantizer()
         super().__init__(weight_quantizer, activation_quantizer)
         self._need_int8()
+        self.dataset: Any = dataset
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it is that of a calibrated layer, whose inputs have a known scale."""
+        return isinstance(self.activation_quantizer, StaticQuantizer)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments but for the data, which only calibration needs."""
+        return self._recorded_config(strict=True, skip=frozenset(("dataset",)))
 
 
 class Int4QuantizationConfig(QuantizationConfig):

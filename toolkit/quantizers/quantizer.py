@@ -10,6 +10,7 @@ from toolkit import dtypes, ops
 from toolkit.arguments import is_int
 from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError
+from toolkit.ops.quantize import quantize
 from toolkit.ops.symbolic import operation
 from toolkit.serialization.recording import Recorded
 from toolkit.settings import epsilon as default_epsilon
@@ -74,6 +75,51 @@ class Quantizer(Recorded):
 
     def __call__(self, x: Any) -> Any:
         return x
+
+
+class StaticQuantizer(Quantizer):
+    """Quantizes by a scale that is known: that of the inputs of a calibrated layer.
+
+    Args:
+        value_range: what `round(x * scale)` is clipped to: at most 256 numbers, of
+            which 0 is one. The result is uint8, which the first of them is subtracted
+            from.
+
+    Example:
+        >>> from toolkit.quantizers import StaticQuantizer
+        >>> StaticQuantizer((-64, 63))([-0.1, 0.0, 9.0], 10.0).tolist()
+        [63, 64, 127]
+    """
+
+    def __init__(self, value_range: tuple[int, int] = (0, 127)) -> None:
+        super().__init__("uint8")
+        low, high = value_range
+        counts = [1 << bits for bits in range(1, 9)]
+        if not low <= 0 <= high or high - low + 1 not in counts:
+            raise ArgumentError(
+                "StaticQuantizer: expected a value_range around 0 of as many numbers "
+                f"as some bits have, 8 at most; received {tuple(value_range)}"
+            )
+        self.value_range: tuple[int, int] = low, high
+
+    @property
+    def offset(self) -> int:
+        """What 0 becomes."""
+        return -self.value_range[0]
+
+    @property
+    def bits(self) -> int:
+        """Of the results."""
+        low, high = self.value_range
+        return (high - low).bit_length()
+
+    def __call__(self, x: Any, scale: Any = 1.0) -> Any:
+        """The numbers for `x * scale`, as uint8."""
+        return quantize(x, scale, self.offset, self.bits)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal quantizer."""
+        return {"value_range": self.value_range}
 
 
 class AbsMaxQuantizer(Quantizer):

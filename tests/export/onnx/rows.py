@@ -4,7 +4,7 @@ import numpy as np
 
 import toolkit
 from tests.layers.test_all_layers import CASES
-from toolkit import Input, Model, Sequential, applications, layers, ops
+from toolkit import Input, Model, Sequential, applications, layers, ops, quantizers
 
 IMAGE = (7, 6, 3)
 
@@ -80,6 +80,16 @@ def quantized(mode):
     """A model with weights of a few bits."""
     model = chain(layers.Dense(4, activation="relu"), layers.Dense(2), shape=(6,))
     model.quantize(mode)
+    return model
+
+
+def calibrated():
+    """A network whose convolutions are of whole numbers."""
+    first = layers.Conv2D(9, 3, padding="same", activation="relu")
+    stack = first, layers.ZeroPadding2D(1), layers.DepthwiseConv2D(3, strides=2)
+    model = chain(*stack, layers.Conv2D(4, 1), shape=(7, 6, 8))
+    x = np.random.default_rng(0).uniform(-1, 1, (2, 7, 6, 8)).astype("float32")
+    model.quantize(config=quantizers.Int8QuantizationConfig(dataset=x))
     return model
 
 
@@ -178,6 +188,7 @@ OTHERS = {
     ),
     "masked SimpleRNN": lambda: masked(layers.SimpleRNN(4, return_state=True)),
     "int8": lambda: quantized("int8"),
+    "int8 convolutions": calibrated,
     "int4": lambda: quantized("int4"),
     "float8": lambda: quantized("float8"),
     "float64": lambda: chain(layers.Dense(4, dtype="float64"), shape=(6,)),

@@ -1,0 +1,224 @@
+"""Convolutions of 8-bit whole numbers, whose inputs have a range that is known.
+
+Calibration runs data through a model and notes what each convolution is called with.
+Rounding is elementwise then: it is part of whatever computes the inputs, so that what
+lies between two convolutions is stored in bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.autodiff.tape import GradientTape
+from toolkit.errors import UnsupportedError
+from toolkit.layers.adapters.quantizable import QuantizableLayer
+from toolkit.layers.adapters.weight import Weight
+from toolkit.layers.adapters.whole import Extents, ScaleLayout, WholeWeight
+from toolkit.layers.layer import Layer
+from toolkit.ops.quantize import convolve_whole
+from toolkit.quantizers.configs import Int8QuantizationConfig
+from toolkit.quantizers.quantizer import AbsMaxQuantizer, StaticQuantizer
+from toolkit.settings import epsilon
+
+# Images of fewer channels are as quick in floats, which their sums are short of.
+FEWEST_CHANNELS = 8
+
+
+class InputRange(Weight):
+    """A floating weight, and the range of what the layer is called with.
+
+    Attributes:
+        low, high: of all inputs; 0 is always between them.
+    """
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__(layer)
+        self.low: float = 0.0
+        self.high: float = 0.0
+        self.is_seen: bool = False
+
+    def observe(self, inputs: Any) -> None:
+        """Note the inputs of one call."""
+        if inputs.known() is None:
+            raise UnsupportedError(
+                f"{self.layer.name}: a layer that is calibrated must be called with "
+                "values; the model that it is in is traced"
+            )
+        values = ops.convert_to_numpy(ops.cast(inputs, "float32"))
+        self.low = min(self.low, float(np.min(values, initial=0)))
+        self.high = max(self.high, float(np.max(values, initial=0)))
+        self.is_seen = True
+
+    @property
+    def quantizer(self) -> StaticQuantizer:
+        """What rounds inputs of this range."""
+        return StaticQuantizer((0, 127) if self.low == 0 else (-64, 63))
+
+    @property
+    def scale(self) -> float:
+        """What inputs are multiplied by, for the largest to be the last number."""
+        least, most = self.quantizer.value_range
+        return most / max(self.high, self.low * most / least if least else 0, epsilon())
+
+
+class StaticInt8Weight(WholeWeight):
+    """Whole numbers in place of the weights of a convolution, which are these / scale.
+
+    The inputs are rounded by a scale that the layer keeps.
+    """
+
+    mode: str = "int8"
+
+    def __init__(self, layer: Any, layout: ScaleLayout, config: Any) -> None:
+        super().__init__(layer, layout, config)
+        self.scales: tuple[str, ...] = (f"{self.name}_scale", "input_scale")
+        self.weight_quantizer: Any = config.weight_quantizer or AbsMaxQuantizer(
+            axis=layout.shared
+        )
+
+    def create(self, shape: Any) -> None:
+        self._create(self.name, shape, "zeros", "int8")
+        outputs = tuple(n for n in self.layout.kept(shape) if n != 1) or (1,)
+        self._create(self.scales[0], outputs, "ones")
+        self._create(self.scales[1], (), "ones")
+
+    def quantized(self, value: Any) -> dict[str, Any]:
+        whole, scale = self.weight_quantizer(value, to_numpy=True)
+        return {f"_{self.name}": whole, self.scales[0]: ops.reshape(scale, (-1,))}
+
+    def value(self) -> Any:
+        return self._divided(self.variable, getattr(self.layer, self.scales[0]))
+
+    def _divided(self, weight: Any, scale: Any) -> Any:
+        return ops.divide(weight, self.layout.of_weight(scale, weight.shape))
+
+    def convolve(self, inputs: Any) -> Any:
+        """The convolution of inputs, without bias and activation."""
+        layer = self.layer
+        scales = (ops.convert_to_tensor(getattr(layer, name)) for name in self.scales)
+        return self._whole()(ops.convert_to_tensor(inputs), self.variable, *scales)
+
+    def _whole(self) -> Callable[..., Any]:
+        layer, quantizer = self.layer, self.inputs_quantizer
+        dtype, options = layer.compute_dtype, layer._window_options()
+
+        @ops.custom_gradient
+        def convolved(x: Any, weight: Any, scale: Any, x_scale: Any) -> Any:
+            whole = quantizer(x, ops.cast(x_scale, dtype))
+            y = convolve_whole(
+                *(whole, layer._as_filters(weight)),
+                **options,
+                offset=quantizer.offset,
+                bits=quantizer.bits,
+            )
+            both = ops.cast(ops.multiply(scale, x_scale), dtype)
+            y = ops.multiply(
+                ops.cast(y, dtype), layer._along_channels(ops.reciprocal(both))
+            )
+
+            def grad(g: Any) -> Any:
+                with GradientTape() as tape:
+                    tape.watch(x)
+                    near = layer._product(x, self._divided(weight, scale))
+                return tape.gradient(near, x, g), None, None, None
+
+            return y, grad
+
+        return convolved
+
+
+class CalibratedConvolution(QuantizableLayer):
+    """Base of convolutions that data may calibrate, for whole numbers of 8 bits.
+
+    A subclass defines what depends on how its weights are laid out.
+    """
+
+    _modes: tuple[str, ...] = ("int8",)
+    rank: int
+    activation: Any
+    data_format: str
+
+    # --- what a subclass says ---------------------------------------------------------
+
+    def _as_filters(self, weight: Any) -> Any:
+        """The weights as a convolution takes them."""
+        raise NotImplementedError
+
+    def _product(self, inputs: Any, kernel: Any) -> Any:
+        """The convolution with floating weights, of inputs that are padded."""
+        raise NotImplementedError
+
+    @property
+    def _gains(self) -> bool:
+        """Whether there is a quick way to compute it of whole numbers."""
+        raise NotImplementedError
+
+    # --- what is computed -------------------------------------------------------------
+
+    def _along_channels(self, values: Any) -> Any:
+        """One number for each channel, in the layout of the outputs."""
+        if self.data_format == "channels_last":
+            return values
+        return ops.reshape(values, (-1, *(1,) * self.rank))
+
+    def _convolved(self, inputs: Any, product: Callable[[Any, Any], Any]) -> Any:
+        """`product` of inputs and weights, or the same of whole numbers."""
+        if isinstance(self._adapter, InputRange):
+            self._adapter.observe(ops.convert_to_tensor(inputs))
+        if isinstance(self._adapter, StaticInt8Weight):
+            return self._adapter.convolve(self._pad_causally(inputs))
+        return product(inputs, self._main_weight())
+
+    def _pad_causally(self, inputs: Any) -> Any:
+        return inputs
+
+    # --- how it starts ----------------------------------------------------------------
+
+    def _whole_weight(self) -> WholeWeight:
+        axes: Extents = self._shared_axes()
+        return StaticInt8Weight(self, ScaleLayout(axes), self.quantization_config)
+
+    def _shared_axes(self) -> Extents:
+        """The axes of the weights along which all share a scale."""
+        raise NotImplementedError
+
+    def _check_quantizable(self, config: Any, type_check: bool) -> None:
+        super()._check_quantizable(config, type_check)
+        if not config.is_static:
+            raise UnsupportedError(
+                f"{type(self).__name__} {self.name!r}: quantize(mode='int8') needs "
+                "data to calibrate convolutions with; expected a call of the model's "
+                "`quantize` with `Int8QuantizationConfig(dataset=...)`"
+            )
+        if self.lora_enabled:
+            raise UnsupportedError(
+                f"{self.name}: a convolution adapted by lora cannot be quantized"
+            )
+
+    def _accept_quantized(self, policy: Any) -> None:
+        config = self.quantization_config
+        is_static = config is not None and config.is_static
+        if policy.quantization_mode == "int8" and not is_static:
+            Layer._accept_quantized(self, policy)  # which refuses it
+        super()._accept_quantized(policy)
+
+    # --- calibration ------------------------------------------------------------------
+
+    def _observe_range(self) -> InputRange:
+        """Note the inputs of the calls to come, until `_end_observation`."""
+        self._adapter = InputRange(self)
+        return self._adapter
+
+    def _quantize_static(self, found: InputRange, config: Any) -> None:
+        """Put whole numbers in place of the weights, for inputs of a range."""
+        own = Int8QuantizationConfig(config.weight_quantizer, found.quantizer)
+        policy = self._policy_for(own)
+        self.quantization_config = own
+        weight = self._whole_weight()
+        values = weight.quantized(Weight(self).variable.value)
+        self._replace_weight(weight, values | {"input_scale": np.float32(found.scale)})
+        self.dtype_policy = policy
