@@ -258,7 +258,8 @@ def test_rows_are_packed_where_caches_hold_a_part_of_them():
     for columns, calls in ((512, 2), (1 << 20, 1)):
         w = np.broadcast_to(np.float32(0), (8192, columns))
         known = replace(contiguous(operand_of(w).spec), is_frozen=True)
-        with rules.inside(processor=PROCESSORS["x86-64-v4"]):
+        processor = replace(PROCESSORS["x86-64-v4"], cache_bytes=1 << 21)
+        with rules.inside(processor=processor):
             lowered = lower_matmul(body_of(product, x, w), [operand_of(x), known], [])
         assert len(lowered.calls) == calls
 
@@ -419,7 +420,7 @@ def test_what_rows_touch():
         body_of(residual, x, w), [operand_of(x), operand_of(w)], []
     ).calls
     assert call.row_operands == {("in", 0), ("out", 0)}
-    square = np.empty((256, 256), "float32")
+    square = np.empty((60, 60), "float32")
     body = body_of(lambda x: ops.matmul(x, x), square)
     (call,) = lower_matmul(body, [operand_of(square)], []).calls
     assert call.row_operands == {("out", 0)}
