@@ -44,3 +44,58 @@ def transforms():
 
 
 LINALG = [*linalg(), *transforms()]
+
+
+# --- what is free in factors ----------------------------------------------------------
+
+
+def canonical(name, factors):
+    """Factors without what their definition leaves free, which libraries choose
+    differently: signs of vectors, the basis of what no value belongs to, an order."""
+    return _CANONICAL.get(name, tuple)(factors)
+
+
+def _signs(vectors):
+    """The sign, or phase, of the largest element of each column."""
+    # Of two that are about as large, rounding must not decide.
+    place = np.abs(vectors).round(2).argmax(axis=-2)[..., None, :]
+    largest = np.take_along_axis(vectors, place, axis=-2)
+    return largest / np.abs(largest)
+
+
+def _projector(vectors):
+    """The same for every basis of a space."""
+    return vectors @ np.swapaxes(vectors, -1, -2)
+
+
+def _qr(factors):
+    q, r = factors
+    k = min(r.shape[-2:])
+    signs = np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
+    rows = r[..., :k, :] * np.swapaxes(signs, -1, -2)
+    return q[..., :k] * signs, _projector(q[..., k:]), rows, r[..., k:, :]
+
+
+def _svd(factors):
+    u, s, v = factors
+    k = s.shape[-1]
+    signs = _signs(u[..., :k])
+    rows = v[..., :k, :] * np.swapaxes(signs, -1, -2)
+    rest = _projector(np.swapaxes(v[..., k:, :], -1, -2))
+    return u[..., :k] * signs, _projector(u[..., k:]), s, rows, rest
+
+
+def _eigh(factors):
+    values, vectors = factors
+    return values, vectors * _signs(vectors)
+
+
+def _eig(factors):
+    values, vectors = factors
+    order = np.argsort(values.real, axis=-1)
+    vectors = np.take_along_axis(vectors, order[..., None, :], axis=-1)
+    signs = np.conj(_signs(vectors))
+    return np.take_along_axis(values, order, axis=-1), vectors * signs
+
+
+_CANONICAL = {"qr": _qr, "svd": _svd, "eigh": _eigh, "eig": _eig}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.backends.cases import ARRAYS, ELEMENTWISE, VIEWS, sample
-from tests.backends.cases_linalg import LINALG
+from tests.backends.cases_linalg import LINALG, canonical
 from tests.backends.cases_nn import NN
 from tests.backends.conftest import why_no_gpu
 from toolkit import dtypes, ops, random  # noqa: F401  (declare primitives)
@@ -30,7 +30,9 @@ def tolerance(case, dtype):
 
 def compare(case, actual, expected):
     if isinstance(expected, tuple):
-        assert len(actual) == len(expected)
+        specs = [[(a.shape, a.dtype) for a in xs] for xs in (actual, expected)]
+        assert specs[0] == specs[1]
+        actual, expected = (canonical(case.name, xs) for xs in (actual, expected))
         for a, e in zip(actual, expected, strict=True):
             compare(case, a, e)
         return
@@ -196,6 +198,37 @@ def test_a_planned_call_allocates_nothing_large(case, backend):
         np.setbufsize(size)
     # Python's own small objects, and never an array of more than 1 KB at a time.
     assert peak < 12_000
+
+
+def flipped(name, factors):
+    """Other factors that are as good: what another library may return."""
+    signs = np.where(np.arange(8) % 2, -1, 1)
+    if name in ("eigh", "eig"):
+        values, vectors = factors
+        vectors = vectors * signs[: vectors.shape[-1]]
+        step = -1 if name == "eig" else 1
+        return values[..., ::step], vectors[..., ::step]
+    left, *middle, right = factors
+    is_shared = np.arange(right.shape[-2]) < left.shape[-1]
+    rows = np.where(is_shared, signs[: right.shape[-2]], 1)
+    return left * signs[: left.shape[-1]], *middle, right * rows[:, None]
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in LINALG if c.name in ("qr", "svd", "eigh", "eig")], ids=str
+)
+def test_factors_are_compared_but_for_what_is_free_in_them(case, reference):
+    expected = expected_of(reference, case)
+
+    def like_expected(found):
+        pairs = zip(found, expected, strict=True)
+        return tuple(x.astype(e.dtype) for x, e in pairs)
+
+    compare(case, like_expected(flipped(case.name, expected)), expected)
+    if expected[0].size:
+        with pytest.raises(AssertionError):
+            wrong = like_expected((expected[0] * 1.01, *expected[1:]))
+            compare(case, wrong, expected)
 
 
 def test_every_primitive_has_a_kernel(backend, reference):
