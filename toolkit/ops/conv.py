@@ -11,7 +11,7 @@ from typing import Any
 from toolkit.arguments import is_int
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
-from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.shape import moveaxis, pad_p, reshape
 from toolkit.ops.symbolic import operation
@@ -113,7 +113,7 @@ def in_format(y: Tensor, data_format: str | None) -> Tensor:
 
 
 # `factors`: the dtype to which a backend may round what it multiplies; "": none.
-def _conv_spec(
+def conv_spec(
     x: Spec,
     w: Spec,
     strides: Extents,
@@ -122,6 +122,7 @@ def _conv_spec(
     groups: int,
     factors: str = "",
 ) -> Spec:
+    """What a convolution makes."""
     out = window_counts("conv", x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
     return x.with_shape((x.shape[0], *out, w.shape[-1]))
 
@@ -168,7 +169,7 @@ def _kernel_grad(x: Tensor, g: Tensor, w: Tensor, **attrs: Any) -> Any:
     return bind(conv_kernel_grad_p, x, g, kernel=w.shape[:-2], **attrs)
 
 
-def _conv_axes(order: str) -> Any:
+def conv_axes(order: str) -> Any:
     """The rule of a convolution or a gradient of one.
 
     order: its operands and its result; x, g and w are letters for
@@ -189,12 +190,12 @@ def _conv_axes(order: str) -> Any:
 conv_p: Primitive = primitive(
     "conv",
     Kind.CONTRACT,
-    _conv_spec,
+    conv_spec,
     vjp=(
         lambda h, y, x, w, **attrs: _input_grad(h, w, x, **attrs),
         lambda h, y, x, w, **attrs: _kernel_grad(x, h, w, **attrs),
     ),
-    axes=_conv_axes("x,w->g"),
+    axes=conv_axes("x,w->g"),
 )
 conv_input_grad_p: Primitive = primitive(
     "conv_input_grad",
@@ -204,7 +205,7 @@ conv_input_grad_p: Primitive = primitive(
         lambda h, y, g, w, spatial, **attrs: bind(conv_p, h, w, **attrs),
         lambda h, y, g, w, spatial, **attrs: _kernel_grad(h, g, w, **attrs),
     ),
-    axes=_conv_axes("g,w->x"),
+    axes=conv_axes("g,w->x"),
 )
 conv_kernel_grad_p: Primitive = primitive(
     "conv_kernel_grad",
@@ -214,26 +215,7 @@ conv_kernel_grad_p: Primitive = primitive(
         lambda h, y, x, g, kernel, **attrs: _input_grad(g, h, x, **attrs),
         lambda h, y, x, g, kernel, **attrs: bind(conv_p, x, h, **attrs),
     ),
-    axes=_conv_axes("x,g->w"),
-)
-
-
-# `offset`: what was added to each element of x; beside the images it is that, too.
-# `bits`: of the elements, if they are fewer than 8: what multiplies x may count on it.
-def _conv_integer_spec(
-    x: Spec, w: Spec, offset: int = 0, bits: int = 8, **attrs: Any
-) -> Spec:
-    if x.dtype not in ("int8", "uint8") or w.dtype != "int8":
-        raise DTypeError(
-            "conv_integer: expected images of int8 or uint8 and a kernel of int8; "
-            f"received {x.dtype} and {w.dtype}"
-        )
-    return _conv_spec(x, w, **attrs).with_dtype("int32")
-
-
-# A primitive, as processors multiply 8 bits several times as fast as they do 32.
-conv_integer_p: Primitive = primitive(
-    "conv_integer", Kind.CONTRACT, _conv_integer_spec, axes=_conv_axes("x,w->g")
+    axes=conv_axes("x,g->w"),
 )
 
 
@@ -292,8 +274,7 @@ def conv(
         [2.0, 3.0, 3.0, 3.0, 2.0]
     """
     (x, kernel), _ = operands(inputs, kernel)
-    options = strides, padding, data_format, dilation_rate
-    return convolve(conv_p, x, kernel, *options)
+    return convolve(conv_p, x, kernel, strides, padding, data_format, dilation_rate)
 
 
 def convolve(

@@ -6,9 +6,10 @@ from typing import Any
 
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
+from toolkit.errors import DTypeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes
-from toolkit.ops.conv import conv_integer_p, convolve
+from toolkit.ops.conv import conv_axes, conv_spec, convolve
 
 # A primitive, so that passes know it, and generated code packs its bytes.
 quantize_p: Primitive = primitive(
@@ -21,6 +22,25 @@ quantize_p: Primitive = primitive(
         s.multiply(x, scale), "uint8", offset, bits
     ),
     axes="...->...",
+)
+
+
+# `offset`: what was added to each element of x; beside the images it is that, too.
+# `bits`: of the elements, if they are fewer than 8: what multiplies x may count on it.
+def _conv_integer_spec(
+    x: Spec, w: Spec, offset: int = 0, bits: int = 8, **attrs: Any
+) -> Spec:
+    if x.dtype not in ("int8", "uint8") or w.dtype != "int8":
+        raise DTypeError(
+            "conv_integer: expected images of int8 or uint8 and a kernel of int8; "
+            f"received {x.dtype} and {w.dtype}"
+        )
+    return conv_spec(x, w, **attrs).with_dtype("int32")
+
+
+# A primitive, as processors multiply 8 bits several times as fast as they do 32.
+conv_integer_p: Primitive = primitive(
+    "conv_integer", Kind.CONTRACT, _conv_integer_spec, axes=conv_axes("x,w->g")
 )
 
 

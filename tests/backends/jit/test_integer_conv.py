@@ -18,8 +18,7 @@ from toolkit.backends.reference import images as reference
 from toolkit.backends.target import Target, rules
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend, bind
-from toolkit.ops.conv import conv_integer_p
-from toolkit.ops.quantize import quantize
+from toolkit.ops.quantize import conv_integer_p, quantize
 
 # What images hold: their dtype, bits, and what was added to them.
 KINDS = [("int8", 8, 0), ("uint8", 8, 0), ("uint8", 8, 100), ("uint8", 7, 0)]
