@@ -41,7 +41,7 @@ ANY_BINARY = (
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 SHIFTS = ("left_shift", "right_shift")
 _LISTED = {*FLOAT_UNARY, *ANY_UNARY, *FLOAT_BINARY, *ANY_BINARY, *BITWISE, *SHIFTS}
-_LISTED |= {"bitwise_not", "where", "cast"}
+_LISTED |= {"bitwise_not", "where", "cast", "quantize"}
 # What is new needs no row: it is tried on floats.
 for _name, _record in PRIMITIVES.items():
     if _record.kind is Kind.ELEMENTWISE and _name not in _LISTED:

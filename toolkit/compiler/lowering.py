@@ -187,7 +187,8 @@ class _Lowering:
             return lowered
         result = self._worth_keeping(node, inputs)
         found = self.backend.prepared(lowered, frozen, result)
-        if result and found.kept and not found.calls:
+        kept: Sequence[int] = getattr(found, "kept", ())
+        if result and kept and not found.calls:
             self.made_once.add(node.outputs[0])
             self.frozen.add(node.outputs[0])
         return found
