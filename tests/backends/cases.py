@@ -152,7 +152,19 @@ def casts():
     yield Case("cast", (sample((70, 301), "float32"),), {"dtype": "bfloat16"})
 
 
-ELEMENTWISE = [*unary(), *binary(), *where(), *casts()]
+def rounded():
+    for shape, scale, offset, bits in (
+        ((), 3.0, 0, 8),
+        ((0, 3), 3.0, 64, 7),
+        ((70, 301), 41.0, 0, 7),
+        ((70, 301), 33.0, 128, 8),
+    ):
+        x = sample(shape, "float32")
+        attrs = {"offset": offset, "bits": bits}
+        yield Case("quantize", (x, np.float32(scale)), attrs)
+
+
+ELEMENTWISE = [*unary(), *binary(), *where(), *casts(), *rounded()]
 
 
 def reductions():

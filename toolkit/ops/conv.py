@@ -122,7 +122,7 @@ def conv_spec(
     groups: int,
     factors: str = "",
 ) -> Spec:
-    """What a convolution makes."""
+    """What a convolution makes, on which groups and factors have no effect."""
     out = window_counts("conv", x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
     return x.with_shape((x.shape[0], *out, w.shape[-1]))
 
