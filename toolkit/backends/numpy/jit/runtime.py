@@ -132,7 +132,9 @@ def runtime_text(processor: Processor | None = None, is_library: bool = False) -
     clock = "add i64 0, 0"
     if shares:
         machine = _MACHINES[processor.architecture]
-        words = {"LONG": f"i{processor.pointer_bits}", "SPINS": str(machine.spins)}
+        bits = processor.pointer_bits
+        words = {"LONG": f"i{bits}", "LONG_BYTES": str(bits // 8)}
+        words["SPINS"] = str(machine.spins)
         for name, number in asdict(machine.calls).items():
             words[name.upper()] = str(number)
         for name in ("threads.ll", f"waiting/{waiting(processor)}.ll"):

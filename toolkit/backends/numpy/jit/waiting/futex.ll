@@ -16,7 +16,7 @@ entry:
 tell:
   %thread = call $LONG ($LONG, ...) @syscall($LONG $GETTID)
   %thread.at = getelementptr %Pool, ptr %pool, i32 0, i32 18, i32 %index
-  store atomic $LONG %thread, ptr %thread.at release, align 8
+  store atomic $LONG %thread, ptr %thread.at release, align $LONG_BYTES
   br label %end
 end:
   ret void
@@ -80,7 +80,7 @@ next:
   br i1 %more, label %look, label %end
 look:
   %thread.at = getelementptr %Pool, ptr %pool, i32 0, i32 18, i32 %k
-  %thread = load atomic $LONG, ptr %thread.at acquire, align 8
+  %thread = load atomic $LONG, ptr %thread.at acquire, align $LONG_BYTES
   %known = icmp ne $LONG %thread, 0
   br i1 %known, label %move, label %moved
 move:
