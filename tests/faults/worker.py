@@ -23,7 +23,7 @@ from toolkit import saving
 from toolkit.errors import ToolkitError
 from toolkit.reading.budget import _memory
 
-SECONDS = 2  # of the processor's time, for one case
+SECONDS = 6  # of all processors, for one case, where others are at work, too
 GROWTH = 200 << 20  # bytes of memory, for one file of a few KB
 SPACE = 3 << 29  # bytes of addresses, for all that a case asks for
 ROOT = Path(__file__).resolve().parents[2]
