@@ -186,18 +186,31 @@ def test_a_planned_call_allocates_nothing_large(case, backend):
     outs = tuple(poisoned(backend, spec) for spec in results)
     out = outs if len(outs) > 1 else outs[0]
     kernel = backend.kernels[case.name]
-    quietly(backend, kernel, *case.arrays, out=out, **keywords, **case.attrs)
+    # The first call prepares. A thread that another test left may allocate beside one
+    # call, so the least of several counts: a kernel that allocates does so in each.
+    peaks = [
+        peak_of(
+            lambda: quietly(
+                backend, kernel, *case.arrays, out=out, **keywords, **case.attrs
+            )
+        )
+        for _ in range(4)
+    ]
+    # Python's own small objects, and never an array of more than 1 KB at a time.
+    assert min(peaks[1:]) < 12_000
+
+
+def peak_of(call):
+    """The most bytes that are allocated at a time during a call."""
     # The buffers in NumPy's iterators are no arrays: make them as small as can be.
     size = np.setbufsize(16)
     tracemalloc.start()
     try:
-        quietly(backend, kernel, *case.arrays, out=out, **keywords, **case.attrs)
-        _, peak = tracemalloc.get_traced_memory()
+        call()
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
         np.setbufsize(size)
-    # Python's own small objects, and never an array of more than 1 KB at a time.
-    assert peak < 12_000
 
 
 def flipped(name, factors):
