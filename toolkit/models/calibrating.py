@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,23 +106,40 @@ def calibrate(
 def _quantize_block(
     config: Any, block: Layer, chosen: Sequence[Any], inputs: Sequence[Any]
 ) -> list[Any]:
-    calibrations = {layer: layer._observe_inputs(config) for layer in chosen}
-    try:
+    def run() -> None:
         for x in inputs:
             block(x)
+
+    return _quantize_called(
+        {layer: layer._observe_inputs(config) for layer in chosen},
+        run,
+        lambda layer, found: layer._quantize_calibrated(found, config),
+        f"its block {block.name} did not call it with the data",
+    )
+
+
+def _quantize_called(
+    observers: dict[Any, Any],
+    run: Callable[[], None],
+    quantize: Callable[[Any, Any], None],
+    why_not: str,
+) -> list[Any]:
+    """Quantize the layers that a run calls, each by what its observer saw of it.
+
+    Returns:
+        Those layers; for each other one `why_not` is said.
+    """
+    try:
+        run()
     finally:
-        for layer in chosen:
+        for layer in observers:
             layer._end_observation()
-    done = []
-    for layer, calibration in calibrations.items():
-        if calibration.count:
-            layer._quantize_calibrated(calibration, config)
-            done.append(layer)
-        else:
-            warn(
-                f"{layer.name}: not quantized, as its block {block.name} did not call "
-                "it with the data"
-            )
+    done = [layer for layer, found in observers.items() if found.count]
+    for layer in done:
+        quantize(layer, observers[layer])
+    for layer in observers:
+        if layer not in done:
+            warn(f"{layer.name}: not quantized, as {why_not}")
     return done
 
 
@@ -142,21 +159,17 @@ def calibrate_ranges(model: Any, chosen: Sequence[Any], config: Any) -> list[Any
     Returns:
         The layers that were.
     """
-    ranges = {layer: layer._observe_range() for layer in chosen}
-    try:
+
+    def run() -> None:
         for batch in _batches(model, config.dataset):
             model(batch, training=False)
-    finally:
-        for layer in chosen:
-            layer._end_observation()
-    done = []
-    for layer, found in ranges.items():
-        if found.is_seen:
-            layer._quantize_static(found, config)
-            done.append(layer)
-        else:
-            warn(f"{layer.name}: not quantized, as {model.name} did not call it")
-    return done
+
+    return _quantize_called(
+        {layer: layer._observe_range() for layer in chosen},
+        run,
+        lambda layer, found: layer._quantize_static(found, config),
+        f"{model.name} did not call it",
+    )
 
 
 def _batches(model: Any, data: Any) -> Iterator[Any]:

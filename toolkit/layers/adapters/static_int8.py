@@ -33,13 +33,14 @@ class InputRange(Weight):
 
     Attributes:
         low, high: of all inputs; 0 is always between them.
+        count: calls that were noted.
     """
 
     def __init__(self, layer: Any) -> None:
         super().__init__(layer)
         self.low: float = 0.0
         self.high: float = 0.0
-        self.is_seen: bool = False
+        self.count: int = 0
 
     def observe(self, inputs: Any) -> None:
         """Note the inputs of one call."""
@@ -51,7 +52,7 @@ class InputRange(Weight):
         values = ops.convert_to_numpy(ops.cast(inputs, "float32"))
         self.low = min(self.low, float(np.min(values, initial=0)))
         self.high = max(self.high, float(np.max(values, initial=0)))
-        self.is_seen = True
+        self.count += 1
 
     @property
     def quantizer(self) -> StaticQuantizer:

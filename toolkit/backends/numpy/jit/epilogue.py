@@ -15,11 +15,9 @@ from toolkit.backends.loops.formulas import formula
 from toolkit.backends.loops.iteration_space import has_rows, number_of
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.processor import CACHE_LINE
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.ir import Graph, Node, Value as GraphValue
-
-# Bytes of a cache line.
-_LINE = 64
 
 
 class Epilogue:
@@ -80,7 +78,7 @@ class Epilogue:
         for value in (*read, *self.body.outputs):
             start = self.b.at(self.bases[value], element, value.spec.dtype)
             is_written = value in outputs
-            for byte in range(0, count * dtypes.itemsize(value.spec.dtype), _LINE):
+            for byte in range(0, count * dtypes.itemsize(value.spec.dtype), CACHE_LINE):
                 self.b.prefetch(start + byte, write=is_written)
 
     def apply(

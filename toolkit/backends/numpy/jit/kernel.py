@@ -53,17 +53,21 @@ class Kernel(Builder):
         return self._read - 1
 
     @contextmanager
-    def wider(self, times: int) -> Iterator[None]:
-        """Inside, vectors have so many times the lanes: LLVM makes several of each."""
-        self.lanes *= times
+    def of_lanes(self, lanes: int) -> Iterator[None]:
+        """Inside, vectors have so many lanes; of too many, LLVM makes several."""
+        before, self.lanes = self.lanes, lanes
         yield
-        self.lanes //= times
+        self.lanes = before
 
     # --- arithmetic -------------------------------------------------------------------
 
     def ceil_div(self, a: Number, b: Number) -> Number:
         """a / b, rounded up."""
         return (a + (b - 1)) // b
+
+    def is_inside(self, place: Number, extent: Number) -> Value:
+        """Whether 0 <= place < extent."""
+        return self.compare("ult", place, extent)
 
     def split(self, index: Number, count: Number) -> tuple[Number, Number]:
         """index // count and index % count."""

@@ -15,6 +15,8 @@ from toolkit.backends.numpy.jit.llvm import binding
 from toolkit.backends.target import rules
 from toolkit.errors import ArgumentError, unknown_choice
 
+# Bytes that caches fetch at once.
+CACHE_LINE = 64
 # The cache that a core has to itself, where the system does not tell.
 _CACHE = 1 << 20
 _CACHE_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")

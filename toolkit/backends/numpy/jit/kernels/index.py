@@ -27,13 +27,13 @@ from toolkit.backends.numpy.jit.lowering import (
     index_problem,
     partition,
 )
-from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 
 # What a task of a scatter moves at least: each task goes through all indices.
 _TASK_BYTES = 1 << 20
 # How many indices before it is due a row is asked for, and how many lines of it.
-_AHEAD, _LINE, _LINES = 12, 64, 8
+_AHEAD, _LINES = 12, 8
 _COMBINED = ("float32", "float64", "int32", "int64")
 
 
@@ -58,7 +58,7 @@ def _valid(
 
 def _ask_for_row(b: Kernel, row: Pointer, run: Index, dtype: str) -> None:
     """Ask for the beginning of a run of elements that is due in a while."""
-    step = _LINE // dtypes.itemsize(dtype)
+    step = CACHE_LINE // dtypes.itemsize(dtype)
     with b.loop(0, b.least(run, step * _LINES), step) as i:
         b.prefetch(row + i)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.base import Share
+from toolkit.backends.base import ALIGNMENT, Share
 from toolkit.backends.library import LibraryProgram, LibrarySource, StoredWeight
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.image import Address, Base, Image, Place, Resolve
@@ -24,7 +24,6 @@ from toolkit.backends.numpy.jit.native.layout import (
 from toolkit.backends.numpy.jit.program import NativeProgram
 from toolkit.backends.places import Reference
 
-_LINE = 64
 # In the stream: the word is in a table of its own. The others are a `Base`.
 _WIDE = 7
 _WIDEST = 1 << 58
@@ -71,7 +70,7 @@ class Constants:
         key = len(content), hashlib.sha256(content).digest()
         if key not in self._known:
             self._known[key] = self.nbytes
-            rest = -len(content) % _LINE
+            rest = -len(content) % ALIGNMENT
             self.parts += [content, bytes(rest)]
             self.nbytes += len(content) + rest
         return Address(Base.CONSTANTS, self._known[key])

@@ -212,9 +212,9 @@ class _Lowering:
         at = plan.channels
         emit = emit_pack_points, plan.dtype, plan.lanes, plan.outputs
         w = self._pack(emit, plan.vectors, plan.weights, at.depth)
-        work = plan.points**2 * prod(plan.tiles) * at.depth * at.width
-        # Every block reads the weights, which may be more than a cache holds.
         tiles, fewest = prod(plan.tiles), 2 if self.spec.shape[0] == 1 else 1
+        work = plan.points**2 * tiles * at.depth * at.width
+        # Every block reads the weights, which may be more than a cache holds.
         strips = self._strips(max(fewest, tiles // plan.block), work)
         rows = self.spec.shape[0] * strips
         grain = min(plan.block // tiles, max(2, rows // 8), -(-rows // 2))

@@ -23,6 +23,7 @@ from toolkit.backends.numpy.jit.kernels.integer.lower import (
     TASK_BYTES,
     TASK_PRODUCTS,
     Lowering,
+    factors_of,
 )
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.integer.patches import (
@@ -50,9 +51,9 @@ from toolkit.ir import Graph
 # Bytes of packed rows that a block should have, beside a panel in the first cache.
 _NEAR = 1 << 14
 # Output rows of a band, as bands copy what they share; taps that are worth a task.
+_LEAST_BAND, _TASK_TAPS = 2, 1 << 19
 # Taps that are written out for each output of a depthwise convolution, and neighbouring
 # outputs that share what they see.
-_LEAST_BAND, _TASK_TAPS = 2, 1 << 19
 _MOST_TAPS, _TILES = 25, (8, 7, 6, 5, 4)
 # Rows that are so many are packed block by block, as every block reads all panels.
 _MANY_ROWS = 128
@@ -62,14 +63,12 @@ def lower_conv_integer(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """An integer convolution, and the elementwise nodes on it."""
-    anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
-    if any(x not in places for x in anchor.inputs):
-        return None
-    if not all(x.is_contiguous for x in inputs):
+    factors, anchor = factors_of(body, inputs), body.nodes[0]
+    if factors is None:
         return None
     if not anchor.outputs[0].spec.size:
         return Lowered()
-    a, b = (places[x] for x in anchor.inputs)
+    a, b = factors
     if not body.inputs[b].spec.size:
         return None
     if anchor.attrs["groups"] == 1:

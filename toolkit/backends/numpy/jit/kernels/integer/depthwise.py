@@ -14,12 +14,8 @@ from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
-from toolkit.backends.numpy.jit.kernels.integer.patches import (
-    FEWEST,
-    vectors_of,
-    with_lanes,
-)
-from toolkit.backends.numpy.jit.kernels.integer.words import Words
+from toolkit.backends.numpy.jit.kernels.integer.patches import FEWEST, vectors_of
+from toolkit.backends.numpy.jit.kernels.integer.words import Words, as_int8
 
 # Vectors of channels that are computed together: their bytes are packed together.
 VECTORS = 2
@@ -207,7 +203,7 @@ class _Depthwise:
         line, left = n.line * n.channels, left * n.channels
         with b.loop(0, count) as i:
             row, target = first + i, memory + i * line
-            is_inside = b.let(f"icmp ult i64 {row}, {n.height}", "bool")
+            is_inside = b.is_inside(row, n.height)
             with b.when(is_inside):
                 place = (image * n.height + row) * n.width * n.channels
                 self._clear(target, left)
@@ -218,24 +214,18 @@ class _Depthwise:
 
     def _copy_run(self, source: Pointer, target: Pointer, count: Number) -> None:
         b = self.b
-        with with_lanes(b, _COPIED):
+        with b.of_lanes(_COPIED):
             for at in vectors_of(b, count):
-                value = self._term(b.load(source, at, "int8", None))
+                value = self.plan.words.shifted(b, b.load(source, at, "int8", None))
                 b.store(value, target, at, None)
         with b.loop(count & -FEWEST, count) as at:
-            value = self._term(b.scalar(source + at, "int8"))
+            value = self.plan.words.shifted(b, b.scalar(source + at, "int8"))
             b.put_scalar(value, target + at)
-
-    def _term(self, x: Value) -> Value:
-        """An element as instructions take it, with a sign or without."""
-        if not self.plan.words.offset:
-            return x
-        return self.b.binary("xor", x, self.b.constant(-128, x))
 
     def _clear(self, target: Pointer, count: Number) -> None:
         """What stands for 0, and some behind it, where a later copy writes."""
-        b, fill = self.b, (self.plan.offset + 128) % 256 - 128
-        with with_lanes(b, _COPIED), b.loop(0, count, _COPIED) as at:
+        b, fill = self.b, as_int8(self.plan.offset)
+        with b.of_lanes(_COPIED), b.loop(0, count, _COPIED) as at:
             b.store(b.filled(fill, "int8"), target, at, None)
 
     # --- sums -------------------------------------------------------------------------
@@ -256,7 +246,7 @@ class _Depthwise:
         with b.loop(0, whole, plan.channels) as channel:
             self._channels(source, element, channel, size, None)
         if plan.masked:
-            with with_lanes(b, plan.channels):
+            with b.of_lanes(plan.channels):
                 mask = b.first_lanes(n.channels - whole)
             self._channels(source, element, whole, size, mask)
 
@@ -269,7 +259,7 @@ class _Depthwise:
             key: b.load(place + _place(plan, *key), 0, "int32", None)
             for key in _weights(plan)
         }
-        with with_lanes(b, plan.channels):
+        with b.of_lanes(plan.channels):
             loaded = self.epilogue.columns(channel, mask)
         start = place + plan.start
         at = [j * plan.lanes for j in range(VECTORS)]
@@ -301,7 +291,7 @@ class _Depthwise:
         """
         b, n, plan = self.b, self.n, self.plan
         line, terms = n.line * n.channels, plan.words.terms
-        with with_lanes(b, plan.channels):
+        with b.of_lanes(plan.channels):
             rows = [
                 b.load(place + line * i, 0, plan.dtype, None)
                 for i in range(plan.size[0])
@@ -348,7 +338,7 @@ class _Depthwise:
         b, plan = self.b, self.plan
         low, high = sums
         value = b.shuffled(low, high, range(plan.channels))
-        with with_lanes(b, plan.channels):
+        with b.of_lanes(plan.channels):
             self.epilogue.apply(value, element, channel, mask, loaded)
 
 

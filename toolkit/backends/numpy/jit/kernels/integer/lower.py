@@ -47,15 +47,14 @@ from toolkit.backends.numpy.jit.lowering import (
     operands_of,
     partition,
 )
-from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.ir import Graph
 
 # Products that are worth a task, those in tiles that are, and bytes that are.
 TASK_PRODUCTS, _TASK_TILED = 1 << 22, 1 << 25
 TASK_BYTES = 1 << 18
-# With so few rows the matrix is not packed, unless it stays so; tasks read whole lines
-# of a cache.
-_FEW_ROWS, _LINE = 4, 64
+# With so few rows the matrix is not packed, unless it stays so.
+_FEW_ROWS = 4
 # Terms of a tile's lines, and how many more products tiles compute in the same time.
 _BLOCK_TERMS, _FASTER = TILE_ROW_BYTES, 3
 
@@ -64,19 +63,28 @@ def lower_matmul_integer(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """A product of rows and one matrix, and the elementwise nodes on it."""
-    anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
-    if any(x not in places for x in anchor.inputs):
+    factors = factors_of(body, inputs)
+    if factors is None or inputs[factors[1]].spec.ndim != 2:
         return None
-    a, b = (places[x] for x in anchor.inputs)
-    if inputs[b].spec.ndim != 2 or not all(x.is_contiguous for x in inputs):
-        return None
-    if not anchor.outputs[0].spec.size:
+    if not body.nodes[0].outputs[0].spec.size:
         return Lowered()
+    a, b = factors
     if _fills_tiles(body.inputs[a].spec.shape, inputs[b].spec.shape[-1]):
         return _InTiles(body, a, b).lowered()
     lowering = Lowering(body, a, b)
     is_few = lowering.rows <= _FEW_ROWS and not inputs[b].is_frozen
     return lowering.of_few_rows() if is_few else lowering.lowered()
+
+
+def factors_of(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
+    """Which inputs the factors are, if they are any and all inputs lie in order."""
+    places = {v: i for i, v in enumerate(body.inputs)}
+    first, second = body.nodes[0].inputs
+    if not {first, second} <= places.keys():
+        return None
+    if not all(x.is_contiguous for x in inputs):
+        return None
+    return places[first], places[second]
 
 
 def _fills_tiles(shape: Sequence[int], columns: int) -> bool:
@@ -172,7 +180,8 @@ class Lowering:
         words = replace(self.words, offset=0)
         size = aligned(self.rows * self.count * WORD_BYTES)
         tasks = max(1, min(TASKS, self.depth * self.columns // TASK_BYTES))
-        width = -(-self.columns // (tasks * _LINE)) * _LINE
+        # Tasks read whole lines.
+        width = -(-self.columns // (tasks * CACHE_LINE)) * CACHE_LINE
         plan = FewRowsPlan(self.words, self.plan.lanes, self.rows, self.a, self.b)
         products = self.rows * self.depth * self.columns
         multiply = Call(

@@ -9,14 +9,13 @@ is what stands for 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Window
-from toolkit.backends.numpy.jit.kernels.integer.words import Words
+from toolkit.backends.numpy.jit.kernels.integer.words import Words, as_int8
 
 # Elements that are copied by themselves are fewer than this.
 FEWEST = 4
@@ -176,14 +175,11 @@ class _Patches:
         with b.loop(0, axis.size) as tap:
             place = tap * axis.gap + starts[0]
             to = target + tap * size * self.size
-            is_inside = self._is_inside(place, axis.extent)
+            is_inside = b.is_inside(place, axis.extent)
             with b.when(is_inside):
                 self._taps(inner, starts[1:], x + place * axis.pitch, to, run)
             with b.when(b.opposite(is_inside)):
                 self._clear(to, size)
-
-    def _is_inside(self, place: Number, extent: Number) -> Value:
-        return self.b.let(f"icmp ult i64 {place}, {extent}", "bool")
 
     def _run(self, start: Number, x: Pointer, target: Pointer) -> None:
         """The taps of the innermost axis: zeros, pixels, zeros."""
@@ -210,7 +206,7 @@ class _Patches:
             b.put_scalar(value, b.at(target, at, self.kind))
 
     def _clear(self, target: Pointer, count: Number) -> None:
-        b, fill = self.b, (self.plan.fill + 128) % 256 - 128
+        b, fill = self.b, as_int8(self.plan.fill)
         for at in vectors_of(b, count):
             b.store(b.filled(fill, self.kind), target, at, None)
         one = Value(str(fill), self.kind)
@@ -223,9 +219,7 @@ class _Patches:
         if self.kind == "int16":
             widen = "sext" if x.dtype == "int8" else "zext"
             return b.convert(widen, x, self.kind)
-        if not self.plan.words.offset:
-            return x
-        return b.binary("xor", x, b.constant(-128, x))
+        return self.plan.words.shifted(b, x)
 
 
 def vectors_of(b: Kernel, count: Number) -> Iterator[Number]:
@@ -238,14 +232,6 @@ def vectors_of(b: Kernel, count: Number) -> Iterator[Number]:
         yield at
     lanes = widest // 2
     while lanes >= FEWEST:
-        with with_lanes(b, lanes), b.when(b.compare("ne", count & lanes, 0)):
+        with b.of_lanes(lanes), b.when(b.compare("ne", count & lanes, 0)):
             yield count & -2 * lanes
         lanes //= 2
-
-
-@contextmanager
-def with_lanes(b: Kernel, lanes: int) -> Iterator[None]:
-    """Write for vectors of another length."""
-    before, b.lanes = b.lanes, lanes
-    yield
-    b.lanes = before

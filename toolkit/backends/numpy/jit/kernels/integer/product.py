@@ -12,7 +12,6 @@ from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.integer.patches import (
     PatchPlan,
     call_packer,
-    with_lanes,
 )
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
 
@@ -202,7 +201,7 @@ class _Product:
         starts = range(0, part.vectors, 2)
         for first in starts:
             count = min(2, part.vectors - first)
-            with with_lanes(b, count * lanes):
+            with b.of_lanes(count * lanes):
                 column = part.column + first * lanes
                 is_last = part.is_tail and first == starts[-1]
                 has_mask = is_last and self.plan.masked

@@ -52,6 +52,10 @@ class Words:
         """Of a term."""
         return 32 // self.terms
 
+    def shifted(self, b: Kernel, x: Value) -> Value:
+        """Bytes as the instruction takes them, with a sign or without."""
+        return b.binary("xor", x, b.constant(-128, x)) if self.offset else x
+
     def joined(self, b: Kernel, terms: Sequence[Value]) -> Value:
         """A vector of words from vectors of their terms, as int32."""
         word = b.filled(0, "int32")
@@ -111,6 +115,11 @@ def _with_steps(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
     ones = b.constant(1, pairs)
     total = call(pairs_of, f"<{2 * lanes} x i16>", "int32", pairs, ones)
     return b.binary("add", sums, total)
+
+
+def as_int8(number: int) -> int:
+    """The number of 8 bits, with a sign, whose last 8 bits are the same."""
+    return (number + 128) % 256 - 128
 
 
 def words_of(processor: Processor, dtype: str = "int8", bits: int = 8) -> Words:

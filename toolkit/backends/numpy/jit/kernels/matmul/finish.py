@@ -61,7 +61,7 @@ class Finish(MatrixWriter):
         """Apply the epilogue to the sums of a tile."""
         b = self.b
         if self.pairs and vectors == 2:
-            with b.wider(2):
+            with b.of_lanes(2 * b.lanes):
                 self._rows(n, rows, sums, 1, tail)
             return
         self._rows(n, rows, sums, vectors, tail)

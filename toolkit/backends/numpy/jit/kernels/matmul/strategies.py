@@ -21,6 +21,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.problem import (
 from toolkit.backends.numpy.jit.kernels.matmul.tile import FLAT_ROWS, Tiling, tiling
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS
 from toolkit.backends.numpy.jit.lowering import TASKS, partition
+from toolkit.backends.numpy.jit.processor import CACHE_LINE
 
 # How the second factor is packed: by a call before, or by each block for itself.
 ONCE, EACH = "once", "each"
@@ -37,7 +38,6 @@ _SLOT_TERMS = 512
 # Bytes between terms from which on the caches are missed where a panel, or a tile, is
 # read where it is.
 _FAR, _APART = 3072, 512
-_LINE = 64
 # Bytes of panels that a block packs for a step, and the fewest terms of that.
 _PACKED, _STEP_TERMS = 1 << 17, 128
 # What it costs to read narrow panels where they are, if there are so many bytes, or a
@@ -113,7 +113,7 @@ def choose(p: Problem) -> Strategy:
 
 def is_narrow(tiling: Tiling) -> bool:
     """Whether a term of a panel is one cache line, or less."""
-    return tiling.vectors * tiling.lanes * dtypes.itemsize(tiling.dtype) <= _LINE
+    return tiling.vectors * tiling.lanes * dtypes.itemsize(tiling.dtype) <= CACHE_LINE
 
 
 def _crowds(p: Problem, tiling: Tiling) -> float:
@@ -213,7 +213,7 @@ def _turn(
     width = tiling.width * p.itemsize
     if pack_b == EACH and not p.is_across:
         return p.step(depth, max(_STEP_TERMS, _PACKED // (panels * width)))
-    is_long = depth * max(_LINE, tiling.rows * p.itemsize) > _NEAR
+    is_long = depth * max(CACHE_LINE, tiling.rows * p.itemsize) > _NEAR
     is_long = is_long and packing_of(p.a_row, p.a_term, p.itemsize) != TERMS
     # What is packed once for all runs is summed as it is where it is read in place: one
     # sum of very many terms has larger errors.

@@ -9,11 +9,10 @@ from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
-from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 
 # Terms that a panel's cache lines are asked for before they are needed.
 _AHEAD = 6
-_LINE = 64
 # Terms that a tile of many rows adds in one turn of its loop, where the next term of a
 # row is its neighbour: what a turn costs beside the arithmetic is then half as much.
 _TERMS = 2
@@ -281,7 +280,7 @@ class _Sums:
         columns = b.pointer_parameter("b") + b_offset
         if self.asks:
             ahead = columns + b.parameter("b_term") * _AHEAD
-            for j in range(0, len(self.masks) * w.vector_bytes, _LINE):
+            for j in range(0, len(self.masks) * w.vector_bytes, CACHE_LINE):
                 b.prefetch(ahead + j)
         ys = [
             w.vector(columns + j * w.vector_bytes, mask)

@@ -15,14 +15,15 @@ from toolkit.backends.numpy.jit.builder import (
     literal,
 )
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask, integers
+from toolkit.backends.numpy.jit.processor import CACHE_LINE
 
 # The float32 2 ** 23: from there on neighbouring floats are neighbouring integers, so
 # that its bits and those of a small number, together, are the sum of the two.
 _LARGE = 0x4B000000
 # The most panels of a block.
 PANELS = 16
-# Rows of the matrix that are asked for before they are needed, and bytes of a line.
-_AHEAD, _LINE = 16, 64
+# Rows of the matrix that are asked for before they are needed.
+_AHEAD = 16
 # Columns of 4 bits in a word.
 _COLUMNS = 8
 
@@ -133,7 +134,7 @@ class Unpacker:
         """Ask for what a later row has for the panels: rows are far from each other."""
         b, half = self.b, self.width // 2
         b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        with b.loop(first * half, last * half, _LINE) as byte:
+        with b.loop(first * half, last * half, CACHE_LINE) as byte:
             place = source + self.line * _AHEAD + byte
             b.emit(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 

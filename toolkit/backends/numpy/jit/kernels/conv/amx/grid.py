@@ -186,7 +186,7 @@ def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line
             cell = number % cells[d] + starts[d]
             number = number // cells[d]
             place = cell * side.stride + residues[d]
-            inside = b.compare("ult", place, side.extent)
+            inside = b.is_inside(place, side.extent)
             exists = inside if exists is None else b.binary("and", exists, inside)
             source = source + place * side.pitch
         begin = last.low if outer else first + last.low

@@ -165,7 +165,7 @@ class PatchWriter(ConvolutionWriter):
 
     def _row(self, origin: Pointer, row: Number, side: Side) -> Pointer:
         """A row of the image from the patch's left on, or zeros where there is none."""
-        inside = self.b.compare("ult", row, side.extent)
+        inside = self.b.is_inside(row, side.extent)
         place = origin + row * side.pitch
         text = f"select i1 {inside}, ptr {place}, ptr {self.zeros}"
         return self.b.pointer(text, place.kind)
