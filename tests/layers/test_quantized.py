@@ -151,6 +151,25 @@ def test_quantizers_can_be_chosen():
     assert wrong.quantization_mode is None and wrong._kernel.dtype == "float32"
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        Int8QuantizationConfig(AbsMaxQuantizer(1), None),
+        Int4QuantizationConfig(AbsMaxQuantizer(1, (-8, 7)), None, None),
+    ],
+    ids=lambda config: config.mode,
+)
+def test_a_model_is_quantized_whole_or_not_at_all(config):
+    # Rows of an Embedding have a scale each, and columns of a Dense layer.
+    model = Sequential([layers.Input((3,)), layers.Embedding(5, 4), layers.Dense(2)])
+    x = np.array([[0, 4, 2]])
+    before = np.asarray(model(x))
+    with pytest.raises(ValueError, match="dense.*: the weight_quantizer must"):
+        model.quantize(config=config)
+    assert all(layer.quantization_mode is None for layer in model.layers)
+    np.testing.assert_array_equal(model(x), before)
+
+
 def test_policies():
     layer = layers.Dense(2)
     layer.build((None, 2))

@@ -10,7 +10,11 @@ import pytest
 import toolkit
 from toolkit import layers, ops
 from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
-from toolkit.quantizers import Int8QuantizationConfig, StaticQuantizer
+from toolkit.quantizers import (
+    AbsMaxQuantizer,
+    Int8QuantizationConfig,
+    StaticQuantizer,
+)
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.uniform(-1, 1, (4, 9, 8, 8)).astype("float32")
@@ -165,6 +169,11 @@ def test_without_data_convolutions_stay():
 def test_bad_data(data, error):
     with pytest.raises(error, match="dataset"):
         quantized(model_of(layers.Conv2D(8, 3)), data)
+
+
+def test_a_quantizer_of_weights_does_not_fit_all_layers():
+    with pytest.raises(ValueError, match="no weight_quantizer with a dataset"):
+        Int8QuantizationConfig(AbsMaxQuantizer(0), dataset=IMAGES)
 
 
 def test_batches_and_labels():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 from toolkit.console.frames import warn
@@ -67,10 +68,10 @@ class QuantizableModel:
             done = self._calibrate(config, filters, type_check)
         else:
             chosen, done = _chosen(self, filters), []
+            _check(chosen, config, type_check)
             if config.mode == "int8" and config.dataset is not None:
                 done = self._calibrate_ranges(chosen, config, type_check)
-                quantizers = config.weight_quantizer, config.activation_quantizer
-                config = Int8QuantizationConfig(*quantizers)
+                config = Int8QuantizationConfig(None, config.activation_quantizer)
                 chosen = [x for x in chosen if not isinstance(x, CalibratedConvolution)]
             done += [layer for layer in chosen if _quantize(layer, config, type_check)]
         if not done and filters is None:
@@ -134,6 +135,14 @@ def _chosen(model: Any, filters: Any) -> list[Any]:
         for layer in model._flatten_layers()
         if len(layer._flatten_layers()) == 1 and _is_chosen(layer, filters)
     ]
+
+
+def _check(layers: list[Any], config: Any, type_check: bool) -> None:
+    """Raise if a layer that can be quantized cannot be so, before any layer is."""
+    for layer in layers:
+        if isinstance(layer, QuantizableLayer):
+            with suppress(NotImplementedError):
+                layer._check_quantizable(config, type_check)
 
 
 def _is_possible(layer: Any, config: Any, type_check: bool) -> bool:

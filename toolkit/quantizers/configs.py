@@ -66,9 +66,11 @@ class Int8QuantizationConfig(QuantizationConfig):
     """Whole numbers of 8 bits.
 
     Args:
-        weight_quantizer: for weights; an `AbsMaxQuantizer` over each output if None.
+        weight_quantizer: for weights; an `AbsMaxQuantizer` over each output if None,
+            as it has to be with a `dataset`.
         activation_quantizer: for inputs; "default" is `AbsMaxQuantizer()`, None leaves
-            them as they are.
+            them as they are. Those of calibrated convolutions have a scale of their
+            own, whatever this is.
         dataset: what a model is called with to calibrate its convolutions, which stay
             floating without one: an array, or an iterable of batches; of a batch that
             is a tuple the first element. See `Model.quantize`.
@@ -92,6 +94,12 @@ class Int8QuantizationConfig(QuantizationConfig):
             activation_quantizer = AbsMaxQuantizer()
         super().__init__(weight_quantizer, activation_quantizer)
         self._need_int8()
+        if dataset is not None and weight_quantizer is not None:
+            raise ArgumentError(
+                "Int8QuantizationConfig: expected no weight_quantizer with a dataset, "
+                "as convolutions and other layers share scales along different axes; "
+                f"received {weight_quantizer!r:.80}"
+            )
         self.dataset: Any = dataset
 
     @property

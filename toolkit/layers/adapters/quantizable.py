@@ -120,6 +120,9 @@ class QuantizableLayer(LowRankLayer):
             )
         if config.mode not in self._modes:
             self._refuse_mode(config.mode)
+        if config.weight_quantizer is not None:
+            # Which raises if its scales are not those of this layer.
+            self._whole_weight(config).quantized(Weight(self).variable.value)
         if config.mode not in CALIBRATED:
             return
         if not self._scale_layout().is_matrix:
@@ -158,17 +161,20 @@ class QuantizableLayer(LowRankLayer):
 
     def _create_adapted(self, shape: Any) -> None:
         if self.quantization_mode in ("int8", "int4", *CALIBRATED):
-            return self._create_whole(self._whole_weight(), shape)
+            weight = self._whole_weight(self.quantization_config)
+            return self._create_whole(weight, shape)
         super()._create_adapted(shape)
         if self.quantization_mode == "float8":
             self._create_float8()
         return None
 
-    def _whole_weight(self) -> WholeWeight:
-        layout, config = self._scale_layout(), self.quantization_config
-        if self.quantization_mode in CALIBRATED:
+    def _whole_weight(self, config: QuantizationConfig | None) -> WholeWeight:
+        """Whole numbers as a config has them; None: as the policy does."""
+        mode, layout = config.mode if config else None, self._scale_layout()
+        mode = mode or self.quantization_mode
+        if mode in CALIBRATED:
             return CalibratedWeight(self, layout, self._dtype_policy)
-        if self.quantization_mode == "int8":
+        if mode == "int8":
             return Int8Weight(self, layout, config)
         size = getattr(self._dtype_policy, "block_size", None)
         return Int4Weight(
@@ -200,7 +206,7 @@ class QuantizableLayer(LowRankLayer):
             self._create_float8()
             self._locked = locked
         else:
-            weight = self._whole_weight()
+            weight = self._whole_weight(self.quantization_config)
             self._replace_weight(weight, weight.quantized(plain.value))
 
     def _replace_weight(self, weight: WholeWeight, values: dict[str, Any]) -> None:

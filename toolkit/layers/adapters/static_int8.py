@@ -77,9 +77,7 @@ class StaticInt8Weight(WholeWeight):
     def __init__(self, layer: Any, layout: ScaleLayout, config: Any) -> None:
         super().__init__(layer, layout, config)
         self.scales: tuple[str, ...] = (f"{self.name}_scale", "input_scale")
-        self.weight_quantizer: Any = config.weight_quantizer or AbsMaxQuantizer(
-            axis=layout.shared
-        )
+        self.weight_quantizer = AbsMaxQuantizer(axis=layout.shared)
 
     def create(self, shape: Any) -> None:
         self._create(self.name, shape, "zeros", "int8")
@@ -179,9 +177,9 @@ class CalibratedConvolution(QuantizableLayer):
 
     # --- how it starts ----------------------------------------------------------------
 
-    def _whole_weight(self) -> WholeWeight:
+    def _whole_weight(self, config: Any) -> WholeWeight:
         axes: Extents = self._shared_axes()
-        return StaticInt8Weight(self, ScaleLayout(axes), self.quantization_config)
+        return StaticInt8Weight(self, ScaleLayout(axes), config)
 
     def _shared_axes(self) -> Extents:
         """The axes of the weights along which all share a scale."""
@@ -216,10 +214,10 @@ class CalibratedConvolution(QuantizableLayer):
 
     def _quantize_static(self, found: InputRange, config: Any) -> None:
         """Put whole numbers in place of the weights, for inputs of a range."""
-        own = Int8QuantizationConfig(config.weight_quantizer, found.quantizer)
+        own = Int8QuantizationConfig(None, found.quantizer)
         policy = self._policy_for(own)
         self.quantization_config = own
-        weight = self._whole_weight()
+        weight = self._whole_weight(own)
         values = weight.quantized(Weight(self).variable.value)
         self._replace_weight(weight, values | {"input_scale": np.float32(found.scale)})
         self.dtype_policy = policy
