@@ -115,6 +115,10 @@ class Backend:
         """Whether there is a kernel for the primitive of this name."""
         return name in self.kernels
 
+    def eager_kernel(self, primitive: Primitive) -> Kernel:
+        """What computes a primitive outside of programs."""
+        return self.kernels[primitive.name]
+
     def computes(self, node: Any) -> bool:
         """Whether a composite node runs as one; otherwise its body takes its place."""
         return self.supports(node.op.name)

@@ -353,7 +353,7 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
             with no_tapes() if state.tapes else nullcontext():
                 return primitive.body(*inputs, **attrs)
         devices.device()  # a device that is not there fails here
-        kernel = _eager_kernels[primitive.name] = backend().kernels[primitive.name]
+        kernel = _eager_kernels[primitive.name] = backend().eager_kernel(primitive)
     arrays = [x._array for x in inputs]
     try:
         result = state.quietly(kernel, *arrays, **attrs)

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.array import array_table
-from toolkit.backends.base import Backend, Move, Operand
+from toolkit.backends.base import Backend, Kernel, Move, Operand
 from toolkit.backends.library import Library, LibrarySource
+from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
 from toolkit.backends.target import BackendPasses
 from toolkit.console.frames import warn
-from toolkit.ir import Spec
+from toolkit.ir import Primitive, Spec
 
 
 class NumPyBackend(Backend):
@@ -37,6 +38,12 @@ class NumPyBackend(Backend):
         super().__init__(table | self.blas.kernels(table))
         if threads is not None:
             self.blas.threads = threads
+
+    def eager_kernel(self, primitive: Primitive) -> Kernel:
+        """Generated code for large products and convolutions, else NumPy's kernel."""
+        if primitive.name in eager.FEWEST and find_spec("llvmlite") is not None:
+            return eager.EagerKernel(self, primitive)
+        return super().eager_kernel(primitive)
 
     def fuses(self, node: Any) -> bool:
         """Whether the generator knows the operation and its dtypes."""

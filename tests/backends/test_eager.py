@@ -1,0 +1,143 @@
+"""Large products and convolutions that run eagerly, by generated code."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import ops
+from toolkit.backends.numpy import eager
+from toolkit.backends.registry import get_backend
+from toolkit.core.tensor import Tensor, run
+from toolkit.ir import PRIMITIVES
+
+RNG = np.random.default_rng(0)
+_CONV = {"strides": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1)}
+_WIDE = {"strides": (2, 1), "padding": ((0, 3), (2, 0)), "dilation": (1, 2)}
+CASES = {
+    "matmul": ("matmul", (160, 130), (130, 200), {}),
+    "batches": ("matmul", (6, 100, 70), (6, 70, 90), {}),
+    "broadcast": ("matmul", (6, 100, 70), (70, 90), {}),
+    "conv": ("conv", (4, 12, 13, 8), (3, 3, 8, 16), _CONV | {"groups": 1}),
+    "strides": ("conv", (4, 12, 13, 8), (3, 2, 8, 16), _WIDE | {"groups": 1}),
+    "groups": ("conv", (4, 16, 16, 32), (3, 3, 4, 32), _CONV | {"groups": 8}),
+    "depthwise": ("conv", (4, 16, 16, 32), (3, 3, 1, 32), _CONV | {"groups": 32}),
+    "input": (
+        *("conv_input_grad", (4, 12, 13, 16), (3, 3, 8, 16)),
+        _CONV | {"groups": 1, "spatial": (12, 13)},
+    ),
+    "kernel": (
+        *("conv_kernel_grad", (4, 12, 13, 8), (4, 12, 13, 16)),
+        _CONV | {"groups": 1, "kernel": (3, 3)},
+    ),
+}
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """The operations that programs of one node computed."""
+    names = []
+    called = eager._Program.__call__
+
+    def noted(self, *arrays):
+        names.append(self)
+        return called(self, *arrays)
+
+    monkeypatch.setattr(eager._Program, "__call__", noted)
+    return names
+
+
+def arrays_of(*shapes, dtype="float32"):
+    return [RNG.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def expected_of(name, arrays, attrs):
+    wide = [a.astype("float64") for a in arrays]
+    return get_backend("reference").kernels[name](*wide, **attrs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", CASES)
+def test_values(case, dtype, taken):
+    name, *shapes, attrs = CASES[case]
+    arrays = arrays_of(*shapes, dtype=dtype)
+    first = run(PRIMITIVES[name], tuple(map(Tensor, arrays)), attrs).numpy()
+    again = run(PRIMITIVES[name], tuple(map(Tensor, arrays)), attrs).numpy()
+    assert len(taken) == 2 and first.dtype == dtype
+    np.testing.assert_array_equal(first, again)
+    accuracy = 1e-4 if dtype == "float32" else 1e-11
+    np.testing.assert_allclose(first, expected_of(name, arrays, attrs), accuracy, 1e-4)
+
+
+def test_views():
+    """Factors that lie in memory in another order, or with gaps."""
+    x, y = arrays_of((2, 300, 140), (200, 140))
+    found = ops.matmul(x[:, ::2], ops.transpose(ops.array(y))).numpy()
+    np.testing.assert_allclose(found, x[:, ::2] @ y.T, 1e-4, 1e-4)
+
+
+def test_threads_have_the_same_bits(taken):
+    x, y = map(ops.array, arrays_of((200, 300), (300, 250)))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: ops.matmul(x, y).numpy(), range(40)))
+    assert len(taken) == 40
+    for each in found[1:]:
+        np.testing.assert_array_equal(each, found[0])
+
+
+def test_what_numpy_computes(taken):
+    x, y = arrays_of((8, 9), (9, 7))
+    np.testing.assert_allclose(ops.matmul(x, y), x @ y, 1e-5)
+    whole = RNG.integers(-9, 9, (200, 200))
+    np.testing.assert_array_equal(ops.matmul(whole, whole), whole @ whole)
+    half = ops.ones((200, 200), "bfloat16")
+    assert ops.matmul(half, half).numpy().max() == 200
+    assert not taken
+
+
+def test_few_shapes_are_remembered(monkeypatch):
+    monkeypatch.setattr(eager, "_MOST", 2)
+    kernel = eager.EagerKernel(get_backend("numpy"), PRIMITIVES["matmul"])
+    for rows in (200, 201, 202, 200):
+        x, y = arrays_of((rows, 120), (120, 130))
+        np.testing.assert_allclose(kernel(x, y), x @ y, 1e-4, 1e-4)
+    assert len(kernel._programs) == 2
+
+
+def test_gradients_of_a_tape(taken):
+    layer = toolkit.layers.Conv2D(16, 3, strides=2, padding="same")
+    x = ops.array(arrays_of((8, 12, 12, 8))[0])
+    layer.build(x.shape)
+    with toolkit.GradientTape() as tape:
+        tape.watch(x)
+        loss = ops.sum(ops.square(layer(x)))
+    eagerly = tape.gradient(loss, [x, layer.kernel])
+    assert len(taken) == 3
+
+    @toolkit.function
+    def compiled(x):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            loss = ops.sum(ops.square(layer(x)))
+        return tape.gradient(loss, [x, layer.kernel])
+
+    for found, expected in zip(eagerly, compiled(x), strict=True):
+        np.testing.assert_allclose(found, expected, 1e-4, 1e-3)
+
+
+def test_shapes_that_do_not_fit():
+    x, y = map(ops.array, arrays_of((300, 200), (300, 200)))
+    with pytest.raises(ValueError, match="matmul"):
+        ops.matmul(x, y)
+
+
+def test_small_operations_load_no_generator():
+    code = (
+        "import sys; import toolkit as tk; x = tk.ops.ones((8, 8))\n"
+        "tk.layers.Dense(4)(x); tk.ops.matmul(x, x)\n"
+        "assert 'llvmlite' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
