@@ -2,7 +2,9 @@
 
 import os
 import signal
+from collections import Counter
 
+import pytest
 from hypothesis import settings
 
 # Several test processes share the cores: BLAS threads of one would wait for those of
@@ -34,3 +36,16 @@ def pytest_addoption(parser):
         action="store_true",
         help="fail what would be skipped for want of a GPU",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave to `-m slow` all but one in so many cases of tests that are marked so."""
+    seen = Counter()
+    for item in items:
+        marker = item.get_closest_marker("one_in")
+        if marker is not None:
+            test = item.path, item.originalname
+            if seen[test] % marker.args[0]:
+                item.add_marker("slow")
+            seen[test] += 1

@@ -94,6 +94,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("depth, columns", FACTORS)
+@pytest.mark.one_in(3)
 def test_products(depth, columns, layout):
     w = toolkit.Variable(random(depth, columns, seed=1))
     x = random(ROWS, depth)
@@ -134,6 +135,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("rows, depth, columns", STACKS)
+@pytest.mark.one_in(3)
 def test_stacks_of_products(rows, depth, columns, form):
     check(form, random(ROWS, rows, depth), random(ROWS, depth, columns, seed=1))
 
@@ -172,6 +174,7 @@ CONVOLUTIONS = [
 
 @pytest.mark.parametrize("padding", ["same", "valid"])
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+@pytest.mark.one_in(3)
 def test_convolutions(case, padding):
     side, channels, filters, size, strides, groups = case
     w = toolkit.Variable(random(size, size, channels // groups, filters, seed=1))
@@ -227,6 +230,7 @@ REDUCTIONS = {
 
 @pytest.mark.parametrize("reduce", REDUCTIONS.values(), ids=REDUCTIONS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.one_in(4)
 def test_reductions(shape, reduce):
     x = random(ROWS, *shape)
     for axis in _axes(shape):
@@ -289,6 +293,7 @@ NORMS = {
 
 @pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
 @pytest.mark.parametrize("shape", [(8,), (40,), (1000,), (6, 36), (50, 512)], ids=str)
+@pytest.mark.one_in(3)
 def test_norms(shape, norm):
     x = random(ROWS, *shape)
     check(norm, x)
@@ -321,6 +326,7 @@ CELLS = {
 @pytest.mark.parametrize("whole", [False, True], ids=["last", "sequences"])
 @pytest.mark.parametrize("units, features", [(1, 1), (5, 3), (17, 33), (64, 32)])
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+@pytest.mark.one_in(4)
 def test_recurrent_layers(cell, units, features, whole):
     toolkit.utils.set_random_seed(0)
     layer = cell(units, return_sequences=whole)
@@ -496,6 +502,7 @@ def _pieces(function, cut, *arrays):
 
 
 @pytest.mark.parametrize("build, data", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.one_in(4)
 def test_networks_cut_into_pieces(build, data, monkeypatch):
     toolkit.utils.set_random_seed(0)
     model, x = build(toolkit), data(16)

@@ -66,6 +66,7 @@ SHAPES = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("a, b", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.one_in(4)
 def test_products(a, b, dtype, compiled):
     x, y = random(*a, dtype=dtype), random(*b, dtype=dtype, seed=1)
     multiply = toolkit.function(ops.matmul) if compiled else ops.matmul
@@ -241,6 +242,7 @@ NETWORKS = {"dense": dense, "images": images, "sequences": sequences}
 
 @pytest.mark.parametrize("options", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.one_in(3)
 def test_whole_fits(network, options):
     def weights():
         toolkit.utils.set_random_seed(0)

@@ -50,6 +50,7 @@ def test_every_architecture_is_expected():
 
 
 @pytest.mark.parametrize("name", marked(EXPECTED))
+@pytest.mark.one_in(4)
 def test_as_in_keras(name):
     parameters, without_top, features, digest = EXPECTED[name]
     model = build(name)
@@ -63,6 +64,7 @@ def test_as_in_keras(name):
 
 
 @pytest.mark.parametrize("name", marked(application_cases.NAMES, DOWNLOADED))
+@pytest.mark.one_in(2)
 def test_logits_as_in_keras(name):
     """Of seeded weights: `fixtures/applications.json` holds what Keras computes."""
     toolkit.backend.clear_session()
@@ -73,6 +75,7 @@ def test_logits_as_in_keras(name):
 
 
 @pytest.mark.parametrize("name", VARIABLE)
+@pytest.mark.one_in(3)
 def test_images_of_any_size(name):
     model = build(name, include_top=False, input_shape=(None, None, 3))
     features = EXPECTED[name][2]
@@ -91,6 +94,7 @@ def test_nasnet_takes_odd_extents():
 
 
 @pytest.mark.parametrize("name", ["MobileNetV2", "EfficientNetB0", "InceptionV3"])
+@pytest.mark.one_in(3)
 def test_channels_first(name):
     size = LARGER.get(name, 64)
     last = build(name, include_top=False)
@@ -107,6 +111,7 @@ def test_channels_first(name):
 
 
 @pytest.mark.parametrize("name", ["MobileNetV3Small", "ConvNeXtTiny"])
+@pytest.mark.one_in(2)
 def test_weights_of_a_file(tmp_path, name):
     model = build(name)
     randomize(model)

@@ -186,18 +186,15 @@ def test_a_planned_call_allocates_nothing_large(case, backend):
     outs = tuple(poisoned(backend, spec) for spec in results)
     out = outs if len(outs) > 1 else outs[0]
     kernel = backend.kernels[case.name]
-    # The first call prepares. A thread that another test left may allocate beside one
-    # call, so the least of several counts: a kernel that allocates does so in each.
-    peaks = [
-        peak_of(
-            lambda: quietly(
-                backend, kernel, *case.arrays, out=out, **keywords, **case.attrs
-            )
-        )
-        for _ in range(4)
-    ]
-    # Python's own small objects, and never an array of more than 1 KB at a time.
-    assert min(peaks[1:]) < 12_000
+
+    def call():
+        quietly(backend, kernel, *case.arrays, out=out, **keywords, **case.attrs)
+
+    call()  # prepares
+    # Python's own small objects, and never an array of more than 1 KB at a time. Other
+    # threads of the process may allocate beside a call, so one call in many is enough:
+    # a kernel that allocates does so in each.
+    assert any(peak_of(call) < 12_000 for _ in range(30))
 
 
 def peak_of(call):

@@ -178,6 +178,7 @@ def test_without_mpi(monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict", "validation"])
+@pytest.mark.one_in(2)
 def test_data_of_different_lengths_is_refused_before_a_step(job, method):
     text = f"""
     method = {method!r}

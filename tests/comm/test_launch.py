@@ -90,6 +90,7 @@ def test_an_exception_ends_all_with_one_traceback(tmp_path, how, code, words):
         ("SIGSEGV", 128 + 11, ""),
     ],
 )
+@pytest.mark.one_in(2)
 def test_exit_codes_and_signals_end_all(tmp_path, how, code, words):
     done = run(tmp_path, how)
     assert done.code == code
@@ -108,6 +109,7 @@ def test_exit_codes_and_signals_end_all(tmp_path, how, code, words):
         ("other", "is in another one instead"),
     ],
 )
+@pytest.mark.one_in(2)
 def test_a_collective_that_waits_too_long_is_named(tmp_path, how, words):
     done = run(tmp_path, how, TOOLKIT_TIMEOUT="2")
     assert done.code == 124

@@ -23,6 +23,7 @@ def library(tmp_path_factory):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.one_in(2)
 def test_bytes_arrive(library, tmp_path, size):
     for rank, found in enumerate(run("results", library, tmp_path, size)):
         assert (found["rank"], found["size"]) == (rank, size)
@@ -59,6 +60,7 @@ def test_groups_split(library, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["ERROR", "HANG"])
+@pytest.mark.one_in(2)
 def test_a_failure_on_one_rank_is_seen_aborted_and_survived(library, tmp_path, how):
     settings = {1: {f"FAKE_NCCL_{how}": "1"}}
     found = run("fails", library, tmp_path, 3, settings)
@@ -135,6 +137,7 @@ def test_other_sizes_than_were_sent_are_an_error(library, tmp_path):
 
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 @pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.one_in(2)
 def test_sums_on_devices_are_those_of_the_tree(library, tmp_path, size):
     found = run("sums", library, tmp_path, size)
     wanted = [expected(number, term).tobytes() for number, term in enumerate(TERMS)]

@@ -92,6 +92,7 @@ def start_example(start, workers, *options, **environment):
 
 # The chief, which has initialized the Variables, is a worker as others are then.
 @pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.one_in(2)
 def test_asynchronous_training_survives_the_loss_of_a_worker(start, victim):
     ps, workers = start_example(start, 2, "--steps", 1200)
     wait_for_step(workers[victim], 200)
@@ -100,6 +101,7 @@ def test_asynchronous_training_survives_the_loss_of_a_worker(start, victim):
     assert ps.poll() is None
 
 
+@pytest.mark.slow
 def test_backup_workers_take_the_place_of_a_lost_one(start):
     ps, workers = start_example(start, 3, "--steps", 700, "--aggregate", 2)
     wait_for_step(workers[1], 100)
@@ -119,6 +121,7 @@ def test_without_a_backup_the_loss_of_a_worker_is_an_error(start):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.one_in(2)
 def test_a_lost_parameter_server_is_an_error(start, how):
     ps, workers = start_example(start, 2, "--steps", 10_000, TOOLKIT_TIMEOUT="3")
     wait_for_step(workers[1], 50)

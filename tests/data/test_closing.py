@@ -117,6 +117,7 @@ def keepers(path):
 @pytest.mark.parametrize("keeping", ("in memory", "in a file", "in a snapshot"))
 @pytest.mark.parametrize("leaving", LEAVING)
 @pytest.mark.parametrize("name", PARALLEL)
+@pytest.mark.one_in(3)
 def test_what_is_kept_of_a_pass_that_was_left_is_no_whole(
     name, leaving, keeping, tmp_path
 ):

@@ -185,6 +185,7 @@ def end_of(iterator, how):
 
 
 @pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.one_in(3)
 def test_nothing_is_left_of_a_pass(name):
     before = held_at_rest()
     for taken in (0, 1, 2, 7):
@@ -199,6 +200,7 @@ def test_nothing_is_left_of_a_pass(name):
 
 
 @pytest.mark.parametrize("taken", [0, 1, 5])
+@pytest.mark.one_in(3)
 def test_nothing_is_left_of_processes(taken):
     before = held_at_rest()
     for how in ("dropped", "closed", "in a cycle"):

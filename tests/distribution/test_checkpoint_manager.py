@@ -253,6 +253,7 @@ LOSING = """
     "killer, batch, delay, wait",
     [(1, 5, 0.02, False), (0, 9, 0.01, False), (2, 3, 0.0, True), (0, 6, 0.03, True)],
 )
+@pytest.mark.one_in(4)
 def test_a_run_goes_on_when_a_rank_is_lost_while_it_saves(
     tmp_path, killer, batch, delay, wait
 ):

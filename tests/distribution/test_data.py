@@ -249,6 +249,7 @@ def test_ranks_of_one_replica_read_the_same_rows(tmp_path):
 
 @needs_mpi
 @pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.one_in(2)
 def test_all_kinds_of_data_train_to_the_same_bits(tmp_path, processes):
     text = """
     distribution.set_distribution(distribution.DataParallel(shards=4))

@@ -70,6 +70,7 @@ LATER = "threading.Timer(0.01, lambda: os.kill(os.getpid(), 9)).start()"
     ],
     ids=["in an epoch", "the first one in the first step", "in a step", "two"],
 )
+@pytest.mark.one_in(4)
 def test_fit_goes_on_without_lost_ranks_to_the_same_bits(tmp_path, moment):
     ((*whole, _),) = train(tmp_path, 1)
     left = 1 if "(2, 6)" in moment else 2
@@ -89,6 +90,7 @@ ZERO = ", shard_optimizer=True"
     ],
     ids=["one", "two", "in a step"],
 )
+@pytest.mark.one_in(3)
 def test_parts_of_lost_ranks_are_taken_from_their_neighbours(tmp_path, moment, left):
     ((*whole, _),) = train(tmp_path, 1)
     found = train(tmp_path, 4, moment, "--elastic", options=ZERO)
@@ -116,6 +118,7 @@ def test_a_lost_rank_is_replaced(tmp_path):
     ["", "model.predict(x[:4], verbose=0)"],
     ids=["it comes too late", "the script needs others before fit"],
 )
+@pytest.mark.slow
 def test_a_replacement_that_cannot_join_is_sent_away(tmp_path, before):
     ((*whole, _),) = train(tmp_path, 1, before=before)
     flags, last = ["--elastic", "--replace"], "lose(self.steps - 19)"
@@ -124,6 +127,7 @@ def test_a_replacement_that_cannot_join_is_sent_away(tmp_path, before):
 
 
 @needs_mpi
+@pytest.mark.slow
 def test_a_replacement_is_replaced(tmp_path):
     ((*whole, _),) = train(tmp_path, 1)
     moment = "lose(self.steps, wait=True, twice=True)"

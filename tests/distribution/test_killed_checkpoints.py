@@ -101,6 +101,7 @@ def kill_and_check(folder, seed):
 
 @ranks.needs_mpi
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.one_in(2)
 def test_a_kill_leaves_whole_checkpoints(tmp_path, seed):
     kill_and_check(tmp_path, seed)
 
@@ -154,6 +155,7 @@ checkpoint.save(folder / "new")
 @ranks.needs_mpi
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of files")
 @pytest.mark.parametrize("wait", ["wait", "no"])
+@pytest.mark.one_in(2)
 def test_a_full_disk_of_one_rank_is_told_by_all(tmp_path, wait):
     (tmp_path / "x").mkdir()
     done = ranks.run_ranks(tmp_path, 3, FULL, str(tmp_path / "x"), wait)

@@ -86,6 +86,7 @@ DIFFERING = {
 
 @needs_mpi
 @pytest.mark.parametrize("auto", [True, False])
+@pytest.mark.one_in(2)
 def test_what_differs_is_named(tmp_path, auto):
     script = f"""
     distribution.set_distribution(distribution.DataParallel(auto_shard_dataset={auto}))
@@ -253,6 +254,7 @@ except KeyError:
 
 @needs_mpi
 @pytest.mark.parametrize("kind", ["arrays", "dataset"])
+@pytest.mark.one_in(2)
 def test_what_three_processes_began_two_go_on_with(tmp_path, kind):
     folder = str(tmp_path / "backup")
     assert run(tmp_path, 3, RESUMED, folder, kind, "9") == ["stopped"] * 3

@@ -115,6 +115,7 @@ tell([history.history, len(opened), there, same, digest(*model.get_weights())])
 
 @needs_mpi
 @pytest.mark.parametrize("how", ["split", "whole"])
+@pytest.mark.one_in(2)
 def test_files_are_written_by_one_process(tmp_path, how):
     found = run(tmp_path, 2, CALLBACKS, how)
     (_, opened, there, same, _), others = found[0], found[1:]

@@ -22,6 +22,7 @@ def test_a_job_on_a_slow_link_has_the_same_bits(tmp_path, monkeypatch):
     ],
     ids=["between steps", "in a step"],
 )
+@pytest.mark.one_in(2)
 def test_a_rank_that_is_lost_while_a_thread_exchanges(tmp_path, monkeypatch, moment):
     ((*whole, _),) = train(tmp_path, 1)
     monkeypatch.setenv("TOOLKIT_OVERLAP", "on")

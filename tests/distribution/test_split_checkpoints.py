@@ -133,6 +133,7 @@ def test_any_layout_reads_what_any_other_wrote(tmp_path, layout, ranks):
 
 
 @pytest.mark.parametrize("layout, ranks", [*WRITERS, (plain, 64), (zero, 7)])
+@pytest.mark.one_in(3)
 def test_each_rank_writes_an_equal_share(tmp_path, layout, ranks):
     sizes = written(tmp_path / "x", layout, ranks)
     total = sum(map(len, bits(make(1))))
@@ -286,6 +287,7 @@ SLOW = pytest.mark.slow
         pytest.param("plain", 3, [("plain", 2), ("zero", 4), ("model", 2)], marks=SLOW),
     ],
 )
+@pytest.mark.one_in(2)
 def test_jobs_read_what_jobs_of_another_distribution_wrote(
     tmp_path, kind, count, readers
 ):

@@ -137,6 +137,7 @@ tell([steps, state_of(model)])
 
 @needs_mpi
 @pytest.mark.parametrize("how", HOW)
+@pytest.mark.one_in(3)
 def test_training_stops_at_the_same_step(tmp_path, how):
     found = run(tmp_path, 2, STOPPED.format(how=dedented(HOW[how])))
     assert found[0] == found[1]

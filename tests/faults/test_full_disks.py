@@ -160,6 +160,7 @@ print("whole", sorted(os.listdir(os.path.dirname(path))))
 
 @pytest.mark.parametrize("delay", [0.01, 0.02, 0.05, 0.11])
 @pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+@pytest.mark.one_in(4)
 def test_an_interrupt_leaves_a_whole_file(name, delay, tmp_path):
     code = textwrap.dedent(INTERRUPTED.format(root=str(ROOT)))
     done = subprocess.run(

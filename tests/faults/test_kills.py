@@ -25,6 +25,7 @@ def killing(*arguments):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.one_in(4)
 def test_a_kill_at_some_events_leaves_a_whole_save(kind, tmp_path):
     assert killing("events", kind, tmp_path, 3, 0) > 4
 
@@ -36,6 +37,7 @@ def test_a_kill_at_each_event_leaves_a_whole_save(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.one_in(4)
 def test_a_failure_at_some_events_leaves_a_whole_save(kind, tmp_path):
     assert killing("failures", kind, tmp_path, 3, 0) > 4
 

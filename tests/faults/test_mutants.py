@@ -33,6 +33,7 @@ def test_each_format_has_its_share():
 
 
 @pytest.mark.parametrize("only", ["safetensors", "onnx"])
+@pytest.mark.one_in(2)
 def test_damaged_files_of_a_kind(only, tmp_path):
     check(f"1/{only}", 500, tmp_path)
 

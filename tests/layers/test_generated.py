@@ -153,6 +153,7 @@ def test_a_layer_is_generated_code_alone(row):
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in NO_GRADIENT])
+@pytest.mark.one_in(3)
 def test_gradients_are_generated_code_alone(row):
     program = compiled_gradients(*ROWS[row])
     if row not in NOT_YET:

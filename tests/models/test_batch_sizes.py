@@ -131,6 +131,7 @@ def compiled(monkeypatch):
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("way", [fitting, evaluating, predicting, calling])
+@pytest.mark.one_in(4)
 def test_another_batch_size_compiles_nothing(compiled, way, name):
     run = way(name)
     for size in FIRST:
@@ -151,6 +152,7 @@ def test_a_row_has_the_same_bits_in_batches_of_all_sizes(name):
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
+@pytest.mark.one_in(2)
 def test_64_batch_sizes_compile_no_more_than_the_first_few(compiled, name):
     run = fitting(name)
     for size in FIRST:

@@ -75,6 +75,7 @@ class References:
 
 @pytest.mark.parametrize("run_eagerly", [False, True])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.one_in(2)
 def test_an_interrupt_at_any_call_leaves_whole_steps(run_eagerly):
     traced_fit(made(run_eagerly))  # what is done once is not among the calls
     names = traced_fit(made(run_eagerly))

@@ -53,6 +53,7 @@ def loaded(source, folder):
 @needs_compiler
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("processor", [None, "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.one_in(3)
 def test_outputs_have_the_bits_of_the_jit(name, processor, tmp_path):
     if processor is not None and not runs_here(processor):
         pytest.skip(f"this is no {processor}")
@@ -288,6 +289,7 @@ def test_bad_arguments_have_a_status(tmp_path):
 
 @pytest.mark.parametrize("name", [*PROCESSORS, *FAMILIES])
 @pytest.mark.parametrize("model", MODELS)
+@pytest.mark.one_in(4)
 def test_objects_for_every_processor(name, model):
     source, _ = model_source(model, (1, 4), processor=name, threads=True)
     library = backend().library(source)
@@ -300,6 +302,7 @@ def test_objects_for_every_processor(name, model):
 @pytest.mark.skipif(shutil.which("nm") is None, reason="no binutils")
 @pytest.mark.parametrize("threads", [False, True])
 @pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64"])
+@pytest.mark.one_in(4)
 def test_only_libc_is_needed(name, threads, tmp_path):
     needed = {"syscall", "sched_yield", "pthread_create", "pthread_join"}
     allowed = needed if threads else set()

@@ -103,6 +103,7 @@ def test_what_is_below_all_levels_is_told(tmp_path, lack):
 @needs_x86
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.one_in(4)
 def test_the_best_programs_are_run(name, level, threads, tmp_path):
     """Their bits are those of a library for that level alone."""
     options = {"threads": threads > 1}

@@ -50,6 +50,7 @@ def undefined(source, folder):
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in IN_PYTHON])
+@pytest.mark.one_in(4)
 def test_a_layer_needs_no_library(row, tmp_path):
     make, *shapes = ROWS[row]
     _, inputs, call = called(make, shapes, training=False)
@@ -66,6 +67,7 @@ def test_a_layer_needs_no_library(row, tmp_path):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", OPERATIONS)
+@pytest.mark.one_in(2)
 def test_operations_need_no_library(dtype, target, tmp_path):
     def function(x, y):
         arguments = {

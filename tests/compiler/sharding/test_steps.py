@@ -167,6 +167,7 @@ def test_a_step_is_near_to_that_of_one_process(name):
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("rows", [3, 8, 13, 16])
+@pytest.mark.one_in(4)
 def test_bits_are_those_of_any_number_of_ranks(name, rows):
     graph, arrays, _ = step_of(name, rows)
     digests = {
@@ -195,6 +196,7 @@ def test_all_sums_of_a_step_go_together(name, count):
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 7])
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
+@pytest.mark.one_in(4)
 def test_batches_that_leave_ranks_without_rows(name, rows):
     graph, arrays, names = step_of(name, rows)
     expected = compiled(graph, arrays)
