@@ -6,34 +6,48 @@ On small arrays it is the way to the kernel that takes the time, on larger ones 
 kernel. With "tape" the operation is recorded for a gradient, which NumPy cannot.
 """
 
+from functools import partial
+
 from harness import Candidate, main
 
-OPS = ("add", "exp", "matmul")
-SIZES = (4, 256)
-CASES = [f"{op} {n}x{n}{tape}" for tape in ("", " tape") for op in OPS for n in SIZES]
+OPS = ("add", "exp", "gelu", "matmul")
+SIZES = (4, 256, 1024)
+CONVOLUTIONS = ("conv 8x8", "conv 32x32")
+CASES = [
+    *(f"{op} {n}x{n}" for op in OPS for n in SIZES),
+    *CONVOLUTIONS,
+    *(f"{op} {n}x{n} tape" for op in OPS for n in SIZES[:2]),
+]
 RECORDED = 100  # operations on one tape
+CHANNELS = 32
 
 
 def parse(case):
-    """(name of the op, two float32 arrays, whether a tape records)."""
+    """(name of the op, its float32 arrays, whether a tape records).
+
+    Convolutions are those of 8 images by windows of 3 x 3, each with 32 channels.
+    """
     import numpy as np
 
     op, size, *tape = case.split()
     extent = int(size.split("x")[0])
+    shapes = [(extent, extent)] * (1 if op in ("exp", "gelu") else 2)
+    if op == "conv":
+        shapes = [(8, extent, extent, CHANNELS), (3, 3, CHANNELS, CHANNELS)]
     random = np.random.default_rng(0)
-    a, b = random.standard_normal((2, extent, extent)).astype("float32")
-    return op, a, b, bool(tape)
+    arrays = [random.standard_normal(shape, dtype="float32") for shape in shapes]
+    return op, arrays, bool(tape)
 
 
 def with_numpy(case):
     """NumPy's function on arrays."""
     import numpy as np
 
-    op, a, b, tape = parse(case)
-    function = getattr(np, op)
-    if tape:
+    op, arrays, tape = parse(case)
+    function = getattr(np, op, None)
+    if tape or function is None:
         return None
-    return (lambda: function(a)) if op == "exp" else (lambda: function(a, b))
+    return lambda: function(*arrays)
 
 
 def with_toolkit(case):
@@ -41,9 +55,9 @@ def with_toolkit(case):
     import toolkit
     from toolkit import ops
 
-    op, a, b, tape = parse(case)
-    arguments = list(map(ops.convert_to_tensor, [a] if op == "exp" else [a, b]))
-    function = getattr(ops, op)
+    op, arrays, tape = parse(case)
+    arguments = list(map(ops.convert_to_tensor, arrays))
+    function = partial(ops.conv, padding="same") if op == "conv" else getattr(ops, op)
     if not tape:
         return lambda: function(*arguments)
 
@@ -60,11 +74,16 @@ def with_torch(case):
     """The function of torch on tensors on the CPU."""
     import torch
 
-    op, a, b, tape = parse(case)
-    arguments = [
-        torch.tensor(x, requires_grad=tape) for x in ([a] if op == "exp" else [a, b])
-    ]
-    function = getattr(torch, op)
+    op, arrays, tape = parse(case)
+    arguments = [torch.from_numpy(x) for x in arrays]
+    if op == "conv":
+        x, w = arguments
+        arguments = [x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1)]
+    arguments = [x.requires_grad_(tape) for x in arguments]
+    function = {
+        "conv": partial(torch.nn.functional.conv2d, padding="same"),
+        "gelu": partial(torch.nn.functional.gelu, approximate="tanh"),
+    }.get(op) or getattr(torch, op)
     return lambda: function(*arguments)
 
 

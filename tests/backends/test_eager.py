@@ -1,4 +1,4 @@
-"""Large products and convolutions that run eagerly, by generated code."""
+"""Large products, convolutions and costly functions that run eagerly."""
 
 import subprocess
 import sys
@@ -72,6 +72,26 @@ def test_values(case, dtype, taken):
     np.testing.assert_allclose(first, expected_of(name, arrays, attrs), accuracy, 1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", ["exp", "tanh", "erf", "gelu", "softplus"])
+def test_functions(function, dtype, taken):
+    x = (4 * RNG.standard_normal((300, 7, 80))).astype(dtype)
+    whole = getattr(ops, function)(x).numpy()
+    assert taken and whole.dtype == dtype
+    parts = np.stack([getattr(ops, function)(part) for part in x])
+    accuracy = 1e-5 if dtype == "float32" else 1e-13
+    np.testing.assert_allclose(whole, parts, accuracy, accuracy)
+    apart = getattr(ops, function)(ops.transpose(x)).numpy()
+    np.testing.assert_array_equal(apart, whole.T)
+
+
+def test_operands_that_are_broadcast(taken):
+    x, y = RNG.random((300, 300)) + 1, RNG.standard_normal(300)
+    np.testing.assert_allclose(ops.power(x, y), x**y, 1e-13)
+    np.testing.assert_allclose(ops.power(x, y[:, None]), x ** y[:, None], 1e-13)
+    assert len(taken) == 2
+
+
 def test_views():
     """Factors that lie in memory in another order, or with gaps."""
     x, y = arrays_of((2, 300, 140), (200, 140))
@@ -93,6 +113,8 @@ def test_what_numpy_computes(taken):
     np.testing.assert_allclose(ops.matmul(x, y), x @ y, 1e-5)
     whole = RNG.integers(-9, 9, (200, 200))
     np.testing.assert_array_equal(ops.matmul(whole, whole), whole @ whole)
+    few = RNG.standard_normal((20, 30)).astype("float32")
+    np.testing.assert_array_equal(ops.exp(few), np.exp(few))
     half = ops.ones((200, 200), "bfloat16")
     assert ops.matmul(half, half).numpy().max() == 200
     assert not taken
@@ -100,7 +122,7 @@ def test_what_numpy_computes(taken):
 
 def test_few_shapes_are_remembered(monkeypatch):
     monkeypatch.setattr(eager, "_MOST", 2)
-    kernel = eager.EagerKernel(get_backend("numpy"), PRIMITIVES["matmul"])
+    kernel = eager.eager_kernel(get_backend("numpy"), PRIMITIVES["matmul"])
     for rows in (200, 201, 202, 200):
         x, y = arrays_of((rows, 120), (120, 130))
         np.testing.assert_allclose(kernel(x, y), x @ y, 1e-4, 1e-4)

@@ -1,4 +1,4 @@
-"""Large products and convolutions outside of programs, by generated code.
+"""Large products, convolutions and costly functions that run eagerly, generated.
 
 What computes a call follows from the shapes, strides and dtypes of its arrays alone: a
 call that is repeated has the same bits.
@@ -7,28 +7,31 @@ call that is repeated has the same bits.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import Backend, Operand, Share, contiguous
+from toolkit.backends.base import Backend, Kernel, Operand, Share, contiguous
 from toolkit.backends.places import Location, NodeOperands, Places, Shares
-from toolkit.ir import Node, Primitive, Spec, Value
+from toolkit.ir import Graph, Node, Primitive, Spec, Value
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.lowering import Lowered
     from toolkit.backends.numpy.jit.runner import Runner
 
-# What is generated, and from how many products of an element and a column, or a filter,
-# on. NumPy takes a product of matrices to its BLAS, and gathers what windows see.
-FEWEST = {
+# From how many products of an element and a column, or a filter, on code is generated.
+# NumPy takes a product of matrices to its BLAS, and gathers what windows see.
+_PRODUCTS = {
     "matmul": 1 << 21,
     "conv": 1 << 16,
     "conv_input_grad": 1 << 16,
     "conv_kernel_grad": 1 << 16,
 }
+# The same for functions of elements that cost so many additions each, in additions.
+_COSTLY, _ADDITIONS = 12, 1 << 20
 _DTYPES = ("float32", "float64")
 # Calls of other shapes that are remembered, for each operation.
 _MOST = 512
@@ -38,33 +41,58 @@ _spare: list[Any] = []
 _MOST_KEPT = 1 << 26
 
 
+def eager_kernel(backend: Backend, primitive: Primitive) -> Kernel:
+    """A kernel that leaves large calls to generated code if that is worth it."""
+    kernel = backend.kernels[primitive.name]
+    if primitive.name in _PRODUCTS:
+        return EagerKernel(backend, primitive, _columns, _PRODUCTS[primitive.name])
+    if primitive.scalar is not None and primitive.cost >= _COSTLY:
+        return EagerKernel(backend, primitive, _elements, _ADDITIONS // primitive.cost)
+    return kernel
+
+
+def _columns(first: Any, second: Any) -> int:
+    """Elements of a factor times columns of the other."""
+    size: int = first.size * second.shape[-1]
+    return size
+
+
+def _elements(first: Any, *others: Any) -> int:
+    size: int = first.size
+    return size
+
+
 class EagerKernel:
     """A kernel that leaves large calls to programs of one node.
 
     Args:
         backend: of the kernel.
-        primitive: what it computes; one of `FEWEST`.
+        primitive: what it computes; it has one result.
+        measure: how large a call is, from its arrays.
+        fewest: what is generated is as large.
     """
 
-    def __init__(self, backend: Backend, primitive: Primitive) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        primitive: Primitive,
+        measure: Callable[..., int],
+        fewest: int,
+    ) -> None:
         self._backend, self._primitive = backend, primitive
         self._kernel = backend.kernels[primitive.name]
-        self._fewest = FEWEST[primitive.name]
+        self._measure, self._fewest = measure, fewest
         self._programs: OrderedDict[Hashable, _Program | None] = OrderedDict()
 
     def __call__(self, *arrays: Any, **attrs: Any) -> Any:
-        first, second = arrays
-        if first.size * second.shape[-1] < self._fewest:
-            return self._kernel(first, second, **attrs)
-        of_arrays = ((a.shape, a.strides, a.dtype.char) for a in arrays)
-        key = *of_arrays, *attrs.values()
+        if self._measure(*arrays) < self._fewest:
+            return self._kernel(*arrays, **attrs)
+        key = *[(a.shape, a.strides, a.dtype.char) for a in arrays], *attrs.values()
         try:
             program = self._programs[key]
         except KeyError:
             program = self._remember(key, arrays, attrs)
-        if program is None:
-            return self._kernel(first, second, **attrs)
-        return program(first, second)
+        return self._kernel(*arrays, **attrs) if program is None else program(*arrays)
 
     def _remember(
         self, key: Hashable, arrays: tuple[Any, ...], attrs: dict[str, Any]
@@ -93,8 +121,22 @@ def _program(
         return None
     values = [Value(x.spec) for x in inputs]
     node = Node(primitive, values, attrs, [Value(spec)])
-    lowered = backend.lower(node, inputs, [contiguous(spec)])
+    lowered = _lowered(backend, node, inputs, [contiguous(spec)])
     return None if lowered is None else _Program(backend, lowered, inputs, spec)
+
+
+def _lowered(
+    backend: Backend, node: Node, inputs: list[Operand], outputs: list[Operand]
+) -> Lowered | None:
+    if node.op.scalar is None:
+        found: Lowered | None = backend.lower(node, inputs, outputs)
+        return found
+    if not backend.fuses(node):
+        return None
+    jit = import_module("toolkit.backends.numpy.jit.lowering")
+    body = Graph(node.inputs, (node,), node.outputs)
+    found = jit.lowering("fused")(body, inputs, outputs)
+    return found
 
 
 class _Program:
