@@ -1,4 +1,4 @@
-"""Large products, convolutions and costly functions that run eagerly."""
+"""Large operations that run eagerly: generated code, with the same bits each time."""
 
 import subprocess
 import sys
@@ -11,6 +11,7 @@ import toolkit
 from toolkit import ops
 from toolkit.backends.numpy import eager
 from toolkit.backends.registry import get_backend
+from toolkit.backends.target import rules
 from toolkit.core.tensor import Tensor, run
 from toolkit.ir import PRIMITIVES
 
@@ -73,7 +74,7 @@ def test_values(case, dtype, taken):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("function", ["exp", "tanh", "erf", "gelu", "softplus"])
+@pytest.mark.parametrize("function", ["exp", "tanh", "erf", "gelu", "relu"])
 def test_functions(function, dtype, taken):
     x = (4 * RNG.standard_normal((300, 7, 80))).astype(dtype)
     whole = getattr(ops, function)(x).numpy()
@@ -120,13 +121,28 @@ def test_what_numpy_computes(taken):
     assert not taken
 
 
+def test_a_scalar_of_numpy_is_no_array():
+    kernel = eager.eager_kernel(get_backend("numpy"), PRIMITIVES["maximum"])
+    x = RNG.standard_normal(100_000).astype("float32")
+    expected = np.maximum(x, 0)
+    for zero in (np.zeros((), "float32"), np.float32(0)):
+        np.testing.assert_array_equal(kernel(x, zero), expected)
+
+
+def test_what_files_say_generates_no_code(taken):
+    x = ops.ones((300, 300))
+    with rules.inside(plain=True):
+        ops.exp(ops.matmul(x, x))
+    assert not taken
+
+
 def test_few_shapes_are_remembered(monkeypatch):
     monkeypatch.setattr(eager, "_MOST", 2)
-    kernel = eager.eager_kernel(get_backend("numpy"), PRIMITIVES["matmul"])
+    kernel = eager.Programs(get_backend("numpy"), PRIMITIVES["matmul"])
     for rows in (200, 201, 202, 200):
         x, y = arrays_of((rows, 120), (120, 130))
         np.testing.assert_allclose(kernel(x, y), x @ y, 1e-4, 1e-4)
-    assert len(kernel._programs) == 2
+    assert len(kernel._found) == 2
 
 
 def test_gradients_of_a_tape(taken):

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SILENCE = 30  # seconds without a word after which a child is stopped
+SILENCE = 120  # seconds without a word after which a child is stopped
 
 
 def outcomes(seed, start, stop, folder):

@@ -13,17 +13,20 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import traceback
 import warnings
+from functools import cache
 from pathlib import Path
 
 from tests.faults.formats import BY_NAME, FORMATS, digest
 from tests.faults.mutations import seeded
-from toolkit import saving
+from toolkit import ops, saving
 from toolkit.errors import ToolkitError
 from toolkit.reading.budget import _memory
 
-SECONDS = 6  # of all processors, for one case, where others are at work, too
+SECONDS = 6  # of all processors, for one case, where a loop takes as long as LOOP
+LOOP = 0.04  # seconds of a million turns on a processor that has nothing else to do
 GROWTH = 200 << 20  # bytes of memory, for one file of a few KB
 SPACE = 3 << 29  # bytes of addresses, for all that a case asks for
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,6 +87,15 @@ def peak():
     return now, now
 
 
+@cache
+def patience():
+    """Seconds of all processors for one case: more where they are slow, or busy."""
+    began = time.process_time()
+    for _ in range(1_000_000):
+        pass
+    return SECONDS * max(1, (time.process_time() - began) / LOOP)
+
+
 def forget_peak():
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", "utf-8")
@@ -93,7 +105,7 @@ def judged(read, path, good, differs):
     """What came of reading one file: "equal", "error", "differs", or what is wrong."""
     before, _ = peak()
     forget_peak()
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, patience())
     found = None
     try:
         with warnings.catch_warnings():
@@ -129,6 +141,8 @@ class Cases:
     def __init__(self, seed, folder):
         self.seed, self.order = seed, order()
         self.folder, self.good = Path(folder), {}
+        # The generator of code is loaded by the first large operation, whoever asks.
+        ops.matmul(*2 * [ops.ones((512, 512))])
         self.watch = Watch()
 
     def place(self, form):

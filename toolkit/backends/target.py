@@ -42,7 +42,11 @@ class Target:
 
 
 class Rules(ThreadState):
-    """What holds for all that a thread compiles at the moment."""
+    """What holds for all that a thread computes or compiles at the moment."""
+
+    # Whether what runs eagerly takes kernels of arrays alone: no code is generated for
+    # what files say.
+    plain = False
 
     # As in the `Target`. Shapes do not tell which axis is the batch. So each sum is
     # added in an order that follows from the extents it runs over, not from the others.

@@ -1,4 +1,4 @@
-"""Large products, convolutions and costly functions that run eagerly, generated.
+"""Large operations that run eagerly, by generated code.
 
 What computes a call follows from the shapes, strides and dtypes of its arrays alone: a
 call that is repeated has the same bits.
@@ -7,7 +7,7 @@ call that is repeated has the same bits.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.backends.base import Backend, Kernel, Operand, Share, contiguous
 from toolkit.backends.places import Location, NodeOperands, Places, Shares
-from toolkit.ir import Graph, Node, Primitive, Spec, Value
+from toolkit.backends.target import rules
+from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.lowering import Lowered
@@ -30,9 +31,11 @@ _PRODUCTS = {
     "conv_input_grad": 1 << 16,
     "conv_kernel_grad": 1 << 16,
 }
-# The same for functions of elements that cost so many additions each, in additions.
-_COSTLY, _ADDITIONS = 12, 1 << 20
-_DTYPES = ("float32", "float64")
+# The same for other kinds, in elements; NumPy is quick at what costs few additions.
+_KINDS = (Kind.ELEMENTWISE, Kind.REDUCE, Kind.POOL)
+_ELEMENTS, _COSTLY_ELEMENTS, _COSTLY = 1 << 16, 1 << 15, 12
+# What becomes float32 by a pass of its own where a program is compiled.
+_NARROW = ("float16", "bfloat16")
 # Calls of other shapes that are remembered, for each operation.
 _MOST = 512
 # Scratch memory of calls that have ended, for the next ones: a block for each thread
@@ -44,52 +47,47 @@ _MOST_KEPT = 1 << 26
 def eager_kernel(backend: Backend, primitive: Primitive) -> Kernel:
     """A kernel that leaves large calls to generated code if that is worth it."""
     kernel = backend.kernels[primitive.name]
+    programs = Programs(backend, primitive)
     if primitive.name in _PRODUCTS:
-        return EagerKernel(backend, primitive, _columns, _PRODUCTS[primitive.name])
-    if primitive.scalar is not None and primitive.cost >= _COSTLY:
-        return EagerKernel(backend, primitive, _elements, _ADDITIONS // primitive.cost)
-    return kernel
+        fewest = _PRODUCTS[primitive.name]
+
+        def product(first: Any, second: Any, **attrs: Any) -> Any:
+            if first.size * second.shape[-1] < fewest:
+                return kernel(first, second, **attrs)
+            return programs(first, second, **attrs)
+
+        return product
+    if primitive.kind not in _KINDS:
+        return kernel
+    elements = _COSTLY_ELEMENTS if primitive.cost >= _COSTLY else _ELEMENTS
+
+    def elementwise(first: Any, *others: Any, **attrs: Any) -> Any:
+        if first.size < elements:
+            return kernel(first, *others, **attrs)
+        return programs(first, *others, **attrs)
+
+    return elementwise
 
 
-def _columns(first: Any, second: Any) -> int:
-    """Elements of a factor times columns of the other."""
-    size: int = first.size * second.shape[-1]
-    return size
-
-
-def _elements(first: Any, *others: Any) -> int:
-    size: int = first.size
-    return size
-
-
-class EagerKernel:
-    """A kernel that leaves large calls to programs of one node.
+class Programs:
+    """Programs of one node for calls of one primitive, by the shapes of their arrays.
 
     Args:
-        backend: of the kernel.
-        primitive: what it computes; it has one result.
-        measure: how large a call is, from its arrays.
-        fewest: what is generated is as large.
+        backend: whose kernel computes what no code is generated for.
+        primitive: what is computed.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        primitive: Primitive,
-        measure: Callable[..., int],
-        fewest: int,
-    ) -> None:
+    def __init__(self, backend: Backend, primitive: Primitive) -> None:
         self._backend, self._primitive = backend, primitive
         self._kernel = backend.kernels[primitive.name]
-        self._measure, self._fewest = measure, fewest
-        self._programs: OrderedDict[Hashable, _Program | None] = OrderedDict()
+        self._found: OrderedDict[Hashable, _Program | None] = OrderedDict()
 
     def __call__(self, *arrays: Any, **attrs: Any) -> Any:
-        if self._measure(*arrays) < self._fewest:
+        if rules.plain:
             return self._kernel(*arrays, **attrs)
-        key = *[(a.shape, a.strides, a.dtype.char) for a in arrays], *attrs.values()
+        key = *[(type(a), a.shape, a.strides, a.dtype) for a in arrays], *attrs.values()
         try:
-            program = self._programs[key]
+            program = self._found[key]
         except KeyError:
             program = self._remember(key, arrays, attrs)
         return self._kernel(*arrays, **attrs) if program is None else program(*arrays)
@@ -97,13 +95,14 @@ class EagerKernel:
     def _remember(
         self, key: Hashable, arrays: tuple[Any, ...], attrs: dict[str, Any]
     ) -> _Program | None:
-        inputs = [operand_of(array) for array in arrays]
         program = None
-        if all(x.spec.dtype in _DTYPES for x in inputs):
+        # Code finds the address of an array in the object: a scalar's has none.
+        if all(isinstance(x, np.ndarray) and x.dtype.isnative for x in arrays):
+            inputs = [operand_of(array) for array in arrays]
             program = _program(self._backend, self._primitive, inputs, attrs)
-        self._programs[key] = program
-        if len(self._programs) > _MOST:
-            self._programs.popitem(last=False)
+        self._found[key] = program
+        if len(self._found) > _MOST:
+            self._found.popitem(last=False)
         return program
 
 
@@ -116,19 +115,22 @@ def _program(
     backend: Backend, primitive: Primitive, inputs: list[Operand], attrs: dict[str, Any]
 ) -> _Program | None:
     """A program of one node; None if no code is generated for it, or of no results."""
-    spec = primitive.spec(*(x.spec for x in inputs), **attrs)
-    if not spec.size:
+    specs = [x.spec for x in inputs]
+    made = primitive.spec(*specs, **attrs)
+    outputs = [contiguous(spec) for spec in (made if type(made) is tuple else (made,))]
+    if any(x.spec.dtype in _NARROW or not x.spec.size for x in (*inputs, *outputs)):
         return None
-    values = [Value(x.spec) for x in inputs]
-    node = Node(primitive, values, attrs, [Value(spec)])
-    lowered = _lowered(backend, node, inputs, [contiguous(spec)])
-    return None if lowered is None else _Program(backend, lowered, inputs, spec)
+    values = [[Value(x.spec) for x in operands] for operands in (inputs, outputs)]
+    lowered = _lowered(
+        backend, Node(primitive, values[0], attrs, values[1]), inputs, outputs
+    )
+    return None if lowered is None else _Program(backend, lowered, inputs, outputs)
 
 
 def _lowered(
     backend: Backend, node: Node, inputs: list[Operand], outputs: list[Operand]
 ) -> Lowered | None:
-    if node.op.scalar is None:
+    if node.op.kind in (Kind.CONTRACT, Kind.POOL):
         found: Lowered | None = backend.lower(node, inputs, outputs)
         return found
     if not backend.fuses(node):
@@ -143,24 +145,30 @@ class _Program:
     """The calls of one node, and what runs them: one more for each thread that does."""
 
     def __init__(
-        self, backend: Backend, lowered: Lowered, inputs: list[Operand], spec: Spec
+        self,
+        backend: Backend,
+        lowered: Lowered,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
     ) -> None:
-        self._spec, self._work, count = spec, lowered.work, len(inputs)
-        self._dtype = dtypes.numpy_dtype(spec.dtype)
-        shares = NodeOperands(
-            [Share(i, x.spec.nbytes, x.is_contiguous) for i, x in enumerate(inputs)],
-            [Share("out", spec.nbytes, True)],
-            Share("work", lowered.work, False),
+        self._backend, self._work = backend, lowered.work
+        self._specs = [x.spec for x in (*inputs, *outputs)]
+        self._results = [
+            (y.spec.shape, dtypes.numpy_dtype(y.spec.dtype)) for y in outputs
+        ]
+        shares = [
+            Share(i, x.spec.nbytes, x.is_contiguous)
+            for i, x in enumerate((*inputs, *outputs))
+        ]
+        arrays = [Location(i, 0) for i in range(len(shares) + 1)]
+        count = len(inputs)
+        self._places = Places(
+            [NodeOperands(arrays[:count], arrays[count:-1], arrays[-1])]
         )
-        places = NodeOperands(
-            [Location(i, 0) for i in range(count)],
-            [Location(count, 0)],
-            Location(count + 1, 0),
+        work = Share("work", lowered.work, False)
+        self._code = backend.assemble(
+            [lowered], Shares([NodeOperands(shares[:count], shares[count:], work)]), 1
         )
-        self._specs = [*(x.spec for x in inputs), spec, Spec((lowered.work,), "uint8")]
-        self._places = Places([places])
-        self._backend = backend
-        self._code = backend.assemble([lowered], Shares([shares]), 1)
         self._idle: list[Runner] = []
 
     def __call__(self, *arrays: Any) -> Any:
@@ -168,14 +176,14 @@ class _Program:
             runner = self._idle.pop()
         except IndexError:
             runner = self._bound()
-        out = np.empty(self._spec.shape, self._dtype)
-        work = self._take() if self._work else out
-        runner.objects[:] = [*map(id, arrays), id(out), id(work)]
+        results = [np.empty(*result) for result in self._results]
+        work = self._take() if self._work else None
+        runner.objects[:] = [*map(id, arrays), *map(id, results), id(work)]
         runner.run()
         self._idle.append(runner)
         if 0 < self._work <= _MOST_KEPT:
             _spare.append(work)
-        return out
+        return results[0] if len(results) == 1 else tuple(results)
 
     def _take(self) -> Any:
         """Scratch memory that no other call uses at the moment."""
@@ -189,6 +197,7 @@ class _Program:
 
     def _bound(self) -> Runner:
         runner: Runner = self._code.bind(
-            self._places, self._backend.call_table(self._specs, ())
+            self._places,
+            self._backend.call_table([*self._specs, Spec((self._work,), "uint8")], ()),
         )
         return runner

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.backends.target import rules
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ModelFileError
@@ -149,7 +150,9 @@ class OnnxModel(FunctionalInputs, Model):
         interpreter = Interpreter(self._opset, ledger, self._scopes)
         inputs = [Value(x) for x in tensors]
         ledger.take(inputs)
-        found = interpreter.run(self._graph, inputs, values)
+        # The ledger counts what kernels do, not what code takes to generate.
+        with rules.inside(plain=True):
+            found = interpreter.run(self._graph, inputs, values)
         return [value.tensor for value in found], interpreter.shapes
 
     def _infer(self, inputs: list[Any]) -> list[KerasTensor]:
