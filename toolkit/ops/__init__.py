@@ -383,7 +383,7 @@ from toolkit.ops.windows import (
     kaiser,
 )
 
-from toolkit.ops import image, linalg, nn, numpy, operators  # isort: skip
+from toolkit.ops import image, linalg, nn, numpy, operators, quantize  # isort: skip
 
 # Functions of `keras.ops` that are defined on higher levels.
 __getattr__, __dir__ = on_first_use(

@@ -17,6 +17,7 @@ from toolkit.ops import (
     nn as nn,
     numpy as numpy,
     operators as operators,
+    quantize as quantize,
 )
 from toolkit.ops.activation import (
     celu as celu,
