@@ -176,6 +176,18 @@ def test_a_quantizer_of_weights_does_not_fit_all_layers():
         Int8QuantizationConfig(AbsMaxQuantizer(0), dataset=IMAGES)
 
 
+def test_a_quantizer_of_weights_of_other_layers_or_of_this_one():
+    model = model_of(layers.Conv2D(8, 3), layers.Flatten(), layers.Dense(2))
+    with pytest.warns(UserWarning, match="needs data to calibrate"):
+        model.quantize(config=Int8QuantizationConfig(AbsMaxQuantizer(0)))
+    conv, _, dense = model.layers
+    assert conv.quantization_mode is None and dense.quantization_mode == "int8"
+    wrong = Int8QuantizationConfig(AbsMaxQuantizer(0), StaticQuantizer())
+    with pytest.raises(ValueError, match="must have a scale of shape"):
+        conv.quantize(config=wrong)
+    assert conv.quantization_mode is None
+
+
 def test_batches_and_labels():
     batches = [(IMAGES[:2], np.zeros(2)), (IMAGES[2:], np.zeros(2))]
     model = quantized(model_of(layers.Conv2D(8, 3)), batches)

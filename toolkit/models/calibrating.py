@@ -134,11 +134,12 @@ def _quantize_called(
     finally:
         for layer in observers:
             layer._end_observation()
-    done = [layer for layer, found in observers.items() if found.count]
-    for layer in done:
-        quantize(layer, observers[layer])
-    for layer in observers:
-        if layer not in done:
+    done = []
+    for layer, found in observers.items():
+        if found.count:
+            quantize(layer, found)
+            done.append(layer)
+        else:
             warn(f"{layer.name}: not quantized, as {why_not}")
     return done
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
+from toolkit.backends.numpy.eager import operand_of as operand_of
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.backends.numpy.jit.lowering import Lowered
@@ -25,11 +25,6 @@ _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 def vectors_of(lanes: int) -> Any:
     """A context in which code is written for vectors of so many float32."""
     return rules.inside(processor=Processor.host().with_lanes(lanes))
-
-
-def operand_of(array: Any) -> Operand:
-    """An array as a lowering sees it."""
-    return Operand(Spec(array.shape, dtypes.name_of(array.dtype)), array.strides)
 
 
 def run_lowered(

@@ -47,6 +47,8 @@ _MOST_KEPT = 1 << 26
 def eager_kernel(backend: Backend, primitive: Primitive) -> Kernel:
     """A kernel that leaves large calls to generated code if that is worth it."""
     kernel = backend.kernels[primitive.name]
+    if primitive.name not in _PRODUCTS and primitive.kind not in _KINDS:
+        return kernel
     programs = Programs(backend, primitive)
     if primitive.name in _PRODUCTS:
         fewest = _PRODUCTS[primitive.name]
@@ -57,8 +59,6 @@ def eager_kernel(backend: Backend, primitive: Primitive) -> Kernel:
             return programs(first, second, **attrs)
 
         return product
-    if primitive.kind not in _KINDS:
-        return kernel
     elements = _COSTLY_ELEMENTS if primitive.cost >= _COSTLY else _ELEMENTS
 
     def elementwise(first: Any, *others: Any, **attrs: Any) -> Any:

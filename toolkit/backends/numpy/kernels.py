@@ -41,7 +41,7 @@ class NumPyBackend(Backend):
 
     def eager_kernel(self, primitive: Primitive) -> Kernel:
         """NumPy's kernel, but for large calls that generated code is quicker at."""
-        if find_spec("llvmlite") is None:
+        if not self._has_llvmlite:
             return super().eager_kernel(primitive)
         return eager.eager_kernel(self, primitive)
 
@@ -170,9 +170,13 @@ class NumPyBackend(Backend):
         return import_module("toolkit.backends.numpy.jit.lowering")
 
     @cached_property
+    def _has_llvmlite(self) -> bool:
+        return find_spec("llvmlite") is not None
+
+    @cached_property
     def jit(self) -> Any:
         """The generator of kernels; None, after one warning, without llvmlite."""
-        if find_spec("llvmlite") is None:
+        if not self._has_llvmlite:
             warn(
                 "llvmlite is not installed: compiled functions run on NumPy's kernels, "
                 "several times slower (pip install llvmlite)"

@@ -8,7 +8,6 @@ from typing import Any
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
 from toolkit.core.variable import Variable
-from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
 from toolkit.quantizers.configs import Int8QuantizationConfig
 from toolkit.quantizers.quantizer import AbsMaxQuantizer
@@ -42,14 +41,7 @@ class Int8Weight(WholeWeight):
         self._create(self.scales[0], stored.shape, "ones")
 
     def quantized(self, value: Any) -> dict[str, Any]:
-        whole, scale = self.weight_quantizer(value, to_numpy=True)
-        expected = self.layout.kept(value.shape)
-        if tuple(scale.shape) != expected:
-            raise ArgumentError(
-                f"{self.layer.name}: the weight_quantizer must have a scale of shape "
-                f"{expected}, from axis={self.layout.shared}; received "
-                f"{tuple(scale.shape)}"
-            )
+        whole, scale = self._scaled(self.weight_quantizer, value)
         return {f"_{self.name}": whole, self.scales[0]: self.layout.stored(scale)}
 
     def value(self) -> Any:

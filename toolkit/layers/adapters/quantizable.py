@@ -120,9 +120,7 @@ class QuantizableLayer(LowRankLayer):
             )
         if config.mode not in self._modes:
             self._refuse_mode(config.mode)
-        if config.weight_quantizer is not None:
-            # Which raises if its scales are not those of this layer.
-            self._whole_weight(config).quantized(Weight(self).variable.value)
+        self._check_scales(config)
         if config.mode not in CALIBRATED:
             return
         if not self._scale_layout().is_matrix:
@@ -135,6 +133,11 @@ class QuantizableLayer(LowRankLayer):
                 f"{self.name}: a layer adapted by lora cannot be quantized as "
                 f"{config.mode!r}"
             )
+
+    def _check_scales(self, config: Any) -> None:
+        """Raise if a quantizer of weights has other scales than the layer keeps."""
+        if config.weight_quantizer is not None:
+            self._whole_weight(config).quantized(Weight(self).variable.value)
 
     def _use_policy(self, policy: Any) -> None:
         super()._use_policy(policy)

@@ -77,7 +77,9 @@ class StaticInt8Weight(WholeWeight):
     def __init__(self, layer: Any, layout: ScaleLayout, config: Any) -> None:
         super().__init__(layer, layout, config)
         self.scales: tuple[str, ...] = (f"{self.name}_scale", "input_scale")
-        self.weight_quantizer = AbsMaxQuantizer(axis=layout.shared)
+        self.weight_quantizer: Any = config.weight_quantizer or AbsMaxQuantizer(
+            axis=layout.shared
+        )
 
     def create(self, shape: Any) -> None:
         self._create(self.name, shape, "zeros", "int8")
@@ -86,7 +88,7 @@ class StaticInt8Weight(WholeWeight):
         self._create(self.scales[1], (), "ones")
 
     def quantized(self, value: Any) -> dict[str, Any]:
-        whole, scale = self.weight_quantizer(value, to_numpy=True)
+        whole, scale = self._scaled(self.weight_quantizer, value)
         return {f"_{self.name}": whole, self.scales[0]: ops.reshape(scale, (-1,))}
 
     def value(self) -> Any:
@@ -197,6 +199,10 @@ class CalibratedConvolution(QuantizableLayer):
             raise UnsupportedError(
                 f"{self.name}: a convolution adapted by lora cannot be quantized"
             )
+
+    def _check_scales(self, config: Any) -> None:
+        if config.is_static:  # others quantize no convolution
+            super()._check_scales(config)
 
     def _accept_quantized(self, policy: Any) -> None:
         config = self.quantization_config

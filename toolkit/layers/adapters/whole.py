@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.core.variable import Variable
+from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.weight import Weight
 
 Extents = tuple[int, ...]
@@ -88,6 +89,18 @@ class WholeWeight(Weight):
     def quantized(self, value: Any) -> dict[str, Any]:
         """What the layer's Variables are for a floating weight, by their attributes."""
         raise NotImplementedError
+
+    def _scaled(self, quantizer: Any, value: Any) -> tuple[Any, Any]:
+        """Whole numbers and scales of a floating weight, if these are the layout's."""
+        whole, scale = quantizer(value, to_numpy=True)
+        expected = self.layout.kept(value.shape)
+        if tuple(scale.shape) != expected:
+            raise ArgumentError(
+                f"{self.layer.name}: the weight_quantizer must have a scale of shape "
+                f"{expected}, from axis={self.layout.shared}; received "
+                f"{tuple(scale.shape)}"
+            )
+        return whole, scale
 
     def rounded(self, inputs: Any) -> Any:
         if self.inputs_quantizer is None:
