@@ -25,7 +25,7 @@ from toolkit import ops, saving
 from toolkit.errors import ToolkitError
 from toolkit.reading.budget import _memory
 
-SECONDS = 6  # of all processors, for one case, where a loop takes as long as LOOP
+SECONDS = 10  # of all processors, for one case, where a loop takes as long as LOOP
 LOOP = 0.04  # seconds of a million turns on a processor that has nothing else to do
 GROWTH = 200 << 20  # bytes of memory, for one file of a few KB
 SPACE = 3 << 29  # bytes of addresses, for all that a case asks for

@@ -67,7 +67,7 @@ def _activations(call: Call, defaults: tuple[str, ...], directions: int) -> Any:
     return found
 
 
-_STEP = 4_096  # multiplications: what a step takes beside those of its products
+_STEP = 65_536  # multiplications: as long takes a step beside those of its products
 
 
 class Direction(NamedTuple):
