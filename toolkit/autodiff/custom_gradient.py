@@ -10,7 +10,7 @@ from toolkit import tree
 from toolkit.autodiff.tape import alias, as_tuple
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, no_tapes, state
-from toolkit.core.trace import StatelessScope
+from toolkit.core.trace import StatelessScope, graph_rule
 from toolkit.core.variable import Variable
 from toolkit.errors import GradientError
 from toolkit.ir import Kind, Primitive
@@ -79,7 +79,7 @@ class _Application:
             return tuple(alias(leaf) for leaf in leaves)
         count = len(leaves)
 
-        def first(xs: tuple[Any, ...]) -> Any:
+        def first(*xs: Any) -> Any:  # of values, and of their specs
             return xs[:count] if count > 1 else xs[0]
 
         def vjp(g: Any, y: Any, *inputs: Tensor) -> Any:
@@ -88,9 +88,10 @@ class _Application:
         record = Primitive(
             "custom_gradient",
             Kind.COMPOSITE,
-            lambda *specs: first(specs),
+            first,
             vjp=vjp,
-            body=lambda *xs: first(xs),
+            body=first,
+            graph=graph_rule("custom_gradient", first),
         )
         return as_tuple(state.trace.emit(record, (*leaves, *self.tensors), {}))
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from toolkit import dtypes, settings
+from toolkit.backends.bodies import BodyKernel
 from toolkit.backends.calls import Calls
 from toolkit.backends.operands import (
     Moment as Moment,
@@ -117,6 +118,8 @@ class Backend:
 
     def eager_kernel(self, primitive: Primitive) -> Kernel:
         """What computes a primitive outside of programs."""
+        if primitive.graph is not None and not self.supports(primitive.name):
+            return BodyKernel(self, primitive)
         return self.kernels[primitive.name]
 
     def computes(self, node: Any) -> bool:

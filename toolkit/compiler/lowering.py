@@ -26,7 +26,6 @@ from toolkit.compiler.passes.placement import transfer_p
 from toolkit.compiler.passes.schedule import first_late
 from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import stage
-from toolkit.core.trace import body_graph
 from toolkit.ir import Graph, Kind, Node, Value
 
 # Bytes of a result that may be kept though what it is made from is smaller.
@@ -145,7 +144,7 @@ class _Lowering:
         if node.op is fused_p:
             return Inlined(node.attrs, self._plain)
         if node.op.kind is Kind.COMPOSITE and not self.backend.supports(node.op.name):
-            body = body_graph(node.op, (x.spec for x in node.inputs), node.attrs)
+            body = node.op.graph((x.spec for x in node.inputs), node.attrs)
             return Inlined({"body": body}, self._plain)
         if node.op is transfer_p:
             return partial(_copied, self.backend.kernels["stop_gradient"])

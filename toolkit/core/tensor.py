@@ -343,15 +343,12 @@ def _mark(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> None:
 
 
 def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
-    """Run a primitive's kernel, or its body where the backend has none."""
+    """Run a primitive's kernel, or those of its body where the backend has none."""
     if accelerators:
         return run_placed(primitive, inputs, attrs)
     try:
         kernel = _eager_kernels[primitive.name]
     except KeyError:
-        if primitive.body is not None and not backend().supports(primitive.name):
-            with no_tapes() if state.tapes else nullcontext():
-                return primitive.body(*inputs, **attrs)
         devices.device()  # a device that is not there fails here
         kernel = _eager_kernels[primitive.name] = backend().eager_kernel(primitive)
     arrays = [x._array for x in inputs]

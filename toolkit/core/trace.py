@@ -321,21 +321,25 @@ def _known(constant: Value) -> Tensor:
 
 
 @lru_cache(maxsize=1024)
-def _body_graph(op: Primitive, specs: tuple[Spec, ...], attrs: Any) -> Graph:
-    with Trace(op.name) as trace:
+def _body_graph(body: Rule, name: str, specs: tuple[Spec, ...], attrs: Any) -> Graph:
+    with Trace(name) as trace:
         inputs = [trace.placeholder(spec) for spec in specs]
-        outputs = op.body(*inputs, **dict(attrs))  # type: ignore[misc]
+        outputs = body(*inputs, **dict(attrs))
     return trace.finish(outputs if isinstance(outputs, tuple) else (outputs,))
 
 
-def body_graph(op: Primitive, specs: Iterable[Spec], attrs: Mapping[str, Any]) -> Graph:
-    """The body of a composite as a graph, traced once per signature.
+def graph_rule(name: str, body: Rule) -> Rule:
+    """The `graph` of a primitive with this body, which is traced once per signature.
 
-    Of one that holds graphs itself it is traced anew: they are not kept alive here.
+    Of a call that holds graphs itself it is traced anew: they are not kept alive here.
     """
-    holds = any(isinstance(value, Graph) for value in attrs.values())
-    trace = _body_graph.__wrapped__ if holds else _body_graph
-    return trace(op, tuple(specs), tuple(attrs.items()))
+
+    def graph(specs: Iterable[Spec], attrs: Mapping[str, Any]) -> Graph:
+        holds = any(isinstance(value, Graph) for value in attrs.values())
+        trace = _body_graph.__wrapped__ if holds else _body_graph
+        return trace(body, name, tuple(specs), tuple(attrs.items()))
+
+    return graph
 
 
 def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
@@ -343,20 +347,21 @@ def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
 
     Without a `vjp` the tape differentiates the body.
     """
+    graph = graph_rule(name, body)
 
     def spec(*specs: Spec, **attrs: Any) -> Any:
-        found = tuple(v.spec for v in body_graph(record, specs, attrs).outputs)
+        found = tuple(v.spec for v in graph(specs, attrs).outputs)
         return found if len(found) > 1 else found[0]
 
-    record = decomposable_as(name, spec, body, vjp)
-    return record
+    return decomposable_as(name, spec, body, vjp)
 
 
 def decomposable_as(
     name: str, spec: Rule, body: Rule, vjp: Rule | None = None
 ) -> Primitive:
     """Declare a composite whose shape rule is known without its body."""
-    return primitive(name, Kind.COMPOSITE, spec, vjp=vjp, body=body)
+    rules = {"body": body, "graph": graph_rule(name, body), "vjp": vjp}
+    return primitive(name, Kind.COMPOSITE, spec, **rules)
 
 
 # A Variable's value after an assignment. Its gradient is one of the Variable, as that

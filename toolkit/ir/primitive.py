@@ -38,6 +38,7 @@ class Primitive:
     scalar: for elementwise primitives, the function of one element, written in the
         vocabulary that each code generator implements (`toolkit.ir.scalars`).
     body: for composites, the function of tensors that defines it.
+    graph: for composites, (specs, attrs) -> the body as a graph.
     array: the function of arrays that computes it where a backend has no kernel, as
         `array(xp, *arrays, **attrs)`, xp being NumPy or a module like it. What is
         elementwise needs none: the scalar rule says it.
@@ -57,6 +58,7 @@ class Primitive:
     vjp: Rule | tuple[Rule | None, ...] | None = None
     scalar: Rule | None = None
     body: Rule | None = None
+    graph: Rule | None = None
     array: Rule | None = None
     cost: int = 1
     domain: Interval = EVERYWHERE

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.numpy.eager import operand_of as operand_of
+from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.backends.numpy.jit.lowering import Lowered
@@ -20,6 +20,11 @@ from toolkit.core.trace import Trace
 from toolkit.ir import Graph, Spec
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+
+
+def operand_of(array: Any) -> Operand:
+    """An array as a lowering sees it."""
+    return Operand(Spec(array.shape, dtypes.name_of(array.dtype)), array.strides)
 
 
 def vectors_of(lanes: int) -> Any:

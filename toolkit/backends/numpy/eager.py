@@ -6,8 +6,8 @@ call that is repeated has the same bits.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ _PRODUCTS = {
     "conv_kernel_grad": 1 << 16,
 }
 # The same for other kinds, in elements; NumPy is quick at what costs few additions.
-_KINDS = (Kind.ELEMENTWISE, Kind.REDUCE, Kind.POOL)
+_KINDS = (Kind.ELEMENTWISE, Kind.REDUCE, Kind.POOL, Kind.COMPOSITE)
 _ELEMENTS, _COSTLY_ELEMENTS, _COSTLY = 1 << 16, 1 << 15, 12
 # What becomes float32 by a pass of its own where a program is compiled.
 _NARROW = ("float16", "bfloat16")
@@ -44,12 +44,17 @@ _spare: list[Any] = []
 _MOST_KEPT = 1 << 26
 
 
-def eager_kernel(backend: Backend, primitive: Primitive) -> Kernel:
-    """A kernel that leaves large calls to generated code if that is worth it."""
-    kernel = backend.kernels[primitive.name]
+def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kernel:
+    """A kernel that leaves large calls to generated code if that is worth it.
+
+    Args:
+        backend: that the kernel is of.
+        primitive: what is computed.
+        kernel: what computes it where no code is generated.
+    """
     if primitive.name not in _PRODUCTS and primitive.kind not in _KINDS:
         return kernel
-    programs = Programs(backend, primitive)
+    programs = Programs(backend, primitive, kernel)
     if primitive.name in _PRODUCTS:
         fewest = _PRODUCTS[primitive.name]
 
@@ -59,7 +64,8 @@ def eager_kernel(backend: Backend, primitive: Primitive) -> Kernel:
             return programs(first, second, **attrs)
 
         return product
-    elements = _COSTLY_ELEMENTS if primitive.cost >= _COSTLY else _ELEMENTS
+    is_costly = primitive.kind is Kind.COMPOSITE or primitive.cost >= _COSTLY
+    elements = _COSTLY_ELEMENTS if is_costly else _ELEMENTS
 
     def elementwise(first: Any, *others: Any, **attrs: Any) -> Any:
         if first.size < elements:
@@ -73,42 +79,31 @@ class Programs:
     """Programs of one node for calls of one primitive, by the shapes of their arrays.
 
     Args:
-        backend: whose kernel computes what no code is generated for.
+        backend: that the programs are for.
         primitive: what is computed.
+        kernel: what computes it where no code is generated.
     """
 
-    def __init__(self, backend: Backend, primitive: Primitive) -> None:
-        self._backend, self._primitive = backend, primitive
-        self._kernel = backend.kernels[primitive.name]
-        self._found: OrderedDict[Hashable, _Program | None] = OrderedDict()
+    def __init__(self, backend: Backend, primitive: Primitive, kernel: Kernel) -> None:
+        self._backend, self._primitive, self._kernel = backend, primitive, kernel
+        self._program = lru_cache(_MOST)(self._made)
 
     def __call__(self, *arrays: Any, **attrs: Any) -> Any:
         if rules.plain:
             return self._kernel(*arrays, **attrs)
-        key = *[(type(a), a.shape, a.strides, a.dtype) for a in arrays], *attrs.values()
-        try:
-            program = self._found[key]
-        except KeyError:
-            program = self._remember(key, arrays, attrs)
+        signature = [(type(x), x.shape, x.strides, x.dtype) for x in arrays]
+        program = self._program(*signature, **attrs)
         return self._kernel(*arrays, **attrs) if program is None else program(*arrays)
 
-    def _remember(
-        self, key: Hashable, arrays: tuple[Any, ...], attrs: dict[str, Any]
-    ) -> _Program | None:
-        program = None
-        # Code finds the address of an array in the object: a scalar's has none.
-        if all(isinstance(x, np.ndarray) and x.dtype.isnative for x in arrays):
-            inputs = [operand_of(array) for array in arrays]
-            program = _program(self._backend, self._primitive, inputs, attrs)
-        self._found[key] = program
-        if len(self._found) > _MOST:
-            self._found.popitem(last=False)
-        return program
-
-
-def operand_of(array: Any) -> Operand:
-    """An array as a lowering sees it."""
-    return Operand(Spec(array.shape, dtypes.name_of(array.dtype)), array.strides)
+    def _made(self, *signature: Any, **attrs: Any) -> _Program | None:
+        """The program for arrays of these types, shapes, strides and dtypes."""
+        inputs = []
+        for kind, shape, strides, dtype in signature:
+            # Code finds the address of an array in the object: a scalar's has none.
+            if kind is not np.ndarray or not dtype.isnative:
+                return None
+            inputs.append(Operand(Spec(shape, dtypes.name_of(dtype)), strides))
+        return _program(self._backend, self._primitive, inputs, attrs)
 
 
 def _program(
@@ -133,10 +128,13 @@ def _lowered(
     if node.op.kind in (Kind.CONTRACT, Kind.POOL):
         found: Lowered | None = backend.lower(node, inputs, outputs)
         return found
-    if not backend.fuses(node):
+    if node.op.graph is None:
+        body = Graph(node.inputs, (node,), node.outputs)
+    else:
+        body = node.op.graph((x.spec for x in node.inputs), node.attrs).pruned()
+    if not all(map(backend.fuses, body.nodes)):
         return None
     jit = import_module("toolkit.backends.numpy.jit.lowering")
-    body = Graph(node.inputs, (node,), node.outputs)
     found = jit.lowering("fused")(body, inputs, outputs)
     return found
 

@@ -41,9 +41,10 @@ class NumPyBackend(Backend):
 
     def eager_kernel(self, primitive: Primitive) -> Kernel:
         """NumPy's kernel, but for large calls that generated code is quicker at."""
+        kernel = super().eager_kernel(primitive)
         if not self._has_llvmlite:
-            return super().eager_kernel(primitive)
-        return eager.eager_kernel(self, primitive)
+            return kernel
+        return eager.eager_kernel(self, primitive, kernel)
 
     def fuses(self, node: Any) -> bool:
         """Whether the generator knows the operation and its dtypes."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from toolkit.backends.layout import Layouts
 from toolkit.backends.target import Target
 from toolkit.core.naming import scopes
-from toolkit.core.trace import Trace, body_graph, inline
+from toolkit.core.trace import Trace, inline
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 
@@ -51,7 +51,7 @@ def expand(graph: Graph, is_wanted: Callable[[Node], bool]) -> Graph:
         if not needs(node):
             nodes.append(node)
             continue
-        body = body_graph(node.op, (x.spec for x in node.inputs), node.attrs)
+        body = node.op.graph((x.spec for x in node.inputs), node.attrs)
         outer, scopes.names = scopes.names, node.outputs[0].origin
         try:
             with Trace(node.op.name) as trace:

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 from toolkit.compiler.sharding.choices import Choice, Spread
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split, reshaped
 from toolkit.compiler.sharding.partition import partition
-from toolkit.core.trace import body_graph
 from toolkit.errors import ToolkitError
 from toolkit.ir import Axes, Graph, Kind, Node, Spec, Value, axes_of
 
@@ -219,7 +218,7 @@ class _Walk:
         self, node: Node, specs: Sequence[Spec], inputs: Sequence[Layout]
     ) -> list[Layout] | None:
         """The layouts of a composite's results; None: it has to be taken apart."""
-        body = body_graph(node.op, specs, node.attrs)
+        body = node.op.graph(specs, node.attrs)
         inner = _Walk(self.axis, dict(zip(body.inputs, inputs, strict=True)))
         inner.visit(body.nodes)
         found = [inner.now(y) for y in body.outputs]
@@ -231,7 +230,7 @@ class _Walk:
         axis = _OfOneUnit(self.axis)
         local = partition(spread, axis, inputs)
         try:
-            body = body_graph(node.op, [x.spec for x in local.inputs], node.attrs)
+            body = node.op.graph([x.spec for x in local.inputs], node.attrs)
         except ToolkitError:
             return None
         return outputs if _is_same(local, body) else None
@@ -248,7 +247,7 @@ class _Walk:
 
     def _members(self, node: Node) -> Iterator[Node]:
         """The nodes of a composite's body, with values of their own."""
-        body = body_graph(node.op, (x.spec for x in node.inputs), node.attrs)
+        body = node.op.graph((x.spec for x in node.inputs), node.attrs)
         values: dict[Value, Value] = dict(zip(body.inputs, node.inputs, strict=True))
         for member in body.nodes:
             outputs = [Value(y.spec) for y in member.outputs]

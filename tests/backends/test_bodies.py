@@ -1,0 +1,92 @@
+"""Composites that run eagerly: by the kernels of their bodies' nodes, bit by bit."""
+
+import weakref
+
+import numpy as np
+import pytest
+
+from toolkit import ops
+from toolkit.backends.bodies import BodyKernel
+from toolkit.backends.registry import get_backend
+from toolkit.core.tensor import Tensor, run
+from toolkit.core.trace import decomposable
+from toolkit.ir import PRIMITIVES, Kind
+
+RNG = np.random.default_rng(0)
+_NORM = [(6, 5), (5,), (5,)]
+CASES = {
+    "limit": ([(6, 5)], {"low": 0, "high": None}),
+    "softplus": ([(6, 5)], {}),
+    "gelu": ([(6, 5)], {}),
+    "gelu_grad": ([(6, 5), (6, 5)], {}),
+    "softmax": ([(6, 5)], {"axis": (1,)}),
+    "log_softmax": ([(6, 5)], {"axis": (0,)}),
+    "variance": ([(6, 5)], {"axis": (0, 1)}),
+    "batch_norm": (_NORM, {"epsilon": 1e-3}),
+    "batch_norm_of": ([*_NORM, (6, 5)], {"epsilon": 1e-3, "relu": True}),
+    "batch_norm_grad": ([(6, 5), *_NORM, (5,)], {}),
+    "batch_statistics": (_NORM, {}),
+    "reread": ([(2,), (2,)], {}),
+}
+
+
+def tensors_of(shapes, dtype="float32"):
+    return tuple(Tensor(RNG.standard_normal(s).astype(dtype)) for s in shapes)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", CASES)
+def test_same_bits_as_the_body(name, dtype):
+    (shapes, attrs), primitive = CASES[name], PRIMITIVES[name]
+    tensors = tensors_of(shapes, dtype)
+    for _ in range(2):
+        found = run(primitive, tensors, attrs)
+        expected = primitive.body(*tensors, **attrs)
+        several = isinstance(expected, tuple)
+        assert isinstance(found, tuple) == several
+        pairs = zip(found, expected, strict=True) if several else [(found, expected)]
+        for y, z in pairs:
+            assert y.dtype == z.dtype
+            np.testing.assert_array_equal(y, z)
+
+
+def test_shapes_and_dtypes_have_bodies_of_their_own():
+    x = RNG.standard_normal((7, 3))
+    for each in (x, x.T, x[0], x.astype("float32"), x.astype("float16")):
+        y = ops.softmax(each)
+        assert (y.shape, y.dtype) == (each.shape, str(each.dtype))
+        np.testing.assert_allclose(np.sum(y, -1), 1, 1e-2)
+
+
+def test_what_is_between_is_freed(monkeypatch):
+    """Ten sums one after the other: no more than two results exist at once."""
+
+    def chain(x):
+        for _ in range(10):
+            x = x + 1.0
+        return x
+
+    primitive = decomposable("chain_of_sums", chain)
+    backend, made, most = get_backend("numpy"), [], []
+
+    def add(x, y):
+        most.append(sum(ref() is not None for ref in made))
+        result = np.add(x, y)
+        made.append(weakref.ref(result))
+        return result
+
+    try:
+        monkeypatch.setattr(backend, "eager_kernel", lambda primitive: add)
+        found = BodyKernel(backend, primitive)(np.zeros(3, "float32"))
+    finally:
+        del PRIMITIVES["chain_of_sums"]
+    np.testing.assert_array_equal(found, [10, 10, 10])
+    assert len(most) == 10 and max(most) <= 1
+
+
+def test_all_composites_are_tested():
+    """Attention has a file of its own; scans run step by step when they run eagerly."""
+    apart = {"attention", "attention_grad", "attention_grad_of", "batch_norm_grad_of"}
+    apart |= {"lstm", "gru", "rnn", "matmul_int4", *CASES}
+    own = (p for p in PRIMITIVES.values() if p.kind is Kind.COMPOSITE)
+    assert {p.name for p in own if p.body.__module__.startswith("toolkit.")} <= apart

@@ -1,0 +1,96 @@
+"""Composites that run outside of programs, on a backend that has no kernel for them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolkit import dtypes
+from toolkit.backends.rendering import Kernel
+from toolkit.ir import Primitive, Spec
+
+if TYPE_CHECKING:
+    from toolkit.backends.base import Backend
+
+# Bodies that are remembered, for each composite.
+_MOST = 512
+
+
+class BodyKernel:
+    """The kernel of a composite: those of its body's nodes, one after the other.
+
+    The body is traced once for each signature; no tensor is made of what is between.
+
+    Args:
+        backend: whose kernels compute it.
+        primitive: a composite.
+    """
+
+    def __init__(self, backend: Backend, primitive: Primitive) -> None:
+        self._backend, self._primitive = backend, primitive
+        self._kernels: dict[str, Kernel] = {}
+        self._body = lru_cache(_MOST)(self._planned)
+
+    def __call__(self, *arrays: Any, **attrs: Any) -> Any:
+        body = self._body(*[(x.shape, x.dtype) for x in arrays], **attrs)
+        values = [*arrays, *body.known]
+        for kernel, inputs, node_attrs, is_one, gone in body.steps:
+            found = kernel(*[values[i] for i in inputs], **node_attrs)
+            if is_one:
+                values.append(found)
+            else:
+                values.extend(found)
+            for i in gone:
+                values[i] = None
+        results = tuple([values[i] for i in body.results])
+        return results if len(results) > 1 else results[0]
+
+    def _planned(self, *signature: Any, **attrs: Any) -> _Body:
+        specs = [Spec(shape, dtypes.name_of(dtype)) for shape, dtype in signature]
+        graph = self._primitive.graph(specs, attrs)  # type: ignore[misc]
+        graph = graph.pruned()
+        place = {value: i for i, value in enumerate(graph.inputs)}
+        known = []
+        read = (x for node in graph.nodes for x in node.inputs)
+        for value in (*read, *graph.outputs):
+            if value.constant is not None and value not in place:
+                place[value] = len(place)
+                known.append(self._backend.asarray(value.constant))
+        last, steps = graph.last_uses(), []
+        for i, node in enumerate(graph.nodes):
+            for y in node.outputs:
+                place[y] = len(place)
+            gone = {x for x in (*node.inputs, *node.outputs) if last.get(x, i) == i}
+            steps.append(
+                _Step(
+                    self._kernel(node.op),
+                    tuple(place[x] for x in node.inputs),
+                    node.attrs,
+                    len(node.outputs) == 1,
+                    tuple(place[x] for x in gone if x.constant is None),
+                )
+            )
+        return _Body(known, steps, [place[y] for y in graph.outputs])
+
+    def _kernel(self, primitive: Primitive) -> Kernel:
+        if primitive.name not in self._kernels:
+            self._kernels[primitive.name] = self._backend.eager_kernel(primitive)
+        return self._kernels[primitive.name]
+
+
+class _Step(NamedTuple):
+    """A kernel; where its inputs are; and what nothing reads any more after it."""
+
+    kernel: Kernel
+    inputs: tuple[int, ...]
+    attrs: dict[str, Any]
+    is_one: bool  # whether it has one result
+    gone: tuple[int, ...]
+
+
+class _Body(NamedTuple):
+    """What runs for one signature."""
+
+    known: list[Any]  # the constants, behind the arrays of a call
+    steps: list[_Step]
+    results: list[int]
