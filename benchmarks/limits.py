@@ -1,19 +1,22 @@
-"""Steps of `fit` beside what their arithmetic takes at this processor's peak.
+"""Steps of `fit` beside what their arithmetic takes in products of large matrices.
 
     python benchmarks/limits.py
     python benchmarks/limits.py --only gpt --runs 3 --json limits.json
 
-Beside a measured step stand two times that no code of ours could be below. *Arithmetic*
-is that of all operations of its kernels at the highest rate of float32 that the
-processor reaches, with operands in registers. *Arithmetic or memory* counts for each
-kernel the longer of that and of its traffic at the rate of copies in memory; what comes
-from a cache is quicker than that, so a step may be below it.
+*Arithmetic* is that of all operations of a step's kernels at the rate of the quickest
+product of two matrices of 1,024 x 1,024 in float32, ours or that of NumPy's BLAS, which
+takes turns with the epochs. *Arithmetic or memory* counts for each kernel the longer of
+that and of its traffic at the rate of copies in memory; what comes from a cache is
+quicker than that, so a step may be below it.
 """
 
 import argparse
 import statistics
+from functools import partial
+from time import perf_counter
 
 import fits
+import numpy as np
 from harness import save
 
 import toolkit as tk
@@ -24,20 +27,44 @@ FITS = {name.partition("/")[0]: w for name, w in WORKLOADS.items() if w.kind == 
 NAMES = ("toolkit", "arithmetic", "arithmetic or memory")
 
 
+SIDE = 1024
+PRODUCTS = 4  # of each of both, after each epoch
+
+
+def products():
+    """Functions that multiply two large matrices: ours and NumPy's."""
+    x = np.random.default_rng(0).random((2, SIDE, SIDE), dtype="float32")
+    first, second = map(tk.ops.array, x)
+    ours = tk.function(tk.ops.matmul)
+    return partial(ours, first, second), partial(np.matmul, *x)
+
+
+def seconds(call):
+    """The median of a few calls."""
+    times = []
+    for _ in range(PRODUCTS):
+        start = perf_counter()
+        call()
+        times.append(perf_counter() - start)
+    return statistics.median(times)
+
+
 def measured(workload, runs, quick):
-    """Seconds of each run's step, and the two times below it."""
+    """Seconds of each run's step, and the two times beside it."""
     workload = workload.shortened() if quick else workload
     model, (x, y) = workload.build(tk), workload.make_data()
-    timer = epoch_timer(tk)
+    timer, calls = epoch_timer(tk), products()
     options = {"batch_size": workload.batch, "verbose": 0, "callbacks": [timer]}
-    found = []
+    steps, spent = [], []
     for _ in range(runs + 1):  # the first one compiles
         model.fit(x, y, **options)
-        found.append(timer.seconds / workload.steps)
+        steps.append(timer.seconds / workload.steps)
+        spent.append([seconds(call) for call in calls])
+    rate = 2 * SIDE**3 / min(map(statistics.median, zip(*spent[1:], strict=True)))
     plan = model.inspect(x[: workload.batch], y[: workload.batch])
-    rate, traffic = plan.program.backend.peaks()
+    _, traffic = plan.program.backend.peaks()
     times = [(kernel.flops / rate, kernel.nbytes / traffic) for kernel in plan.kernels]
-    return found[1:], sum(a for a, _ in times), sum(map(max, times))
+    return steps[1:], sum(a for a, _ in times), sum(map(max, times))
 
 
 def main():
