@@ -206,6 +206,7 @@ def test_sums_between_ranks(tmp_path):
     assert all(row["ordered"] > 0 and row["Allreduce"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_steps_of_ranks(tmp_path):
     path = tmp_path / "rows.json"
@@ -234,6 +235,7 @@ def test_jobs_that_lose_ranks():
     assert "step: median " in output
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_serving_compares_answers_and_counts_what_is_lost(tmp_path):
     path = tmp_path / "numbers.json"

@@ -35,6 +35,7 @@ def check(function, wanted, inputs, factor):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", EXTENTS + LEFT_TO_NUMPY)
+@pytest.mark.one_in(4)
 def test_transforms(n, dtype):
     real, imag = numbers(3, n, dtype=dtype)
     wanted = np.fft.fft(real.astype("float64") + 1j * imag)

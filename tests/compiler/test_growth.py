@@ -137,6 +137,7 @@ def work_of(family, size):
 @pytest.mark.parametrize(
     ("family", "size"), FAMILIES, ids=lambda x: getattr(x, "__name__", "")
 )
+@pytest.mark.one_in(3)
 def test_no_function_of_the_compiler_works_with_the_square_of_the_nodes(
     monkeypatch, family, size
 ):

@@ -55,6 +55,7 @@ def deep():
     [["first/.*", "middle"], ["norm", "last"]],
 ])  # fmt: skip
 @pytest.mark.parametrize("count", [1, 4, 32])
+@pytest.mark.one_in(5)
 def test_fit_evaluate_and_predict(stages, count):
     expected, weights = trained(deep())
     with PipelineParallel(stages, micro_batches=count).scope():

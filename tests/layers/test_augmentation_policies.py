@@ -82,6 +82,7 @@ def test_aug_mix_is_its_chains(all_ops):
 
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
 @pytest.mark.parametrize("name", ["RandAugment", "AugMix"])
+@pytest.mark.one_in(3)
 def test_seeds_shapes_and_functions(name, data_format):
     data = sample()
     if data_format == "channels_first":

@@ -69,6 +69,7 @@ def peak_of(function):
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.one_in(4)
 def test_layers(name, form):
     long = LONG_WORD[: LENGTH // 10] if "masked" in name else MANY_WORDS
     texts = [*WORDS[:10], long, *WORDS[10:]]

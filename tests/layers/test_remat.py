@@ -57,7 +57,7 @@ CHOICES = [
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("options", CHOICES)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_the_same_gradients(make, compiled, options):
     x = ops.convert_to_tensor(
         np.random.default_rng(0).normal(size=(4, 6, 3)), "float32"

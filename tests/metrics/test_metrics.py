@@ -563,6 +563,7 @@ def test_against_numpy(row, y_true, y_pred, weighted):
 
 
 @pytest.mark.parametrize("row, y_true, y_pred", CASES)
+@pytest.mark.one_in(3)
 def test_traced_and_stateless(row, y_true, y_pred):
     eager, traced, stateless = (row.cls(**row.arguments) for _ in range(3))
     expected = update(eager, y_true, y_pred, None)

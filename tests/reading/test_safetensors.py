@@ -176,6 +176,7 @@ def test_values_count_in_the_budget_of_the_load(path):
         set_load_budget()
 
 
+@pytest.mark.slow
 def test_the_most_arrays_that_a_header_has_room_for(path):
     arrays = dict.fromkeys((f"layers.{i:05}" for i in range(80_000)), np.zeros((1, 1)))
     write_safetensors(path, arrays)

@@ -50,7 +50,7 @@ def undefined(source, folder):
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in IN_PYTHON])
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_a_layer_needs_no_library(row, tmp_path):
     make, *shapes = ROWS[row]
     _, inputs, call = called(make, shapes, training=False)

@@ -81,12 +81,12 @@ def check(row, layouts, ranks, gradient):
 
 
 @pytest.mark.parametrize("row, layouts, ranks", list(cases(False)))
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_ranks_compute_what_one_process_does(row, layouts, ranks):
     check(row, layouts, ranks, gradient=False)
 
 
 @pytest.mark.parametrize("row, layouts, ranks", list(cases(True)))
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_gradients_of_ranks(row, layouts, ranks):
     check(row, layouts, ranks, gradient=True)

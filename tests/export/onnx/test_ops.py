@@ -75,6 +75,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[str(row) for row in ROWS])
+@pytest.mark.one_in(3)
 def test_sample(row, tmp_path):
     leaves, path = leaves_of(row), tmp_path / "m.onnx"
     model = model_of(row)
