@@ -1,6 +1,7 @@
-"""Shared checks: closeness by dtype, gradients by central differences, locks."""
+"""Shared checks: closeness by dtype, gradients by differences, memory, locks."""
 
 import threading
+import tracemalloc
 
 import numpy as np
 
@@ -36,6 +37,18 @@ def assert_close(actual, expected, dtype=None, factor=1.0):
 def to_numpy(x):
     """A tensor, a Variable or an array as an array."""
     return x.numpy() if hasattr(x, "numpy") else np.asarray(x)
+
+
+def allocated_by(call):
+    """What a call returns, and the most bytes that exist at a time of what it made."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        result = call()
+        return result, tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
 
 
 def check_grads(f, inputs, order=1, step=1e-5, tolerance=1e-6, seed=0):

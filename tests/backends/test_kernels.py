@@ -1,7 +1,5 @@
 """Every kernel of the chosen backend (--backend=NAME) against the reference."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ from tests.backends.cases import ARRAYS, ELEMENTWISE, VIEWS, sample
 from tests.backends.cases_linalg import LINALG, canonical
 from tests.backends.cases_nn import NN
 from tests.backends.conftest import why_no_gpu
+from tests.helpers import allocated_by
 from toolkit import dtypes, ops, random  # noqa: F401  (declare primitives)
 from toolkit.backends import workspace_bytes
 from toolkit.backends.array import array_table
@@ -201,12 +200,9 @@ def peak_of(call):
     """The most bytes that are allocated at a time during a call."""
     # The buffers in NumPy's iterators are no arrays: make them as small as can be.
     size = np.setbufsize(16)
-    tracemalloc.start()
     try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
+        return allocated_by(call)[1]
     finally:
-        tracemalloc.stop()
         np.setbufsize(size)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import toolkit
+from tests.helpers import allocated_by
 from toolkit import layers, ops
 from toolkit.core.variable import Variable
 
@@ -26,20 +26,7 @@ def peak_of(call):
     for _ in range(3):
         call()
     gc.collect()
-    return min(_peak_of(call) for _ in range(10))
-
-
-def _peak_of(call):
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        result = call()
-        peak = tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
-    del result
-    return peak
+    return min(allocated_by(call)[1] for _ in range(10))
 
 
 def matrices(count):

@@ -1,11 +1,10 @@
 """One long string among many: memory for what there is, not for a rectangle of it."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
 import toolkit as tk
+from tests.helpers import allocated_by
 from toolkit import layers
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.host import blocks_of
@@ -57,16 +56,6 @@ FORMS = {
 }
 
 
-def peak_of(function):
-    """What a function returns, and the most bytes that it has taken."""
-    tracemalloc.start()
-    try:
-        result = function()
-        return result, tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.one_in(4)
@@ -74,7 +63,7 @@ def test_layers(name, form):
     long = LONG_WORD[: LENGTH // 10] if "masked" in name else MANY_WORDS
     texts = [*WORDS[:10], long, *WORDS[10:]]
     layer = LAYERS[name]()
-    result, peak = peak_of(lambda: layer(FORMS[form](texts)))
+    result, peak = allocated_by(lambda: layer(FORMS[form](texts)))
     assert peak < MOST < NAIVE / 10
     result = np.asarray(result)
     for row in (0, 1, 9, 10, 11, 500, ROWS):
@@ -87,7 +76,9 @@ def test_models(name):
     inputs = tk.Input((1,), dtype="string")
     model = tk.Model(inputs, LAYERS[name]()(inputs))
     texts = np.array([*WORDS[:10], MANY_WORDS, *WORDS[10:]], object)[:, None]
-    result, peak = peak_of(lambda: model.predict(texts, batch_size=4096, verbose=0))
+    result, peak = allocated_by(
+        lambda: model.predict(texts, batch_size=4096, verbose=0)
+    )
     assert peak < MOST
     np.testing.assert_array_equal(result, LAYERS[name]()(texts))
 
@@ -102,7 +93,7 @@ def test_models(name):
 )
 def test_adapting(make):
     layer = make()
-    _, peak = peak_of(lambda: layer.adapt([*WORDS, LONG_WORD]))
+    _, peak = allocated_by(lambda: layer.adapt([*WORDS, LONG_WORD]))
     assert peak < MOST
     assert len(layer.get_vocabulary()[-1]) == LENGTH
     assert layer.vocabulary_size() in (9, 10)
@@ -110,7 +101,7 @@ def test_adapting(make):
 
 def test_a_long_word_of_a_vocabulary():
     words = [*map(str, range(ROWS)), LONG_WORD]
-    layer, peak = peak_of(lambda: layers.StringLookup(vocabulary=words))
+    layer, peak = allocated_by(lambda: layers.StringLookup(vocabulary=words))
     assert peak < MOST
     assert layer.get_config()["vocabulary"] == words
     assert layer([LONG_WORD]).tolist() == [ROWS + 1]
@@ -133,7 +124,7 @@ def test_rows_of_several_texts_are_standardized(columns):
     words = ["w1", "w2", LONG_WORD] + ["w3"] * (ROWS - 3)
     texts = np.array(words, object).reshape(-1, columns)
     layer = vectorization(standardize=upper, split=None)
-    result, peak = peak_of(lambda: layer(texts))
+    result, peak = allocated_by(lambda: layer(texts))
     assert peak < MOST
     expected = [{"w1": 4, "w2": 5}.get(word, 1) for word in words]
     assert np.asarray(result).reshape(-1).tolist() == expected

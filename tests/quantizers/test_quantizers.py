@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from toolkit import GradientTape, Input, Variable, function, ops, quantizers
+from toolkit.errors import ArgumentError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(6, 5)).astype("float32")
@@ -26,6 +27,12 @@ def test_abs_max(dtype, axis, to_numpy):
     np.testing.assert_allclose(ops.cast(scale, "float64"), expected, rtol=tolerance)
     error = np.abs(ops.convert_to_numpy(y) / expected - X)
     assert error.max() < (0.6 + 127 * tolerance) / expected.min()
+
+
+@pytest.mark.parametrize("to_numpy", [False, True])
+def test_abs_max_of_an_axis_that_is_not_there(to_numpy):
+    with pytest.raises(ArgumentError, match="abs_max_quantize: .*axis 2"):
+        quantizers.abs_max_quantize(X, 2, to_numpy=to_numpy)
 
 
 def test_abs_max_of_zeros_and_small_ranges():

@@ -10,6 +10,7 @@ from toolkit import dtypes, ops
 from toolkit.arguments import is_int
 from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError
+from toolkit.ops.checks import normalize_axes
 from toolkit.ops.quantize import quantize
 from toolkit.ops.symbolic import operation
 from toolkit.serialization.recording import Recorded
@@ -50,8 +51,8 @@ def abs_max_quantize(
     xp: Any = ops
     if to_numpy:
         x = ops.convert_to_numpy(x).astype(dtypes.result_type(name, "float32"))
-        axis = tuple(axis) if isinstance(axis, list) else axis
         xp = np
+    axis = normalize_axes("abs_max_quantize", axis, x.ndim)
     low, high = value_range
     epsilon = default_epsilon() if epsilon is None else epsilon
     largest = xp.max(xp.abs(x), axis=axis, keepdims=True)

@@ -94,9 +94,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 9))]
-)
+@pytest.mark.parametrize("seed", range(9))
+@pytest.mark.one_in(9)
 def test_random_cases(seed, tmp_path):
     rng = np.random.default_rng(seed)
     check([drawn(rng) for _ in range(40 if seed == 0 else 150)], tmp_path)

@@ -22,6 +22,7 @@ CONTRACT = [
     if c.name in ("matmul", "conv", "conv_input_grad", "conv_kernel_grad")
     and c.arrays[0].dtype.kind in "fV"
 ]
+CONVOLUTIONS = [case for case in CONTRACT if case.name != "matmul"]
 
 
 def tanh_gelu(x):
@@ -38,15 +39,8 @@ def check(gpu, reference, case, arrays, kind):
         assert any(isinstance(s, kind) for _, s in program.steps), program.nodes
 
 
-def cases(found, every):
-    """All of them, but most only among the exhaustive checks."""
-    return [
-        pytest.param(c, id=str(c), marks=[pytest.mark.slow] if i % every else [])
-        for i, c in enumerate(found)
-    ]
-
-
-@pytest.mark.parametrize("case", cases(CONTRACT, 15))
+@pytest.mark.parametrize("case", CONTRACT, ids=str)
+@pytest.mark.one_in(15)
 def test_products_and_convolutions(gpu, reference, case):
     kind = Product if case.name == "matmul" else Dnn
     if case.name != "matmul" and case.arrays[0].dtype == np.float64:
@@ -55,7 +49,8 @@ def test_products_and_convolutions(gpu, reference, case):
 
 
 @pytest.mark.parametrize("on_host", [{"libraries": ("cublaslt",)}], indirect=True)
-@pytest.mark.parametrize("case", cases([c for c in CONTRACT if c.name != "matmul"], 20))
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+@pytest.mark.one_in(20)
 def test_convolutions_without_cudnn(on_host, reference, case):
     check(on_host, reference, case, case.arrays, Product)
 

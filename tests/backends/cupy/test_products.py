@@ -254,10 +254,8 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [pytest.param(i, marks=[pytest.mark.slow] if i else []) for i in range(30)],
-)
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.one_in(30)
 def test_random_programs_give_what_the_processor_does(gpu, seed):
     rng = np.random.default_rng(seed)
     dtype = ("float32", "float64", "float16")[seed % 3]
