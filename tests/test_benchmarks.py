@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,17 @@ def test_networks_are_trained_beside_peers(tmp_path):
     (network,) = json.loads(Path(path).read_text("utf-8"))["rows"]
     assert network["median"]["toolkit"] > 0
     assert 0 < network["loss"]["toolkit"] < 1.1
+
+
+def test_steps_stand_beside_their_arithmetic(tmp_path, folder_on_the_path):
+    path = tmp_path / "numbers.json"
+    arguments = ["--quick", "--only", "tiny_mlp", "--json", str(path)]
+    assert run("limits.py", *arguments).startswith("tiny_mlp: toolkit ")
+    record = json.loads(path.read_text("utf-8"))
+    (found,) = [row["median"] for row in record["rows"]]
+    assert 0 < found["arithmetic"] < found["arithmetic or memory"] < found["toolkit"]
+    table = import_module("page").table(record)
+    assert "| case | toolkit | arithmetic | arithmetic or memory | ratio |" in table
 
 
 def test_pipeline_judges_what_is_there(tmp_path):
