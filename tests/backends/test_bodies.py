@@ -5,7 +5,9 @@ import weakref
 import numpy as np
 import pytest
 
+import toolkit
 from toolkit import ops
+from toolkit.backends import bodies
 from toolkit.backends.bodies import BodyKernel
 from toolkit.backends.registry import get_backend
 from toolkit.core.tensor import Tensor, run
@@ -39,7 +41,7 @@ def tensors_of(shapes, dtype="float32"):
 def test_same_bits_as_the_body(name, dtype):
     (shapes, attrs), primitive = CASES[name], PRIMITIVES[name]
     tensors = tensors_of(shapes, dtype)
-    for _ in range(2):
+    for _ in range(3):
         found = run(primitive, tensors, attrs)
         expected = primitive.body(*tensors, **attrs)
         several = isinstance(expected, tuple)
@@ -56,6 +58,39 @@ def test_shapes_and_dtypes_have_bodies_of_their_own():
         y = ops.softmax(each)
         assert (y.shape, y.dtype) == (each.shape, str(each.dtype))
         np.testing.assert_allclose(np.sum(y, -1), 1, 1e-2)
+
+
+def test_few_signatures_are_remembered(monkeypatch):
+    monkeypatch.setattr(bodies, "_MOST", 4)
+    kernel = BodyKernel(get_backend("numpy"), PRIMITIVES["gelu"])
+    for count in (*range(1, 20), 19):
+        found = kernel(np.zeros(count, "float32"))
+    assert found is not None and len(kernel._bodies) <= 4
+
+
+def test_what_belongs_to_one_call_is_not_remembered():
+    """All gradients that a user defines are primitives of one name."""
+
+    @ops.custom_gradient
+    def one(x):
+        return 2 * x, lambda g: g
+
+    @ops.custom_gradient
+    def two(x):
+        return (3 * x, 5 * x), lambda g, h: g + h
+
+    @toolkit.function
+    def first(x):
+        return x + 1 if float(one(ops.array(1.0))) > 1 else x
+
+    @toolkit.function
+    def second(x):
+        a, b = two(ops.array(1.0))
+        return x + a if float(b) > 1 else x
+
+    np.testing.assert_array_equal(first(ops.zeros(2)), [1, 1])
+    np.testing.assert_array_equal(second(ops.zeros(2)), [3, 3])
+    np.testing.assert_array_equal(first(ops.zeros(3)), [1, 1, 1])
 
 
 def test_what_is_between_is_freed(monkeypatch):
@@ -77,7 +112,9 @@ def test_what_is_between_is_freed(monkeypatch):
 
     try:
         monkeypatch.setattr(backend, "eager_kernel", lambda primitive: add)
-        found = BodyKernel(backend, primitive)(np.zeros(3, "float32"))
+        kernel = BodyKernel(backend, primitive)
+        assert kernel(np.zeros(3, "float32")) is None  # at first sight
+        found = kernel(np.zeros(3, "float32"))
     finally:
         del PRIMITIVES["chain_of_sums"]
     np.testing.assert_array_equal(found, [10, 10, 10])

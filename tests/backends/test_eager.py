@@ -1,5 +1,7 @@
 """Large operations that run eagerly: generated code, with the same bits each time."""
 
+import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +12,11 @@ import pytest
 import toolkit
 from toolkit import ops
 from toolkit.backends.numpy import eager
+from toolkit.backends.numpy.jit.processor import PROCESSORS
 from toolkit.backends.registry import get_backend
 from toolkit.backends.target import rules
 from toolkit.core.tensor import Tensor, run
+from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES
 
 RNG = np.random.default_rng(0)
@@ -137,13 +141,88 @@ def test_what_files_say_generates_no_code(taken):
     assert not taken
 
 
-def test_few_shapes_are_remembered(monkeypatch):
+def test_other_rules_and_processors_generate_no_code(taken):
+    x = ops.ones((300, 300))
+    for rule in ({"rows_independent": True}, {"processor": PROCESSORS["riscv64"]}):
+        with rules.inside(**rule):
+            ops.exp(ops.matmul(x, x))
+    assert not taken
+
+
+def test_few_shapes_have_programs(monkeypatch, taken):
+    """NumPy computes those that come later, now and whenever they come again."""
     monkeypatch.setattr(eager, "_MOST", 2)
     kernel = eager.Programs(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
-    for rows in (200, 201, 202, 200):
+    for rows in (200, 201, 202, 200, 202):
         x, y = arrays_of((rows, 120), (120, 130))
         np.testing.assert_allclose(kernel(x, y), x @ y, 1e-4, 1e-4)
-    assert kernel._program.cache_info().currsize == 2
+    assert len(taken) == 3
+    kernel = eager.Programs(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
+    for rows in range(3):  # of no elements there is no program
+        kernel(*arrays_of((rows, 0), (0, 130)))
+    assert len(kernel._refused) == 1
+
+
+def test_precision_chosen_later_is_honoured():
+    x, w = map(ops.array, arrays_of((1, 64, 64, 64), (3, 3, 64, 64)))
+    strict = ops.conv(x, w, padding="same").numpy()
+    toolkit.config.set_matmul_precision("highest")
+    try:
+        highest = ops.conv(x, w, padding="same").numpy()
+        compiled = toolkit.function(ops.conv)(x, w, padding="same").numpy()
+    finally:
+        toolkit.config.set_matmul_precision("strict")
+    np.testing.assert_array_equal(highest, compiled)
+    assert not np.array_equal(highest, strict)
+    np.testing.assert_array_equal(ops.conv(x, w, padding="same"), strict)
+
+
+def test_what_is_returned_as_it_is_is_not_copied(taken):
+    x = ops.ones((300, 300))
+    assert np.shares_memory(ops.stop_gradient(x).numpy(), x.numpy()) and not taken
+
+
+def test_dtypes_that_an_operation_does_not_take():
+    for count in (10, 100_000):
+        with pytest.raises(DTypeError, match="bitwise_not: received"):
+            ops.bitwise_not(np.ones(count, "float32"))
+
+
+def run_alone(code):
+    """Run a program that could hang, with no code in a cache."""
+    environment = os.environ | {"TOOLKIT_CACHE_DIR": "off"}
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, check=True, timeout=120, env=environment)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+def test_a_signal_while_code_is_generated():
+    run_alone(
+        "import signal; from toolkit import ops\n"
+        "big, ran = ops.ones((70_000,)), []\n"
+        "def handler(*_):\n"
+        "    ran.append(float(ops.cosh(big)[0]))\n"
+        "signal.signal(signal.SIGALRM, handler)\n"
+        "for i, function in enumerate((ops.sin, ops.cos, ops.tan, ops.erf, ops.log)):\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.002 * i)\n"
+        "    function(big)\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0)\n"
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_process_that_forks_while_code_is_generated():
+    run_alone(
+        "import os, threading, time; from toolkit import ops\n"
+        "big = ops.ones((70_000,)); ops.sqrt(big)\n"
+        "functions = ops.sin, ops.cos, ops.tan, ops.erf, ops.log, ops.sinh\n"
+        "other = threading.Thread(target=lambda: [f(big) for f in functions])\n"
+        "other.start(); time.sleep(0.02)\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    ops.exp(big); os._exit(0)\n"
+        "other.join(); assert os.waitpid(child, 0)[1] == 0\n"
+    )
 
 
 def test_gradients_of_a_tape(taken):

@@ -40,7 +40,7 @@ from toolkit.backends.rendering import (
 )
 from toolkit.backends.target import BackendPasses
 from toolkit.errors import UnsupportedError
-from toolkit.ir import Primitive, Spec
+from toolkit.ir import PRIMITIVES, Primitive, Spec
 from toolkit.machine import available_cores, cpu_model
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class Backend:
 
     def __init__(self, kernels: dict[str, Kernel]) -> None:
         self.kernels: KernelTable = KernelTable(kernels, self.render)
+        self._eager_kernels: dict[str, Kernel] = {}
 
     def render(self, record: Primitive) -> Kernel | None:
         """The kernel that follows from a primitive's record; None: it says too little.
@@ -117,7 +118,19 @@ class Backend:
         return name in self.kernels
 
     def eager_kernel(self, primitive: Primitive) -> Kernel:
-        """What computes a primitive outside of programs."""
+        """What computes a primitive outside of programs.
+
+        That of a composite is a `BodyKernel` where `kernels` have none.
+        """
+        if PRIMITIVES.get(primitive.name) is not primitive:  # of one call alone
+            return self.make_eager_kernel(primitive)
+        if primitive.name not in self._eager_kernels:
+            kernel = self.make_eager_kernel(primitive)
+            self._eager_kernels[primitive.name] = kernel
+        return self._eager_kernels[primitive.name]
+
+    def make_eager_kernel(self, primitive: Primitive) -> Kernel:
+        """The `eager_kernel`, which is kept for a primitive that is declared."""
         if primitive.graph is not None and not self.supports(primitive.name):
             return BodyKernel(self, primitive)
         return self.kernels[primitive.name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit import dtypes
@@ -12,14 +12,16 @@ from toolkit.ir import Primitive, Spec
 if TYPE_CHECKING:
     from toolkit.backends.base import Backend
 
-# Bodies that are remembered, for each composite.
-_MOST = 512
+# Signatures that are remembered, for each composite.
+_MOST = 1024
 
 
 class BodyKernel:
     """The kernel of a composite: those of its body's nodes, one after the other.
 
     The body is traced once for each signature; no tensor is made of what is between.
+    At the first call with a signature it returns None, for that may be the only one:
+    whoever calls runs the body, as tensors.
 
     Args:
         backend: whose kernels compute it.
@@ -28,14 +30,26 @@ class BodyKernel:
 
     def __init__(self, backend: Backend, primitive: Primitive) -> None:
         self._backend, self._primitive = backend, primitive
-        self._kernels: dict[str, Kernel] = {}
-        self._body = lru_cache(_MOST)(self._planned)
+        self._bodies: dict[Hashable, _Body | None] = {}
 
     def __call__(self, *arrays: Any, **attrs: Any) -> Any:
-        body = self._body(*[(x.shape, x.dtype) for x in arrays], **attrs)
+        signature = tuple([(x.shape, x.dtype) for x in arrays])
+        key = signature, *attrs.values()
+        try:
+            body = self._bodies[key]
+        except KeyError:
+            if len(self._bodies) >= _MOST:
+                self._bodies.clear()
+            self._bodies[key] = None
+            return None
+        if body is None:
+            body = self._bodies[key] = self._planned(signature, attrs)
         values = [*arrays, *body.known]
         for kernel, inputs, node_attrs, is_one, gone in body.steps:
-            found = kernel(*[values[i] for i in inputs], **node_attrs)
+            operands = [values[i] for i in inputs]
+            found = kernel(*operands, **node_attrs)
+            if found is None:  # a composite inside, at its first sight
+                found = kernel(*operands, **node_attrs)
             if is_one:
                 values.append(found)
             else:
@@ -45,7 +59,7 @@ class BodyKernel:
         results = tuple([values[i] for i in body.results])
         return results if len(results) > 1 else results[0]
 
-    def _planned(self, *signature: Any, **attrs: Any) -> _Body:
+    def _planned(self, signature: tuple[Any, ...], attrs: dict[str, Any]) -> _Body:
         specs = [Spec(shape, dtypes.name_of(dtype)) for shape, dtype in signature]
         graph = self._primitive.graph(specs, attrs)  # type: ignore[misc]
         graph = graph.pruned()
@@ -63,7 +77,7 @@ class BodyKernel:
             gone = {x for x in (*node.inputs, *node.outputs) if last.get(x, i) == i}
             steps.append(
                 _Step(
-                    self._kernel(node.op),
+                    self._backend.eager_kernel(node.op),
                     tuple(place[x] for x in node.inputs),
                     node.attrs,
                     len(node.outputs) == 1,
@@ -71,11 +85,6 @@ class BodyKernel:
                 )
             )
         return _Body(known, steps, [place[y] for y in graph.outputs])
-
-    def _kernel(self, primitive: Primitive) -> Kernel:
-        if primitive.name not in self._kernels:
-            self._kernels[primitive.name] = self._backend.eager_kernel(primitive)
-        return self._kernels[primitive.name]
 
 
 class _Step(NamedTuple):

@@ -45,7 +45,7 @@ class Rules(ThreadState):
     """What holds for all that a thread computes or compiles at the moment."""
 
     # Whether what runs eagerly takes kernels of arrays alone: no code is generated for
-    # what files say.
+    # what files say, nor while other code is.
     plain = False
 
     # As in the `Target`. Shapes do not tell which axis is the batch. So each sum is

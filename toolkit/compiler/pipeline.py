@@ -84,8 +84,13 @@ def compile_program(graph: Graph, target: Target, name: str = "a graph") -> Prog
         name: of the function that it comes from.
     """
     compiled = graph
-    processor = target.processor or rules.processor
-    with rules.inside(rows_independent=target.rows_independent, processor=processor):
+    # What is known is folded by kernels of arrays; so is what a signal's handler calls.
+    of_target = {
+        "rows_independent": target.rows_independent,
+        "processor": target.processor or rules.processor,
+        "plain": True,
+    }
+    with rules.inside(**of_target):
         for title, passes in pipeline(target):
             with stage(title):
                 for step in passes:

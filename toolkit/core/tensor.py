@@ -20,7 +20,7 @@ from toolkit.backends.base import Backend, accelerators, on_host, owner_of
 from toolkit.backends.pending_copy import PendingCopy
 from toolkit.backends.registry import get_backend
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError, leaked
-from toolkit.ir import Primitive, Spec, Value
+from toolkit.ir import PRIMITIVES, Primitive, Spec, Value
 from toolkit.thread_state import ThreadState
 
 if TYPE_CHECKING:
@@ -350,7 +350,9 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
         kernel = _eager_kernels[primitive.name]
     except KeyError:
         devices.device()  # a device that is not there fails here
-        kernel = _eager_kernels[primitive.name] = backend().eager_kernel(primitive)
+        kernel = backend().eager_kernel(primitive)
+        if PRIMITIVES.get(primitive.name) is primitive:
+            _eager_kernels[primitive.name] = kernel
     arrays = [x._array for x in inputs]
     try:
         result = state.quietly(kernel, *arrays, **attrs)
@@ -361,6 +363,9 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
             result = kernel(*arrays, **attrs)
     if type(result) is np.ndarray:
         return Tensor(result)
+    if result is None:  # a composite's signature is new: planning it costs more
+        with no_tapes() if state.tapes else nullcontext():
+            return primitive.body(*inputs, **attrs)  # type: ignore[misc]
     return _wrapped(result)
 
 

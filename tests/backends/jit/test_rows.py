@@ -263,6 +263,13 @@ def test_float32_sums_are_as_good_as_pairwise_ones():
     np.testing.assert_allclose(total, exact.sum(), rtol=1e-6)
 
 
+def test_long_rows_of_equal_numbers():
+    """Of a sum that only grew, the last additions would lose most of each number."""
+    x = np.full((3, 1_000_003), 0.1, "float32")
+    ((rows,), _) = run_fused(lambda x: ops.sum(x, axis=1), x)
+    np.testing.assert_allclose(rows, x.astype("float64").sum(1), rtol=5e-6)
+
+
 def test_one_function_serves_rows_of_every_length():
     def key(rows, columns):
         x = normal(rows, columns)

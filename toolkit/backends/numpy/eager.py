@@ -1,19 +1,18 @@
 """Large operations that run eagerly, by generated code.
 
-What computes a call follows from the shapes, strides and dtypes of its arrays alone: a
-call that is repeated has the same bits.
+What computes a call follows from the shapes, strides and dtypes of its arrays, and does
+not change as long as the process runs: a call that is repeated has the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Hashable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolkit import dtypes
+from toolkit import dtypes, settings
 from toolkit.backends.base import Backend, Kernel, Operand, Share, contiguous
 from toolkit.backends.places import Location, NodeOperands, Places, Shares
 from toolkit.backends.target import rules
@@ -36,8 +35,10 @@ _KINDS = (Kind.ELEMENTWISE, Kind.REDUCE, Kind.POOL, Kind.COMPOSITE)
 _ELEMENTS, _COSTLY_ELEMENTS, _COSTLY = 1 << 16, 1 << 15, 12
 # What becomes float32 by a pass of its own where a program is compiled.
 _NARROW = ("float16", "bfloat16")
-# Calls of other shapes that are remembered, for each operation.
-_MOST = 512
+# Calls of other shapes that programs are made for, of each operation: what has had none
+# until then is left to NumPy. Code for windows is made for each shape, and it stays.
+_MOST = 256
+_NOTHING = ("stop_gradient",)  # what returns its operand as it is
 # Scratch memory of calls that have ended, for the next ones: a block for each thread
 # that calls, of no more than so many bytes.
 _spare: list[Any] = []
@@ -52,7 +53,8 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
         primitive: what is computed.
         kernel: what computes it where no code is generated.
     """
-    if primitive.name not in _PRODUCTS and primitive.kind not in _KINDS:
+    is_left = primitive.name not in _PRODUCTS and primitive.kind not in _KINDS
+    if is_left or primitive.name in _NOTHING:
         return kernel
     programs = Programs(backend, primitive, kernel)
     if primitive.name in _PRODUCTS:
@@ -86,16 +88,33 @@ class Programs:
 
     def __init__(self, backend: Backend, primitive: Primitive, kernel: Kernel) -> None:
         self._backend, self._primitive, self._kernel = backend, primitive, kernel
-        self._program = lru_cache(_MOST)(self._made)
+        self._found: dict[Hashable, _Program] = {}
+        self._refused: set[Hashable] = set()  # of which there is no program
 
     def __call__(self, *arrays: Any, **attrs: Any) -> Any:
-        if rules.plain:
+        if rules.plain or rules.rows_independent or rules.processor is not None:
             return self._kernel(*arrays, **attrs)
-        signature = [(type(x), x.shape, x.strides, x.dtype) for x in arrays]
-        program = self._program(*signature, **attrs)
+        signature = tuple([(type(x), x.shape, x.strides, x.dtype) for x in arrays])
+        key = settings.placement(), signature, *attrs.values()
+        program = self._found.get(key)
+        if program is None and key not in self._refused and len(self._found) < _MOST:
+            # What calls in the midst of this - a signal's handler - finds NumPy.
+            with rules.inside(plain=True):
+                program = self._remember(key, self._made(signature, attrs))
         return self._kernel(*arrays, **attrs) if program is None else program(*arrays)
 
-    def _made(self, *signature: Any, **attrs: Any) -> _Program | None:
+    def _remember(self, key: Hashable, program: _Program | None) -> _Program | None:
+        if program is not None:
+            self._found[key] = program
+        else:
+            if len(self._refused) >= _MOST:
+                self._refused.clear()
+            self._refused.add(key)
+        return program
+
+    def _made(
+        self, signature: tuple[Any, ...], attrs: dict[str, Any]
+    ) -> _Program | None:
         """The program for arrays of these types, shapes, strides and dtypes."""
         inputs = []
         for kind, shape, strides, dtype in signature:

@@ -39,9 +39,9 @@ class NumPyBackend(Backend):
         if threads is not None:
             self.blas.threads = threads
 
-    def eager_kernel(self, primitive: Primitive) -> Kernel:
+    def make_eager_kernel(self, primitive: Primitive) -> Kernel:
         """NumPy's kernel, but for large calls that generated code is quicker at."""
-        kernel = super().eager_kernel(primitive)
+        kernel = super().make_eager_kernel(primitive)
         if not self._has_llvmlite:
             return kernel
         return eager.eager_kernel(self, primitive, kernel)

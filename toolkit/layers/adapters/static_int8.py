@@ -14,7 +14,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
-from toolkit.errors import UnsupportedError
+from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.adapters.whole import Extents, ScaleLayout, WholeWeight
@@ -50,6 +50,13 @@ class InputRange(Weight):
                 "values; the model that it is in is traced"
             )
         values = ops.convert_to_numpy(ops.cast(inputs, "float32"))
+        if not np.isfinite(values).all():
+            raise ArgumentError(
+                f"{self.layer.name}: expected finite inputs to calibrate it with; "
+                f"received {np.count_nonzero(~np.isfinite(values))} that are not"
+            )
+        if not values.size:
+            return
         self.low = min(self.low, float(np.min(values, initial=0)))
         self.high = max(self.high, float(np.max(values, initial=0)))
         self.count += 1

@@ -92,7 +92,13 @@ class WholeWeight(Weight):
 
     def _scaled(self, quantizer: Any, value: Any) -> tuple[Any, Any]:
         """Whole numbers and scales of a floating weight, if these are the layout's."""
-        whole, scale = quantizer(value, to_numpy=True)
+        found = quantizer(value, to_numpy=True)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise ArgumentError(
+                f"{self.layer.name}: expected whole numbers and their scale of the "
+                f"weight_quantizer; received {type(found).__name__}"
+            )
+        whole, scale = found
         expected = self.layout.kept(value.shape)
         if tuple(scale.shape) != expected:
             raise ArgumentError(

@@ -7,10 +7,11 @@ rows [low, high) of a call, whose operands' addresses and numbers stand in the t
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from toolkit import dtypes, ir
@@ -87,7 +88,15 @@ def generator_digest() -> str:
 
 
 _addresses: dict[str, int] = {}
-_loading = Lock()
+# A signal's handler may call what interrupts it; and a process that forks waits until
+# nothing is half loaded, which no thread of its child would finish.
+_loading = RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_loading.acquire,
+        after_in_parent=_loading.release,
+        after_in_child=_loading.release,
+    )
 
 
 def load(codes: Iterable[Code]) -> list[int]:

@@ -50,6 +50,8 @@ class LLVMScalars:
             return dtypes.is_float(dtype)
         if SCALARS[name].llvm:
             return SCALARS[name].is_whole or dtypes.is_float(dtype)
+        if name.startswith("bitwise_") and dtypes.is_float(dtype):
+            return False
         is_known = hasattr(cls, name) or name in _NAMES
         return is_known and not (dtype == "bool" and name in _NOT_OF_BOOL)
 

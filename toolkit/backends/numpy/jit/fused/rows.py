@@ -12,12 +12,16 @@ from toolkit.backends.numpy.jit.fused.partials import Partials
 from toolkit.backends.numpy.jit.fused.reducers import Reducer, State
 from toolkit.backends.numpy.jit.fused.values import COLUMNS, Bases, Known, Values
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.dtypes import is_float
 
 # (bases, index, column, mask, states) -> states, for one vector of a pass: `index` is
 # its place in the innermost loop, `column` in the whole row.
 PassStep = Callable[[Bases, Number, Number, Mask, list[State]], list[State]]
 # Sums side by side; what costs more than so many additions has no need of them.
 _CHAINS, _DEAR = 4, 8
+# Elements of a row that are summed by themselves: how exact a sum is follows from as
+# many additions as each lane has of these, and not from the length of the row.
+_BLOCK = 4096
 
 
 def _end_row(v: Values, partials: Partials, bases: Bases) -> None:
@@ -190,7 +194,9 @@ class _Columns:
     ) -> list[State]:
         """The loops from this one on; `column` is where in the row they start."""
         if loop == self.v.numbers.rank - 1:
-            return self._vectors(bases, low, high, column, states)
+            adds = any(r.op == "sum" and is_float(r.dtype) for r in self.reducers)
+            innermost = self._blocks if adds else self._vectors
+            return innermost(bases, low, high, column, states)
         inner = self.v.extents[loop + 1]
         with self.b.accumulate(low, high, 1, _flat(states)) as iteration:
             moved = self.v.moved(bases, loop, iteration.index)
@@ -198,6 +204,23 @@ class _Columns:
             start = place * inner
             states = self._like(iteration.values)
             states = self.run(loop + 1, moved, 0, inner, start, states)
+            iteration.next(_flat(states))
+        return self._like(iteration.values)
+
+    def _blocks(
+        self,
+        bases: Bases,
+        low: Number,
+        high: Number,
+        column: Number,
+        states: list[State],
+    ) -> list[State]:
+        """The innermost loop in blocks: of long rows no sum adds little to much."""
+        with self.b.accumulate(low, high, _BLOCK, _flat(states)) as iteration:
+            end = self.b.least(iteration.index + _BLOCK, high)
+            fresh = [r.initial() for r in self.reducers]
+            found = self._vectors(bases, iteration.index, end, column, fresh)
+            states = self._merge(self._like(iteration.values), found)
             iteration.next(_flat(states))
         return self._like(iteration.values)
 
@@ -209,7 +232,7 @@ class _Columns:
         column: Number,
         states: list[State],
     ) -> list[State]:
-        """The innermost loop: several vectors in an iteration, then what is left."""
+        """Several vectors in an iteration, then what is left."""
         b, lanes, count = self.b, self.b.lanes, self.chains
         end = b.whole_vectors(low, high, lanes * count)
         parallel = [states, *[[r.initial() for r in self.reducers]] * (count - 1)]
