@@ -171,6 +171,27 @@ def test_bad_data(data, error):
         quantized(model_of(layers.Conv2D(8, 3)), data)
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_data_that_are_not_finite(number):
+    data = IMAGES.copy()
+    data[1, 2, 3, 4] = number
+    model = model_of(layers.Conv2D(8, 3, name="first"), layers.Conv2D(4, 1))
+    with pytest.raises(ArgumentError, match="first: expected finite inputs.*1 that"):
+        quantized(model, data)
+    assert all(layer.quantization_mode is None for layer in model.layers)
+
+
+def test_a_quantizer_that_returns_no_scale():
+    class Alone(AbsMaxQuantizer):
+        def __call__(self, x, axis=None, to_numpy=False):
+            return x
+
+    model = toolkit.Sequential([layers.Input((3,)), layers.Dense(2, name="first")])
+    config = Int8QuantizationConfig(Alone(0), None)
+    with pytest.raises(ArgumentError, match="first: expected whole numbers and their"):
+        model.quantize(config=config)
+
+
 def test_a_quantizer_of_weights_does_not_fit_all_layers():
     with pytest.raises(ValueError, match="no weight_quantizer with a dataset"):
         Int8QuantizationConfig(AbsMaxQuantizer(0), dataset=IMAGES)
