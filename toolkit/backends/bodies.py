@@ -61,8 +61,8 @@ class BodyKernel:
 
     def _planned(self, signature: tuple[Any, ...], attrs: dict[str, Any]) -> _Body:
         specs = [Spec(shape, dtypes.name_of(dtype)) for shape, dtype in signature]
-        graph = self._primitive.graph(specs, attrs)  # type: ignore[misc]
-        graph = graph.pruned()
+        traced: Any = self._primitive.graph
+        graph = traced(specs, attrs).pruned()
         place = {value: i for i, value in enumerate(graph.inputs)}
         known = []
         read = (x for node in graph.nodes for x in node.inputs)

@@ -361,12 +361,10 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     except RuntimeError:  # a signal's handler or a finalizer, in the midst of a kernel
         with backend().errstate():
             result = kernel(*arrays, **attrs)
-    if type(result) is np.ndarray:
-        return Tensor(result)
-    if result is None:  # a composite's signature is new: planning it costs more
-        with no_tapes() if state.tapes else nullcontext():
-            return primitive.body(*inputs, **attrs)  # type: ignore[misc]
-    return _wrapped(result)
+    if result is None and primitive.body is not None:  # see `BodyKernel`
+        with no_tapes():
+            return primitive.body(*inputs, **attrs)
+    return Tensor(result) if type(result) is np.ndarray else _wrapped(result)
 
 
 def _wrapped(result: Any) -> Any:
@@ -381,8 +379,7 @@ def _wrapped(result: Any) -> Any:
 def run_placed(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     """Like `run` where tensors lie on several devices.
 
-    It runs on the device of the scope; without one on that of the first operand that is
-    on another than the processor, and else on the default one.
+    It runs on that of the scope, or of an operand that is not on the processor's.
     """
     owners = (owner_of(x._array) for x in inputs)
     owner = next((found for found in owners if found is not None), None)
