@@ -13,58 +13,40 @@ quicker than that, so a step may be below it.
 import argparse
 import statistics
 from functools import partial
-from time import perf_counter
 
 import fits
 import numpy as np
 from harness import save
 
 import toolkit as tk
-from toolkit.bench.measure import epoch_timer
+from toolkit.bench.measure import repeated
 from toolkit.bench.workloads import WORKLOADS
 
 FITS = {name.partition("/")[0]: w for name, w in WORKLOADS.items() if w.kind == "fit"}
 NAMES = ("toolkit", "arithmetic", "arithmetic or memory")
-
-
 SIDE = 1024
-PRODUCTS = 4  # of each of both, after each epoch
 
 
 def products():
-    """Functions that multiply two large matrices: ours and NumPy's."""
+    """What takes a sample of two products of large matrices: ours and NumPy's."""
     x = np.random.default_rng(0).random((2, SIDE, SIDE), dtype="float32")
-    first, second = map(tk.ops.array, x)
-    ours = tk.function(tk.ops.matmul)
-    return partial(ours, first, second), partial(np.matmul, *x)
+    ours = partial(tk.function(tk.ops.matmul), *map(tk.ops.array, x))
+    return repeated(ours), repeated(partial(np.matmul, *x))
 
 
-def seconds(call):
-    """The median of a few calls."""
-    times = []
-    for _ in range(PRODUCTS):
-        start = perf_counter()
-        call()
-        times.append(perf_counter() - start)
-    return statistics.median(times)
-
-
-def measured(workload, runs, quick):
+def measured(workload, runs):
     """Seconds of each run's step, and the two times beside it."""
-    workload = workload.shortened() if quick else workload
-    model, (x, y) = workload.build(tk), workload.make_data()
-    timer, calls = epoch_timer(tk), products()
-    options = {"batch_size": workload.batch, "verbose": 0, "callbacks": [timer]}
+    trainer, samples = fits.KerasTrainer(fits.OURS, workload), products()
+    trainer.epoch()  # compiles
     steps, spent = [], []
-    for _ in range(runs + 1):  # the first one compiles
-        model.fit(x, y, **options)
-        steps.append(timer.seconds / workload.steps)
-        spent.append([seconds(call) for call in calls])
-    rate = 2 * SIDE**3 / min(map(statistics.median, zip(*spent[1:], strict=True)))
-    plan = model.inspect(x[: workload.batch], y[: workload.batch])
+    for _ in range(runs):
+        steps.append(trainer.epoch()[0] / workload.steps)
+        spent.append([sample() for sample in samples])
+    rate = 2 * SIDE**3 / min(map(statistics.median, zip(*spent, strict=True)))
+    plan = trainer.model.inspect(*(part[: workload.batch] for part in trainer.data))
     _, traffic = plan.program.backend.peaks()
     times = [(kernel.flops / rate, kernel.nbytes / traffic) for kernel in plan.kernels]
-    return steps[1:], sum(a for a, _ in times), sum(map(max, times))
+    return steps, sum(a for a, _ in times), sum(map(max, times))
 
 
 def main():
@@ -81,8 +63,10 @@ def main():
     for name, workload in (FITS | fits.WORKLOADS).items():
         if options.only not in name:
             continue
-        runs = 1 if options.quick else options.runs
-        samples, *limits = measured(workload, runs, options.quick)
+        if options.quick:
+            samples, *limits = measured(workload.shortened(), 1)
+        else:
+            samples, *limits = measured(workload, options.runs)
         values = dict(zip(NAMES, (samples, *([t] for t in limits)), strict=True))
         median = {of: statistics.median(times) for of, times in values.items()}
         rows.append({"case": name, "median": median, "samples": values})

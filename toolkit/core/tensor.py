@@ -379,7 +379,8 @@ def _wrapped(result: Any) -> Any:
 def run_placed(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     """Like `run` where tensors lie on several devices.
 
-    It runs on that of the scope, or of an operand that is not on the processor's.
+    It runs on the device of the scope; without one on that of the first operand that is
+    on another than the processor, and else on the default one.
     """
     owners = (owner_of(x._array) for x in inputs)
     owner = next((found for found in owners if found is not None), None)

@@ -1,7 +1,8 @@
 """Large operations that run eagerly, by generated code.
 
-What computes a call follows from the shapes, strides and dtypes of its arrays, and does
-not change as long as the process runs: a call that is repeated has the same bits.
+What computes a call follows from the shapes, strides and dtypes of its arrays and from
+the settings, and does not change as long as these stay: a call that is repeated has the
+same bits.
 """
 
 from __future__ import annotations
