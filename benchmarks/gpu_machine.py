@@ -55,7 +55,6 @@ def look(folder):
         "programs": programs,
         "libraries": libraries,
         "pythons": pythons,
-        "index": index,
     }
     return {name: _answer(ask) for name, ask in questions.items()}
 

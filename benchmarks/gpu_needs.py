@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import gpu_machine
+
 
 @dataclass(frozen=True)
 class Need:
@@ -106,7 +108,8 @@ def get(facts, site, wheels=None, seconds=240):
     """Bring what is missing into a folder, from wheels, then from an index.
 
     Args:
-        facts: what `gpu_machine.look` found.
+        facts: what `gpu_machine.look` found; with an answer of the index, if it had to
+            be asked.
         site: the folder; its wheels are unpacked there.
         wheels: a folder of wheels, or None.
         seconds: how long an index may take.
@@ -122,7 +125,9 @@ def get(facts, site, wheels=None, seconds=240):
         words += pip(site, seconds, *options, *map(str, files))
         found |= {n: "from wheels" for n in NEEDS if n not in found and has(n, site)}
     rest = [n for n in NEEDS if n not in found and n not in NOT_FETCHED]
-    if rest and facts.get("index") == "reachable":
+    if rest and "index" not in facts:
+        facts["index"] = gpu_machine.index()
+    if rest and facts["index"] == "reachable":
         names = [NEEDS[n].requirement.format(cuda=cuda_of(facts)) for n in rest]
         words += pip(site, seconds, *names)
         found |= {n: "from the index" for n in rest if has(n, site)}

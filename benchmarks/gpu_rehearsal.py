@@ -8,11 +8,6 @@ import os
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
-from toolkit.backends import registry
-from toolkit.backends.cupy.backend import CupyBackend
-
 # Set in the environment of a rehearsal, and so in that of its steps.
 VARIABLE = "GPU_REHEARSAL"
 # Bytes of memory of the device.
@@ -28,7 +23,12 @@ def install():
     """Let "gpu:0" be host memory, if this is a rehearsal."""
     if not is_on():
         return
+    # Here, because what looks at a machine needs the standard library alone.
+    import numpy as np
+
     from tests.backends.cupy.host import HostDevice
+    from toolkit.backends import registry
+    from toolkit.backends.cupy.backend import CupyBackend
 
     folder = Path(tempfile.mkdtemp(prefix="gpu_rehearsal_"))
     device = HostDevice(folder, {}, limit=MEMORY)

@@ -80,7 +80,7 @@ def text(session):
     rows = [
         step["results"]
         for name, step in session.steps.items()
-        if name.startswith("speed-") and "results" in step
+        if name.startswith(("speed-", "profile-")) and "results" in step
     ]
     if rows:
         lines += [gpu_table.table(rows), ""]

@@ -159,8 +159,8 @@ def with_jax(case, precision):
     return gpu_jax.step(case, *data(case, CASES[case][0]), precision == "bfloat16")
 
 
-def one(library, case, precision):
-    """Measure in this process; prints the figures as JSON."""
+def one(library, case, precision, profile=""):
+    """Measure in this process, and with `profile` each kernel; prints JSON."""
     start = perf_counter()
     gpu_rehearsal.install()
     if library == "toolkit":
@@ -187,20 +187,36 @@ def one(library, case, precision):
             step()
         wait()
         seconds.append((perf_counter() - begun) / STEPS)
-    print(json.dumps({"step": median(seconds), "all": seconds, "first": first}))
+    found = {"step": median(seconds), "all": seconds, "first": first}
+    print(json.dumps(found), flush=True)
+    if profile:
+        import gpu_profile
+
+        how = gpu_profile.torchs if library.startswith("torch") else gpu_profile.ours
+        print(json.dumps(found | {"profile": how(step)}))
 
 
-def measure(case, precision, seconds=float("inf"), save=lambda row: None):
+def measure(
+    case,
+    precision,
+    seconds=float("inf"),
+    save=lambda row: None,
+    libraries=tuple(LIBRARIES),
+    profile="",
+):
     """What a step took in each library.
 
     Args:
         case, precision: one of `gpu_table.RUNS`.
         seconds: after which no library is begun, and none goes on.
         save: is given the row after each library.
+        libraries: those of `gpu_table.LIBRARIES` that are measured.
+        profile: whether to say where the time of a step goes, where that is known.
     """
     end = perf_counter() + seconds
     row = {"case": case, "precision": precision, "bar": CASES[case][1]}
-    for library, needed in LIBRARIES.items():
+    for library in libraries:
+        needed = LIBRARIES[library]
         missing = [name for name in needed if find_spec(name) is None]
         left = end - perf_counter()
         # A rehearsal has no GPU for peers, and needs none for itself.
@@ -211,16 +227,16 @@ def measure(case, precision, seconds=float("inf"), save=lambda row: None):
         elif left < LEAST:
             row[library] = "not begun: no time was left"
         else:
-            row[library] = _ask(library, case, precision, min(LIMIT, left))
+            row[library] = _ask(library, case, precision, min(LIMIT, left), profile)
         if library == OURS and isinstance(row[library], str):
             row["failed"] = row[library]
         save(row)
     return row
 
 
-def _ask(library, case, precision, limit):
+def _ask(library, case, precision, limit, profile=""):
     """What a process says that measures a library, with nothing compiled before."""
-    command = [sys.executable, __file__, library, case, precision]
+    command = [sys.executable, __file__, library, case, precision, profile]
     with tempfile.TemporaryDirectory() as folder:
         fresh = {name: f"{folder}/{name}" for name in CACHES}
         try:
@@ -234,9 +250,13 @@ def _ask(library, case, precision, limit):
             )
         except subprocess.TimeoutExpired:
             return f"longer than {limit:.0f} s"
-    if done.returncode:
-        return done.stderr.strip().splitlines()[-1] if done.stderr else "failed"
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    rows = [line for line in done.stdout.splitlines() if line.startswith('{"step"')]
+    if not rows:
+        return done.stderr.strip()[-1500:] or "failed"
+    found = json.loads(rows[-1])
+    if done.returncode:  # the profile
+        found["failed"] = done.stderr.strip()[-1500:]
+    return found
 
 
 if __name__ == "__main__":

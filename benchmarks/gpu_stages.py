@@ -160,18 +160,33 @@ def nccl(save):
     return found, all(found.values())
 
 
-def speed(save, case, precision, seconds):
+def speed(save, case, precision, seconds, *libraries):
     """Seconds of a step of training beside torch and JAX, where these are installed."""
     import gpu_speed
 
-    row = gpu_speed.measure(case, precision, float(seconds) - 5, save)
+    chosen = {"libraries": libraries} if libraries else {}
+    row = gpu_speed.measure(case, precision, float(seconds) - 5, save, **chosen)
+    return row, "failed" not in row
+
+
+def profile(save, case, precision, seconds):
+    """Where the time of a step goes, here and in torch."""
+    import gpu_profile
+    import gpu_speed
+
+    end = float(seconds) - 5
+    pair = ("toolkit", "torch")
+    row = gpu_speed.measure(case, precision, end, save, pair, "profile")
+    for library in pair:
+        if isinstance(row.get(library), dict) and "profile" in row[library]:
+            print(library, gpu_profile.table(row[library]["profile"]), flush=True)
     return row, "failed" not in row
 
 
 STAGES = {
     stage.__name__: stage
     for stage in (
-        *(facts, first, nccl, speed, gpu_fits.accuracy, gpu_fits.fits),
+        *(facts, first, nccl, speed, profile, gpu_fits.accuracy, gpu_fits.fits),
         *(gpu_limits.autotune, gpu_limits.memory, gpu_limits.processes),
         gpu_limits.digest,
     )

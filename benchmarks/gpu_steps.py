@@ -10,8 +10,8 @@ from gpu_rehearsal import is_on, size
 from gpu_runner import BENCHMARKS, Step
 from gpu_table import RUNS
 
-# How many parts the conformance tests are run in, so that a cut loses one of them.
-PARTS = size(8, 2)
+# How many parts the conformance tests are run in: each is collected in every process.
+PARTS = 2
 CONFORMANCE = "tests/backends/test_kernels.py"
 # Cases of the processor that are measured with each number of threads.
 CORES = size((16, 8, 4, 2, 1), (1,))
@@ -36,7 +36,7 @@ def correct():
     for part in range(1, PARTS + 1):
         environment = {"GPU_PART": f"{part}/{PARTS}"}
         options = ("--backend=cupy", *few)
-        yield tests(f"conformance-{part}", 120, CONFORMANCE, *options, **environment)
+        yield tests(f"conformance-{part}", 240, CONFORMANCE, *options, **environment)
     yield stage("accuracy", 90, *GPU)
     yield stage("fits", 150, *GPU)
     which = size("cuda", "cuda and updates_of_all")
@@ -44,7 +44,11 @@ def correct():
 
 
 def fast():
-    """How long a step of training takes, beside what else is there."""
+    """Where a step of training spends its time, and how long it takes beside peers."""
+    for case, precision in RUNS:
+        told = (case, precision, "{limit}")
+        name = f"profile-{case}-{precision}"
+        yield stage(name, 120, *GPU, name="profile", arguments=told, least=30)
     for case, precision in RUNS:
         told = (case, precision, "{limit}")
         name = f"speed-{case}-{precision}"

@@ -1,0 +1,116 @@
+"""Where the time of a step of training goes on a GPU, kernel by kernel.
+
+Of ours each call of the program is captured alone, several times in a row, and timed by
+events, so that neither starting it nor waiting for it counts; of torch the profiler
+says what ran.
+"""
+
+from collections import defaultdict
+from functools import partial
+
+from gpu_rehearsal import is_on
+
+# How often a call is in its graph, and the most rows that are kept.
+TIMES, ROWS = 10, 150
+
+
+class Watch:
+    """Remembers the program that has the most nodes of all that run meanwhile."""
+
+    def __init__(self):
+        from toolkit.backends.cupy import program
+
+        self.kind, self.run, self.found = program.Runner, program.Runner.run, None
+
+    def __enter__(self):
+        def run(runner):
+            known = 0 if self.found is None else len(self.found.program.nodes)
+            if len(runner.program.nodes) > known:
+                self.found = runner
+            return self.run(runner)
+
+        self.kind.run = run
+        return self
+
+    def __exit__(self, *error):
+        self.kind.run = self.run
+
+
+def ours(step):
+    """The calls of a step of ours, in order: what each is, and its microseconds."""
+    if is_on():
+        return []
+    with Watch() as watch:
+        step()
+    runner = watch.found
+    device, binding = runner.device, runner._bound()
+    rows = []
+    with device.scope(), device.failing():
+        for node, call in binding.calls:
+            seconds = _seconds(device, call)
+            rows.append((runner.program.nodes[node].name, _told(call), seconds * 1e6))
+    return rows
+
+
+def _seconds(device, call):
+    events = device.cupy.cuda.Event(), device.cupy.cuda.Event()
+
+    def several():
+        for _ in range(TIMES):
+            call()
+
+    replay = device.capture(several)
+    replay()  # the first one loads what it runs
+    events[0].record(device.stream)
+    replay()
+    events[1].record(device.stream)
+    events[1].synchronize()
+    spent = device.cupy.cuda.get_elapsed_time(*events)
+    return 1e-3 * spent / TIMES
+
+
+def _told(call):
+    """What a call is: a kernel with its grid, a product, or a graph of cuDNN."""
+    if not isinstance(call, partial):
+        return f"{call.kernel.name} {call.grid} {call.block}"
+    plan = call.func
+    if hasattr(plan, "signature"):
+        found = plan.signature
+        shapes = (t.shape for t in found.tensors if t.uid)
+        told = " ".join("x".join(map(str, shape)) for shape in shapes)
+        ops = "+".join(node.op for node in found.nodes)
+        return f"cudnn {ops} {found.dtype} {told} workspace {plan.workspace}"
+    cells = [cell.cell_contents for cell in getattr(plan, "__closure__", None) or ()]
+    gemms = [c.gemm for c in cells if hasattr(c, "gemm")]
+    return str(gemms[0]) if gemms else repr(plan)
+
+
+def torchs(step):
+    """The kernels of a step of torch: how often each ran, and microseconds together."""
+    import torch
+
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        step()
+        torch.cuda.synchronize()
+    found = defaultdict(lambda: [0, 0.0])
+    for event in profile.events():
+        row = found[event.name[:160]]
+        row[0] += 1
+        row[1] += event.device_time
+    rows = ((name, f"{count}x", spent) for name, (count, spent) in found.items())
+    return sorted(rows, key=lambda row: -row[2])[:ROWS]
+
+
+def table(rows, most=40):
+    """Rows as text, equal ones together, the longest first."""
+    found = defaultdict(lambda: [0, 0.0])
+    for name, told, spent in rows:
+        row = found[f"{name} | {told}"]
+        row[0] += 1
+        row[1] += spent
+    order = sorted(found.items(), key=lambda item: -item[1][1])
+    total = sum(spent for _, _, spent in rows)
+    lines = [f"{len(rows)} calls, {total / 1e3:.3f} ms"]
+    lines += [f"{spent:10.1f} us {n:4}x  {name}" for name, (n, spent) in order[:most]]
+    return "\n".join(lines)
