@@ -15,41 +15,31 @@ TIMES, ROWS = 10, 150
 
 
 class Watch:
-    """Remembers the program that has the most nodes of all that run meanwhile."""
+    """Remembers all programs that are put on memory from now on."""
 
     def __init__(self):
-        from toolkit.backends.cupy import program
+        from toolkit.backends.cupy.program import GpuProgram
 
-        self.kind, self.run, self.found = program.Runner, program.Runner.run, None
+        self.runners, bind = [], GpuProgram.bind
 
-    def __enter__(self):
-        def run(runner):
-            known = 0 if self.found is None else len(self.found.program.nodes)
-            if len(runner.program.nodes) > known:
-                self.found = runner
-            return self.run(runner)
+        def remembered(program, *arguments):
+            self.runners.append(bind(program, *arguments))
+            return self.runners[-1]
 
-        self.kind.run = run
-        return self
+        GpuProgram.bind = remembered
 
-    def __exit__(self, *error):
-        self.kind.run = self.run
-
-
-def ours(step):
-    """The calls of a step of ours, in order: what each is, and its microseconds."""
-    if is_on():
-        return []
-    with Watch() as watch:
+    def calls(self, step):
+        """What the largest program calls, in order, each with its microseconds."""
+        if is_on():
+            return []
         step()
-    runner = watch.found
-    device, binding = runner.device, runner._bound()
-    rows = []
-    with device.scope(), device.failing():
-        for node, call in binding.calls:
-            seconds = _seconds(device, call)
-            rows.append((runner.program.nodes[node].name, _told(call), seconds * 1e6))
-    return rows
+        runner = max(self.runners, key=lambda r: len(r.program.nodes))
+        device, names = runner.device, [node.name for node in runner.program.nodes]
+        with device.scope(), device.failing():
+            return [
+                (names[node], _told(call), 1e6 * _seconds(device, call))
+                for node, call in runner._bound().calls
+            ]
 
 
 def _seconds(device, call):

@@ -163,6 +163,7 @@ def one(library, case, precision, profile=""):
     """Measure in this process, and with `profile` each kernel; prints JSON."""
     start = perf_counter()
     gpu_rehearsal.install()
+    watch = watched(library, profile)
     if library == "toolkit":
         step, wait = with_toolkit(case, precision)
     elif library.startswith("torch"):
@@ -190,10 +191,16 @@ def one(library, case, precision, profile=""):
     found = {"step": median(seconds), "all": seconds, "first": first}
     print(json.dumps(found), flush=True)
     if profile:
-        import gpu_profile
+        print(json.dumps(found | {"profile": watch(step)}))
 
-        how = gpu_profile.torchs if library.startswith("torch") else gpu_profile.ours
-        print(json.dumps(found | {"profile": how(step)}))
+
+def watched(library, profile):
+    """What says of a step where its time went, if that was asked for."""
+    if not profile:
+        return None
+    import gpu_profile
+
+    return gpu_profile.torchs if library != OURS else gpu_profile.Watch().calls
 
 
 def measure(

@@ -170,14 +170,13 @@ def speed(save, case, precision, seconds, *libraries):
 
 
 def profile(save, case, precision, seconds):
-    """Where the time of a step goes, here and in torch."""
+    """Where the time of a step goes, here, in torch and in JAX."""
     import gpu_profile
     import gpu_speed
 
-    end = float(seconds) - 5
-    pair = ("toolkit", "torch")
-    row = gpu_speed.measure(case, precision, end, save, pair, "profile")
-    for library in pair:
+    end, some = float(seconds) - 5, ("toolkit", "torch", "jax")
+    row = gpu_speed.measure(case, precision, end, save, some, "profile")
+    for library in some:
         if isinstance(row.get(library), dict) and "profile" in row[library]:
             print(library, gpu_profile.table(row[library]["profile"]), flush=True)
     return row, "failed" not in row

@@ -62,8 +62,9 @@ def lower_by_cudnn(
     y, center, variance, factor = ends
     # cuDNN moves averages itself, though not as layers do: nobody reads these.
     unread = [pieces.take(specs[1].nbytes) for _ in range(2)]
-    signature = _forward(specs, node.attrs)
-    pieces.steps.append(Dnn(signature, (*places, y, center, factor, *unread)))
+    averages = places[2], places[1]  # any that are there
+    operands = (*places, *averages, y, center, factor, *unread)
+    pieces.steps.append(Dnn(_forward(specs, node.attrs), operands))
     count = specs[1].size
     arguments = factor, variance, Scalar(node.attrs["epsilon"]), Scalar(count)
     grid = (-(-count // THREADS), 1, 1)
@@ -91,14 +92,16 @@ def _forward(specs: Sequence[Spec], attrs: Any) -> Signature:
     x = _image(graph, specs[0])
     scale, offset = _vector(graph, x), _vector(graph, x)
     residual = [_image(graph, spec) for spec in specs[3:]]
+    # They lie where offset and scale do: as those tensors themselves cuDNN plans them,
+    # and refuses to run what it has planned.
+    averages = [_vector(graph, x) for _ in range(2)]
     y = _image(graph, specs[0])
     statistics = [_vector(graph, x) for _ in range(4)]
     follow = [*(("add", r) for r in residual), *([("relu", None)] * attrs["relu"])]
     value = graph.inner(y) if follow else y
     graph.add(
         "batchnorm",
-        # The averages to move may be any: those two are there.
-        [x, scale, offset, offset, scale],
+        [x, scale, offset, *averages],
         [value, *statistics],
         ("input", "scale", "bias", "in_running_mean", "in_running_var"),
         epsilon=float(attrs["epsilon"]),
