@@ -12,7 +12,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
@@ -33,6 +33,8 @@ CASES = {
     "gpt2_small": (size(8, 2), 1.1),
     "lstm": (size(64, 2), 1.2),
 }
+# Names a file: what is compiled is measured once that is there.
+TURN = "GPU_SPEED_TURN"
 # Where libraries keep what they have compiled, for the next process.
 CACHES = ("TOOLKIT_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 LENGTH, WIDTH, HEADS, DEPTH = size((1024, 768, 12, 12), (16, 32, 2, 1))
@@ -123,13 +125,14 @@ def with_keras(module, case, precision):
     return step, lambda: float(losses[0])
 
 
-def with_toolkit(case, precision):
+def with_toolkit(case, precision, tuned=False):
     """The same, without the check of arguments that `train_on_batch` makes."""
     import toolkit
     from toolkit.backends import get_backend
 
     toolkit.config.set_device("gpu:0")
     toolkit.config.set_matmul_precision("tf32")
+    toolkit.config.set_autotune(tuned)
     policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
     toolkit.config.set_dtype_policy(policy)
     x, y = map(toolkit.ops.convert_to_tensor, data(case, CASES[case][0]))
@@ -164,8 +167,8 @@ def one(library, case, precision, profile=""):
     start = perf_counter()
     gpu_rehearsal.install()
     watch = watched(library, profile)
-    if library == "toolkit":
-        step, wait = with_toolkit(case, precision)
+    if library.startswith(OURS):
+        step, wait = with_toolkit(case, precision, library.endswith("tuned"))
     elif library.startswith("torch"):
         step, wait = with_torch(case, precision, library.endswith("compile"))
     elif library == "jax":
@@ -181,6 +184,7 @@ def one(library, case, precision, profile=""):
     for _ in range(WARM_UP):
         step()
     wait()
+    _in_turn()
     seconds = []
     for _ in range(ROUNDS):
         begun = perf_counter()
@@ -194,13 +198,23 @@ def one(library, case, precision, profile=""):
         print(json.dumps(found | {"profile": watch(step)}))
 
 
+def _in_turn():
+    """Wait until others have been measured that compiled at the same time."""
+    path = os.environ.get(TURN)
+    if path:
+        Path(f"{path}.ready").touch()
+        while not Path(path).exists():
+            sleep(0.02)
+
+
 def watched(library, profile):
     """What says of a step where its time went, if that was asked for."""
     if not profile:
         return None
     import gpu_profile
 
-    return gpu_profile.torchs if library != OURS else gpu_profile.Watch().calls
+    is_ours = library.startswith(OURS)
+    return gpu_profile.Watch().calls if is_ours else gpu_profile.torchs
 
 
 def measure(
@@ -227,7 +241,7 @@ def measure(
         missing = [name for name in needed if find_spec(name) is None]
         left = end - perf_counter()
         # A rehearsal has no GPU for peers, and needs none for itself.
-        if gpu_rehearsal.is_on() and library != OURS:
+        if gpu_rehearsal.is_on() and not library.startswith(OURS):
             row[library] = "a rehearsal"
         elif missing and not gpu_rehearsal.is_on():
             row[library] = f"not installed: {', '.join(missing)}"

@@ -4,6 +4,7 @@
 OURS = "toolkit"
 LIBRARIES = {
     OURS: ("cupy",),
+    f"{OURS}/tuned": ("cupy",),
     "torch": ("torch",),
     "jax": ("jax",),
     "torch/compile": ("torch",),
@@ -26,7 +27,7 @@ def table(rows):
     lines = [f"{'case':24} {'library':14} {'ms/step':>9} {'first s':>8}  ratio, bar"]
     for row in rows:
         found = {n: row[n] for n in LIBRARIES if isinstance(row.get(n), dict)}
-        peers = {n: f for n, f in found.items() if n != OURS}
+        peers = {n: f for n, f in found.items() if not n.startswith(OURS)}
         for name in LIBRARIES:
             label = f"{row['case']} {row['precision']}"
             if isinstance(row.get(name), str):
@@ -35,7 +36,7 @@ def table(rows):
                 took = found[name]
                 line = f"{label:24} {name:14} {took['step'] * 1e3:9.3f} "
                 line += f"{took['first']:8.2f}"
-                if name == OURS and peers:
+                if name.startswith(OURS) and peers:
                     line += "  " + _ratios(took, peers.values(), row["bar"])
                 lines.append(line)
     return "\n".join(lines)
