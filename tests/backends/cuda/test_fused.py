@@ -107,6 +107,22 @@ BODIES = {
         lambda x, b: with_gradients(lambda x, b: ops.gelu(x + b), x, b),
         *(normal(300, 40), normal(40)),
     ),
+    "a place that few rows find": (
+        lambda x, y: ops.take_along_axis(y, ops.argmax(x, -1, keepdims=True), -1),
+        *(normal(1, 20), normal(1, 20)),
+    ),
+    "numbers of columns": (
+        lambda x, i: ops.where(ops.equal(ops.arange(96), i), ops.softmax(x), 0.0),
+        *(normal(5, 96), labels(5, 96)[:, None]),
+    ),
+    "numbers of elements": (
+        lambda x: x * ops.cast(ops.arange(21), "float32"),
+        normal(8, 21),
+    ),
+    "sums of long rows": (
+        lambda x, b: with_gradients(lambda x, b: ops.softmax(x + b), x, b),
+        *(normal(5, 17001), normal(17001)),
+    ),
     "extremes": (
         lambda x: (ops.max(x, axis=-1), ops.argmax(x, axis=-1), ops.min(x)),
         normal(40, 130),

@@ -5,6 +5,8 @@ import pytest
 
 import toolkit
 from toolkit import ops
+from toolkit.backends.cupy import products
+from toolkit.backends.cupy.cuda.launch import Launch
 from toolkit.backends.cupy.steps import Product
 
 
@@ -83,6 +85,36 @@ def test_products_of_halves_that_become_float32_are_written_so(gpu):
     # A result that is larger than a factor is left for its readers to cast.
     gemms, _ = run(gpu, f, arrays((50, 9), (9, 3), (3,)), 1e-2)
     assert [(g.dtypes, g.epilogue) for g in gemms] == [(("float16",) * 2, "default")]
+
+
+@pytest.mark.parametrize("which", ["n", "k", "turned", "whole"])
+def test_large_products_of_halves_get_rows_for_tensor_cores(gpu, monkeypatch, which):
+    monkeypatch.setattr(products, "COPIED_PER_BYTE", 0.0)
+    monkeypatch.setattr(products, "STARTED", 0.0)
+    shapes, count = {  # copies of factors, the bias and the result
+        "n": (((2, 6, 16), (16, 2051), (2051,)), 3),
+        "k": (((12, 33), (33, 16), (16,)), 2),
+        "turned": (((33, 8), (33, 17), (17,)), 3),
+        "whole": (((12, 32), (32, 16), (16,)), 0),
+    }[which]
+
+    def f(x, w, b):
+        x, w, b = (ops.cast(y, "bfloat16") for y in (x, w, b))
+        x = ops.transpose(x) if which == "turned" else x
+        return (ops.relu(ops.matmul(x, w) + b),)
+
+    (gemm,), steps = run(gpu, f, arrays(*shapes), 2e-2)
+    assert not any(n % 8 for n in (gemm.m, *gemm.leading))
+    names = [s.kernel.name for s in steps if isinstance(s, Launch)]
+    assert sum(name.startswith("copy_rows") for name in names) == count
+
+
+def test_small_products_of_halves_stay_as_they_are(gpu):
+    def f(x, w):
+        return (ops.matmul(ops.cast(x, "float16"), ops.cast(w, "float16")),)
+
+    (gemm,), _ = run(gpu, f, arrays((64, 65), (65, 33)), 1e-2)
+    assert (gemm.m, gemm.n, gemm.k) == (33, 64, 65)
 
 
 def test_batches_that_are_many_calls_add_their_own_part(gpu):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
+from toolkit.backends.base import Operand, on_host
 from toolkit.backends.cupy.cuda.launch import (
     Argument,
     Buffer,
@@ -17,7 +17,7 @@ from toolkit.backends.cupy.cuda.launch import (
     Problem,
     make_kernel,
 )
-from toolkit.backends.cupy.cuda.prelude import PRELUDE, STORED
+from toolkit.backends.cupy.cuda.prelude import COMPUTED, PRELUDE, STORED
 from toolkit.backends.cupy.cuda.scalars import (
     CUDAScalars,
     SourceWriter,
@@ -86,6 +86,12 @@ class Body:
         ]
         self.rows: int = prod(self.extents[: self.row_loops])
         self.columns: int = prod(self.extents[self.row_loops :])
+        # The reads that give each column its number: they need no memory.
+        self.counting: frozenset[int] = frozenset(
+            k
+            for k, read in enumerate(self.plan.reads)
+            if read.by_column and not read.by_row and self._counts(k, graph)
+        )
         self.aligned = aligned
         self.lanes: int = self._lanes() if aligned else 1
         self.shift: int | None = None
@@ -108,8 +114,8 @@ class Body:
         arrays: list[Any] = [*self.plan.reads, *self.plan.writes]
         wide = [
             (array, row)
-            for array, row in zip(arrays, self.strides, strict=True)
-            if row[-1] == 1 and self.extents[-1] > 1
+            for k, (array, row) in enumerate(zip(arrays, self.strides, strict=True))
+            if row[-1] == 1 and self.extents[-1] > 1 and k not in self.counting
         ]
         if not wide or len(self.extents) == self.row_loops:
             return 1
@@ -121,6 +127,20 @@ class Body:
             lanes //= 2
         return lanes
 
+    def _counts(self, k: int, graph: Graph) -> bool:
+        """Whether a read is of the constant 0, 1, 2, ... along the columns."""
+        read = self.plan.reads[k]
+        known = graph.inputs[read.operand].constant
+        if known is None or not dtypes.is_integer(read.dtype):
+            return False
+        is_along = len(self.extents) == self.row_loops + 1 and self.strides[k][-1] == 1
+        found = on_host(known).ravel()
+        return is_along and np.array_equal(found, np.arange(self.columns))
+
+    def counted(self, k: int, column: str) -> str:
+        """The number of a column as an element of a read that counts."""
+        return f"({COMPUTED[self.plan.reads[k].dtype]})({column})"
+
     @property
     def packs(self) -> int:
         """How many packs of columns a row has, at most."""
@@ -131,6 +151,8 @@ class Body:
     def is_wide(self, array: int) -> bool:
         """Whether a pack of an array is one access."""
         in_rows = self.shift is None or any(self.strides[array][: self.row_loops])
+        if array in self.counting:
+            return False
         return self.lanes > 1 and self.strides[array][-1] == 1 and in_rows
 
     def shift_rows(self) -> None:
@@ -255,7 +277,8 @@ class Body:
             return self._pick(*record.arguments)
         arguments = [self.value(a, known) for a in record.arguments]
         if record.op == PLACE:
-            text = f"checked({arguments[0].text}, {self.columns}, problem)"
+            # Threads without a row have reduced nothing, and find no place.
+            text = f"live ? checked({arguments[0].text}, {self.columns}, problem) : 0"
             return self.w.let("int32", text)
         if record.op == PUT:
             mode = record.attrs[0][1]
@@ -304,6 +327,8 @@ class Body:
 
     def load(self, k: int, columns: Sequence[str]) -> Value:
         """One element of a read, at a column of the row."""
+        if k in self.counting:
+            return self.w.let(self.plan.reads[k].dtype, self.counted(k, columns[-1]))
         place = self.offset(k, self.row_loops, columns)
         pointer = f"r{k}" if self.plan.reads[k].by_row else self.pointer(k)
         return self.w.let(self.plan.reads[k].dtype, f"widen({pointer}[{place or 0}])")

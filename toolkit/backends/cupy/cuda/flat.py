@@ -62,6 +62,10 @@ def _emit_pack(body: Body) -> None:
     for k, read in enumerate(body.plan.reads):
         if ("read", k) in body.constant:
             continue
+        if k in body.counting:
+            column = f"{indices[-1]} + k" if lanes > 1 else indices[-1]
+            wide.append((k, body.counted(k, column)))
+            continue
         place = body.offset(k, 0, indices)
         pointer = f"{body.pointer(k)} + {place or 0}"
         if body.strides[k][-1] == 0 or lanes == 1:
@@ -76,7 +80,7 @@ def _emit_pack(body: Body) -> None:
     writes = list(enumerate(body.plan.writes))
     places = [body.offset(body.first_write + k, 0, indices) or "0" for k, _ in writes]
     if lanes == 1:
-        _emit_lane(body, known, [])
+        _emit_lane(body, known, wide)
         for k, _ in writes:
             w(f"q{k}[{places[k]}] = y{k};")
         return
@@ -107,7 +111,7 @@ def _emit_spread(body: Body) -> None:
     w, wide = body.w, []
     w(f"const {body.number} j0 = i * {body.lanes};")
     for k, read in enumerate(body.plan.reads):
-        if body.is_whole(k):
+        if body.is_whole(k) and k not in body.counting:
             pack = f"Pack<{STORED[read.dtype]}, {body.lanes}>"
             w(f"const {pack} a{k} = *(const {pack}*)({body.pointer(k)} + j0);")
             wide.append((k, f"a{k}.of[k]"))
@@ -116,11 +120,14 @@ def _emit_spread(body: Body) -> None:
 
 def _apart(body: Body, indices: list[str]) -> list[tuple[int, str]]:
     """The elements of the arrays that are not whole ones, at the indices."""
-    return [
-        (k, f"{body.pointer(k)}[{body.offset(k, 0, indices) or 0}]")
-        for k in range(len(body.plan.reads))
-        if not body.is_whole(k) and ("read", k) not in body.constant
-    ]
+    found = []
+    for k in range(len(body.plan.reads)):
+        if k in body.counting:
+            found.append((k, body.counted(k, indices[-1])))
+        elif not body.is_whole(k) and ("read", k) not in body.constant:
+            text = f"{body.pointer(k)}[{body.offset(k, 0, indices) or 0}]"
+            found.append((k, text))
+    return found
 
 
 def _emit_lane(body: Body, known: Known, wide: list[tuple[int, str]]) -> None:

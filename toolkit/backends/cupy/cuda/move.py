@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from toolkit import dtypes
 from toolkit.backends.cupy.cuda.body import kernel_text
 from toolkit.backends.cupy.cuda.fused import generate_single
@@ -17,7 +19,7 @@ from toolkit.backends.cupy.cuda.launch import (
     make_kernel,
 )
 from toolkit.backends.cupy.cuda.prelude import STORED
-from toolkit.backends.cupy.cuda.scalars import SourceWriter, literal, split
+from toolkit.backends.cupy.cuda.scalars import SourceWriter, split
 from toolkit.backends.cupy.cuda.threads import (
     Threads,
     in_units,
@@ -204,18 +206,22 @@ def generate_pad(
     (x,), (y,), widths = inputs, outputs, node.attrs["widths"]
     if not y.spec.size:
         return []
-    ctype = STORED[y.spec.dtype]
+    unit = dtypes.itemsize(y.spec.dtype)
+    raw = np.asarray(node.attrs["value"], dtypes.numpy_dtype(y.spec.dtype)).tobytes()
+    if widths and not any(widths[-1]) and not any(raw):
+        unit, (x, y) = in_units((x, y), aligned)
+    ctype = unit_type(unit)
     k = Threads("pad", y.spec.shape, x, y)
-    k.source("x", x.spec.dtype, Buffer(0))
-    k.target("y", y.spec.dtype, Buffer(1))
+    k.array(f"const {ctype}*", "x", Buffer(0))
+    k.array(f"{ctype}*", "y", Buffer(1))
     names, tests = [], ["true"]
     for i, n, (low, high) in zip(k.indices, x.spec.shape, widths, strict=True):
         names.append(f"({i} - {low})" if low else i)
         tests += [f"{names[-1]} >= 0"] * bool(low) + [f"{names[-1]} < {n}"] * bool(high)
-    value = literal(node.attrs["value"], y.spec.dtype)
-    k(f"{ctype} value = Narrow<{ctype}>::of({value});")
+    bits = int.from_bytes(raw, "little") if unit == len(raw) <= 8 else 0
+    k(f"{ctype} value = {f'({ctype}){bits}ull' if bits else '{}'};")
     if x.spec.size:
-        k(f"if ({' && '.join(tests)}) value = x[{place(x, names)}];")
+        k(f"if ({' && '.join(tests)}) value = x[{place(x, names, unit)}];")
     k("y[i] = value;")
     return [k.launch()]
 

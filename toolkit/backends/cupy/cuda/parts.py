@@ -11,7 +11,12 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
-from toolkit.backends.loops.iteration_space import fits, is_relabelling
+from toolkit.backends.loops.iteration_space import (
+    fits,
+    is_reduction,
+    is_relabelling,
+    reduced_part,
+)
 from toolkit.ir import Graph, Node, Value
 
 # Arrays that a kernel reads and writes: each takes up to 16 bytes of a thread's
@@ -19,6 +24,8 @@ from toolkit.ir import Graph, Node, Value
 MOST_ARRAYS = 24
 # Registers of a thread for what was computed of an element and is needed later.
 MOST_LIVE = 48
+# Columns of which the threads of a row hold no sums: see `division.MOST_HELD`.
+LONG = 1 << 14
 
 Part = list[Node]
 
@@ -28,7 +35,7 @@ def parts_of(body: Graph, inputs: Sequence[Operand]) -> list[Graph]:
 
     They may read a value that is in memory by other labels, see `unlabelled`.
     """
-    if is_light(body):
+    if is_light(body) and not _sums_long_rows(body.nodes):
         return [body]
     found = _Parts(body, inputs)
     parts: list[Part] = [[]]
@@ -61,6 +68,17 @@ def _most_live(nodes: Sequence[Node]) -> int:
         most = max(most, sum(live.values()))
         live = {value: words for value, words in live.items() if last[value] > i}
     return most
+
+
+def _sums_long_rows(nodes: Sequence[Node]) -> bool:
+    """Whether rows are summed up that wait for reductions along them and are long.
+
+    Their threads cannot hold a sum for each column, nor read rows by wide accesses
+    meanwhile: to read once more what was made of them costs less.
+    """
+    parts = {reduced_part(n) for n in nodes if is_reduction(n)}
+    columns = (x.spec.shape[-1] for n in nodes for x in n.inputs if x.spec.ndim)
+    return {"leading", "trailing"} <= parts and max(columns, default=0) > LONG
 
 
 def unlabelled(makers: Mapping[Value, Node], value: Any) -> Any:
@@ -123,7 +141,8 @@ class _Parts:
     def may_be_one(self, nodes: Part) -> bool:
         """Whether nodes can be a part."""
         graph = self.graph(nodes)
-        return is_light(graph) and fits(graph.nodes)
+        is_one = is_light(graph) and not _sums_long_rows(nodes)
+        return is_one and fits(graph.nodes)
 
     def graph(self, part: Part) -> Graph:
         """A part with the values that it reads, and those that others read of it."""

@@ -338,6 +338,9 @@ class _Rows:
             read, is_held = self.plan.reads[k], k in self.held_reads
             if not read.by_column:
                 continue
+            if k in body.counting:
+                found[k] = body.counted(k, "column")
+                continue
             pointer = f"r{k}" if read.by_row else body.pointer(k)
             place = body.offset(k, body.row_loops, indices) or "0"
             if body.is_wide(k):

@@ -1,0 +1,47 @@
+"""Copies of matrices between rows of different lengths, in memory and in all."""
+
+from __future__ import annotations
+
+from toolkit.backends.cupy.cuda.body import kernel_text
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch, make_kernel
+from toolkit.backends.cupy.cuda.scalars import SourceWriter
+from toolkit.backends.cupy.cuda.threads import THREADS, unit_type
+
+# Elements of a thread: what it waits for are that many reads at a time.
+EACH = 8
+
+
+def copy_rows(
+    shape: tuple[int, int],
+    source: tuple[int, int],
+    pitch: int,
+    itemsize: int,
+) -> Launch:
+    """The launch that copies a matrix, from buffer 0 to buffer 1.
+
+    Args:
+        shape: of what is written, row after row.
+        source: of what is read; beyond that is zero.
+        pitch: elements from row to row of what is read.
+        itemsize: bytes of an element.
+    """
+    (rows, columns), (known, wide) = shape, source
+    tiles = -(-columns // (THREADS * EACH))
+    ctype, w = unit_type(itemsize), SourceWriter()
+    w(f"const int tile = blockIdx.x % {tiles};")
+    w(f"const i64 row = blockIdx.x / {tiles};")
+    w(f"const int first = tile * {THREADS * EACH} + threadIdx.x;")
+    w(f"x += row * {pitch} + first;")
+    w(f"y += row * {columns} + first;")
+    w(f"const int given = {f'row < {known} ? {wide} - first : 0'};")
+    w(f"{ctype} found[{EACH}];")
+    for line in (
+        f"found[k] = k * {THREADS} < given ? x[k * {THREADS}] : 0;",
+        f"if (first + k * {THREADS} < {columns}) y[k * {THREADS}] = found[k];",
+    ):
+        with w.block("#pragma unroll", f"for (int k = 0; k < {EACH}; ++k)"):
+            w(line)
+    parameters = [(f"const {ctype}*", "x", Buffer(0)), (f"{ctype}*", "y", Buffer(1))]
+    text = kernel_text(parameters, THREADS, w.text)
+    kernel = make_kernel("copy_rows", text, [p[0] for p in parameters])
+    return Launch(kernel, (rows * tiles, 1, 1), (THREADS, 1, 1), (Buffer(0), Buffer(1)))
