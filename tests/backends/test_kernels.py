@@ -38,6 +38,10 @@ def compare(case, actual, expected):
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
     dtype = dtypes.name_of(expected.dtype)
+    if dtypes.is_complex(dtype):
+        for part in ("real", "imag"):
+            compare(case, getattr(actual, part), getattr(expected, part))
+        return
     if not dtypes.is_float(dtype):
         np.testing.assert_array_equal(actual, expected)
         return
@@ -247,7 +251,8 @@ def test_every_primitive_has_a_kernel(backend, reference):
 
 
 def test_every_kernel_names_a_primitive(backend, reference):
-    assert set(backend.kernels) <= set(PRIMITIVES)
+    compilers_own = {"product"}  # which no script can name
+    assert set(backend.kernels) - compilers_own <= set(PRIMITIVES)
     assert set(reference.kernels) <= set(PRIMITIVES)
 
 

@@ -13,35 +13,31 @@ from pathlib import Path
 
 from toolkit.backends.cupy import cudnn, libraries
 
-# What cuDNN asks of an H200, by hand; step `facts` of scripts/gpu_session keeps what a
-# device says.
+# What an H200 says of itself to cuDNN: `create_device_properties(0).serialize()`.
 H200 = {
-    "deviceVer": 900,
-    "driverVer": 13000,
-    "cudaDeviceId": 0,
-    "deviceName": "NVIDIA H200",
-    "multiProcessorCount": 132,
-    "smCountOrigin": 0,
-    "warpSize": 32,
     "maxGridSize": [2147483647, 65535, 65535],
     "maxBlockSize": [1024, 1024, 64],
-    "maxThreadsPerBlock": 1024,
-    "maxThreadsPerSM": 2048,
-    "maxCtasPerSM": 32,
     "regsPerBlock": 65536,
-    "maxRegistersPerSM": 65536,
+    "multiProcessorCount": 132,
+    "warpSize": 32,
     "maxSharedMemoryPerBlock": 49152,
     "maxSharedMemoryPerBlockOptin": 232448,
     "reservedSharedMemoryPerBlock": 1024,
-    "oversizedSharedMemoryPerBlock": 0,
-    "totalGlobalMem": 150_000_000_000,
-    "l2CacheSize": 52428800,
-    "smClockRateKHz": 1980000,
-    "memClockRateKHz": 3201000,
-    "memoryBusWidth": 6144,
+    "maxRegistersPerSM": 65536,
+    "maxCtasPerSM": 32,
+    "maxThreadsPerBlock": 1024,
+    "maxThreadsPerSM": 2048,
     "pciDeviceId": 0,
     "isTccDriver": 0,
     "supportCoopLaunch": 1,
+    "totalGlobalMem": 150_109_880_320,
+    "smClockRateKHz": 1_980_000,
+    "memClockRateKHz": 3_201_000,
+    "l2CacheSize": 62_914_560,
+    "cudaDeviceId": 0,
+    "deviceVer": 900,
+    "driverVer": 13000,
+    "deviceName": "NVIDIA H200",
 }
 SM = 90
 # Functions of the driver that write what they made to where their first argument says.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cuda.launch import Buffer
@@ -15,7 +16,7 @@ from toolkit.backends.cupy.signatures import (
     images,
 )
 from toolkit.backends.cupy.steps import Dnn, Lowered, NotLowered, Pieces, Place
-from toolkit.ir import Graph, Node, Spec
+from toolkit.ir import Graph, Spec
 
 OPS = {
     "conv": "conv_fprop",
@@ -72,7 +73,12 @@ def lower_by_cudnn(
         (Buffer(numbers[x]), inputs[numbers[x]]) for x in (*node.inputs, *following)
     )
     is_gradient = op == "conv_wgrad"
+    specs, attrs = [x.spec for x in (*node.inputs, *node.outputs)], node.attrs
     try:
+        if is_gradient and dtype == "float32" and _is_uneven(attrs["padding"]):
+            first = _padded(pieces, *first, attrs["padding"])
+            specs[0] = first[1].spec
+            attrs = {**attrs, "padding": ((0, 0),) * len(attrs["padding"])}
         second_is_image = is_gradient
         places = [_whole(pieces, *first)]
         places.append(
@@ -81,7 +87,7 @@ def lower_by_cudnn(
         places += [_whole(pieces, *pair) for pair in extra]
         result = Buffer(len(inputs))
         target = pieces.take(outputs[0].spec.nbytes) if is_gradient else result
-        signature = _signature(op, node, follow, dtype, precision)
+        signature = _signature(op, specs, attrs, follow, precision)
         pieces.steps.append(Dnn(signature, (*places, target)))
         if is_gradient:
             _turn_back(pieces, target, outputs[0].spec, result)
@@ -91,17 +97,38 @@ def lower_by_cudnn(
 
 
 def _signature(
-    op: str, node: Node, follow: Sequence[str], dtype: str, precision: str
+    op: str, specs: Sequence[Spec], attrs: Any, follow: Sequence[str], precision: str
 ) -> Signature:
-    values = [*node.inputs, *node.outputs]
     kinds = {
         "conv_fprop": (images, filters, images),
         "conv_dgrad": (images, filters, images),
         "conv_wgrad": (images, images, filters),
     }[op]
-    shapes = [kind(x.spec.shape) for kind, x in zip(kinds, values, strict=True)]
-    geometry = Geometry.of(node.attrs)
+    shapes = [kind(x.shape) for kind, x in zip(kinds, specs, strict=True)]
+    dtype, geometry = specs[-1].dtype, Geometry.of(attrs)
     return convolution(op, shapes, geometry, dtype, precision, follow)
+
+
+def _is_uneven(padding: Sequence[tuple[int, int]]) -> bool:
+    """Whether more is put behind images than before them, or less.
+
+    cuDNN's engines 1 and 18 (seen in 9.19) then give wrong gradients of filters of
+    float32, with no word of it.
+    """
+    return any(low != high for low, high in padding)
+
+
+def _padded(
+    pieces: Pieces, place: Place, image: Operand, padding: Sequence[tuple[int, int]]
+) -> tuple[Place, Operand]:
+    """Images with zeros around them in memory."""
+    widths = ((0, 0), *padding, (0, 0))
+    pairs = zip(image.spec.shape, widths, strict=True)
+    spec = image.spec.with_shape(low + n + high for n, (low, high) in pairs)
+    target = pieces.take(spec.nbytes)
+    attrs = {"widths": widths, "value": 0.0}
+    pieces.generate("pad", [image], [place], [target], [spec], **attrs)
+    return target, contiguous(spec)
 
 
 def _whole(pieces: Pieces, place: Place, operand: Operand) -> Place:
