@@ -24,7 +24,6 @@ from toolkit.backends.cupy.device import Array, Device, OutOfMemory
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.machine import available_cores
 
-
 # How often a plan that is timed runs in a graph, and how often that is started.
 TIMED, ROUNDS = 10, 3
 
