@@ -32,13 +32,12 @@ def facts(save):
         return found, True
     try:
         with backend.device.scope():
-            text = cudnn.frontend().create_device_properties(0).serialize()
+            text = cudnn.properties(0)
     except BackendUnavailable as error:
         # All else goes on: convolutions as products of gathered windows, slowly.
         found["cudnn"] = f"MISSING: {error}"
     else:
         found["cudnn"] = cudnn.version()
-        text = text if isinstance(text, str) else bytes(text).decode()
         found["device_properties"] = text
     return found, isinstance(found["cudnn"], int)
 

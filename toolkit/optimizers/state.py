@@ -171,7 +171,7 @@ class OptimizerState(Checked):
             made = self.add_variable(shape, initializer, dtype, name=name)
         else:
             with no_trace():
-                value = ops.convert_to_numpy(initializer)
+                value = ops.convert_to_tensor(initializer)
             made = self.add_variable(value.shape, value, name=name)
         if made.shape == shape:
             made.place_like(reference_variable)

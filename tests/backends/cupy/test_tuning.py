@@ -1,12 +1,13 @@
 """Plans of cuDNN: kept in memory and on disk, and the fastest of them on request."""
 
+import pickle
 from types import SimpleNamespace
 
 import pytest
 
 import toolkit
 from toolkit.backends import disk_cache
-from toolkit.backends.cupy import cudnn
+from toolkit.backends.cupy import cudnn, planning
 from toolkit.backends.cupy.cuda_device import TIMED, CudaDevice
 from toolkit.backends.cupy.signatures import Geometry, convolution
 from toolkit.errors import ArgumentError
@@ -155,6 +156,48 @@ class Library:
         *wanted, measure = arguments
         assert callable(measure)
         return lambda *call: ("tune", tuple(wanted), call)
+
+
+def test_several_plans_are_made_together_and_stored(made, tmp_path):
+    plans = cudnn.Plans("GPU 90", 0, tmp_path)
+    keys = [(signature(dtype), None) for dtype in ("float32", "float16", "bfloat16")]
+    asked = []
+
+    def make(missing):
+        asked.append(missing)
+        # The second is not what a plan looks like, and the third could not be made.
+        return {missing[0]: bytes([2]), missing[1]: b"no plan"}
+
+    plans.prepare([*keys, keys[0]], make)
+    assert asked == [keys]
+    assert plans.get(*keys[0]).workspace == 200
+    assert not made
+    assert cudnn.Plans("GPU 90", 0, tmp_path).get(*keys[0]).workspace == 200
+    assert not made
+    for key in keys[1:]:
+        assert plans.get(*key).workspace == 0
+    assert len(made) == 2
+    # What is known, or is one alone, is not worth a process.
+    plans.prepare(keys, make)
+    cudnn.Plans("GPU 90", 0, None).prepare(keys[:1], make)
+    assert len(asked) == 1
+
+
+def test_processes_that_cannot_plan_are_asked_in_vain(monkeypatch):
+    key = signature(), None
+    # A device that says nothing: with or without cuDNN nothing is planned for it.
+    assert planning.planned([key, key], "", 90) == {}
+    monkeypatch.setattr(planning.sys, "frozen", True, raising=False)
+    monkeypatch.setattr(planning.subprocess, "Popen", None)
+    assert planning.planned([key], "", 90) == {}
+
+
+def test_a_process_makes_what_it_is_asked_for(made, monkeypatch):
+    keys = [(signature(), 64), (signature("float16"), None)]
+    monkeypatch.setattr(Frontend, "create_device_properties", str, raising=False)
+    asked = pickle.dumps((keys, "what a device says", 90))
+    assert pickle.loads(planning.answer(asked)) == [bytes([0]), bytes([0])]
+    assert len(made) == 2
 
 
 @pytest.fixture

@@ -72,6 +72,8 @@ class Binder:
         plain = list(_plain(program))
         kernels = list({s.kernel: 0 for _, s in plain if isinstance(s, Launch)})
         self.functions = dict(zip(kernels, self.device.load(kernels), strict=True))
+        graphs = [step.signature for _, step in plain if isinstance(step, Dnn)]
+        self.device.prepare(graphs, self.dnn_limit)
         needed = max((self._workspace(step) for _, step in plain), default=0)
         if needed:
             # Bindings of one program never run at once.

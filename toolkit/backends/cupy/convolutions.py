@@ -69,9 +69,10 @@ def lower_by_cudnn(
     if any(x not in numbers for x in (*node.inputs, *following)):
         return None
     pieces = Pieces()
-    first, second, *extra = (
+    pairs: list[tuple[Place, Operand]] = [
         (Buffer(numbers[x]), inputs[numbers[x]]) for x in (*node.inputs, *following)
-    )
+    ]
+    first, second, *extra = pairs
     is_gradient = op == "conv_wgrad"
     specs, attrs = [x.spec for x in (*node.inputs, *node.outputs)], node.attrs
     try:

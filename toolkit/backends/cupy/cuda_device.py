@@ -16,7 +16,7 @@ import numpy as np
 
 from toolkit import dtypes, settings
 from toolkit.backends import disk_cache
-from toolkit.backends.cupy import algorithms, cublaslt, cudnn, nvrtc
+from toolkit.backends.cupy import algorithms, cublaslt, cudnn, nvrtc, planning
 from toolkit.backends.cupy.availability import cupy_module, usable_libraries
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import Kernel
@@ -222,6 +222,18 @@ class CudaDevice(Device):
         """Ask the library, as nothing else says which epilogues it has."""
         with self.device:
             return self._products.offers(gemm, alignment, cublaslt.WORKSPACE)
+
+    def prepare(self, signatures: Sequence[Signature], workspace: int | None) -> None:
+        if settings.autotune():
+            return  # what is timed is made here
+        keys = [(signature, workspace) for signature in signatures]
+        slow = list(filter(planning.is_slow, keys))
+        if slow:
+            with self.device:
+                said = partial(cudnn.properties, self.device.id)
+                self._graphs.prepare(
+                    slow, lambda missing: planning.planned(missing, said(), self.arch)
+                )
 
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
         with self.device:

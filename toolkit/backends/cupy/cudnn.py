@@ -7,7 +7,7 @@ they are. Plans are kept in memory, and on disk by graph, versions and device.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -68,6 +68,12 @@ def maker() -> str:
     """A short name of what makes graphs of signatures: the frontend, and this file."""
     facts = f"{getattr(frontend(), '__version__', '')} {version()}".encode()
     return hashlib.sha256(facts + Path(__file__).read_bytes()).hexdigest()[:12]
+
+
+def properties(number: int) -> str:
+    """What the device of a number says of itself, as far as plans depend on it."""
+    found = frontend().create_device_properties(number).serialize()
+    return found if isinstance(found, str) else bytes(found).decode()
 
 
 def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
@@ -237,6 +243,26 @@ class Plans:
                 self._write(path, graph)
             self._plans[key] = GraphPlan(self, signature, graph)
         return self._plans[key]
+
+    def prepare(
+        self, keys: Iterable[Key], make: Callable[[list[Key]], dict[Key, bytes]]
+    ) -> None:
+        """Have those plans made together that are nowhere yet, if they are several.
+
+        Args:
+            keys: of the graphs.
+            make: gives their plans as they are stored, as far as it can.
+        """
+        missing = [k for k in dict.fromkeys(keys) if k not in self._plans]
+        missing = [k for k in missing if self._read(self._path(k, "plan")) is None]
+        if len(missing) < 2:
+            return
+        for key, content in make(missing).items():
+            with suppress(Exception):  # whatever is wrong with it: it is made here
+                graph = restored(content, {"handle": self.handle})
+                self._plans[key] = GraphPlan(self, key[0], graph)
+                if path := self._path(key, "plan"):
+                    disk_cache.store(path, content)
 
     def tune(
         self,

@@ -255,6 +255,11 @@ class Device(ABC):
         """Whether the library has an algorithm for a product of operands so aligned."""
         return True
 
+    def prepare(  # noqa: B027
+        self, signatures: Sequence[Signature], workspace: int | None
+    ) -> None:
+        """Have graphs planned together that `dnn` will be asked for one by one."""
+
     @abstractmethod
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
         """A function like that of `product`, with its scratch bytes as `.workspace`."""

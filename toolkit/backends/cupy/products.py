@@ -52,6 +52,13 @@ class Matrix:
         return None
 
     @property
+    def pitch(self) -> tuple[bool, int]:
+        """The `rows` of a matrix that has some."""
+        found = self.rows
+        assert found is not None
+        return found
+
+    @property
     def is_whole(self) -> bool:
         """Whether it lies in row-major order."""
         strides = tuple(s * self.itemsize for s in self.strides)
@@ -249,7 +256,7 @@ def _rounded(
         return -(-n // units) * units
 
     (m, k), n = a.spec.shape, b.spec.shape[1]
-    (turned_a, _), (turned_b, _) = a.rows, b.rows  # type: ignore[misc]
+    (turned_a, _), (turned_b, _) = a.pitch, b.pitch
     rows = up(m) if turned_a else m
     depth = k if turned_a and not turned_b else up(k)
     shapes = (rows, depth), (depth, up(n)), (rows, up(n))
@@ -278,7 +285,7 @@ def _resized(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
     """Scratch memory for a matrix with other extents; itself if it has those."""
     if x.spec.shape == shape:
         return x
-    (turned, _), spec = x.rows, x.spec.with_shape(shape)  # type: ignore[misc]
+    (turned, _), spec = x.pitch, x.spec.with_shape(shape)
     strides = (1, shape[0]) if turned else (shape[1], 1)
     operand = Operand(spec, tuple(s * x.itemsize for s in strides))
     return Matrix(pieces.take(spec.nbytes), operand)
@@ -286,10 +293,12 @@ def _resized(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
 
 def _copy_rows(pieces: Pieces, x: Matrix, y: Matrix) -> None:
     """Copy a matrix into a smaller one, or into a larger one around which are zeros."""
-    (turned, pitch) = x.rows  # type: ignore[misc]
-    step = -1 if turned else 1
-    shapes = (y.spec.shape[::step], x.spec.shape[::step])
-    pieces.launch([copy_rows(*shapes, pitch, x.itemsize)], [x.place, y.place])
+    turned, pitch = x.pitch
+    (height, width), (known, wide) = (
+        z.spec.shape[::-1] if turned else z.spec.shape for z in (y, x)
+    )
+    launch = copy_rows((height, width), (known, wide), pitch, x.itemsize)
+    pieces.launch([launch], [x.place, y.place])
 
 
 def _gemm(
@@ -300,8 +309,8 @@ def _gemm(
     finish: Finish,
     inner: tuple[int, int, int, int],
 ) -> Gemm:
-    (turned_a, leading_a), (turned_b, leading_b) = a.rows, b.rows  # type: ignore[misc]
-    (_, leading_d) = d.rows  # type: ignore[misc]
+    (turned_a, leading_a), (turned_b, leading_b) = a.pitch, b.pitch
+    _, leading_d = d.pitch
     m, k = a.spec.shape[-2:]
     n = b.spec.shape[-1]
     count, step_a, step_b, step_d = inner
