@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
-from toolkit.backends.cupy.cuda.launch import Buffer
+from toolkit.backends.cupy.cuda.launch import Buffer, Scratch
 from toolkit.backends.cupy.epilogues import epilogue_of
 from toolkit.backends.cupy.signatures import (
     Geometry,
@@ -32,6 +32,8 @@ FOLLOWERS = {
     ("bias", "add"): ("add", "bias"),
     ("bias", "add", "relu"): ("add", "bias", "relu"),
 }
+# How much is around each axis, before and behind.
+Widths = Sequence[tuple[int, int]]
 # cuDNN has no convolution of float64.
 DTYPES = frozenset({"float16", "bfloat16", "float32"})
 
@@ -75,11 +77,15 @@ def lower_by_cudnn(
     first, second, *extra = pairs
     is_gradient = op == "conv_wgrad"
     specs, attrs = [x.spec for x in (*node.inputs, *node.outputs)], node.attrs
+    widths = ((0, 0), *attrs["padding"], (0, 0))
+    is_wrong = op != "conv_fprop" and dtype == "float32" and _is_uneven(widths)
     try:
-        if is_gradient and dtype == "float32" and _is_uneven(attrs["padding"]):
-            first = _padded(pieces, *first, attrs["padding"])
-            specs[0] = first[1].spec
+        if is_wrong:  # on images with zeros around them there is nothing to be wrong in
             attrs = {**attrs, "padding": ((0, 0),) * len(attrs["padding"])}
+            image = 0 if is_gradient else 2
+            specs[image] = _wide(specs[image], widths)
+        if is_wrong and is_gradient:
+            first = _padded(pieces, *first, widths)
         second_is_image = is_gradient
         places = [_whole(pieces, *first)]
         places.append(
@@ -87,11 +93,14 @@ def lower_by_cudnn(
         )
         places += [_whole(pieces, *pair) for pair in extra]
         result = Buffer(len(inputs))
-        target = pieces.take(outputs[0].spec.nbytes) if is_gradient else result
+        made = pieces.take(specs[2].nbytes) if is_gradient or is_wrong else None
+        target = made or result
         signature = _signature(op, specs, attrs, follow, precision)
         pieces.steps.append(Dnn(signature, (*places, target)))
         if is_gradient:
             _turn_back(pieces, target, outputs[0].spec, result)
+        elif made is not None:
+            _cut(pieces, made, specs[2], widths, outputs[0].spec, result)
     except NotLowered:
         return None
     return pieces.done()
@@ -110,26 +119,40 @@ def _signature(
     return convolution(op, shapes, geometry, dtype, precision, follow)
 
 
-def _is_uneven(padding: Sequence[tuple[int, int]]) -> bool:
+def _is_uneven(widths: Widths) -> bool:
     """Whether more is put behind images than before them, or less.
 
-    cuDNN's engines 1 and 18 (seen in 9.19) then give wrong gradients of filters of
-    float32, with no word of it.
+    cuDNN's engines 1, 18 and 50 (seen in 9.19) then give wrong gradients of float32,
+    with no word of it.
     """
-    return any(low != high for low, high in padding)
+    return any(low != high for low, high in widths)
+
+
+def _wide(image: Spec, widths: Widths) -> Spec:
+    pairs = zip(image.shape, widths, strict=True)
+    return image.with_shape(low + n + high for n, (low, high) in pairs)
 
 
 def _padded(
-    pieces: Pieces, place: Place, image: Operand, padding: Sequence[tuple[int, int]]
+    pieces: Pieces, place: Place, image: Operand, widths: Widths
 ) -> tuple[Place, Operand]:
     """Images with zeros around them in memory."""
-    widths = ((0, 0), *padding, (0, 0))
-    pairs = zip(image.spec.shape, widths, strict=True)
-    spec = image.spec.with_shape(low + n + high for n, (low, high) in pairs)
+    spec = _wide(image.spec, widths)
     target = pieces.take(spec.nbytes)
     attrs = {"widths": widths, "value": 0.0}
     pieces.generate("pad", [image], [place], [target], [spec], **attrs)
     return target, contiguous(spec)
+
+
+def _cut(
+    pieces: Pieces, place: Scratch, wide: Spec, widths: Widths, spec: Spec, to: Place
+) -> None:
+    """What is left of images without what is around them."""
+    source = contiguous(wide)
+    pairs = zip(source.strides, widths, strict=True)
+    first = sum(stride * low for stride, (low, _) in pairs)
+    inner = Scratch(place.offset + first, wide.nbytes - first)
+    pieces.copy(inner, Operand(spec, source.strides), to)
 
 
 def _whole(pieces: Pieces, place: Place, operand: Operand) -> Place:

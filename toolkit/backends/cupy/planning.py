@@ -21,7 +21,9 @@ from toolkit.machine import available_cores
 MOST, PATIENCE = 16, 120
 _START = (
     "import sys; sys.path[:] = {path!r}; "
-    "from toolkit.backends.cupy import planning; planning.work()"
+    "from toolkit.backends.cupy import planning; planning.work(); "
+    # To unload libraries takes longer than it is worth.
+    "import os; os._exit(0)"
 )
 
 

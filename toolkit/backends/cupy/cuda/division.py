@@ -22,8 +22,9 @@ MOST_BLOCKS = 512
 # Fewer rows than this leave processors idle, unless several blocks share a row of more
 # packs than this.
 FEW_ROWS, SHORTEST = 128, 2048
-# The fewest rows of a thread, so that parts of sums are few beside what is summed.
-LEAST_ROWS = 4
+# The fewest rows of a thread, so that parts of sums are few beside what is summed, if
+# blocks are more than this: else time passes while most processors have none.
+LEAST_ROWS, FEW_GROUPS = 4, 32
 
 
 class Recomputed(Phases):
@@ -102,7 +103,8 @@ def division_of(body: Body) -> Division:
     turns = 1
     if collects:
         most = max(1, MOST_BLOCKS // tiles)
-        turns = max(-(-groups // most), min(LEAST_ROWS, groups))
+        least = LEAST_ROWS if groups > FEW_GROUPS else 1
+        turns = max(-(-groups // most), least)
     blocks = -(-groups // turns)
     return Division(tx, ty, items, tiles, blocks, turns, held, phases, waits)
 
