@@ -9,12 +9,14 @@ import toolkit
 from toolkit.backends import get_backend
 
 GPU, CPU = "gpu:0", "cpu:0"
-# The largest relative errors against float64 on the processor: of outputs and loss, and
-# of all gradients as one vector, to which half precision adds up its roundings.
+# The largest relative errors against float64 on the processor: of outputs and loss; of
+# all gradients as one vector, to which half precision adds up its roundings; and of each
+# by itself. The gradient of batch normalization subtracts from what it is given most of
+# that: in front of it, up to a fifth of a gradient in bfloat16 is what was rounded.
 LIMITS = {
-    "float32": (1e-5, 1e-5),
-    "tf32": (1e-2, 1e-2),
-    "mixed_bfloat16": (1e-2, 1e-1),
+    "float32": (1e-5, 1e-5, 1e-4),
+    "tf32": (1e-2, 1e-2, 1e-1),
+    "mixed_bfloat16": (1e-2, 1e-1, 3e-1),
 }
 # The largest relative differences of losses of whole runs on the two devices.
 LOSSES = {
@@ -108,11 +110,11 @@ def accuracy(save):
         worst = max(_error(a, e) for a, e in pairs[:2])
         gradients = _distance(found[2:], expected[2:])
         single = max(_distance([a], [e]) for a, e in pairs[2:])
+        found = worst, gradients, single
         errors[name] = {
-            "results, all gradients": (worst, gradients),
+            "results, all gradients, the worst": found,
             "limits": limits,
-            "the worst gradient": single,
-            "passed": worst <= limits[0] and gradients <= limits[1],
+            "passed": all(e <= most for e, most in zip(found, limits, strict=True)),
         }
         save(errors)
     return errors, all(row["passed"] for row in errors.values())
