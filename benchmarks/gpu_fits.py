@@ -10,9 +10,9 @@ from toolkit.backends import get_backend
 
 GPU, CPU = "gpu:0", "cpu:0"
 # The largest relative errors against float64 on the processor: of outputs and loss; of
-# all gradients as one vector, to which half precision adds up its roundings; and of each
-# by itself. The gradient of batch normalization subtracts from what it is given most of
-# that: in front of it, up to a fifth of a gradient in bfloat16 is what was rounded.
+# all gradients as one vector, to which half precision adds up its roundings; and of
+# each alone. The gradient of batch normalization takes most of what it is given away:
+# in front of it up to a fifth of a gradient in bfloat16 is what was rounded.
 LIMITS = {
     "float32": (1e-5, 1e-5, 1e-4),
     "tf32": (1e-2, 1e-2, 1e-1),
