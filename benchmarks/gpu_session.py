@@ -77,11 +77,7 @@ def look(options, output, site):
 def text(session):
     """The summary, with the table of what was measured and every failed test."""
     lines = [session.summary()]
-    rows = [
-        step["results"]
-        for name, step in session.steps.items()
-        if name.startswith(("speed-", "profile-")) and "results" in step
-    ]
+    rows = gpu_table.rows_of(session.steps)
     if rows:
         lines += [gpu_table.table(rows), ""]
     for name, step in session.steps.items():

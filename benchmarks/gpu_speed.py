@@ -9,8 +9,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from signal import SIGKILL, SIGSTOP
 from statistics import median
 from time import perf_counter, sleep
 
@@ -18,13 +20,15 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import gpu_rehearsal
 from gpu_rehearsal import size
-from gpu_table import LIBRARIES, OURS
+from gpu_table import COMPILED, LIBRARIES, OURS, RUNS
 
 from toolkit.bench.networks import TEXT_LENGTH, WORDS
 
 # Seconds are at most those of one library in one case; with fewer left, none is begun.
 ROUNDS, STEPS, WARM_UP = size((5, 20, 10), (1, 1, 2))
 LIMIT, LEAST = 150, 10
+# The seconds that the steps of a case take at most, once it is compiled.
+PAUSE = 30
 # case: (batch, bar of our time by the best peer's)
 CASES = {
     "cifar_cnn": (size(256, 4), 0.8),
@@ -222,7 +226,7 @@ def measure(
     precision,
     seconds=float("inf"),
     save=lambda row: None,
-    libraries=tuple(LIBRARIES),
+    libraries=tuple(name for name in LIBRARIES if name != COMPILED),
     profile="",
 ):
     """What a step took in each library.
@@ -253,6 +257,61 @@ def measure(
             row["failed"] = row[library]
         save(row)
     return row
+
+
+def compiled(save, seconds):
+    """The same of torch.compile, which takes minutes: all cases at once, then in turn.
+
+    Args:
+        save: is given the rows by case and precision, whenever there is a new one.
+        seconds: after which what is not compiled stays so.
+    """
+    end, rows = perf_counter() + seconds, {}
+    with tempfile.TemporaryDirectory() as folder:
+        begun = {run: _begun(Path(folder), *run) for run in RUNS}
+        try:
+            while perf_counter() < end - PAUSE * len(begun) and any(
+                process.poll() is None and not Path(f"{turn}.ready").exists()
+                for turn, process in begun.values()
+            ):
+                sleep(0.5)
+            for (turn, process), run in zip(begun.values(), begun, strict=True):
+                rows[" ".join(run)] = _in_its_turn(turn, process)
+                save(rows)
+        finally:
+            for _, process in begun.values():
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, SIGKILL)
+                process.wait()
+    return rows
+
+
+def _begun(folder, case, precision):
+    """The file that lets a process measure what it compiles, and the process."""
+    turn = folder / f"{case}-{precision}"
+    own = {name: f"{turn}-{name}" for name in CACHES} | {TURN: str(turn)}
+    command = [sys.executable, __file__, COMPILED, case, precision]
+    with open(f"{turn}.out", "w", encoding="utf-8") as out:
+        return turn, subprocess.Popen(
+            command,
+            env={**os.environ, **own},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _in_its_turn(turn, process):
+    """The figures of a process that may measure now, or why there are none."""
+    if not Path(f"{turn}.ready").exists() and process.poll() is None:
+        os.killpg(process.pid, SIGSTOP)  # it would disturb the others
+        return "not compiled in the time that there was"
+    turn.touch()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(PAUSE)
+    lines = Path(f"{turn}.out").read_text("utf-8", "replace").splitlines()
+    found = [line for line in lines if line.startswith('{"step"')]
+    return json.loads(found[-1]) if found else "\n".join(lines)[-300:]
 
 
 def _ask(library, case, precision, limit, profile=""):

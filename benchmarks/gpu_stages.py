@@ -168,6 +168,13 @@ def speed(save, case, precision, seconds, *libraries):
     return row, "failed" not in row
 
 
+def compiled(save, seconds):
+    """The same of torch.compile, for all cases."""
+    import gpu_speed
+
+    return gpu_speed.compiled(save, float(seconds) - 5), True
+
+
 def profile(save, case, precision, seconds):
     """Where the time of a step goes, here, in torch and in JAX."""
     import gpu_profile
@@ -184,7 +191,16 @@ def profile(save, case, precision, seconds):
 STAGES = {
     stage.__name__: stage
     for stage in (
-        *(facts, first, nccl, speed, profile, gpu_fits.accuracy, gpu_fits.fits),
+        *(
+            facts,
+            first,
+            nccl,
+            speed,
+            compiled,
+            profile,
+            gpu_fits.accuracy,
+            gpu_fits.fits,
+        ),
         *(gpu_limits.autotune, gpu_limits.memory, gpu_limits.processes),
         gpu_limits.digest,
     )

@@ -53,6 +53,8 @@ def fast():
         told = (case, precision, "{limit}")
         name = f"speed-{case}-{precision}"
         yield stage(name, 300, *GPU, name="speed", arguments=told, least=45)
+    if not is_on():
+        yield stage("compiled", 500, *GPU, "torch", arguments=("{limit}",), least=120)
 
 
 def extreme():
@@ -67,7 +69,8 @@ def extreme():
         modules = (*TESTS, *GPU)
         yield Step(tool, command, 90, modules=modules, programs=(SANITIZER,))
     if not is_on():  # host memory takes minutes to train the smallest
-        short = ("tests/examples", "-k", "short")
+        # `distributed` is for processes on the CPU.
+        short = ("tests/examples", "-k", "short and not distributed")
         yield tests("examples", 150, *short, TOOLKIT_DEVICE="gpu")
 
 

@@ -1,13 +1,13 @@
 """The table of gpu_speed.py; nothing that is measured is imported here."""
 
 # What each library needs, in the order in which they are measured.
-OURS = "toolkit"
+OURS, COMPILED = "toolkit", "torch/compile"
 LIBRARIES = {
     OURS: ("cupy",),
     f"{OURS}/tuned": ("cupy",),
     "torch": ("torch",),
     "jax": ("jax",),
-    "torch/compile": ("torch",),
+    COMPILED: ("torch",),
     "keras/jax": ("keras", "jax"),
 }
 BAR_OF_COMPILING = 0.3
@@ -20,6 +20,20 @@ RUNS = (
     ("gpt2_small", "bfloat16"),
     ("lstm", "float32"),
 )
+
+
+def rows_of(steps):
+    """The rows of a session's steps, with what was compiled beside them."""
+    rows = {
+        (row["case"], row["precision"]): dict(row)
+        for name, step in steps.items()
+        if name.startswith(("profile-", "speed-")) and (row := step.get("results"))
+    }
+    for label, found in steps.get("compiled", {}).get("results", {}).items():
+        key = tuple(label.split())
+        if key in rows:
+            rows[key][COMPILED] = found
+    return list(rows.values())
 
 
 def table(rows):

@@ -48,9 +48,9 @@ blocks and of the stacks above.
 
 ## GPU
 
-Not yet run on a GPU: there is no figure. `scripts/gpu_session` measures steps of
-training beside torch and JAX, and checks all that only a GPU can show.
-`benchmarks/gpu_programs.py` lists what such a step would do there, without a GPU.
+[GPU benchmarks](gpu_benchmarks.md) has steps of training on an H200 beside torch and
+JAX. `scripts/gpu_session` measures them, and checks all that only a GPU can show;
+`benchmarks/gpu_programs.py` lists what such a step does there, without a GPU.
 
 ## How it is measured
 

@@ -1,0 +1,191 @@
+"""The records of sessions on a GPU as the page docs/gpu_benchmarks.md.
+
+Example:
+  $ python benchmarks/gpu_page.py session.json --write docs/gpu_benchmarks.md
+"""
+
+import argparse
+import json
+from math import ceil, floor, log10
+from pathlib import Path
+from textwrap import fill
+
+from gpu_table import BAR_OF_COMPILING, COMPILED, LIBRARIES, OURS, rows_of
+
+NAMES = {
+    "mnist_mlp": "MNIST MLP 784-512-512-10, batch 128",
+    "cifar_cnn": "CIFAR-10 CNN, batch 256",
+    "resnet50": "ResNet-50, 224 × 224, batch 256",
+    "gpt2_small": "GPT-2 small, 8 × 1,024 tokens",
+    "lstm": "LSTM(128) text classifier, sequence 80, batch 64",
+}
+PRECISIONS = {"float32": "tf32", "bfloat16": "bfloat16"}
+SHOWN = tuple(name for name in LIBRARIES if name != "keras/jax")
+TUNED = f"{OURS}/tuned"
+PAGE = """\
+# GPU benchmarks
+
+Steps of training on one GPU, each library in a process of its own, data on the device.
+Written by `benchmarks/gpu_page.py` from what `scripts/gpu_session` found; do not edit.
+
+{machine}
+
+## A step of training, in milliseconds
+
+{steps}
+
+Adam; batch normalization, dropout and random numbers as in training. *tuned*: with
+`toolkit.config.set_autotune(True)`. Ours is Keras code; torch and JAX are written by
+hand: channels last, fused Adam and `cudnn.benchmark` in torch, one `jit` with donated
+buffers in JAX, whose batch normalization keeps no averages. Medians of 5 rounds of 20
+steps. *Ratio*: our better figure divided by the best peer's of the row.
+
+## From the start of the process to the end of the first step, in seconds
+
+{first}
+
+With nothing compiled before; imports count. `torch.compile` is left out here, as all
+cases were compiled at once. The bar is {bar} of the best peer.
+
+## How exact
+
+{exact}
+
+The largest relative errors of a convolutional network against float64 on the
+processor: of outputs and loss, of all gradients as one vector, of the worst single
+gradient; in brackets what is allowed. In each precision, and in float16, a run of `fit`
+gave the same bits for the same seed, and the same ones with steps captured as with
+steps started one by one; its losses differ from the processor's by {losses} at most,
+relatively.
+
+## What ran
+
+{ran}
+{note}"""
+
+
+def main():
+    """Write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("records", nargs="+", metavar="JSON", type=Path)
+    parser.add_argument("--write", metavar="PATH", type=Path, required=True)
+    parser.add_argument("--date", default="", help="of the measurement")
+    parser.add_argument("--note", default="", help="one more paragraph")
+    options = parser.parse_args()
+    steps, about = {}, {}
+    for path in options.records:
+        record = json.loads(path.read_text("utf-8"))
+        steps |= record["steps"]
+        about |= record["about"]
+    page = render(steps, about["machine"], options.date, options.note)
+    options.write.write_text(page, "utf-8")
+
+
+def render(steps, machine, date="", note=""):
+    """The page, from the steps of sessions on one machine."""
+    rows = rows_of(steps)
+    fits = steps["fits"]["results"]
+    losses = max(row["error, limit"][0] for row in fits.values())
+    digit = 10.0 ** floor(log10(losses))
+    losses = ceil(losses / digit) * digit  # "at most"
+    return PAGE.format(
+        machine=machine_text(machine, steps, date),
+        steps=step_table(rows),
+        first=first_table(rows),
+        bar=BAR_OF_COMPILING,
+        exact=exact_table(steps["accuracy"]["results"]),
+        losses=f"{losses:.0e}",
+        ran=ran(steps),
+        note=f"\n{fill(note, 96)}\n" if note else "",
+    )
+
+
+def machine_text(machine, steps, date):
+    """The GPU, the processor and the versions, in a paragraph."""
+    gpu = machine["gpu"]["rows"][0].split(", ")
+    system, cudnn = machine["system"], steps["facts"]["results"]["cudnn"]
+    own = machine["pythons"][system["interpreter"]]["distributions"]
+    wanted = ("numpy", "cupy-cuda13x", "torch", "jax")
+    versions = ", ".join(f"{name} {own[name]}" for name in wanted if name in own)
+    told = f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}"
+    day = f" Measured on {date}." if date else ""
+    return (
+        f"{gpu[0]} ({gpu[2]}, driver {gpu[1]}), {system['cores']} cores of "
+        f"{system['cpu']}; Python {system['python']}, {versions}, cuDNN {told}.{day}"
+    )
+
+
+def best(row, key, of_ours):
+    """The least figure of a row, of ours or of peers; None without any."""
+    found = [
+        value[key]
+        for name, value in row.items()
+        if name in SHOWN and isinstance(value, dict) and of_ours == (OURS in name)
+    ]
+    return min(found, default=None)
+
+
+def step_table(rows):
+    """Milliseconds of each library, and the ratio to the best peer."""
+    lines = [_line("case", "precision", *SHOWN, "ratio", "bar", "")]
+    lines.append(_line(*["---"] * 2, *["---:"] * (len(SHOWN) + 2), "---"))
+    for row in rows:
+        cells = [_figure(row.get(name), "step", 1e3) for name in SHOWN]
+        ratio = best(row, "step", True) / best(row, "step", False)
+        verdict = "met" if ratio <= row["bar"] else "missed"
+        case = NAMES[row["case"]], PRECISIONS[row["precision"]]
+        lines.append(_line(*case, *cells, f"{ratio:.2f}", row["bar"], verdict))
+    return "\n".join(lines)
+
+
+def first_table(rows):
+    """Seconds until the first step is done."""
+    shown = [name for name in SHOWN if name not in (COMPILED, TUNED)]
+    lines = [_line("case", "precision", *shown, "ratio")]
+    lines.append(_line(*["---"] * 2, *["---:"] * (len(shown) + 1)))
+    for row in rows:
+        found = [row.get(name) for name in shown]
+        peers = [x["first"] for x in found[1:] if isinstance(x, dict)]
+        ratio = f"{found[0]['first'] / min(peers):.2f}"
+        case = NAMES[row["case"]], PRECISIONS[row["precision"]]
+        lines.append(_line(*case, *(_figure(x, "first", 1) for x in found), ratio))
+    return "\n".join(lines)
+
+
+def exact_table(errors):
+    """Errors and limits by precision."""
+    lines = [_line("", "outputs and loss", "all gradients", "worst gradient")]
+    lines.append(_line("---", *["---:"] * 3))
+    for name, row in errors.items():
+        (found,) = (row[key] for key in row if key.startswith("results"))
+        pairs = zip(found, row["limits"], strict=True)
+        lines.append(_line(name, *(f"{e:.1e} ({limit:.0e})" for e, limit in pairs)))
+    return "\n".join(lines)
+
+
+def ran(steps):
+    """The other steps, what became of them, and how many tests they were."""
+    lines = [_line("step", "outcome", "tests passed", "failed")]
+    lines.append(_line("---", "---", "---:", "---:"))
+    for name, step in steps.items():
+        if name.startswith(("speed-", "profile-", "compiled")):
+            continue
+        counts = (step.get("results") or {}).get("counts", {})
+        numbers = [counts.get(key, "") for key in ("passed", "failed")]
+        lines.append(_line(f"`{name}`", step["outcome"], *numbers))
+    return "\n".join(lines)
+
+
+def _figure(found, key, scale):
+    if not isinstance(found, dict):
+        return "" if found is None else "–"
+    number = found[key] * scale
+    return f"{number:.3f}" if number < 10 else f"{number:.1f}"
+
+
+def _line(*cells):
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    main()
