@@ -46,6 +46,9 @@ def trained(model, x, g, device):
         program = step.get_concrete_function(x, g).program
     steps = [s for n in program.lowered for s in getattr(n, "steps", ())]
     signatures = [s.signature for s in steps if isinstance(s, Dnn)]
+    # What cuDNN plans, and then refuses to run: a tensor that has two roles.
+    nodes = [node for signature in signatures for node in signature.nodes]
+    assert all(len({*node.inputs}) == len(node.inputs) for node in nodes)
     chains = ["+".join(n.op for n in s.nodes) for s in signatures]
     return found, [c for c in chains if "batchnorm" in c]
 
