@@ -107,10 +107,6 @@ BODIES = {
         lambda x, b: with_gradients(lambda x, b: ops.gelu(x + b), x, b),
         *(normal(300, 40), normal(40)),
     ),
-    "a place that few rows find": (
-        lambda x, y: ops.take_along_axis(y, ops.argmax(x, -1, keepdims=True), -1),
-        *(normal(1, 20), normal(1, 20)),
-    ),
     "numbers of columns": (
         lambda x, i: ops.where(ops.equal(ops.arange(96), i), ops.softmax(x), 0.0),
         *(normal(5, 96), labels(5, 96)[:, None]),

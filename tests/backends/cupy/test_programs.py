@@ -27,6 +27,21 @@ def test_a_function_runs_on_the_device(gpu):
         np.testing.assert_allclose(a.numpy(), e.numpy(), rtol=1e-5)
 
 
+def test_threads_without_a_row_find_no_place(gpu):
+    """They have reduced nothing, and what they have is no index out of range."""
+
+    @toolkit.function
+    def f(x, y):
+        best = ops.argmax(x, axis=-1, keepdims=True)
+        return ops.take_along_axis(y, best, axis=-1)
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 1, 20)).astype("float32")
+    with toolkit.device("gpu:0"):
+        found = f(x, y)
+    assert found.numpy() == y[0, x.argmax()]
+
+
 def small_model():
     toolkit.utils.set_random_seed(3)
     model = toolkit.Sequential(
