@@ -1,8 +1,8 @@
 """Where the time of a step of training goes on a GPU, kernel by kernel.
 
 Of ours each call of the program is captured alone, several times in a row, and timed by
-events, so that neither starting it nor waiting for it counts; of torch the profiler
-says what ran.
+events, so that neither starting it nor waiting for it counts; of others torch's
+profiler says what ran.
 """
 
 from collections import defaultdict

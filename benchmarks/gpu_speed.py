@@ -12,7 +12,7 @@ import tempfile
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from signal import SIGKILL, SIGSTOP
+from signal import SIGKILL
 from statistics import median
 from time import perf_counter, sleep
 
@@ -275,6 +275,9 @@ def compiled(save, seconds):
                 for turn, process in begun.values()
             ):
                 sleep(0.5)
+            for turn, process in begun.values():
+                if not Path(f"{turn}.ready").exists() and process.poll() is None:
+                    os.killpg(process.pid, SIGKILL)  # it would disturb the others
             for (turn, process), run in zip(begun.values(), begun, strict=True):
                 rows[" ".join(run)] = _in_its_turn(turn, process)
                 save(rows)
@@ -303,12 +306,13 @@ def _begun(folder, case, precision):
 
 def _in_its_turn(turn, process):
     """The figures of a process that may measure now, or why there are none."""
-    if not Path(f"{turn}.ready").exists() and process.poll() is None:
-        os.killpg(process.pid, SIGSTOP)  # it would disturb the others
-        return "not compiled in the time that there was"
     turn.touch()
-    with suppress(subprocess.TimeoutExpired):
+    try:
         process.wait(PAUSE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, SIGKILL)
+    if process.wait() == -SIGKILL:
+        return "not done in the time that there was"
     lines = Path(f"{turn}.out").read_text("utf-8", "replace").splitlines()
     found = [line for line in lines if line.startswith('{"step"')]
     return json.loads(found[-1]) if found else "\n".join(lines)[-300:]

@@ -24,12 +24,14 @@ RUNS = (
 
 def rows_of(steps):
     """The rows of a session's steps, with what was compiled beside them."""
-    rows = {
-        (row["case"], row["precision"]): dict(row)
-        for name, step in steps.items()
-        if name.startswith(("profile-", "speed-")) and (row := step.get("results"))
-    }
-    for label, found in steps.get("compiled", {}).get("results", {}).items():
+    rows = {}
+    for family in ("profile-", "speed-"):  # the second measures more
+        for name, step in steps.items():
+            row = step.get("results")
+            if name.startswith(family) and row:
+                rows[row["case"], row["precision"]] = dict(row)
+    compiled = steps.get("compiled", {}).get("results") or {}
+    for label, found in compiled.items():
         key = tuple(label.split())
         if key in rows:
             rows[key][COMPILED] = found

@@ -297,7 +297,7 @@ def test_what_is_compiled_at_once_is_measured_in_turn(monkeypatch, tmp_path):
     assert saved == [1, 2, 3, 4, 5, 6]
     assert rows["mnist_mlp float32"] == {"step": 1.0, "first": 2.0}
     assert rows["resnet50 bfloat16"] == "it broke"
-    assert rows["lstm float32"] == "not compiled in the time that there was"
+    assert rows["lstm float32"] == "not done in the time that there was"
     steps = {"speed-one": {"results": {"case": "lstm", "precision": "float32"}}}
     (row,) = module("gpu_table").rows_of(steps | {"compiled": {"results": rows}})
     assert row["torch/compile"] == rows["lstm float32"]
@@ -334,6 +334,10 @@ def test_the_page_has_figures_and_verdicts():
     assert "by 2e-04 at most" in page
     assert "| `programs` | failed | 7 |  |" in page
     assert page.endswith("One more thing.\n")
+    assert "best peer's: none of 1\nrows meet it" in page
+    steps["fits"]["outcome"] = "failed"
+    with pytest.raises(SystemExit, match="expected steps that have passed"):
+        module("gpu_page").render(steps, machine)
 
 
 def test_what_is_not_there_or_has_no_time_is_said_in_each_row(monkeypatch):

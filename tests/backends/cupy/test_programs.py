@@ -42,6 +42,22 @@ def test_threads_without_a_row_find_no_place(gpu):
     assert found.numpy() == y[0, x.argmax()]
 
 
+@pytest.mark.parametrize("follow", ["bias", "residual", "relu"])
+def test_what_follows_a_transposed_convolution_with_uneven_padding(gpu, follow):
+    @toolkit.function
+    def f(x, w, b, r):
+        y = ops.conv_transpose(x, w, 2, padding="same") + b
+        y = y if follow == "bias" else y + r
+        return ops.relu(y) if follow == "relu" else y
+
+    rng = np.random.default_rng(0)
+    shapes = (2, 4, 4, 6), (3, 3, 4, 6), (4,), (2, 8, 8, 4)
+    arrays = [rng.normal(size=shape).astype("float32") for shape in shapes]
+    expected = f(*arrays).numpy()
+    with toolkit.device("gpu:0"):
+        np.testing.assert_allclose(f(*arrays).numpy(), expected, 1e-5, 1e-5)
+
+
 def small_model():
     toolkit.utils.set_random_seed(3)
     model = toolkit.Sequential(

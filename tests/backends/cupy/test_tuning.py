@@ -185,11 +185,26 @@ def test_several_plans_are_made_together_and_stored(made, tmp_path):
 
 def test_processes_that_cannot_plan_are_asked_in_vain(monkeypatch):
     key = signature(), None
+    monkeypatch.setattr(planning, "available_cores", lambda: 2)
     # A device that says nothing: with or without cuDNN nothing is planned for it.
     assert planning.planned([key, key], "", 90) == {}
-    monkeypatch.setattr(planning.sys, "frozen", True, raising=False)
+
+    def no_room(*command, **options):
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(planning.subprocess, "Popen", no_room)
+    assert planning.planned([key, key], "", 90) == {}
+
+
+def test_no_process_is_begun_where_it_would_not_help(monkeypatch):
+    key = signature(), None
     monkeypatch.setattr(planning.subprocess, "Popen", None)
     assert planning.planned([key], "", 90) == {}
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "available_cores", lambda: 1)
+        assert planning.planned([key, key], "", 90) == {}
+    monkeypatch.setattr(planning.sys, "frozen", True, raising=False)
+    assert planning.planned([key, key], "", 90) == {}
 
 
 def test_a_process_makes_what_it_is_asked_for(made, monkeypatch):

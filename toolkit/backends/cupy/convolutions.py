@@ -78,22 +78,26 @@ def lower_by_cudnn(
     is_gradient = op == "conv_wgrad"
     specs, attrs = [x.spec for x in (*node.inputs, *node.outputs)], node.attrs
     widths = ((0, 0), *attrs["padding"], (0, 0))
-    is_wrong = op != "conv_fprop" and dtype == "float32" and _is_uneven(widths)
+    is_padded = op != "conv_fprop" and dtype == "float32" and _is_uneven(widths)
     try:
-        if is_wrong:  # on images with zeros around them there is nothing to be wrong in
+        if (
+            is_padded
+        ):  # on images with zeros around them there is nothing to be wrong in
             attrs = {**attrs, "padding": ((0, 0),) * len(attrs["padding"])}
             image = 0 if is_gradient else 2
             specs[image] = _wide(specs[image], widths)
-        if is_wrong and is_gradient:
+        if is_padded and is_gradient:
             first = _padded(pieces, *first, widths)
-        second_is_image = is_gradient
+        if is_padded and "add" in follow:  # to the padded result, of which some is left
+            at = [step for step in follow if step != "relu"].index("add")
+            extra[at] = _padded(pieces, *extra[at], widths)
         places = [_whole(pieces, *first)]
         places.append(
-            _whole(pieces, *second) if second_is_image else _turned(pieces, *second)
+            _whole(pieces, *second) if is_gradient else _turned(pieces, *second)
         )
         places += [_whole(pieces, *pair) for pair in extra]
         result = Buffer(len(inputs))
-        made = pieces.take(specs[2].nbytes) if is_gradient or is_wrong else None
+        made = pieces.take(specs[2].nbytes) if is_gradient or is_padded else None
         target = made or result
         signature = _signature(op, specs, attrs, follow, precision)
         pieces.steps.append(Dnn(signature, (*places, target)))
@@ -120,7 +124,7 @@ def _signature(
 
 
 def _is_uneven(widths: Widths) -> bool:
-    """Whether more is put behind images than before them, or less.
+    """Whether not as much is put behind images as before them.
 
     cuDNN's engines 1, 18 and 50 (seen in 9.19) then give wrong gradients of float32,
     with no word of it.

@@ -253,8 +253,14 @@ class Plans:
             keys: of the graphs.
             make: gives their plans as they are stored, as far as it can.
         """
-        missing = [k for k in dict.fromkeys(keys) if k not in self._plans]
-        missing = [k for k in missing if self._read(self._path(k, "plan")) is None]
+        missing = []
+        for key in dict.fromkeys(keys):
+            if key not in self._plans:
+                graph = self._read(self._path(key, "plan"))
+                if graph is None:
+                    missing.append(key)
+                else:
+                    self._plans[key] = GraphPlan(self, key[0], graph)
         if len(missing) < 2:
             return
         for key, content in make(missing).items():

@@ -13,12 +13,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from time import monotonic
 
 from toolkit.backends.cupy import cudnn
 from toolkit.machine import available_cores
 
-# Processes at once, and the seconds after which none is waited for.
-MOST, PATIENCE = 16, 120
+# Processes at once; the seconds that one has to begin, and those for each plan: what is
+# not there then is made by who asked.
+MOST, BEGINNING, EACH = 16, 30, 10
 _START = (
     "import sys; sys.path[:] = {path!r}; "
     "from toolkit.backends.cupy import planning; planning.work(); "
@@ -42,30 +44,22 @@ def planned(
         properties: what the device says of itself.
         arch: its compute capability, such as 90.
     """
-    # Where this is no interpreter's process there is nothing to start.
-    if not sys.executable or getattr(sys, "frozen", False):
-        return {}
     count = min(len(keys), available_cores(), MOST)
+    # Where this is no interpreter's process there is nothing to start.
+    if count < 2 or not sys.executable or getattr(sys, "frozen", False):
+        return {}
     groups = [list(keys[i::count]) for i in range(count)]
     command = [sys.executable, "-c", _START.format(path=sys.path)]
     found: dict[cudnn.Key, bytes] = {}
     begun: list[subprocess.Popen[bytes]] = []
+    end = monotonic() + BEGINNING + EACH * len(groups[0])
     try:
-        for group in groups:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-            begun.append(process)
-            assert process.stdin is not None
-            with suppress(OSError), process.stdin as pipe:
-                pipe.write(pickle.dumps((group, properties, arch)))
-        for process, group in zip(begun, groups, strict=True):
-            process.stdin = None  # it is closed
-            with suppress(subprocess.TimeoutExpired, EOFError, pickle.PickleError):
-                content, _ = process.communicate(timeout=PATIENCE)
+        with suppress(OSError):  # the system may have no room for more
+            for group in groups:
+                begun.append(_begun(command, pickle.dumps((group, properties, arch))))
+        for process, group in zip(begun, groups, strict=False):
+            with suppress(Exception):  # whatever it was: plans are not there
+                content, _ = process.communicate(timeout=max(0, end - monotonic()))
                 made = pickle.loads(content)
                 found |= {k: m for k, m in zip(group, made, strict=True) if m}
     finally:
@@ -73,6 +67,20 @@ def planned(
             process.kill()
             process.wait()
     return found
+
+
+def _begun(command: Sequence[str], asked: bytes) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdin is not None
+    with suppress(OSError), process.stdin as pipe:
+        pipe.write(asked)
+    process.stdin = None  # it is closed
+    return process
 
 
 def work() -> None:

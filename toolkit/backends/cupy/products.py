@@ -12,7 +12,7 @@ from toolkit import dtypes
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cublaslt import Gemm, compute_type
 from toolkit.backends.cupy.cuda.launch import Buffer
-from toolkit.backends.cupy.cuda.pitch import copy_rows
+from toolkit.backends.cupy.cuda.pitch import BLOCK, copy_rows
 from toolkit.backends.cupy.epilogues import HALVES, Epilogue, epilogue_of
 from toolkit.backends.cupy.steps import Lowered, NotLowered, Pieces, Place, Product
 from toolkit.ir import Graph, Node, Spec
@@ -52,7 +52,7 @@ class Matrix:
         return None
 
     @property
-    def pitch(self) -> tuple[bool, int]:
+    def lie(self) -> tuple[bool, int]:
         """The `rows` of a matrix that has some."""
         found = self.rows
         assert found is not None
@@ -244,7 +244,7 @@ def _rounded(
     """The same product with zeros around its matrices, where that is faster.
 
     Without them rows of halves begin where tensor cores cannot read: those of 50,257
-    logits, say, whose products take six times as long.
+    logits, say, whose products take five times as long, and more.
     """
     given = a, b, d, finish
     is_plain = finish.name in ("default", "bias", "relu", "relu_bias")
@@ -256,24 +256,31 @@ def _rounded(
         return -(-n // units) * units
 
     (m, k), n = a.spec.shape, b.spec.shape[1]
-    (turned_a, _), (turned_b, _) = a.pitch, b.pitch
+    (turned_a, _), (turned_b, _) = a.lie, b.lie
     rows = up(m) if turned_a else m
     depth = k if turned_a and not turned_b else up(k)
     shapes = (rows, depth), (depth, up(n)), (rows, up(n))
     pairs = list(zip((a, b, d), shapes, strict=True))
     changed = [x for x, shape in pairs if x.spec.shape != shape]
-    copied = sum(x.spec.nbytes for x in changed)
+    copied = sum(_rows_bytes(x) for x in changed)
     saved = SAVED_PER_OPERATION * 2 * m * n * k
     if saved <= COPIED_PER_BYTE * copied + STARTED * len(changed) or not changed:
         return given
     bias = d.spec.with_shape((1, n))
     vectors = (Matrix(place, contiguous(bias)) for place in finish.vectors)
-    places = tuple(_given(pieces, x, (1, up(n))).place for x in vectors)
-    a, b = (_given(pieces, x, shape) for x, shape in pairs[:2])
+    places = tuple(_with_zeros(pieces, x, (1, up(n))).place for x in vectors)
+    a, b = (_with_zeros(pieces, x, shape) for x, shape in pairs[:2])
     return a, b, _resized(pieces, d, shapes[2]), replace(finish, vectors=places)
 
 
-def _given(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
+def _rows_bytes(x: Matrix) -> int:
+    """The bytes of a matrix; short rows count as those that keep a block busy."""
+    turned, _ = x.lie
+    rows, columns = x.spec.shape[::-1] if turned else x.spec.shape
+    return rows * max(columns, BLOCK) * x.itemsize
+
+
+def _with_zeros(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
     """A matrix with zeros around it, so that it has other extents."""
     y = _resized(pieces, x, shape)
     if y is not x:
@@ -285,7 +292,7 @@ def _resized(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
     """Scratch memory for a matrix with other extents; itself if it has those."""
     if x.spec.shape == shape:
         return x
-    (turned, _), spec = x.pitch, x.spec.with_shape(shape)
+    (turned, _), spec = x.lie, x.spec.with_shape(shape)
     strides = (1, shape[0]) if turned else (shape[1], 1)
     operand = Operand(spec, tuple(s * x.itemsize for s in strides))
     return Matrix(pieces.take(spec.nbytes), operand)
@@ -293,7 +300,7 @@ def _resized(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
 
 def _copy_rows(pieces: Pieces, x: Matrix, y: Matrix) -> None:
     """Copy a matrix into a smaller one, or into a larger one around which are zeros."""
-    turned, pitch = x.pitch
+    turned, pitch = x.lie
     (height, width), (known, wide) = (
         z.spec.shape[::-1] if turned else z.spec.shape for z in (y, x)
     )
@@ -309,8 +316,8 @@ def _gemm(
     finish: Finish,
     inner: tuple[int, int, int, int],
 ) -> Gemm:
-    (turned_a, leading_a), (turned_b, leading_b) = a.pitch, b.pitch
-    _, leading_d = d.pitch
+    (turned_a, leading_a), (turned_b, leading_b) = a.lie, b.lie
+    _, leading_d = d.lie
     m, k = a.spec.shape[-2:]
     n = b.spec.shape[-1]
     count, step_a, step_b, step_d = inner

@@ -65,6 +65,7 @@ class Body:
         shift: an array that tells how far rows begin behind a multiple of the lanes;
             None if all begin at one.
         is_spread: whether packs are of whole arrays, whatever the extents are.
+        counting: the reads that give each column its number: they need no memory.
         number: the type of an index.
     """
 
@@ -86,7 +87,6 @@ class Body:
         ]
         self.rows: int = prod(self.extents[: self.row_loops])
         self.columns: int = prod(self.extents[self.row_loops :])
-        # The reads that give each column its number: they need no memory.
         self.counting: frozenset[int] = frozenset(
             k
             for k, read in enumerate(self.plan.reads)

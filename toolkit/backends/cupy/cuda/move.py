@@ -207,7 +207,9 @@ def generate_pad(
     if not y.spec.size:
         return []
     unit = dtypes.itemsize(y.spec.dtype)
-    raw = np.asarray(node.attrs["value"], dtypes.numpy_dtype(y.spec.dtype)).tobytes()
+    with np.errstate(over="ignore"):  # a number that is infinite in half precision
+        kind = dtypes.numpy_dtype(y.spec.dtype)
+        raw = np.asarray(node.attrs["value"], kind).tobytes()
     if widths and not any(widths[-1]) and not any(raw):
         unit, (x, y) = in_units((x, y), aligned)
     ctype = unit_type(unit)

@@ -24,7 +24,8 @@ from toolkit.ir import Graph, Node, Value
 MOST_ARRAYS = 24
 # Registers of a thread for what was computed of an element and is needed later.
 MOST_LIVE = 48
-# Columns of which the threads of a row hold no sums: see `division.MOST_HELD`.
+# From so many columns on the sums of a row's threads become too many to hold, beside
+# what they hold of the row: see `division.MOST_HELD`.
 LONG = 1 << 14
 
 Part = list[Node]
@@ -71,10 +72,11 @@ def _most_live(nodes: Sequence[Node]) -> int:
 
 
 def _sums_long_rows(nodes: Sequence[Node]) -> bool:
-    """Whether rows are summed up that wait for reductions along them and are long.
+    """Whether long rows are summed up where something reduces along them too.
 
     Their threads cannot hold a sum for each column, nor read rows by wide accesses
-    meanwhile: to read once more what was made of them costs less.
+    meanwhile: to read once more what was made of them costs less. What is made in half
+    precision is then summed up as it is in memory, rounded.
     """
     parts = {reduced_part(n) for n in nodes if is_reduction(n)}
     columns = (x.spec.shape[-1] for n in nodes for x in n.inputs if x.spec.ndim)

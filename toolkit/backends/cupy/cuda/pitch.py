@@ -9,6 +9,8 @@ from toolkit.backends.cupy.cuda.threads import THREADS, unit_type
 
 # Elements of a thread: what it waits for are that many reads at a time.
 EACH = 8
+# Elements of a block, which has one row.
+BLOCK = THREADS * EACH
 
 
 def copy_rows(
@@ -26,11 +28,11 @@ def copy_rows(
         itemsize: bytes of an element.
     """
     (rows, columns), (known, wide) = shape, source
-    tiles = -(-columns // (THREADS * EACH))
+    tiles = -(-columns // BLOCK)
     ctype, w = unit_type(itemsize), SourceWriter()
     w(f"const int tile = blockIdx.x % {tiles};")
     w(f"const i64 row = blockIdx.x / {tiles};")
-    w(f"const int first = tile * {THREADS * EACH} + threadIdx.x;")
+    w(f"const int first = tile * {BLOCK} + threadIdx.x;")
     w(f"x += row * {pitch} + first;")
     w(f"y += row * {columns} + first;")
     w(f"const int given = {f'row < {known} ? {wide} - first : 0'};")
