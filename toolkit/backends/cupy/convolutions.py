@@ -80,9 +80,7 @@ def lower_by_cudnn(
     widths = ((0, 0), *attrs["padding"], (0, 0))
     is_padded = op != "conv_fprop" and dtype == "float32" and _is_uneven(widths)
     try:
-        if (
-            is_padded
-        ):  # on images with zeros around them there is nothing to be wrong in
+        if is_padded:  # on what has its zeros in memory there is nothing to be wrong
             attrs = {**attrs, "padding": ((0, 0),) * len(attrs["padding"])}
             image = 0 if is_gradient else 2
             specs[image] = _wide(specs[image], widths)
