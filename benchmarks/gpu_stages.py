@@ -8,6 +8,7 @@ from time import perf_counter
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+import gpu_calls
 import gpu_fits
 import gpu_limits
 import gpu_rehearsal
@@ -198,6 +199,7 @@ STAGES = {
             speed,
             compiled,
             profile,
+            gpu_calls.calls,
             gpu_fits.accuracy,
             gpu_fits.fits,
         ),

@@ -37,6 +37,7 @@ def correct():
         environment = {"GPU_PART": f"{part}/{PARTS}"}
         options = ("--backend=cupy", *few)
         yield tests(f"conformance-{part}", 240, CONFORMANCE, *options, **environment)
+    yield stage("calls", 120, *GPU)
     yield stage("accuracy", 90, *GPU)
     yield stage("fits", 150, *GPU)
     which = size("cuda", "cuda and updates_of_all")

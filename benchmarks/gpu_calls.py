@@ -1,0 +1,138 @@
+"""Each call of a library that networks make, alone, beside NumPy.
+
+A library that is wrong for one shape of many shows in no step of training.
+"""
+
+import numpy as np
+from gpu_profile import Watch
+from gpu_rehearsal import size
+
+import toolkit
+from toolkit import dtypes
+from toolkit.backends import get_backend
+from toolkit.backends.cupy.steps import Dnn, Product
+
+# Networks of many kinds of convolutions, and the extents of their pictures.
+NETWORKS = size(
+    {"EfficientNetV2B0": 32, "MobileNetV3Small": 32, "ResNet50": 32, "Xception": 71},
+    {"MobileNetV3Small": 32},
+)
+POLICIES = ("float32", "mixed_bfloat16")
+# The largest length of a difference, by that of what it should be.
+LIMITS = {"float32": 1e-4, "bfloat16": 2e-2}
+WORKSPACE = 64 << 20
+
+
+class _AtOnce:
+    """What a device of host memory is to a call that is made on it."""
+
+    depth, stream = 1, None
+
+    def __init__(self):
+        self.log = []
+
+    def submit(self, stream, what, work):
+        work()
+
+
+def calls(save):
+    """The error of each call, of networks' forward passes and gradients."""
+    found, watch = {}, Watch()
+    for network, extent in NETWORKS.items():
+        for policy in POLICIES:
+            watch.runners.clear()
+            _train(network, extent, policy)
+            steps = (s for r in watch.runners for _, s in r.program.steps)
+            asked = {_of(s): s for s in steps if isinstance(s, (Dnn, Product))}
+            errors = {str(call): error(call) for call in asked if _is_checked(call)}
+            wrong = {
+                name: worst
+                for name, (worst, limit) in errors.items()
+                if not worst <= limit
+            }
+            found[f"{network} {policy}"] = {"calls": len(errors), "wrong": wrong}
+            save(found)
+    return found, not any(row["wrong"] for row in found.values())
+
+
+def _of(step):
+    return step.signature if isinstance(step, Dnn) else step.gemm
+
+
+def _is_checked(call):
+    """Whether any numbers will do; the gradient of attention needs its own rows."""
+    return not hasattr(call, "nodes") or call.nodes[0].op != "sdpa_backward"
+
+
+def _train(network, extent, policy):
+    """A step of training on the GPU."""
+    toolkit.utils.set_random_seed(0)
+    toolkit.config.set_dtype_policy(policy)
+    try:
+        make = getattr(toolkit.applications, network)
+        model = make(weights=None, input_shape=(extent, extent, 3), classes=5)
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        x = np.random.default_rng(0).random((2, extent, extent, 3), "float32")
+        with toolkit.device("gpu:0"):
+            model.train_on_batch(x, np.array([1, 3], "int32"))
+    finally:
+        toolkit.config.set_dtype_policy(None)
+
+
+def error(call):
+    """The largest error of what a call writes, on numbers at random; and its limit."""
+    from tests.backends.cupy import host
+
+    backend, rng = get_backend("cupy"), np.random.default_rng(1)
+    device, is_graph = backend.device, hasattr(call, "nodes")
+    kinds = _dtypes(call)
+    there = [
+        _at_random(rng, nbytes, kind)
+        for nbytes, kind in zip(call.sizes, kinds, strict=True)
+    ]
+    expected = [x.copy() for x in there]
+    with device.scope():
+        placed = [backend.asarray(x) for x in there]
+        scratch = device.address(backend.empty((WORKSPACE,), "uint8"))
+        pointers = tuple(map(device.address, placed))
+        if is_graph:
+            device.dnn(call, WORKSPACE)(pointers, scratch)
+        else:
+            device.product(call, pointers, WORKSPACE // 2)(pointers, scratch)
+        device.synchronize()
+    addresses = tuple(x.ctypes.data for x in expected)
+    if is_graph:
+        host.Convolution(_AtOnce(), call, 0).work(addresses)
+    else:
+        host.multiply(call, addresses)
+    found = map(backend.to_numpy, placed)
+    worst = max(map(_distance, found, expected, there))
+    return worst, LIMITS[kinds[0]]
+
+
+def _dtypes(call):
+    """The dtype of each operand of a call."""
+    if hasattr(call, "nodes"):
+        return [t.dtype for t in sorted(call.tensors, key=lambda t: t.uid) if t.uid]
+    of_factors, of_results = call.dtypes
+    is_mask = "relu" in call.epilogue
+    beside = ["uint8" if n == "aux" and is_mask else of_results for n in call.extras]
+    return [of_factors, of_factors, of_results, *beside]
+
+
+def _at_random(rng, nbytes, dtype):
+    """An array of so many bytes."""
+    kind = dtypes.numpy_dtype(dtype)
+    count = nbytes // kind.itemsize
+    if dtype == "uint8":
+        return rng.integers(0, 256, count).astype(kind)
+    return rng.standard_normal(count, "float32").astype(kind)
+
+
+def _distance(found, expected, before):
+    """The length of the difference of two arrays by that of the second."""
+    wide = [x.astype("float64") for x in (found, expected)]
+    if np.array_equal(expected, before):
+        return 0.0 if np.array_equal(found, before) else float("inf")
+    length = np.linalg.norm(wide[1])
+    return float(np.linalg.norm(wide[0] - wide[1]) / length)
