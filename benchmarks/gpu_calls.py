@@ -134,5 +134,5 @@ def _distance(found, expected, before):
     wide = [x.astype("float64") for x in (found, expected)]
     if np.array_equal(expected, before):
         return 0.0 if np.array_equal(found, before) else float("inf")
-    length = np.linalg.norm(wide[1])
-    return float(np.linalg.norm(wide[0] - wide[1]) / length)
+    found = float(np.linalg.norm(wide[0] - wide[1]) / np.linalg.norm(wide[1]))
+    return found if found < float("inf") else float("inf")  # `max` passes NaN over

@@ -1,8 +1,10 @@
 """The step of a session on a GPU that looks at each call of a library alone."""
 
+import ctypes
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from toolkit.backends.cupy.cublaslt import Gemm
@@ -30,6 +32,15 @@ def calls(monkeypatch):
     return importlib.import_module("gpu_calls")
 
 
+def test_nan_is_no_small_error(calls):
+    one, zero = np.ones(3, "float32"), np.zeros(3, "float32")
+    assert calls._distance(one, one, zero) == 0
+    for wrong in (np.nan, np.inf):
+        assert calls._distance(wrong * one, one, zero) == np.inf
+    assert calls._distance(zero, one, zero) == 1
+    assert calls._distance(one, zero, zero) == np.inf  # what is only read was written
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_call_that_is_wrong_is_found(on_host, calls, monkeypatch, dtype):
     conv = convolution("conv_fprop", SHAPES, GEOMETRY, dtype, "strict", ("bias",))
@@ -38,17 +49,22 @@ def test_a_call_that_is_wrong_is_found(on_host, calls, monkeypatch, dtype):
         assert worst <= limit
     device = on_host.device
 
-    def beside(make):
-        """Calls whose first operand is somewhere else."""
+    def spoiled(make, result):
+        """Calls that leave some of their result zero."""
 
         def wrong(*about):
             start = make(*about)
-            return lambda places, work: start((places[0] + 64, *places[1:]), work)
+
+            def run(places, work):
+                start(places, work)
+                ctypes.memset(places[result], 0, 64)
+
+            return run
 
         return wrong
 
-    monkeypatch.setattr(device, "dnn", beside(device.dnn))
-    monkeypatch.setattr(device, "product", beside(device.product))
+    monkeypatch.setattr(device, "dnn", spoiled(device.dnn, 3))
+    monkeypatch.setattr(device, "product", spoiled(device.product, 2))
     for call in (GEMM, conv):
         worst, limit = calls.error(call)
         assert not worst <= limit
