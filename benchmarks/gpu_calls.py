@@ -4,6 +4,7 @@ A library that is wrong for one shape of many shows in no step of training.
 """
 
 import numpy as np
+from gpu_fits import distance
 from gpu_profile import Watch
 from gpu_rehearsal import size
 
@@ -131,8 +132,7 @@ def _at_random(rng, nbytes, dtype):
 
 def _distance(found, expected, before):
     """The length of the difference of two arrays by that of the second."""
-    wide = [x.astype("float64") for x in (found, expected)]
     if np.array_equal(expected, before):
         return 0.0 if np.array_equal(found, before) else float("inf")
-    found = float(np.linalg.norm(wide[0] - wide[1]) / np.linalg.norm(wide[1]))
+    found = distance([found.astype("float64")], [expected.astype("float64")])
     return found if found < float("inf") else float("inf")  # `max` passes NaN over

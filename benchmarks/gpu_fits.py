@@ -89,7 +89,7 @@ def _error(found, expected):
     return float(np.abs(found - expected).max() / scale)
 
 
-def _distance(found, expected):
+def distance(found, expected):
     """The length of the difference of vectors by that of the second."""
     a, e = (np.concatenate([x.ravel() for x in part]) for part in (found, expected))
     return float(np.linalg.norm(a - e) / np.linalg.norm(e))
@@ -108,8 +108,8 @@ def accuracy(save):
             found = _gradients(model, x, y)
         pairs = list(zip(found, expected, strict=True))
         worst = max(_error(a, e) for a, e in pairs[:2])
-        gradients = _distance(found[2:], expected[2:])
-        single = max(_distance([a], [e]) for a, e in pairs[2:])
+        gradients = distance(found[2:], expected[2:])
+        single = max(distance([a], [e]) for a, e in pairs[2:])
         found = worst, gradients, single
         errors[name] = {
             "results, all gradients, the worst": found,

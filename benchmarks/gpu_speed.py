@@ -313,9 +313,14 @@ def _in_its_turn(turn, process):
         os.killpg(process.pid, SIGKILL)
     if process.wait() == -SIGKILL:
         return "not done in the time that there was"
-    lines = Path(f"{turn}.out").read_text("utf-8", "replace").splitlines()
-    found = [line for line in lines if line.startswith('{"step"')]
-    return json.loads(found[-1]) if found else "\n".join(lines)[-300:]
+    said = Path(f"{turn}.out").read_text("utf-8", "replace")
+    return _figures(said) or said.strip()[-300:]
+
+
+def _figures(said):
+    """The last figures that a process has printed; None if there are none."""
+    rows = [line for line in said.splitlines() if line.startswith('{"step"')]
+    return json.loads(rows[-1]) if rows else None
 
 
 def _ask(library, case, precision, limit, profile=""):
@@ -334,10 +339,9 @@ def _ask(library, case, precision, limit, profile=""):
             )
         except subprocess.TimeoutExpired:
             return f"longer than {limit:.0f} s"
-    rows = [line for line in done.stdout.splitlines() if line.startswith('{"step"')]
-    if not rows:
+    found = _figures(done.stdout)
+    if found is None:
         return done.stderr.strip()[-1500:] or "failed"
-    found = json.loads(rows[-1])
     if done.returncode:  # the profile
         found["failed"] = done.stderr.strip()[-1500:]
     return found

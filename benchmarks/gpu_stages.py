@@ -160,12 +160,11 @@ def nccl(save):
     return found, all(found.values())
 
 
-def speed(save, case, precision, seconds, *libraries):
+def speed(save, case, precision, seconds):
     """Seconds of a step of training beside torch and JAX, where these are installed."""
     import gpu_speed
 
-    chosen = {"libraries": libraries} if libraries else {}
-    row = gpu_speed.measure(case, precision, float(seconds) - 5, save, **chosen)
+    row = gpu_speed.measure(case, precision, float(seconds) - 5, save)
     return row, "failed" not in row
 
 
@@ -192,17 +191,8 @@ def profile(save, case, precision, seconds):
 STAGES = {
     stage.__name__: stage
     for stage in (
-        *(
-            facts,
-            first,
-            nccl,
-            speed,
-            compiled,
-            profile,
-            gpu_calls.calls,
-            gpu_fits.accuracy,
-            gpu_fits.fits,
-        ),
+        *(facts, first, nccl, speed, compiled, profile),
+        *(gpu_calls.calls, gpu_fits.accuracy, gpu_fits.fits),
         *(gpu_limits.autotune, gpu_limits.memory, gpu_limits.processes),
         gpu_limits.digest,
     )
