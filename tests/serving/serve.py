@@ -204,6 +204,7 @@ def binary_request(array, name="x", model="mlp", **headers):
 
 def binary_output(answer, dtype="float32"):
     """The only tensor of an answer in binary form."""
+    assert answer.status == 200, answer.body
     length = int(answer.headers["inference-header-content-length"])
     (told,) = json.loads(answer.body[:length])["outputs"]
     data = answer.body[length:]

@@ -34,6 +34,7 @@ from tests.serving.serve import (
 from toolkit import cli
 from toolkit.serving import Batching, Limits, server as server_module, service
 from toolkit.serving.http import MAX_HEAD, parse_head
+from toolkit.serving.messages import Response
 
 INFER = "/v2/models/mlp/infer"
 
@@ -115,6 +116,32 @@ def test_a_request_may_come_in_pieces(server, model, piece):
         for _ in range(2):
             found = binary_output(client.read())
             np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5)
+
+
+def test_what_comes_between_an_answer_and_a_look_at_what_was_sent_ahead(model):
+    """Of a request whose head is whole by then, the body is awaited."""
+    one, bodies, answers = binary_request(rows(1, 5)), [], []
+    with serving({"mlp": model}) as server, closing(Client(server)) as client:
+        client.ask("GET", "/v2")
+        (connection,) = server.connections
+
+        def handle(request, answer):
+            bodies.append(request.body)
+            answers.append(answer)
+
+        def feed():
+            connection.data_received(one + one[:9])
+            answers.pop()(Response(200, b"first"))
+            connection.data_received(one[9:-4])
+
+        server.service.handle = handle
+        server.loop.call_soon_threadsafe(feed)
+        assert client.read().body == b"first"
+        client.send(one[-4:])
+        wait_for(lambda: answers)
+        server.loop.call_soon_threadsafe(answers.pop(), Response(200, b"second"))
+        assert client.read().body == b"second"
+    assert bodies == [one.partition(b"\r\n\r\n")[2]] * 2
 
 
 def test_a_client_that_waits_to_send_is_told_to(server):

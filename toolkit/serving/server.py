@@ -85,9 +85,7 @@ class Connection(asyncio.Protocol):
             if self._size > _AHEAD:
                 self._pause()
             return
-        if self._head is not None and not self._hold(len(data)):
-            return
-        if self._head is None or self._size >= self._head.length:
+        if self._head is None or self._hold(len(data)):
             self._read()
 
     def eof_received(self) -> bool:
@@ -127,9 +125,11 @@ class Connection(asyncio.Protocol):
 
     def _read_one(self) -> bool:
         """Begin to answer one request, if all of it is there."""
+        head, at = self._head, 0
+        if head is not None and self._size < head.length:
+            return False
         pieces = self._pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        head, at = self._head, 0
         if head is None:
             # Some clients end a body with an empty line that is not counted.
             start = 2 if data.startswith(b"\r\n") else 0
