@@ -14,7 +14,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.arguments import Axes, NonNegative
 from toolkit.core.convert import convert
-from toolkit.core.tensor import Tensor, run_on_host
+from toolkit.core.tensor import Tensor, device, run_on_host
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer, checked_shape
 from toolkit.ops.decomposition import qr_p
@@ -25,6 +25,7 @@ from toolkit.random import (
     truncated_normal,
     uniform,
 )
+from toolkit.random.seeds import draw_seed
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 from toolkit.type_aliases import SeedLike
 
@@ -325,9 +326,12 @@ class Orthogonal(RandomInitializer):
             raise ShapeError(f"Orthogonal: expected 2 axes or more; received {shape}")
         rows, columns = math.prod(shape[:-1]), shape[-1]
         tall = (max(rows, columns), min(rows, columns))
-        start = Tensor(normal(tall, dtype="float64", seed=self.seed).numpy())
+        key = draw_seed(self.seed)
+        with device("cpu:0"):  # where the factors are computed, too
+            start = Tensor(normal(tall, dtype="float64", seed=key).numpy())
         q, r = (x.numpy() for x in run_on_host(qr_p, (start,), {"complete": False}))
         # With a positive diagonal of r, q is uniform among the orthogonal matrices.
         q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
         q = q if rows >= columns else q.T
-        return convert(self.gain * q.reshape(shape), dtypes.standardize(dtype))
+        kind = dtypes.numpy_dtype(dtypes.standardize(dtype))
+        return convert((self.gain * q.reshape(shape)).astype(kind))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand, Scalar
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.threads import Threads, place
 
@@ -73,5 +73,6 @@ def generate_random_uniform(
     else:
         with k.block("#pragma unroll", f"for (int n = 0; n < {count}; ++n)"):
             k(f"const i64 at = (i64)i * {count} + n;")
-            k(f"if (at < {y.spec.size}) y[at] = found.of[n];")
+            k("if (at < size) y[at] = found.of[n];")
+        k.array("i64", "size", Scalar(y.spec.size))
     return [k.launch()]

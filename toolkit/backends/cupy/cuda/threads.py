@@ -12,6 +12,7 @@ from toolkit.backends.cupy.cuda.launch import (
     Launch,
     Operand,
     Problem,
+    Scalar,
     make_kernel,
 )
 from toolkit.backends.cupy.cuda.prelude import BITS, STORED
@@ -45,12 +46,13 @@ class Threads(SourceWriter):
         super().__init__()
         self.family = family
         self.extra = ""
-        self.count: int = prod(shape)
-        most = max([self.count, *map(span, operands)])
+        self.threads: int = prod(shape)
+        most = max([self.threads, *map(span, operands)])
         self.number = "int" if 2 * most < 2**31 else "i64"
         self.parameters: list[tuple[str, str, Argument]] = []
         self(f"const i64 thread = (i64)blockIdx.x * {THREADS} + threadIdx.x;")
-        self(f"if (thread >= {self.count}) return;")
+        # Not in the text: one kernel serves every extent of the first axis.
+        self("if (thread >= threads) return;")
         self(f"const {self.number} i = thread;")
         self.indices: list[str] = split(self, "i", shape, "i", self.number)
 
@@ -68,12 +70,13 @@ class Threads(SourceWriter):
 
     def launch(self, problem: str = "") -> Launch:
         """The launch of what was written."""
+        self.array("i64", "threads", Scalar(self.threads))
         if problem:
             self.array("i64*", "problem", Problem())
         text = kernel_text(self.parameters, THREADS, self.text, self.extra)
         kernel = make_kernel(self.family, text, [p[0] for p in self.parameters])
         arguments = tuple(p[2] for p in self.parameters)
-        grid = (-(-self.count // THREADS), 1, 1)
+        grid = (-(-self.threads // THREADS), 1, 1)
         return Launch(kernel, grid, (THREADS, 1, 1), arguments, problem=problem)
 
 

@@ -1,0 +1,34 @@
+"""First values of weights: drawn on the device, by few kernels."""
+
+import numpy as np
+
+import toolkit
+from toolkit.initializers import GlorotUniform, Orthogonal
+
+
+def test_first_values_of_any_size_are_drawn_by_the_same_kernels(on_host):
+    """A network has as many sizes as layers, and each kernel is compiled when met."""
+
+    def draw(*shapes):
+        with toolkit.device("gpu:0"):
+            made = [GlorotUniform(seed=i)(s) for i, s in enumerate(shapes)]
+        for found, (i, shape) in zip(made, enumerate(shapes), strict=True):
+            expected = GlorotUniform(seed=i)(shape).numpy()
+            np.testing.assert_allclose(found.numpy(), expected, 1e-6)
+        return set(on_host.device.log)
+
+    few = draw((8, 16), (3, 5))
+    assert draw((16, 16), (2, 8, 4), (7, 3), (4, 8)) == few
+
+
+def test_orthogonal_first_values_need_but_their_key_of_the_device(on_host):
+    with toolkit.device("gpu:0"):
+        toolkit.random.SeedGenerator(0).next()
+        used = {*on_host.device.log, "fetch", "download"}
+        seeds = toolkit.random.SeedGenerator(0)
+        found = [Orthogonal(seed=seeds)(shape) for shape in ((6, 6), (8, 3), (3, 5))]
+    assert used >= set(on_host.device.log)
+    seeds = toolkit.random.SeedGenerator(0)
+    expected = [Orthogonal(seed=seeds)(shape) for shape in ((6, 6), (8, 3), (3, 5))]
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
