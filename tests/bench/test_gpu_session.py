@@ -340,8 +340,21 @@ def test_the_page_has_figures_and_verdicts():
         module("gpu_page").render(steps, machine)
 
 
+def test_our_sources_are_compiled_for_python_as_those_of_peers_are(
+    monkeypatch, tmp_path
+):
+    speed = module("gpu_speed")
+    (tmp_path / "one.py").touch()
+    monkeypatch.setattr(speed, "SOURCES", tmp_path)
+    monkeypatch.setattr(speed, "find_spec", lambda name: 1)
+    monkeypatch.setattr(speed, "_ask", lambda *about: list(tmp_path.rglob("*.pyc")))
+    row = speed.measure(*module("gpu_table").RUNS[0], libraries=["toolkit"])
+    assert len(row["toolkit"]) == 1
+
+
 def test_what_is_not_there_or_has_no_time_is_said_in_each_row(monkeypatch):
     speed, saved = module("gpu_speed"), []
+    monkeypatch.setattr(speed, "keep_bytecode", lambda: None)
     monkeypatch.setattr(speed, "find_spec", lambda name: None if "jax" in name else 1)
     monkeypatch.setattr(speed, "_ask", lambda *about: {"step": 1.0, "first": 1.0})
     run = module("gpu_table").RUNS[0]
