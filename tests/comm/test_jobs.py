@@ -102,6 +102,7 @@ def test_weights_are_held_in_parts(job):
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_a_pipeline_has_the_same_bits_on_any_number_of_processes(job):
     begin = """
     stages = ["first", "middle", "last"]

@@ -110,6 +110,7 @@ def test_backup_workers_take_the_place_of_a_lost_one(start):
     assert ps.poll() is None
 
 
+@pytest.mark.slow
 def test_without_a_backup_the_loss_of_a_worker_is_an_error(start):
     options = ("--steps", 4000, "--aggregate", 2)
     _, workers = start_example(start, 2, *options, TOOLKIT_TIMEOUT="3")

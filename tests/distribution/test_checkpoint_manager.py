@@ -199,6 +199,7 @@ if comm.world().rank == 0:
 """
 
 
+@pytest.mark.slow
 @ranks.needs_mpi
 def test_a_run_goes_on_with_other_ranks_and_layouts(tmp_path):
     def job(count, stop, layout, folder="x"):

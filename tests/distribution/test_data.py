@@ -223,6 +223,7 @@ def test_a_tensor_of_another_extent_stays_whole():
     assert np.asarray(x).shape == (3, 2) and np.asarray(y).shape == (4,)
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_ranks_of_one_replica_read_the_same_rows(tmp_path):
     text = """

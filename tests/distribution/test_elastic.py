@@ -97,6 +97,7 @@ def test_parts_of_lost_ranks_are_taken_from_their_neighbours(tmp_path, moment, l
     assert found == [[*whole, left]] * left
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_parts_that_are_lost_with_their_copies_are_told(tmp_path):
     moment = f"if self.steps == 5 and rank in (1, 2): {KILL.format('SIGKILL')}"
@@ -135,6 +136,7 @@ def test_a_replacement_is_replaced(tmp_path):
     assert found == [[*whole, 3]] * 3
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_a_job_starts_again_after_the_last_whole_epoch(tmp_path):
     """Where what a process held is lost with it, or MPI ends with any process."""

@@ -32,13 +32,14 @@ def test_a_signal_calls_a_function_of_the_loop(name, taken):
         os.kill(os.getpid(), number)
         await asyncio.wait_for(ended.wait(), 30)
         assert came == [loop]
+        signals.end()
+        os.kill(os.getpid(), number)  # nobody waits for it
 
     signals_of = [None]
     actions = {name: lambda: signals_of[0](), "SIGNONE": None}
     with Signals(actions) as signals:
         asyncio.run(wait(signals))
-        if not taken:
-            os.kill(os.getpid(), number)  # the loop has ended: nobody waits for it
+        os.kill(os.getpid(), number)  # the loop is closed, which ends no process
     assert len(came) == 1 and signal.getsignal(number) is before
 
 
@@ -47,6 +48,7 @@ def test_a_loop_that_goes_on_is_left_without_them():
         loop = asyncio.get_running_loop()
         with Signals({"SIGHUP": list}) as signals:
             signals.begin(loop)
+            signals.end()
         assert not loop.remove_signal_handler(signal.SIGHUP)
 
     asyncio.run(begin_and_end())

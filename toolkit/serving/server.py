@@ -324,8 +324,11 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self._stop, self._abort = asyncio.Event(), asyncio.Event()
         signals.begin(self.loop)
-        if await either(self.service.start(), self._stop.wait()):
-            await self._serve(started)
+        try:
+            if await either(self.service.start(), self._stop.wait()):
+                await self._serve(started)
+        finally:
+            signals.end()
 
     async def _serve(self, started: Callable[[Server], None] | None) -> None:
         """Listen until there is a `stop`, then finish."""

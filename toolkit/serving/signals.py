@@ -11,8 +11,9 @@ from typing import Any
 
 
 class Signals:
-    """Has a loop call functions when signals come, from `begin` to the end of `with`.
+    """Has a loop call functions when signals come, from `begin` to `end`.
 
+    What comes then does nothing until the end of `with`, where handlers are as before.
     Only the main thread gets signals; in others this does nothing. The loops of Windows
     take none, so that Python's handlers hand them on.
 
@@ -55,9 +56,30 @@ class Signals:
 
         return handle
 
-    def __exit__(self, *_: object) -> None:
-        if self._loop is not None and not self._loop.is_closed():
+    def end(self) -> None:
+        """Call no function any more.
+
+        A loop that is closed gives signals the system's handlers, which end the process:
+        so they are taken from it before, and none comes in between.
+        """
+        if self._loop is None:
+            return
+        for number in self._own:
+            signal.signal(number, _ignore)
+        if self._of_loop:
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._of_loop)
             for number in self._of_loop:
                 self._loop.remove_signal_handler(number)
+                signal.signal(number, _ignore)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._own += self._of_loop
+        self._of_loop = []
+
+    def __exit__(self, *_: object) -> None:
         for number in self._own:
-            signal.signal(number, self._before[number])
+            # None is a handler that Python cannot put there.
+            signal.signal(number, self._before[number] or signal.SIG_DFL)
+
+
+def _ignore(number: int, frame: Any) -> None:
+    """Unlike SIG_IGN, it is nothing that processes begun meanwhile would inherit."""
