@@ -59,7 +59,7 @@ class Signals:
     def end(self) -> None:
         """Call no function any more.
 
-        A loop that is closed gives signals the system's handlers, which end the process:
+        A closed loop gives signals the handlers of the system, which end the process:
         so they are taken from it before, and none comes in between.
         """
         if self._loop is None:
