@@ -30,8 +30,8 @@ class Scalar:
     array: the function of NumPy, and of modules like it, by its name; or a function
         `f(xp, *arrays)` of such a module and arrays; "": backends have a kernel for it.
     vml: the name of MKL's function of long arrays; "": it has none.
-    cuda: the name of the function of CUDA's library for doubles; that for floats has an
-        f behind its name.
+    cuda: the name of the function of CUDA's library, or of the prelude of kernels, for
+        doubles; that for floats has an f behind its name.
     llvm: the name of an intrinsic of LLVM; or a function of a `Vector` of floats (see
         `toolkit.backends.numpy.jit.math`) for what is not there under this name.
     """
@@ -77,6 +77,9 @@ scalar("tanh", cost=16, vml="Tanh", cuda="tanh")
 scalar("arcsinh", cost=24, vml="Asinh", cuda="asinh")
 scalar("arccosh", cost=24, domain=(1, inf), vml="Acosh", cuda="acosh")
 scalar("arctanh", cost=24, domain=(-1, 1), vml="Atanh", cuda="atanh")
+scalar(
+    "sigmoid", cost=18, array=lambda xp, x: 1 / (1 + xp.exp(-x)), cuda="sigmoid"
+)
 scalar("erf", cost=16, array="", vml="Erf", cuda="erf")
 scalar("erfinv", cost=30, domain=(-1, 1), array="", vml="ErfInv", cuda="erfinv")
 scalar("divide", cost=4)

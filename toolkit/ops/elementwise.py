@@ -130,15 +130,7 @@ erfinv_p: Primitive = elementwise(
     lambda g, y, x: g * (math.sqrt(math.pi) / 2) * exp(y * y),
 )
 sigmoid_p: Primitive = elementwise(
-    "sigmoid",
-    # exp(-|x|) cannot overflow: sigmoid is 1 / (1 + e) right of zero, e / (1 + e) left.
-    lambda s, x: s.divide(
-        s.select(
-            s.less(x, s.const(0.0, x)), s.exp(s.negative(s.abs(x))), s.const(1.0, x)
-        ),
-        s.add(s.const(1.0, x), s.exp(s.negative(s.abs(x)))),
-    ),
-    lambda g, y, x: g * y * (1 - y),
+    "sigmoid", lambda s, x: s.sigmoid(x), lambda g, y, x: g * y * (1 - y)
 )
 
 # --- one input, any number ------------------------------------------------------------

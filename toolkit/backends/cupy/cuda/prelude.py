@@ -132,6 +132,9 @@ template <class T> DEVICE T shift_left(T a, T b) {
 template <class T> DEVICE T shift_right(T a, T b) {
   return (u64)b < 8 * sizeof(T) ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0;
 }
+// Where exp overflows to infinity the quotient is 0.
+DEVICE float sigmoidf(float x) { return 1 / (1 + expf(-x)); }
+DEVICE double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 DEVICE float modulo(float a, float b) {
   float r = fmodf(a, b);
   return b == 0 ? r : r == 0 ? copysignf(0.0f, b) : (b < 0) != (r < 0) ? r + b : r;

@@ -1,4 +1,4 @@
-"""exp, expm1 and what follows from them: tanh.
+"""exp, expm1 and what follows from them: sigmoid and tanh.
 
 exp(x) = 2**n * exp(r) with n the integer next to x / log(2) and r = x - n * log(2),
 |r| <= log(2) / 2, in two steps (Cody and Waite): with a fused multiply-add the first,
@@ -31,6 +31,7 @@ class _Constants:
     coefficients: tuple[float, ...]  # of (exp(r) - 1 - r) / r**2
     underflow: float  # exp is 0 from here down
     overflow: float  # exp is infinite from here up
+    moderate: float  # up to here exp is a normal number, above and below 0
     minus_one: float  # expm1 is -1 from here down
     saturated: float  # tanh is 1 from here up
     tanh: tuple[float, ...]  # (tanh(a) / a - 1) / a**2 in a**2, for a <= TANH_BORDER
@@ -51,6 +52,7 @@ _CONSTANTS = {
         ),
         underflow=-104.0,
         overflow=89.0,
+        moderate=87.0,
         minus_one=-18.0,
         saturated=10.0,
         tanh=(-0.33333316, 0.13332544, -0.053847548, 0.021050714, -0.006242849),
@@ -71,6 +73,7 @@ _CONSTANTS = {
         ),
         underflow=-746.0,
         overflow=710.0,
+        moderate=708.0,
         minus_one=-38.0,
         saturated=20.0,
         tanh=(
@@ -117,7 +120,7 @@ def _exp_in_range(x: Vector, low: Vector | None) -> Vector:
 
 
 def exp_of_moderate(x: Vector) -> Vector:
-    """e**x where 2**n is a normal number: |x| <= 87 (float32), 708 (float64)."""
+    """e**x where 2**n is a normal number: |x| <= `moderate`."""
     n, shifted, y = _reduced(x)
     scaled = times_power_of_two(y + 1.0, n)
     if scaled is not None:
@@ -134,6 +137,14 @@ def expm1(x: Vector) -> Vector:
     far = fma(y, half, half - 0.5)
     # y loses the sign of 0.
     return copysign(y.where(n.equals(0.0), far + far), x)
+
+
+def sigmoid(x: Vector) -> Vector:
+    """1 / (1 + e**-x), which is 0 from where 2**n is infinite: there it is denormal."""
+    numbers = _CONSTANTS[x.value.dtype]
+    # Further to the right e**-x is lost beside 1.
+    _, shifted, y = _reduced(-x.at_most(numbers.moderate).at_least(-numbers.overflow))
+    return 1.0 / ((y + 1.0) * power_of_two(shifted.bits(), x.value.dtype) + 1.0)
 
 
 def tanh(x: Vector) -> Vector:
