@@ -77,9 +77,7 @@ scalar("tanh", cost=16, vml="Tanh", cuda="tanh")
 scalar("arcsinh", cost=24, vml="Asinh", cuda="asinh")
 scalar("arccosh", cost=24, domain=(1, inf), vml="Acosh", cuda="acosh")
 scalar("arctanh", cost=24, domain=(-1, 1), vml="Atanh", cuda="atanh")
-scalar(
-    "sigmoid", cost=18, array=lambda xp, x: 1 / (1 + xp.exp(-x)), cuda="sigmoid"
-)
+scalar("sigmoid", cost=18, array=lambda xp, x: 1 / (1 + xp.exp(-x)), cuda="sigmoid")
 scalar("erf", cost=16, array="", vml="Erf", cuda="erf")
 scalar("erfinv", cost=30, domain=(-1, 1), array="", vml="ErfInv", cuda="erfinv")
 scalar("divide", cost=4)

@@ -3,6 +3,7 @@
 import numpy as np
 
 import toolkit
+from toolkit import layers
 from toolkit.initializers import GlorotUniform, Orthogonal
 
 
@@ -32,3 +33,21 @@ def test_orthogonal_first_values_need_but_their_key_of_the_device(on_host):
     expected = [Orthogonal(seed=seeds)(shape) for shape in ((6, 6), (8, 3), (3, 5))]
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_all_kernels_of_a_step_are_compiled_together(on_host, monkeypatch):
+    """Those that start several small updates at once among them."""
+    model = toolkit.Sequential([toolkit.Input((5,)), layers.Dense(4), layers.Dense(3)])
+    model.compile("adam", "mse")
+    x, y = np.ones((2, 5), "float32"), np.ones((2, 3), "float32")
+    with toolkit.device("gpu:0"):
+        model.predict_on_batch(x)
+        model.optimizer.build(model.trainable_variables)
+        device, found = on_host.device, []
+        build = device._build
+        monkeypatch.setattr(device, "built", {})  # as if no other test had run
+        monkeypatch.setattr(device, "_build", lambda ks: found.append(ks) or build(ks))
+        model.train_on_batch(x, y)
+    families = [{kernel.name.split("_")[0] for kernel in ks} for ks in found]
+    assert sum("many" in names for names in families) == 1
+    assert len(max(found, key=len)) == sum(map(len, found)) > 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -70,7 +71,10 @@ class Binder:
         """All steps of the program."""
         program = self.runner.program
         plain = list(_plain(program))
-        kernels = list({s.kernel: 0 for _, s in plain if isinstance(s, Launch)})
+        count = Counter(s.kernel for _, s in plain if isinstance(s, Launch))
+        # Compiled together with the kernels that may start several of them at once.
+        twins = {k.many: 0 for k, times in count.items() if k.many and times > 1}
+        kernels = list(dict.fromkeys((*count, *twins)))
         self.functions = dict(zip(kernels, self.device.load(kernels), strict=True))
         graphs = [step.signature for _, step in plain if isinstance(step, Dnn)]
         self.device.prepare(graphs, self.dnn_limit)
@@ -81,13 +85,13 @@ class Binder:
                 self.runner.scratch = self.device.empty((needed,), "uint8")
             self.binding.kept.append(self.runner.scratch)
             self.scratch = self.device.address(self.runner.scratch)
-        count = sum(
+        problems = sum(
             times * sum(isinstance(a, Problem) for a in step.arguments)
             for times, step in plain
             if isinstance(step, Launch)
         )
-        if count:
-            self.words = self.device.upload([0] * (3 * count))
+        if problems:
+            self.words = self.device.upload([0] * (3 * problems))
             self.binding.words = self.words
         calls: list[Call] = []
         for i, node in enumerate(program.nodes):
