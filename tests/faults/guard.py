@@ -32,6 +32,8 @@ def _one_child(seed, start, stop, folder):
     """What a child says until it ends; the case that ended it has no number."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": ""}
+    # New kernels are kept where a case may write.
+    environment["TOOLKIT_CACHE_DIR"] = str(folder / "cache")
     command = [sys.executable, "-m", "tests.faults.worker"]
     with open(folder / "errors.txt", "wb") as errors:
         child = subprocess.Popen(
