@@ -39,7 +39,7 @@ def test_damaged_files_of_a_kind(only, tmp_path):
 
 
 def test_damaged_files(tmp_path):
-    check(15, 400, tmp_path)
+    check(15, 1_000, tmp_path)
 
 
 @pytest.mark.slow

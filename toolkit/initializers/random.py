@@ -328,7 +328,7 @@ class Orthogonal(RandomInitializer):
         tall = (max(rows, columns), min(rows, columns))
         key = draw_seed(self.seed)
         with device("cpu:0"):  # where the factors are computed, too
-            start = Tensor(normal(tall, dtype="float64", seed=key).numpy())
+            start = normal(tall, dtype="float64", seed=key)
         q, r = (x.numpy() for x in run_on_host(qr_p, (start,), {"complete": False}))
         # With a positive diagonal of r, q is uniform among the orthogonal matrices.
         q = q * np.where(np.diag(r) < 0, -1.0, 1.0)

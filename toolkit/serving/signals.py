@@ -6,7 +6,6 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 
@@ -51,8 +50,7 @@ class Signals:
         self, loop: asyncio.AbstractEventLoop, action: Callable[[], Any]
     ) -> Callable[[int, Any], None]:
         def handle(number: int, frame: Any) -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(action)
+            loop.call_soon_threadsafe(action)
 
         return handle
 

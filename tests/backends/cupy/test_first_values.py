@@ -1,20 +1,22 @@
 """First values of weights: drawn on the device, by few kernels."""
 
 import numpy as np
+import pytest
 
 import toolkit
 from toolkit import layers
-from toolkit.initializers import GlorotUniform, Orthogonal
+from toolkit.initializers import GlorotUniform, HeNormal, Orthogonal
 
 
-def test_first_values_of_any_size_are_drawn_by_the_same_kernels(on_host):
+@pytest.mark.parametrize("initializer", [GlorotUniform, HeNormal])
+def test_first_values_of_any_size_are_drawn_by_the_same_kernels(on_host, initializer):
     """A network has as many sizes as layers, and each kernel is compiled when met."""
 
     def draw(*shapes):
         with toolkit.device("gpu:0"):
-            made = [GlorotUniform(seed=i)(s) for i, s in enumerate(shapes)]
+            made = [initializer(seed=i)(s) for i, s in enumerate(shapes)]
         for found, (i, shape) in zip(made, enumerate(shapes), strict=True):
-            expected = GlorotUniform(seed=i)(shape).numpy()
+            expected = initializer(seed=i)(shape).numpy()
             np.testing.assert_allclose(found.numpy(), expected, 1e-6)
         return set(on_host.device.log)
 

@@ -73,7 +73,7 @@ class Binder:
         plain = list(_plain(program))
         count = Counter(s.kernel for _, s in plain if isinstance(s, Launch))
         # Compiled together with the kernels that may start several of them at once.
-        twins = {k.many: 0 for k, times in count.items() if k.many and times > 1}
+        twins = [k.many for k, times in count.items() if k.many and times > 1]
         kernels = list(dict.fromkeys((*count, *twins)))
         self.functions = dict(zip(kernels, self.device.load(kernels), strict=True))
         graphs = [step.signature for _, step in plain if isinstance(step, Dnn)]
