@@ -1,10 +1,13 @@
-"""Signals of a server: in loops that take them, and in Windows' loops, which do not."""
+"""Signals of a server: what they call, and that none ends the process."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import threading
+import time
+from functools import partial
 
 import pytest
 
@@ -13,21 +16,14 @@ from toolkit.serving.signals import Signals
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="a process sends itself one")
 
 
-def refuse(number, action):
-    raise NotImplementedError
-
-
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("taken", [True, False])
-def test_a_signal_calls_a_function_of_the_loop(name, taken):
+def test_a_signal_calls_a_function_of_the_loop(name):
     number, came = getattr(signal, name), []
     before = signal.getsignal(number)
 
     async def wait(signals):
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         signals_of[0] = lambda: (came.append(asyncio.get_running_loop()), ended.set())
-        if not taken:
-            loop.add_signal_handler = refuse
         signals.begin(loop)
         os.kill(os.getpid(), number)
         await asyncio.wait_for(ended.wait(), 30)
@@ -43,12 +39,83 @@ def test_a_signal_calls_a_function_of_the_loop(name, taken):
     assert len(came) == 1 and signal.getsignal(number) is before
 
 
+async def begin_and_end(signals, between=lambda: None):
+    signals.begin(asyncio.get_running_loop())
+    between()
+    signals.end()
+
+
 def test_a_loop_that_goes_on_is_left_without_them():
-    async def begin_and_end():
+    async def run():
         loop = asyncio.get_running_loop()
+        own = signal.getsignal(signal.SIGHUP)
         with Signals({"SIGHUP": list}) as signals:
-            signals.begin(loop)
-            signals.end()
+            await begin_and_end(signals)
+        assert signal.getsignal(signal.SIGHUP) is own
         assert not loop.remove_signal_handler(signal.SIGHUP)
 
-    asyncio.run(begin_and_end())
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_signals_never_have_the_handler_of_the_system(monkeypatch, is_last):
+    before, own, handlers = signal.getsignal(signal.SIGTERM), signal.signal, []
+
+    def recorded(number, handler):
+        if number == signal.SIGTERM:
+            handlers.append(handler)
+        return own(number, handler)
+
+    try:
+        with Signals({"SIGTERM": list}, is_last) as signals:
+            monkeypatch.setattr(signal, "signal", recorded)
+            asyncio.run(begin_and_end(signals))
+            assert len(handlers) > 1 and signal.SIG_DFL not in handlers
+        assert handlers[-1] is (signal.SIG_IGN if is_last else before)
+    finally:
+        own(signal.SIGTERM, before)
+
+
+def test_a_signal_that_another_thread_gets_wakes_the_loop():
+    async def wait(signals):
+        ended = asyncio.Event()
+        called[0] = ended.set
+        signals.begin(asyncio.get_running_loop())
+        threading.Timer(0.2, kill_this_thread).start()
+        await asyncio.wait_for(ended.wait(), 30)
+        signals.end()
+
+    def kill_this_thread():
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    called = [None]
+    start = time.monotonic()
+    with Signals({"SIGUSR1": lambda: called[0]()}) as signals:
+        asyncio.run(wait(signals))
+    assert time.monotonic() - start < 20
+
+
+def test_what_wakes_a_loop_already_stays():
+    async def run():
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, came.set)
+        with Signals({"SIGUSR2": list}) as signals:
+            await begin_and_end(signals)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.wait_for(came.wait(), 30)
+
+    came = asyncio.Event()
+    asyncio.run(run())
+
+
+def test_what_wakes_a_loop_later_stays():
+    async def run():
+        loop = asyncio.get_running_loop()
+        with Signals({"SIGUSR2": list}) as signals:
+            add = partial(loop.add_signal_handler, signal.SIGUSR1, came.set)
+            await begin_and_end(signals, add)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.wait_for(came.wait(), 30)
+
+    came = asyncio.Event()
+    asyncio.run(run())

@@ -165,6 +165,19 @@ def test_a_stop_gives_up_what_is_loaded(tmp_path, number, times, is_first):
     assert code == 0 and "Traceback" not in errors
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_no_signal_after_a_stop_is_a_failure(tmp_path, number):
+    path = tmp_path / "mlp.keras"
+    mlp().save(path)
+    process = Process(str(path))
+    while process.process.poll() is None:
+        process.process.send_signal(number)
+        time.sleep(0.0005)
+    code, errors = process.end(None)
+    assert code == 0 and "Traceback" not in errors
+
+
 def loads():
     """The threads that load something."""
     return [x for x in threading.enumerate() if x.name == "toolkit serve load"]

@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         _named(options.models), batching, imported_objects(options), limits
     )
     server = Server(service, options.host, options.port, options.watch)
-    server.run(_tell)
+    server.run(_tell, is_last=True)
     if threads.are_left():
         # What was given up is within libraries, whose ends would wait or crash.
         logging.shutdown()

@@ -301,16 +301,21 @@ class Server:
         self._abort: asyncio.Event
         service.metrics.connections = lambda: len(self.connections)
 
-    def run(self, started: Callable[[Server], None] | None = None) -> None:
+    def run(
+        self,
+        started: Callable[[Server], None] | None = None,
+        is_last: bool = False,
+    ) -> None:
         """Serve until SIGTERM or SIGINT, then answer what was accepted.
 
         A second one leaves at once, and so does the first while models are loaded.
 
         Args:
             started: is called when requests are answered; `port` is that in use.
+            is_last: the process ends behind this: a signal that comes late is ignored.
         """
         # They are given back after the loop's end: a second one may come until then.
-        with Signals(self._actions()) as signals:
+        with Signals(self._actions(), is_last) as signals:
             asyncio.run(self._until_stopped(started, signals))
 
     async def serve(self, started: Callable[[Server], None] | None = None) -> None:
