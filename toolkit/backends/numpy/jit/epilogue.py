@@ -47,6 +47,11 @@ class Epilogue:
         """Whether an operand has one element for each column of the result."""
         return any(x.spec.size not in (1, self.size) for x in self.operands)
 
+    @property
+    def reads_elements(self) -> bool:
+        """Whether an operand has one element for each of the result."""
+        return any(x.spec.size == self.size for x in self.operands)
+
     def columns(self, column: Number, mask: Mask = None) -> dict[GraphValue, Value]:
         """The operands that one column of the result shares: load them once."""
         loaded = {}
@@ -72,7 +77,10 @@ class Epilogue:
         }
 
     def prefetch(self, element: Number, count: int) -> None:
-        """Ask for what `apply` reads and writes of `count` elements from one on."""
+        """Ask for what `apply` reads and writes of `count` elements from one on.
+
+        Where sums of tiles come between, no prefetcher of a core follows them.
+        """
         read = [x for x in self.operands if x.spec.size == self.size]
         outputs = set(self.body.outputs)
         for value in (*read, *self.body.outputs):
