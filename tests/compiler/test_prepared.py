@@ -75,7 +75,7 @@ def test_only_what_follows_from_a_new_value_is_packed_again(made):
     kernel.assign(kernel * 2)
     check(model)
     assert len(made) == 1
-    model.layers[0].bias.assign(model.layers[0].bias + 1)
+    model.layers[3].bias.assign(model.layers[3].bias + 1)
     check(model)
     assert len(made) == 1
 
@@ -98,11 +98,16 @@ def test_factors_that_follow_from_weights_are_computed_once(made):
     step = tk.function(lambda x: model(x, training=False))
     step(x)
     found = step.inspect(x).program.made_once
-    assert [y.spec.shape for y in found] == [(1, 1, 1, 48)]
+    # The factor, the weights times it, and the term.
+    shapes = [(1, 1, 1, 48), (1, 1, 1, 48), (3, 3, 3, 48)]
+    assert sorted(y.spec.shape for y in found) == shapes
     layer, count = model.layers[1], len(made)
     layer.gamma.assign(layer.gamma * 3)
     np.testing.assert_allclose(step(x), expected(model, IMAGES), 1e-4, 1e-4)
-    assert len(made) == count + 1
+    assert len(made) == count + 4  # and the panels of these weights
+    layer.beta.assign(layer.beta + 1)
+    np.testing.assert_allclose(step(x), expected(model, IMAGES), 1e-4, 1e-4)
+    assert len(made) == count + 5
 
 
 def test_what_is_made_once_is_made_of_what_is_made_once(made):

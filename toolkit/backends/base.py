@@ -94,6 +94,8 @@ class Backend:
     can_branch = True
     # Whether generated code can choose a branch, or end a loop, by what it computed.
     jumps = False
+    # Whether `prepared` leaves calls out, so that frozen inputs are worth something.
+    prepares = False
     # Rewrites of graphs that it wants beside those of every backend.
     passes: BackendPasses = BackendPasses()
     # What libraries compute by one call; None: generated code follows anchors by

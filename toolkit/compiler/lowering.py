@@ -22,14 +22,12 @@ from toolkit.compiler.control import (
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.fusion.fuse import fused_p, is_literal
 from toolkit.compiler.memory import plan_memory
+from toolkit.compiler.once import is_worth_keeping
 from toolkit.compiler.passes.placement import transfer_p
 from toolkit.compiler.passes.schedule import first_late
 from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import stage
 from toolkit.ir import Graph, Kind, Node, Value
-
-# Bytes of a result that may be kept though what it is made from is smaller.
-_LITTLE = 1 << 16
 
 Array = Any
 Compile = Callable[[Graph, Target], Program]
@@ -193,16 +191,12 @@ class _Lowering:
         return found
 
     def _worth_keeping(self, node: Node, inputs: Sequence[Operand]) -> int:
-        """The bytes of a result that is to be made once; 0: it is not.
-
-        It may not take more memory than what it is made from, but for a little.
-        """
+        """The bytes of a result that is to be made once; 0: it is not."""
         (result, *others), body = node.outputs, self.target.is_body
         is_known = all(x.is_frozen for x in inputs)
         if others or body or not is_known or result in self.returned:
             return 0
-        given = sum(x.spec.nbytes for x in inputs)
-        return result.spec.nbytes if result.spec.nbytes <= max(given, _LITTLE) else 0
+        return result.spec.nbytes if is_worth_keeping(result, inputs) else 0
 
     def _operand(self, value: Value, node: Node) -> Operand:
         """An input of a node, and what becomes of it in this run and in others."""

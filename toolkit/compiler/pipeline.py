@@ -119,8 +119,10 @@ def optimize(graph: Graph, target: Target) -> Graph:
 def _with_small_subgraphs(node: Node, target: Target) -> Node:
     if not node.subgraphs:
         return node
+    # The numbers of frozen inputs are those of the graph around them.
+    inside = replace(target, frozen=())
     attrs = {
-        name: optimize(value, target) if isinstance(value, Graph) else value
+        name: optimize(value, inside) if isinstance(value, Graph) else value
         for name, value in node.attrs.items()
     }
     return Node(node.op, node.inputs, attrs, node.outputs, node.device)

@@ -62,6 +62,11 @@ class NumPyBackend(Backend):
         return self.lowering.ANCHORS if self.generates else ()
 
     @property
+    def prepares(self) -> bool:  # type: ignore[override]
+        """What calls make of frozen inputs, generated code keeps."""
+        return self.generates
+
+    @property
     def generates(self) -> bool:
         """Whether llvmlite is there."""
         return self.jit is not None

@@ -17,6 +17,7 @@ from toolkit.backends.loops.iteration_space import fits, follows, number_of, spa
 from toolkit.backends.target import Target
 from toolkit.compiler.fusion.groups import Group, Groups
 from toolkit.compiler.fusion.recompute import recompute
+from toolkit.compiler.once import made_once
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
 # A body of more nodes is not joined to others: its loop would need too many registers.
@@ -37,7 +38,8 @@ fused_p: Primitive = Primitive("fused", Kind.ELEMENTWISE, _spec)
 def fuse(graph: Graph, target: Target) -> Graph:
     """Join nodes into fused nodes, as large as the backend lets them be."""
     backend = target.backend
-    return join_nodes(graph, backend.fuses, backend.anchors, backend.calls)
+    once = made_once(graph, target)
+    return join_nodes(graph, backend.fuses, backend.anchors, backend.calls, once)
 
 
 def join_nodes(
@@ -45,6 +47,7 @@ def join_nodes(
     fusable: Callable[[Node], bool],
     anchors: Collection[str] = (),
     calls: Calls | None = None,
+    once: Collection[Value] = (),
 ) -> Graph:
     """Join nodes into fused nodes, as large as they can be.
 
@@ -53,8 +56,10 @@ def join_nodes(
         fusable: whether the backend can compute a node inside a fused one.
         anchors: the primitives that the backend lets elementwise nodes follow.
         calls: what may follow in calls of libraries; None: anything.
+        once: values that are made once if the nodes that lead to them stay among
+            themselves, and have one result.
     """
-    fusion = _Fusion(graph, fusable, anchors, calls)
+    fusion = _Fusion(graph, fusable, anchors, calls, once)
     fusion.join_with_producers()
     fusion.join_readers_of_one_value()
     fusion.join_scalars()
@@ -84,9 +89,11 @@ class _Fusion:
         fusable: Callable[[Node], bool],
         anchors: Collection[str],
         calls: Calls | None,
+        once: Collection[Value],
     ) -> None:
         self.graph = graph
         self.calls = calls
+        self.once = {n for n in graph.nodes if n.outputs[0] in once}
         self.groups = Groups(graph)
         self.layouts = Layouts(graph)
         self.able = {n for n in graph.nodes if fusable(n) and _fits_alone(n)}
@@ -166,12 +173,26 @@ class _Fusion:
         """Make two groups one if that can run as one; whether it was done."""
         if a is b or len(a.nodes) + len(b.nodes) > MOST_NODES:
             return False
-        if not self.groups.may_join(a, b):
+        if not self.groups.may_join(a, b) or not self._are_made_alike(a, b):
             return False
         alike = a.shape is not None and a.shape == b.shape
         if not alike and not self.fits(self.groups.union(a, b)):
             return False
         return self.groups.join(a, b)
+
+    def _are_made_alike(self, a: Group, b: Group) -> bool:
+        """Whether both groups are made in each run, or both once and for one result."""
+        is_once = [group.nodes[0] in self.once for group in (a, b)]
+        if not any(is_once):
+            return True
+        if not all(is_once):
+            return False
+        inside = {*a.nodes, *b.nodes}
+        read = [
+            any(reader not in inside for reader in self.readers[node.outputs[0]])
+            for node in inside
+        ]
+        return sum(read) == 1
 
     def fits(self, nodes: list[Node]) -> bool:
         """Whether nodes can run as one."""

@@ -1,9 +1,10 @@
-"""Scales behind integer convolutions: one factor and one term for each channel.
+"""Scales behind convolutions: one factor and one term for each channel.
 
-What follows such a convolution multiplies its sums by scales, adds a bias, normalizes,
-clips, and rounds the result for the next one. Up to there all of it is `sums * a + b`,
-and numbers for channels are few. Results differ from those of the separate steps in
-the last bit of a float.
+What follows a convolution of integers multiplies its sums by scales, adds a bias,
+normalizes, clips, and rounds the result for the next one. What follows one of floats
+adds a bias, and normalizes by moments that are known. Up to there all of it is
+`sums * a + b`, and numbers for channels are few. Results differ from those of the
+separate steps in the last bits of a float.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.target import Target
+from toolkit.compiler.once import LITTLE, made_once
 from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Spec, Value
 
 _AFFINE = ("multiply", "divide", "add", "subtract")
@@ -27,12 +29,14 @@ class _Scaled:
 
     Attributes:
         sums: the result of a convolution, as floats.
+        is_integer: whether it is one of integers.
         factor, term: numbers for channels, or one for all; None: 1, and 0.
         steps: how many nodes that took.
         limits: names and bounds of the nodes that clip, in their order.
     """
 
     sums: Value
+    is_integer: bool
     factor: Any = None
     term: Any = None
     steps: int = 0
@@ -40,17 +44,29 @@ class _Scaled:
 
 
 def fold_scales(graph: Graph, target: Target) -> Graph:
-    """Scale and shift the results of integer convolutions but once."""
-    if not any(node.op.name == "conv_integer" for node in graph.nodes):
+    """Scale and shift the results of convolutions but once.
+
+    Those of floats where factor and term are made once.
+    """
+    names, settled = {node.op.name for node in graph.nodes}, set()
+    if "conv" in names:
+        settled = made_once(graph, target)
+    if not settled and "conv_integer" not in names:
         return graph
-    return _Folding(graph).folded()
+    return _Folding(graph, settled).folded()
 
 
 class _Folding:
-    """Collects the nodes of the new graph."""
+    """Collects the nodes of the new graph.
 
-    def __init__(self, graph: Graph) -> None:
+    Args:
+        graph: the old one.
+        settled: what is the same in each run.
+    """
+
+    def __init__(self, graph: Graph, settled: set[Value]) -> None:
         self.graph = graph
+        self.settled = settled
         self.nodes: list[Node] = []
         self.producers = graph.producers()
         self.known: dict[Value, _Scaled] = {}
@@ -79,15 +95,25 @@ class _Folding:
             source = self.producers.get(inputs[0])
             is_sum = source is not None and source.op.name == "conv_integer"
             is_plain = is_sum and node.outputs[0].spec.dtype == "float32"
-            return _Scaled(node.outputs[0]) if is_plain else None
+            return _Scaled(node.outputs[0], is_integer=True) if is_plain else None
+        if name == "conv":
+            is_plain = node.outputs[0].spec.dtype in ("float32", "float64")
+            return _Scaled(node.outputs[0], is_integer=False) if is_plain else None
         if name not in _AFFINE and name not in _LIMITS:
             return None
         pairs = [inputs] if name in ("divide", "subtract") else [inputs, inputs[::-1]]
         for x, other in pairs:
             before = self.known.get(x)
-            if before is not None and self._is_beside(other, x):
+            if before is None or not self._is_beside(other, x):
+                continue
+            # Others, such as what gradients need, read steps that then stay as well.
+            is_alone = self.readers[x] == 1 and self._is_settled(other)
+            if before.is_integer or is_alone:
                 return self._next(name, before, other)
         return None
+
+    def _is_settled(self, x: Value) -> bool:
+        return x.constant is not None or x in self.settled
 
     def _is_beside(self, other: Any, x: Value) -> bool:
         """Whether a value is a number for each channel, or one."""
@@ -105,7 +131,7 @@ class _Folding:
             return None
         factor, term = before.factor, before.term
         if name in ("multiply", "divide"):
-            one = _number(1)
+            one = _number(1, other)
             if factor is not None or name == "multiply":
                 factor = self._combined(name, factor, other)
             else:
@@ -114,18 +140,23 @@ class _Folding:
         elif term is not None or name == "add":
             term = self._combined(name, term, other)
         else:
-            term = self._combined(name, _number(0), other)
-        return _Scaled(before.sums, factor, term, before.steps + 1)
+            term = self._combined(name, _number(0, other), other)
+        steps = before.steps + 1
+        return replace(before, factor=factor, term=term, steps=steps)
 
     def _write(self, node: Node, found: _Scaled) -> None:
-        """The node itself, or what makes the same of the sums in two steps."""
-        if found.limits or found.steps < 3:
+        """The node itself, or what makes the same of the sums in fewer steps."""
+        is_factor_free = self._scales_weights(found)
+        needed = (found.term is not None) + (not is_factor_free)
+        if found.limits or found.steps <= needed:
             self.nodes.append(node)
-        else:
-            self._affine(found)
-            last = self.nodes.pop()
-            made = Node(last.op, last.inputs, last.attrs, node.outputs, node.device)
-            self.nodes.append(made)
+            return
+        if is_factor_free:
+            found = self._with_scaled_weights(found)
+        self._affine(found)
+        last = self.nodes.pop()
+        made = Node(last.op, last.inputs, last.attrs, node.outputs, node.device)
+        self.nodes.append(made)
 
     # --- nodes ------------------------------------------------------------------------
 
@@ -138,6 +169,26 @@ class _Folding:
         self.nodes.append(Node(PRIMITIVES[name], (a, b), {}, (y,), self.device))
         return y
 
+    def _scales_weights(self, found: _Scaled) -> bool:
+        """Whether weights that are few can be scaled instead of the sums, once."""
+        if found.is_integer or found.factor is None:
+            return found.factor is None
+        weights = self.producers[found.sums].inputs[1]
+        is_few = weights.spec.nbytes <= LITTLE and self._is_settled(weights)
+        return is_few and weights.spec.dtype == found.factor.spec.dtype
+
+    def _with_scaled_weights(self, found: _Scaled) -> _Scaled:
+        """The sums of weights that the factor is a part of, and no factor."""
+        if found.factor is None:
+            return found
+        conv = self.producers[found.sums]
+        images, weights = conv.inputs
+        scaled = self._combined("multiply", weights, found.factor)
+        y = Value(found.sums.spec)
+        made = Node(conv.op, (images, scaled), conv.attrs, (y,), conv.device)
+        self.nodes.append(made)
+        return replace(found, sums=y, factor=None)
+
     def _affine(self, found: _Scaled) -> Any:
         y: Any = found.sums
         if found.factor is not None:
@@ -148,20 +199,23 @@ class _Folding:
         """`quantize`, whose scale becomes a part of what is before it."""
         (x, scale), attrs = node.inputs, node.attrs
         found = self.known.get(x)
-        if found is None or scale.spec.size != 1 or not self._is_alone(x, found):
+        if found is None or not found.is_integer:
             return node
-        shift = _number(attrs["offset"]) if attrs["offset"] else None
+        if scale.spec.size != 1 or not self._is_alone(x, found):
+            return node
+        shift = _number(attrs["offset"], x) if attrs["offset"] else None
         factor = self._combined("multiply", found.factor, scale)
         term = found.term
         if term is not None:
             term = self._combined("multiply", term, scale)
-        y = self._affine(_Scaled(found.sums, factor, self._shifted(term, shift)))
+        term = self._shifted(term, shift)
+        y = self._affine(replace(found, factor=factor, term=term))
         for name, bound in found.limits:
             if name == "maximum" and shift is None and not bound.constant.any():
                 continue  # rounding does the same
             bound = self._combined("multiply", bound, scale)
             y = self._combined(name, y, self._shifted(bound, shift))
-        one = _number(1)
+        one = _number(1, x)
         inputs, attrs = (y, one), {**attrs, "offset": 0}
         return Node(node.op, inputs, attrs, node.outputs, node.device)
 
@@ -178,5 +232,5 @@ class _Folding:
         return True
 
 
-def _number(number: float) -> Constant:
-    return Constant(np.array(number, np.float32))
+def _number(number: float, like: Any) -> Constant:
+    return Constant(np.array(number, like.spec.dtype))

@@ -1,0 +1,141 @@
+"""What follows convolutions of floats is one factor and one term for each channel."""
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+from toolkit import layers
+
+EPSILON = 1e-3
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng(seed).uniform(0.5, 1.5, shape)
+
+
+def normalized(model):
+    """The model, with moments, offsets and scales that make a difference."""
+    for i, variable in enumerate(model.variables):
+        if "kernel" not in variable.path:
+            variable.assign(drawn(*variable.shape, seed=i))
+    return model
+
+
+def operations(model, *inputs):
+    """The names of the nodes that read images, those of a kernel together."""
+    function = tk.function(lambda *x: model(list(x) if len(x) > 1 else x[0]))
+    report = function.inspect(*inputs)
+    return [kernel.name for kernel in report.measure()], np.asarray(function(*inputs))
+
+
+def expected(x, kernel, strides, groups, variables, epsilon=EPSILON):
+    """By NumPy in float64: a convolution of 'same' images by 1 x 1, or 3 x 3."""
+    values = {v.path.split("/")[-1]: np.float64(v.numpy()) for v in variables}
+    size, channels = kernel.shape[0], kernel.shape[-1]
+    around = ((0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0))
+    padded = np.pad(np.float64(x), around)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (1, 2))
+    windows = windows[:, ::strides, ::strides]
+    per_group, out = x.shape[-1] // groups, channels // groups
+    sums = np.concatenate(
+        [
+            np.einsum(
+                "bhwcij,ijco->bhwo",
+                windows[:, :, :, g * per_group : (g + 1) * per_group],
+                np.float64(kernel)[..., g * out : (g + 1) * out],
+            )
+            for g in range(groups)
+        ],
+        -1,
+    )
+    sums = sums + values.get("bias", 0) - values["moving_mean"]
+    factor = values.get("gamma", 1) / np.sqrt(values["moving_variance"] + epsilon)
+    return sums * factor + values.get("beta", 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("filters", [32, 256])
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize("size, strides, groups", [(3, 1, 1), (1, 2, 1), (3, 1, 4)])
+def test_normalization_behind_a_convolution(
+    dtype, filters, use_bias, size, strides, groups
+):
+    inputs = tk.Input((6, 6, filters), dtype=dtype)
+    y = layers.Conv2D(
+        filters,
+        size,
+        strides,
+        padding="same" if strides == 1 else "valid",
+        groups=groups,
+        use_bias=use_bias,
+        dtype=dtype,
+    )(inputs)
+    y = layers.BatchNormalization(dtype=dtype)(y)
+    model = normalized(tk.Model(inputs, y))
+    x = drawn(2, 6, 6, filters).astype(dtype)
+    names, found = operations(model, x)
+    kernel = model.layers[1].kernel.numpy()
+    # More weights are not kept once more, scaled.
+    is_few = kernel.nbytes <= 1 << 16
+    assert names == ["conv, add" if is_few else "conv, multiply, add"]
+    wanted = expected(x, kernel, strides, groups, model.variables)
+    scale = np.abs(wanted).max()
+    tolerance = 1e-5 if dtype == "float32" else 1e-13
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * scale)
+
+
+def block(reader=lambda normalized, conv: normalized, axis=-1):
+    """A convolution that is normalized, and what reads both."""
+    inputs = tk.Input((6, 6, 8))
+    conv = layers.Conv2D(8, 3, padding="same")(inputs)
+    y = layers.BatchNormalization(axis=axis)(conv)
+    return normalized(tk.Model(inputs, reader(y, conv)))
+
+
+X = drawn(2, 6, 6, 8).astype("float32")
+
+
+def check(model, *names):
+    found_names, found = operations(model, X)
+    assert found_names == list(names)
+    np.testing.assert_allclose(found, np.asarray(model(X)), 1e-4, 1e-4)
+
+
+def test_what_follows_joins():
+    check(block(lambda y, conv: layers.ReLU()(y)), "conv, add, maximum")
+    check(block(lambda y, conv: tk.ops.tanh(y)), "conv, add, tanh")
+
+
+def test_a_number_counts_as_one_for_each_channel():
+    check(block(lambda y, conv: (y + 1) / 3 - 2), "conv, add")
+
+
+def test_sums_that_others_read_stay():
+    check(block(lambda y, conv: y * conv), "conv, 2 add, subtract, 2 multiply")
+
+
+def test_what_is_not_for_channels_stays():
+    check(block(axis=1), "conv, 2 add, subtract, multiply")
+
+
+def test_a_new_value_of_a_variable_counts():
+    model = block()
+    for i, variable in enumerate(model.variables):
+        before = model.predict(X, verbose=0)
+        variable.assign(variable * 1.5 + i)
+        found = model.predict(X, verbose=0)
+        assert not np.array_equal(before, found), variable.path
+        np.testing.assert_allclose(found, np.asarray(model(X)), 1e-4, 1e-4)
+
+
+def test_gradients_are_those_of_the_separate_steps():
+    model = block()
+    variables = model.trainable_variables
+
+    def gradients(x):
+        with tk.GradientTape() as tape:
+            loss = tk.ops.mean(model(x, training=False) ** 2)
+        return tape.gradient(loss, variables)
+
+    for eager, compiled in zip(gradients(X), tk.function(gradients)(X), strict=True):
+        np.testing.assert_allclose(compiled, eager, 1e-3, 1e-4)

@@ -1,0 +1,44 @@
+"""Which values a program makes once, because they follow from frozen inputs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit.backends.target import Target
+from toolkit.ir import Graph, Kind, Value
+
+# Bytes of a result that may be kept though what it is made from is smaller.
+LITTLE = 1 << 16
+# What one call makes; others need several, and memory in between.
+_SINGLE_CALLS = (Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW)
+
+
+def is_worth_keeping(result: Value, inputs: Sequence[Any]) -> bool:
+    """Whether a result takes no more memory than what it is made from, or but little.
+
+    Args:
+        result: of a node.
+        inputs: its inputs, or operands for them.
+    """
+    given = sum(x.spec.nbytes for x in inputs)
+    return bool(result.spec.nbytes <= max(given, LITTLE))
+
+
+def made_once(graph: Graph, target: Target) -> set[Value]:
+    """The frozen inputs of a graph, and what is to be made of them once."""
+    if target.is_body or not target.backend.prepares:
+        return set()
+    found = {graph.inputs[number] for number in target.frozen}
+    if not found:
+        return found
+    returned = set(graph.outputs)
+    for node in graph.nodes:
+        y, *others = node.outputs
+        if others or y in returned or node.op.kind not in _SINGLE_CALLS:
+            continue
+        changing = [x for x in node.inputs if x.constant is None]
+        is_known = bool(changing) and all(x in found for x in changing)
+        if is_known and is_worth_keeping(y, node.inputs):
+            found.add(y)
+    return found
