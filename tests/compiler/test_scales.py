@@ -84,6 +84,16 @@ def test_normalization_behind_a_convolution(
     np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * scale)
 
 
+def test_normalization_behind_a_transposed_convolution():
+    inputs = tk.Input((5, 5, 8))
+    conv = layers.Conv2DTranspose(16, 3, strides=2)(inputs)
+    model = normalized(tk.Model(inputs, layers.BatchNormalization()(conv)))
+    x = drawn(2, 5, 5, 8).astype("float32")
+    names, found = operations(model, x)
+    assert names == ["conv_input_grad, multiply, add"]
+    np.testing.assert_allclose(found, np.asarray(model(x)), 1e-4, 1e-4)
+
+
 def block(reader=lambda normalized, conv: normalized, axis=-1):
     """A convolution that is normalized, and what reads both."""
     inputs = tk.Input((6, 6, 8))

@@ -21,6 +21,8 @@ from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Spec, Value
 
 _AFFINE = ("multiply", "divide", "add", "subtract")
 _LIMITS = ("maximum", "minimum")
+# A transposed convolution is the second.
+_CONVOLUTIONS = ("conv", "conv_input_grad")
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,8 @@ def fold_scales(graph: Graph, target: Target) -> Graph:
 
     Those of floats where factor and term are made once.
     """
-    names, settled = {node.op.name for node in graph.nodes}, set()
-    if "conv" in names:
-        settled = made_once(graph, target)
+    names = {node.op.name for node in graph.nodes}
+    settled = set() if names.isdisjoint(_CONVOLUTIONS) else made_once(graph, target)
     if not settled and "conv_integer" not in names:
         return graph
     return _Folding(graph, settled).folded()
@@ -96,7 +97,7 @@ class _Folding:
             is_sum = source is not None and source.op.name == "conv_integer"
             is_plain = is_sum and node.outputs[0].spec.dtype == "float32"
             return _Scaled(node.outputs[0], is_integer=True) if is_plain else None
-        if name == "conv":
+        if name in _CONVOLUTIONS:
             is_plain = node.outputs[0].spec.dtype in ("float32", "float64")
             return _Scaled(node.outputs[0], is_integer=False) if is_plain else None
         if name not in _AFFINE and name not in _LIMITS:
@@ -173,9 +174,12 @@ class _Folding:
         """Whether weights that are few can be scaled instead of the sums, once."""
         if found.is_integer or found.factor is None:
             return found.factor is None
-        weights = self.producers[found.sums].inputs[1]
+        conv = self.producers[found.sums]
+        weights = conv.inputs[1]
         is_few = weights.spec.nbytes <= LITTLE and self._is_settled(weights)
-        return is_few and weights.spec.dtype == found.factor.spec.dtype
+        is_alike = weights.spec.dtype == found.factor.spec.dtype
+        # Those of the other end in the channels that are read.
+        return is_few and is_alike and conv.op.name == "conv"
 
     def _with_scaled_weights(self, found: _Scaled) -> _Scaled:
         """The sums of weights that the factor is a part of, and no factor."""
