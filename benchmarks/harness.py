@@ -3,7 +3,9 @@
 Every candidate lives in a process of its own, and they take turns. What is printed are
 medians of the runs and their ratios to the first candidate; `--json` keeps every run
 and describes the machine. A peer that cannot be imported is left out with a word;
-`--peer-python` names the interpreter of an environment that has them.
+`--peer-python` names the interpreter of an environment that has them. `--before` is
+another checkout, with which what is no peer takes turns: ratios of pairs of runs tell
+small differences where a machine is now fast, now slow.
 
     CASES = ("4x4", "256x256")
     CANDIDATES = (Candidate("toolkit", ...), Candidate("torch", ..., peer=True))
@@ -16,9 +18,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from statistics import quantiles
 from typing import Any
 
 # At the end of the path: the peers' environments have no toolkit of their own.
@@ -78,6 +81,18 @@ class Candidate:
         return Entry((python, sys.argv[0], "--worker", self.name), environment)
 
 
+def as_before(candidate: Candidate, checkout: str = "") -> Candidate:
+    """What a candidate is in another checkout."""
+    path = {"PYTHONPATH": str(Path(checkout).resolve())}
+    environment = candidate.environment | path
+    return replace(candidate, name=before(candidate.name), environment=environment)
+
+
+def before(name: str) -> str:
+    """The name of a candidate of another checkout."""
+    return f"{name}, before"
+
+
 def print_case(case: str, outcome: Outcome) -> None:
     """The medians and their ratios to the first, and who is left out."""
     medians = outcome.medians
@@ -90,6 +105,13 @@ def print_case(case: str, outcome: Outcome) -> None:
         else:
             why = outcome.skipped.get(name) or outcome.failed[name]
             print(f"  {name:24} left out: {why}")
+    for name, now in outcome.values.items():
+        earlier = outcome.values.get(before(name), [])
+        if len(now) == len(earlier) > 1:
+            ratios = [new / old for new, old in zip(now, earlier, strict=True)]
+            low, middle, high = quantiles(ratios, n=4)
+            half = f"half of them {low:.3f} to {high:.3f}"
+            print(f"  {name} / before: {middle:.3f}, {half}")
 
 
 def measure(
@@ -123,6 +145,7 @@ def parser(description: str) -> argparse.ArgumentParser:
         "--threads", type=int, default=1, help="of each process; 0: as they like"
     )
     options.add_argument("--peer-python", metavar="PATH", help="Python with the peers")
+    options.add_argument("--before", metavar="PATH", help="a checkout to compare with")
     options.add_argument("--worker", help=argparse.SUPPRESS)
     return options
 
@@ -137,8 +160,12 @@ def main(
     """
     options = parser(description).parse_args()
     if options.worker:
-        serve(next(c for c in candidates if c.name == options.worker).prepare)
+        both = [*candidates, *map(as_before, candidates)]
+        serve(next(c for c in both if c.name == options.worker).prepare)
         return None
+    if options.before:
+        own = [c for c in candidates if not c.peer]
+        candidates = [*candidates, *(as_before(c, options.before) for c in own)]
     with ExitStack() as stack:
         workers = {
             candidate.name: stack.enter_context(

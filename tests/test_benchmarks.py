@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -68,6 +69,16 @@ def test_candidates_take_turns_and_are_compared(tmp_path):
     assert plain["median"]["toolkit"] > plain["median"]["numpy"] > 0
     assert "numpy" in recorded["skipped"]
     assert "1.00 x" in output
+
+
+def test_another_checkout_takes_turns(tmp_path):
+    arguments = "eager_overhead.py", "--only", "add 4x4", "--runs", "2", "--before"
+    output = run(*arguments, str(FOLDER.parent))
+    assert re.search(r"toolkit / before: \d\.\d+, half of them", output)
+    (tmp_path / "toolkit").mkdir()
+    (tmp_path / "toolkit/__init__.py").write_text("raise ImportError('the other one')")
+    done = start(*arguments, str(tmp_path))
+    assert "the other one" in done.stdout + done.stderr
 
 
 def test_what_is_not_installed_is_left_out():
