@@ -95,6 +95,53 @@ def test_a_signal_that_another_thread_gets_wakes_the_loop():
     assert time.monotonic() - start < 20
 
 
+def test_handlers_of_the_loop_are_called_as_well():
+    async def run():
+        loop, came = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_signal_handler(signal.SIGUSR1, came.set)
+        with Signals({"SIGUSR2": list}) as signals:
+            signals.begin(loop)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            await asyncio.wait_for(came.wait(), 30)
+            signals.end()
+            signals.end()
+
+    asyncio.run(run())
+
+
+def test_loops_without_readers_of_sockets_are_woken_in_their_way():
+    """Windows' Proactor loops are such."""
+
+    def refuse(*_):
+        raise NotImplementedError
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        loop.add_reader = refuse
+        before = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(before)
+        with Signals({"SIGUSR2": list}) as signals:
+            signals.begin(loop)
+            os.kill(os.getpid(), signal.SIGUSR2)
+            assert signal.set_wakeup_fd(before) == before
+            signals.end()
+
+    asyncio.run(run())
+
+
+def test_an_error_is_no_end_of_the_process():
+    before = signal.getsignal(signal.SIGUSR2)
+
+    async def run():
+        with Signals({"SIGUSR2": list}, is_last=True) as signals:
+            await begin_and_end(signals)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        asyncio.run(run())
+    assert signal.getsignal(signal.SIGUSR2) is before
+
+
 def test_what_wakes_a_loop_already_stays():
     async def run():
         loop = asyncio.get_running_loop()

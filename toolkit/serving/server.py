@@ -328,8 +328,8 @@ class Server:
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._stop, self._abort = asyncio.Event(), asyncio.Event()
-        signals.begin(self.loop)
         try:
+            signals.begin(self.loop)
             if await either(self.service.start(), self._stop.wait()):
                 await self._serve(started)
         finally:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 
 class Signals:
     """Has a loop call functions when signals come, from `begin` to `end`.
 
-    What comes then does nothing until the end of `with`. Only the main thread gets
-    signals; in others this does nothing.
+    What comes then does nothing until the end of `with`; what the loop itself was told
+    to do, it does as well. Only the main thread may have handlers; in others this does
+    nothing.
 
     The loop's own `add_signal_handler` is not used: when its handlers are taken away,
     or it is closed, signals have the system's for a moment. Those end the process, and
@@ -23,7 +26,7 @@ class Signals:
     Args:
         actions: name of a signal, which a system may lack -> what is called.
         is_last: the process ends behind this: signals are ignored after it, too.
-            Otherwise handlers are as before.
+            Otherwise, or after an error, handlers are as before.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class Signals:
         self._before: dict[int, Any] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wakes: tuple[socket.socket, socket.socket] | None = None
+        self._woken_before = -1
 
     def __enter__(self) -> Signals:
         # What is there now, and not what `asyncio.run` puts there meanwhile.
@@ -52,15 +56,24 @@ class Signals:
 
     def _begin_to_wake(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have signals wake the loop: another thread may get one while it waits."""
-        by_others = signal.set_wakeup_fd(-1)
-        if by_others != -1:  # a loop's own way, as Windows' have it
-            signal.set_wakeup_fd(by_others)
-            return
-        self._wakes = reader, writer = socket.socketpair()
-        for end in self._wakes:
+        reader, writer = pair = socket.socketpair()
+        for end in pair:
             end.setblocking(False)
-        loop.add_reader(reader, reader.recv, 4096)
-        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        try:
+            loop.add_reader(reader, self._pass_on)
+        except NotImplementedError:  # a loop of Windows, which signals wake anyway
+            _close(pair)
+            return
+        self._wakes, number = pair, writer.fileno()
+        self._woken_before = signal.set_wakeup_fd(number, warn_on_full_buffer=False)
+
+    def _pass_on(self) -> None:
+        """Have those woken that were before: a loop calls its own handlers then."""
+        assert self._wakes is not None
+        numbers = self._wakes[0].recv(4096)
+        if self._woken_before != -1:
+            with suppress(OSError):  # it is full, or closed
+                os.write(self._woken_before, numbers)
 
     def end(self) -> None:
         """Call no function any more."""
@@ -70,20 +83,26 @@ class Signals:
             _handle(number, _ignore)
         if self._wakes is not None:
             reader, writer = self._wakes
-            found = signal.set_wakeup_fd(-1)
+            found = signal.set_wakeup_fd(self._woken_before)
             if found != writer.fileno():  # somebody else's since
                 signal.set_wakeup_fd(found)
             self._loop.remove_reader(reader)
-            for end in self._wakes:
-                end.close()
+            _close(self._wakes)
+            self._wakes = None
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if self._loop is None:
             return
+        is_last = self._is_last and kind is None
         for number, before in self._before.items():
             # None is a handler that Python cannot put there.
-            after = signal.SIG_IGN if self._is_last else before or signal.SIG_DFL
+            after = signal.SIG_IGN if is_last else before or signal.SIG_DFL
             signal.signal(number, after)
+
+
+def _close(pair: tuple[socket.socket, socket.socket]) -> None:
+    for end in pair:
+        end.close()
 
 
 def _handle(number: int, handler: Callable[[int, Any], Any]) -> None:
