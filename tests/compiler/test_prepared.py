@@ -121,6 +121,23 @@ def test_what_is_made_once_is_made_of_what_is_made_once(made):
     assert len(made) == 6  # the roots, the scaled weights, and their panels
 
 
+def test_what_is_as_large_as_the_rest_is_computed_with_it(made):
+    """Averages of weights that are others in each call."""
+    weights = [tk.Variable(np.full((8, 8), i, "float32")) for i in range(3)]
+    means = [tk.Variable(np.zeros((8, 8), "float32"), trainable=False) for _ in weights]
+
+    @tk.function
+    def follow():
+        for mean, weight in zip(means, weights, strict=True):
+            mean.assign(mean * 0.5 + weight * 0.5)
+
+    for _ in range(2):
+        follow()
+        for weight in weights:
+            weight.assign(weight + 1)
+    assert made == [] and float(means[2][0, 0]) == 0.5 * (0.5 * 2) + 0.5 * 3
+
+
 def test_other_kernels_read_what_is_made_once(made):
     w = tk.Variable(np.array([[2.0, 1.0], [0.0, 4.0]], "float32"))
     step = tk.function(lambda x: tk.ops.matmul(x, tk.ops.linalg.inv(w * 2)))

@@ -116,8 +116,31 @@ def test_what_follows_joins():
     check(block(lambda y, conv: tk.ops.tanh(y)), "conv, add, tanh")
 
 
-def test_a_number_counts_as_one_for_each_channel():
-    check(block(lambda y, conv: (y + 1) / 3 - 2), "conv, add")
+def test_numbers_that_are_written_stay():
+    # This rounds.
+    model = block(lambda y, conv: (y + 12582912.0) - 12582912.0)
+    (name,), found = operations(model, X)
+    assert name == "conv, 2 add, subtract"
+    np.testing.assert_array_equal(found, np.rint(found))
+
+
+def test_divisors_stay():
+    zero = tk.Variable(0.0)
+    x, w = X - 1, tk.Variable(drawn(3, 3, 8, 4).astype("float32") - 1)
+    step = tk.function(lambda x: (tk.ops.conv(x, w) + 1) / zero)
+    assert np.isinf(step(x)).all()
+
+
+def test_scales_of_constants_are_computed_when_compiled():
+    w = tk.ops.convert_to_tensor(drawn(3, 3, 8, 4).astype("float32"))
+    a, b = drawn(2, 4).astype("float32")
+    step = tk.function(lambda x: (tk.ops.conv(x, w) + a) * b + a)
+    assert [k.name for k in step.inspect(X).measure()] == ["conv, 2 add, multiply"]
+    frozen = tk.Variable(a)
+    step = tk.function(lambda x: ((tk.ops.conv(x, w) + a) * b + a) * frozen)
+    assert [k.name for k in step.inspect(X).measure()] == ["conv, add"]
+    wanted = ((np.asarray(tk.ops.conv(X, w)) + a) * b + a) * a
+    np.testing.assert_allclose(step(X), wanted, 1e-5)
 
 
 def test_sums_that_others_read_stay():

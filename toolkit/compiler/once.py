@@ -10,8 +10,8 @@ from toolkit.ir import Graph, Kind, Value
 
 # Bytes of a result that may be kept though what it is made from is smaller.
 LITTLE = 1 << 16
-# What one call makes; others need several, and memory in between.
-_SINGLE_CALLS = (Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW)
+# What one call makes; others may need several, and memory in between.
+_SINGLE_CALLS = (Kind.ELEMENTWISE, Kind.VIEW)
 
 
 def is_worth_keeping(result: Value, inputs: Sequence[Any]) -> bool:
@@ -26,13 +26,16 @@ def is_worth_keeping(result: Value, inputs: Sequence[Any]) -> bool:
 
 
 def made_once(graph: Graph, target: Target) -> set[Value]:
-    """The frozen inputs of a graph, and what is to be made of them once."""
+    """The frozen inputs of a graph, and what lowering can make of them once."""
     if target.is_body or not target.backend.prepares:
         return set()
     found = {graph.inputs[number] for number in target.frozen}
     if not found:
         return found
     returned = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if node.op.kind is Kind.VIEW and node.outputs[0] in returned:
+            returned.update(node.inputs)
     for node in graph.nodes:
         y, *others = node.outputs
         if others or y in returned or node.op.kind not in _SINGLE_CALLS:

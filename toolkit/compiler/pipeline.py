@@ -54,6 +54,7 @@ def simplifying(target: Target) -> tuple[Pass, ...]:
         absorb_pads,
         prune,  # pads, which are no readers of what they pad any more
         fold_scales,
+        fold,  # what it made of constants
         simplify,
         prune,
         hoist,  # last: it makes copies that `simplify` sees no use in

@@ -67,7 +67,8 @@ class PreparedOperands:
         self._preparations = program.preparations
         self._objects = objects
         self._held: dict[int, Prepared] = {}  # by number
-        self._runners: dict[int, Callable[[], Any]] = {}
+        self._bind: dict[int, Callable[[], Any]] = {}
+        self._runners: dict[int, Any] = {}  # what they returned
         # The frozen inputs that they follow from, by number.
         self._known: list[tuple[int, Callable[[], Any]]] = []
 
@@ -77,7 +78,7 @@ class PreparedOperands:
             if preparation.node in segment.members:
                 index = segment.members.index(preparation.node)
                 bind = segment.code.bind_prepared
-                self._runners[preparation.number] = partial(
+                self._bind[preparation.number] = partial(
                     bind, index, preparation.call, places, self._objects
                 )
 
@@ -119,6 +120,9 @@ class PreparedOperands:
 
     def _make(self, preparation: Preparation) -> Array:
         array = self._backend.aligned((preparation.nbytes,), "uint8")
-        self._objects[preparation.number] = self._backend.handle(array)
-        self._runners[preparation.number]().run()
+        number = preparation.number
+        self._objects[number] = self._backend.handle(array)
+        if number not in self._runners:
+            self._runners[number] = self._bind[number]()
+        self._runners[number].run()
         return array

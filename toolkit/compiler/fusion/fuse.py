@@ -181,12 +181,16 @@ class _Fusion:
         return self.groups.join(a, b)
 
     def _are_made_alike(self, a: Group, b: Group) -> bool:
-        """Whether both groups are made in each run, or both once and for one result."""
-        is_once = [group.nodes[0] in self.once for group in (a, b)]
+        """Whether both groups are made in each run, or both once and for one result.
+
+        What is made once joins others of as many elements, too: those are visited in
+        each run, and where the inputs are new each time that costs less.
+        """
+        is_once = [all(n in self.once for n in group.nodes) for group in (a, b)]
         if not any(is_once):
             return True
         if not all(is_once):
-            return False
+            return 0 < self._size(a) == self._size(b)
         inside = {*a.nodes, *b.nodes}
         read = [
             any(reader not in inside for reader in self.readers[node.outputs[0]])

@@ -4,7 +4,7 @@ What follows a convolution of integers multiplies its sums by scales, adds a bia
 normalizes, clips, and rounds the result for the next one. What follows one of floats
 adds a bias, and normalizes by moments that are known. Up to there all of it is
 `sums * a + b`, and numbers for channels are few. Results differ from those of the
-separate steps in the last bits of a float.
+separate steps as sums in another order do.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class _Scaled:
 def fold_scales(graph: Graph, target: Target) -> Graph:
     """Scale and shift the results of convolutions but once.
 
-    Those of floats where factor and term are made once.
+    Those of floats where factor and term follow from frozen inputs alone, or from
+    constants.
     """
     names = {node.op.name for node in graph.nodes}
     settled = set() if names.isdisjoint(_CONVOLUTIONS) else made_once(graph, target)
@@ -107,11 +108,21 @@ class _Folding:
             before = self.known.get(x)
             if before is None or not self._is_beside(other, x):
                 continue
-            # Others, such as what gradients need, read steps that then stay as well.
-            is_alone = self.readers[x] == 1 and self._is_settled(other)
-            if before.is_integer or is_alone:
+            if before.is_integer or self._normalizes(name, x, other):
                 return self._next(name, before, other)
         return None
+
+    def _normalizes(self, name: str, x: Value, other: Any) -> bool:
+        """Whether a step behind sums of floats is one that normalization may have.
+
+        Numbers that are written in a program may be there to round, as a large one
+        that is added and subtracted, and divisors may have no reciprocal.
+        """
+        is_number = other.constant is not None and other.spec.size == 1
+        if is_number or name == "divide":
+            return False
+        # Others, such as what gradients need, read steps that then stay as well.
+        return self.readers[x] == 1 and self._is_settled(other)
 
     def _is_settled(self, x: Value) -> bool:
         return x.constant is not None or x in self.settled
@@ -147,14 +158,13 @@ class _Folding:
 
     def _write(self, node: Node, found: _Scaled) -> None:
         """The node itself, or what makes the same of the sums in fewer steps."""
-        is_factor_free = self._scales_weights(found)
-        needed = (found.term is not None) + (not is_factor_free)
-        if found.limits or found.steps <= needed:
+        scales_weights = self._scales_weights(found)
+        has_factor = found.factor is not None and not scales_weights
+        needed = (found.term is not None) + has_factor
+        if found.limits or found.steps <= (2 if found.is_integer else needed):
             self.nodes.append(node)
             return
-        if is_factor_free:
-            found = self._with_scaled_weights(found)
-        self._affine(found)
+        self._affine(self._with_scaled_weights(found) if scales_weights else found)
         last = self.nodes.pop()
         made = Node(last.op, last.inputs, last.attrs, node.outputs, node.device)
         self.nodes.append(made)
@@ -173,18 +183,18 @@ class _Folding:
     def _scales_weights(self, found: _Scaled) -> bool:
         """Whether weights that are few can be scaled instead of the sums, once."""
         if found.is_integer or found.factor is None:
-            return found.factor is None
+            return False
         conv = self.producers[found.sums]
         weights = conv.inputs[1]
         is_few = weights.spec.nbytes <= LITTLE and self._is_settled(weights)
         is_alike = weights.spec.dtype == found.factor.spec.dtype
-        # Those of the other end in the channels that are read.
-        return is_few and is_alike and conv.op.name == "conv"
+        # Those of the other end in the channels that are read. Rounded factors are
+        # rounded once, as they are.
+        is_exact = conv.op.name == "conv" and not conv.attrs.get("factors")
+        return is_few and is_alike and is_exact
 
     def _with_scaled_weights(self, found: _Scaled) -> _Scaled:
         """The sums of weights that the factor is a part of, and no factor."""
-        if found.factor is None:
-            return found
         conv = self.producers[found.sums]
         images, weights = conv.inputs
         scaled = self._combined("multiply", weights, found.factor)
