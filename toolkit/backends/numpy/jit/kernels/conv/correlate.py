@@ -247,16 +247,16 @@ class _Correlation(ConvolutionWriter):
         sums = [zero] * (tile.size * panel.vectors)
         pitch = self.plan.channels.blocks * self.plan.channels.width
         start = place.element * pitch + place.column
+        dots = self.plan.channels.dots
+        live = [panel.vectors] if dots else panel.live(b.lanes)
         if self.epilogue.reads_elements:
             for row in range(tile.size):
                 element = start + row * axis.step * pitch
-                self.epilogue.prefetch(element, sum(panel.live(b.lanes)))
+                self.epilogue.prefetch(element, sum(live))
         sums = self._taps(tile, axis, place, sums)
-        live = panel.live(b.lanes)
-        if self.plan.channels.dots:
+        if dots:
             rows = range(0, len(sums), panel.vectors)
             sums = [self._total(sums[k : k + panel.vectors]) for k in rows]
-            live = [panel.vectors]
         for j, count in enumerate(live):
             column = place.column + j * b.lanes
             bits = constant_mask(count, b.lanes)
