@@ -150,6 +150,7 @@ def test_an_application_and_its_gradients(gpu, name):
     assert np.abs(expected[-1]).max() > 0
     # Where a unit is next to 0, how a sum is rounded decides whether it has a gradient:
     # weights moved by 1e-7 of themselves give InceptionResNetV2 others by 5 percent.
-    limit = 1e-3 if gpu.xp is np else 0.1
+    # Its sums differ here, too: only processors fold its normalizations.
+    limit = 1e-3 if gpu.xp is np and name != "InceptionResNetV2" else 0.1
     for a, e in zip(computed("gpu:0"), expected, strict=True):
         assert np.linalg.norm(a - e) <= limit * np.linalg.norm(e) + 1e-7
