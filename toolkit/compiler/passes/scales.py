@@ -118,8 +118,7 @@ class _Folding:
         Numbers that are written in a program may be there to round, as a large one
         that is added and subtracted, and divisors may have no reciprocal.
         """
-        is_number = other.constant is not None and other.spec.size == 1
-        if is_number or name == "divide":
+        if _is_number(other) or name == "divide":
             return False
         # Others, such as what gradients need, read steps that then stay as well.
         return self.readers[x] == 1 and self._is_settled(other)
@@ -136,9 +135,8 @@ class _Folding:
 
     def _next(self, name: str, before: _Scaled, other: Any) -> _Scaled | None:
         if name in _LIMITS:
-            is_number = other.constant is not None and other.spec.size == 1
             limits = (*before.limits, (name, other))
-            return replace(before, limits=limits) if is_number else None
+            return replace(before, limits=limits) if _is_number(other) else None
         if before.limits:
             return None
         factor, term = before.factor, before.term
@@ -244,6 +242,10 @@ class _Folding:
             node = self.producers[x]
             x = next((v for v in node.inputs if v in self.known), x)
         return True
+
+
+def _is_number(value: Any) -> bool:
+    return bool(value.constant is not None and value.spec.size == 1)
 
 
 def _number(number: float, like: Any) -> Constant:
