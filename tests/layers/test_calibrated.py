@@ -309,6 +309,25 @@ def test_refused_arguments(changes, match):
     assert all(x.quantization_mode is None for x in model._flatten_layers())
 
 
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_block_that_fails_leaves_those_before_it_as_they_were(error):
+    class Failing(Block):
+        def call(self, x):
+            if model.blocks[0].narrow.quantization_mode is not None:
+                raise error("in the second block")
+            return super().call(x)
+
+    model, tokens = Network(), np.arange(12)[None]
+    model.blocks[1] = Failing()
+    before = np.asarray(model(tokens))
+    weights = model.weights
+    with pytest.raises(error, match="second block"):
+        model.quantize(config=small())
+    assert all(x.quantization_mode is None for x in model._flatten_layers())
+    assert all(a is b for a, b in zip(model.weights, weights, strict=True))
+    np.testing.assert_array_equal(model(tokens), before)
+
+
 def test_refused_layers():
     layer = layers.Dense(2)
     layer.build((None, 3))

@@ -170,6 +170,34 @@ def test_a_model_is_quantized_whole_or_not_at_all(config):
     np.testing.assert_array_equal(model(x), before)
 
 
+class Failing(AbsMaxQuantizer):
+    """A quantizer that fails at its n-th weight."""
+
+    def __init__(self, n):
+        super().__init__(0)
+        self.calls, self.n = 0, n
+
+    def __call__(self, *args, **kwargs):
+        self.calls += 1
+        if self.calls == self.n:
+            raise OSError("the weight is elsewhere")
+        return super().__call__(*args, **kwargs)
+
+
+def test_whatever_a_quantizer_raises_leaves_the_model_as_it_was():
+    model = Sequential([layers.Input((3,)), layers.Dense(4), layers.Dense(2)])
+    x = RNG.normal(size=(2, 3)).astype("float32")
+    before, weights = model.predict(x, verbose=0), model.weights
+    with pytest.raises(OSError, match="elsewhere"):
+        model.quantize(config=Int8QuantizationConfig(Failing(2)))
+    assert all(a is b for a, b in zip(model.weights, weights, strict=True))
+    assert [layer.dtype_policy.name for layer in model.layers] == ["float32"] * 2
+    np.testing.assert_array_equal(model.predict(x, verbose=0), before)
+    once = Failing(3)
+    model.quantize(config=Int8QuantizationConfig(once))
+    assert once.calls == 2 and len(model.weights) == 6
+
+
 def test_policies():
     layer = layers.Dense(2)
     layer.build((None, 2))
@@ -177,6 +205,7 @@ def test_policies():
     assert len(layer.variables) == 3
     with pytest.raises(ValueError, match="cannot be made floating again"):
         layer.dtype_policy = DTypePolicy("float32")
+    assert layer.dtype_policy.name == "int8_from_float32"
     with pytest.raises(ValueError, match="gptq"):
         layers.Embedding(3, 2, dtype="gptq/4/128_from_float32")
     int8 = dtype_policies.get("int8_from_float32")

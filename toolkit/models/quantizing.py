@@ -10,6 +10,7 @@ from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.static_int8 import CalibratedConvolution
+from toolkit.layers.tracking import undone_on_error
 from toolkit.models.calibrating import (
     calibrate,
     calibrate_ranges,
@@ -67,13 +68,10 @@ class QuantizableModel:
         if config.mode in ("gptq", "awq"):
             done = self._calibrate(config, filters, type_check)
         else:
-            chosen, done = _chosen(self, filters), []
+            chosen = _chosen(self, filters)
             _check(chosen, config, type_check)
-            if config.mode == "int8" and config.dataset is not None:
-                done = self._calibrate_ranges(chosen, config, type_check)
-                config = Int8QuantizationConfig(None, config.activation_quantizer)
-                chosen = [x for x in chosen if not isinstance(x, CalibratedConvolution)]
-            done += [layer for layer in chosen if _quantize(layer, config, type_check)]
+            with undone_on_error(chosen):
+                done = self._quantize_layers(chosen, config, type_check)
         if not done and filters is None:
             raise UnsupportedError(
                 f"{self.name}.quantize: the model has no layer that can be quantized"
@@ -95,6 +93,17 @@ class QuantizableModel:
             `quantizers.GPTQConfig`; None if the config has to say it.
         """
         return None
+
+    def _quantize_layers(
+        self, chosen: list[Any], config: Any, type_check: bool
+    ) -> list[Any]:
+        """The layers that were quantized: first what needs data, if there are any."""
+        done = []
+        if config.mode == "int8" and config.dataset is not None:
+            done = self._calibrate_ranges(chosen, config, type_check)
+            config = Int8QuantizationConfig(None, config.activation_quantizer)
+            chosen = [x for x in chosen if not isinstance(x, CalibratedConvolution)]
+        return done + [x for x in chosen if _quantize(x, config, type_check)]
 
     def _calibrate_ranges(
         self, chosen: list[Any], config: Any, type_check: bool
@@ -125,7 +134,8 @@ class QuantizableModel:
             ]
             for block in blocks
         ]
-        return calibrate(config, before, list(zip(blocks, chosen, strict=True)), x)
+        with undone_on_error(layer for block in chosen for layer in block):
+            return calibrate(config, before, list(zip(blocks, chosen, strict=True)), x)
 
 
 def _chosen(model: Any, filters: Any) -> list[Any]:

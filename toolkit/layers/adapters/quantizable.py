@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit import dtype_policies, ops
 from toolkit.core.variable import Variable
-from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError, UnsupportedError
+from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
 from toolkit.layers.adapters.calibrated import CalibratedWeight, ObservedWeight
 from toolkit.layers.adapters.float8 import Float8Weight
 from toolkit.layers.adapters.int4 import Int4Weight
@@ -14,6 +14,7 @@ from toolkit.layers.adapters.int8 import Int8Weight
 from toolkit.layers.adapters.low_rank import LowRankLayer, LowRankWeight
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
+from toolkit.layers.tracking import undone_on_error
 from toolkit.quantizers.awq import AWQ
 from toolkit.quantizers.configs import (
     Int4QuantizationConfig,
@@ -90,12 +91,8 @@ class QuantizableLayer(LowRankLayer):
                 "the layer has in a model; expected a call of the model's `quantize`"
             )
         policy = self._policy_for(config)
-        before = self.quantization_config, self.dtype_policy
-        try:
+        with undone_on_error([self]):
             self.quantization_config, self.dtype_policy = config, policy
-        except ToolkitError:
-            self.quantization_config, self.dtype_policy = before
-            raise
 
     def _policy_for(self, config: QuantizationConfig) -> Any:
         return dtype_policies.get(
@@ -120,7 +117,6 @@ class QuantizableLayer(LowRankLayer):
             )
         if config.mode not in self._modes:
             self._refuse_mode(config.mode)
-        self._check_scales(config)
         if config.mode not in CALIBRATED:
             return
         if not self._scale_layout().is_matrix:
@@ -134,13 +130,13 @@ class QuantizableLayer(LowRankLayer):
                 f"{config.mode!r}"
             )
 
-    def _check_scales(self, config: Any) -> None:
-        """Raise if a quantizer of weights has other scales than the layer keeps."""
-        if config.weight_quantizer is not None:
-            self._whole_weight(config).quantized(Weight(self).variable.value)
-
     def _use_policy(self, policy: Any) -> None:
-        super()._use_policy(policy)
+        with undone_on_error([self]):
+            super()._use_policy(policy)
+            self._follow_policy(policy)
+
+    def _follow_policy(self, policy: Any) -> None:
+        """Quantize the weight of a built layer if its policy says so now."""
         if getattr(self, "built", False):
             existing = self._quantized and self._quantized.mode
             if existing not in (None, self.quantization_mode):

@@ -207,10 +207,6 @@ class CalibratedConvolution(QuantizableLayer):
                 f"{self.name}: a convolution adapted by lora cannot be quantized"
             )
 
-    def _check_scales(self, config: Any) -> None:
-        if config.is_static:  # others quantize no convolution
-            super()._check_scales(config)
-
     def _accept_quantized(self, policy: Any) -> None:
         config = self.quantization_config
         is_static = config is not None and config.is_static
