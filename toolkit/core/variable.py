@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -382,6 +382,13 @@ def _dense(tensor: Tensor) -> Tensor:
         owner = owner_of(array)
         tensor._array = array.copy("C") if owner is None else owner.in_order(array)
     return tensor
+
+
+def assign_all(pairs: Iterable[tuple[Variable, Any]]) -> None:
+    """Replace the values of several variables, or of none if one does not fit."""
+    fitting = [(variable, variable.convert(value)) for variable, value in pairs]
+    for variable, value in fitting:
+        variable.assign(value)
 
 
 def _function(what: str, value: Any) -> Any:

@@ -14,7 +14,7 @@ from toolkit import tree
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import StatelessScope
-from toolkit.core.variable import Variable
+from toolkit.core.variable import Variable, assign_all
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, UnsupportedError
 from toolkit.layers.call import context, is_tensor
 from toolkit.metrics.metric import Metric
@@ -44,7 +44,7 @@ def no_tracking() -> AbstractContextManager[None]:
 
 
 @contextmanager
-def undone_on_error(layers: Iterable[StateOwner]) -> Iterator[None]:
+def undone_on_error(layers: Iterable[Any]) -> Iterator[None]:
     """A context after which layers have the attributes of before, should it raise."""
     before = [(dict(vars(layer)), list(layer._owned), layer) for layer in layers]
     try:
@@ -342,8 +342,7 @@ class StateOwner:
         ]
         if wrong:
             raise ShapeError(f"{self.name}.set_weights: {'; '.join(wrong)}")
-        for variable, value in zip(own, weights, strict=True):
-            variable.assign(value)
+        assign_all(zip(own, weights, strict=True))
 
     def count_params(self) -> int:
         """The number of elements of all weights."""
@@ -372,8 +371,7 @@ class StateOwner:
                 f"{self.name}.load_own_variables: expected {len(own)} variables, "
                 f"{[v.name for v in own]}{hint}; received {len(store.keys())}"
             )
-        for i, variable in enumerate(own):
-            variable.assign(store[str(i)])
+        assign_all((variable, store[str(i)]) for i, variable in enumerate(own))
 
     # --- losses -----------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, ToolkitError
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
-from toolkit.layers.tracking import no_tracking
+from toolkit.layers.tracking import no_tracking, undone_on_error
 from toolkit.models.functional.model import Functional
 from toolkit.models.model import Model
 from toolkit.ops.symbolic import without_masks
@@ -88,10 +88,7 @@ class Sequential(Model):
                 f"Sequential {self.name!r}: an Input must come first; the model has "
                 f"{len(self._layers)} layers already"
             )
-        self._layers.append(layer)
-        self._set_functional(None)
-        if rebuild:
-            self._rebuild()
+        self._replace_layers([*self._layers, layer], rebuild)
 
     def pop(self, rebuild: bool = True) -> Layer:
         """Remove the last layer and return it.
@@ -101,11 +98,16 @@ class Sequential(Model):
         """
         if not self.layers:
             raise ArgumentError(f"Sequential {self.name!r}: there is no layer to pop")
-        layer: Layer = self._layers.pop()
-        self._set_functional(None)
-        if rebuild:
-            self._rebuild()
+        layer: Layer = self._layers[-1]
+        self._replace_layers(self._layers[:-1], rebuild)
         return layer
+
+    def _replace_layers(self, layers: list[Any], rebuild: bool) -> None:
+        with undone_on_error([self]):
+            self._layers = layers
+            self._set_functional(None)
+            if rebuild:
+                self._rebuild()
 
     def _rebuild(self) -> None:
         if len(self._layers) < 2:
@@ -126,6 +128,11 @@ class Sequential(Model):
             raise ArgumentError(
                 f"Sequential {self.name!r}: there are no layers to build; call `add`"
             )
+        with undone_on_error([self]):
+            self._chain_layers(shape)
+
+    def _chain_layers(self, shape: Any) -> None:
+        """Call each layer on the outputs of the one before, from an Input on."""
         if not isinstance(self._layers[0], InputLayer):
             dtype = self._layers[0].compute_dtype
             self._layers = [InputLayer(batch_shape=shape, dtype=dtype), *self._layers]

@@ -19,7 +19,7 @@ from toolkit.core.naming import auto_name, name_scope
 from toolkit.core.tensor import Tensor, no_tapes
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, ShapeError
 from toolkit.optimizers.clipping import clip_by_global_norm, clip_by_norm
 from toolkit.optimizers.rows import PARTS, by_rows, in_rows, on_values, update_parts
 from toolkit.optimizers.state import OptimizerState
@@ -181,6 +181,9 @@ class Optimizer(OptimizerState):
             if not self.built:
                 self.build(variables)
         self._check_known(grads, variables)
+        grads = [None if g is None else convert(g) for g in grads]
+        for g, v in zip(grads, variables, strict=True):
+            self._check_fits(g, v)
         return grads, variables
 
     def _check_known(self, grads: list[Any], variables: list[Variable]) -> None:
@@ -197,6 +200,18 @@ class Optimizer(OptimizerState):
                     "for other variables"
                 )
 
+    def _check_fits(self, gradient: Tensor | None, variable: Variable) -> None:
+        """Raise for a gradient of another shape, before any variable is changed."""
+        if gradient is None or gradient.shape == variable.shape:
+            return
+        extents = zip(gradient.shape[::-1], variable.shape[::-1], strict=False)
+        spreads = all(n in (1, m) for n, m in extents)
+        if len(gradient.shape) > len(variable.shape) or not spreads:
+            raise ShapeError(
+                f"{self.name}.apply: expected a gradient of shape {variable.shape} for "
+                f"the variable {variable.path!r}; received shape {gradient.shape}"
+            )
+
     def _overwrite_with_gradients(
         self, grads: list[Any], variables: list[Variable]
     ) -> tuple[list[Any], list[Variable]]:
@@ -206,7 +221,7 @@ class Optimizer(OptimizerState):
             if not v.overwrite_with_gradient:
                 kept.append((g, v))
             elif g is not None and self.gradient_accumulation_steps:
-                self._overwrite_with_largest(convert(g), v)
+                self._overwrite_with_largest(g, v)
             elif g is not None:
                 v.assign(g)
         return [g for g, _ in kept], [v for _, v in kept]
@@ -241,7 +256,7 @@ class Optimizer(OptimizerState):
         return [(g, v) for g, v in pairs if g is not None]
 
     def _apply_present(self, grads: list[Any], variables: list[Variable]) -> None:
-        grads = in_rows(self, map(convert, grads), variables)
+        grads = in_rows(self, grads, variables)
         if (factor := self.loss_scale_factor) is not None:
             grads = on_values(lambda gs: [g / factor for g in gs], grads)
         if self.gradient_accumulation_steps:

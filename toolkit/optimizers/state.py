@@ -13,7 +13,7 @@ from toolkit.arguments import Checked, is_real
 from toolkit.console.frames import warn
 from toolkit.core.naming import name_scope
 from toolkit.core.trace import no_trace
-from toolkit.core.variable import Variable
+from toolkit.core.variable import Variable, assign_all
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -284,10 +284,7 @@ class OptimizerState(Checked):
                 f"{self.name}.set_weights: expected {len(self.variables)} values, one "
                 f"for each variable; received {len(weights)}"
             )
-        pairs = list(zip(self.variables, weights, strict=True))
-        values = [variable.convert(weight) for variable, weight in pairs]
-        for (variable, _), value in zip(pairs, values, strict=True):
-            variable.assign(value)
+        assign_all(zip(self.variables, weights, strict=True))
 
     # --- configs, saving --------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.core.naming import scopes
-from toolkit.core.variable import Variable
+from toolkit.core.variable import Variable, assign_all
 from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.layer import Layer
@@ -195,8 +195,7 @@ class LowRankLayer(Layer):
                 f"{self.name}.load_own_variables: expected {len(kept)} variables; "
                 f"received {len(store.keys())}"
             )
-        for i, variable in enumerate(kept):
-            variable.assign(store[str(i)])
+        assign_all((variable, store[str(i)]) for i, variable in enumerate(kept))
         for factor in self._adapter.factors():
             factor.assign(ops.zeros(factor.shape, dtype=factor.dtype))
         return None

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.console.frames import warn
+from toolkit.core.variable import assign_all
 from toolkit.errors import ArgumentError, unknown_choice
 
 Tree = dict[str, Any]
@@ -43,16 +44,17 @@ def assign_state_tree(model: Any, tree: Tree) -> None:
     Names of optimizers and models are part of the paths: what a tree has under others
     is left out, with a warning.
     """
-    unknown = []
+    known, unknown = [], []
     for group, values in tree.items():
         if group not in _GROUPS:
             raise unknown_choice("set_state_tree: group", group, _GROUPS)
         variables = _by_path(model, group)
         for path, value in _flat(values, ""):
             if path in variables:
-                variables[path].assign(value)
+                known.append((variables[path], value))
             else:
                 unknown.append(path)
+    assign_all(known)
     if unknown:
         warn(
             f"set_state_tree: the model has no variables {', '.join(unknown)}; they "

@@ -13,7 +13,7 @@ from toolkit.console.frames import warn
 from toolkit.console.tracebacks import shorten
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.inspection import Inspection
-from toolkit.layers.tracking import no_tracking
+from toolkit.layers.tracking import no_tracking, undone_on_error
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import LazyLogs, python_logs
 from toolkit.models.training.arrays import (
@@ -92,7 +92,7 @@ class Trainer(CompileConfigured, Evaluation):
         chosen = given = optimizers.get(optimizer)
         if auto_scale_loss and chosen is not None:
             chosen = self._scaling(chosen)
-        with no_tracking():
+        with undone_on_error([self]), no_tracking():
             self._compiled_with = {
                 "optimizer": given,
                 "loss": loss,
