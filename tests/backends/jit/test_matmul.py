@@ -153,20 +153,24 @@ def ways(draw, p):
     """Any way to compute a product, good or bad."""
     t = tiling(p.rows, p.columns, p.dtype, p.is_across)
     panels, depth = -(-p.columns // t.width), max(1, p.depth)
-    unit = draw(st.sampled_from([PRODUCT, BLOCK, BLOCK] if p.batch else [ROW, BLOCK]))
+    units = [BLOCK] if p.is_across else [ROW, BLOCK]
+    unit = draw(st.sampled_from([PRODUCT, BLOCK, BLOCK] if p.batch else units))
     near = p.b_line == p.itemsize
     packings = [ONCE] if unit == ROW else [ONCE, EACH]
     if unit == PRODUCT and not p.is_shared:
         packings = [EACH]
     whole = Strategy(t, unit, p.rows, panels, depth, depth, False, "", 1)
     rest = {
-        "pack_a": draw(st.booleans()),
+        "pack_a": draw(st.sampled_from(["", EACH])),
         "pack_b": draw(st.sampled_from([*packings, *([""] if near else [])])),
         "grain": draw(st.integers(1, 9)),
     }
     if unit == BLOCK:
         rest["rows"] = p.rows if p.is_across else draw(st.integers(1, max(1, p.rows)))
         rest["panels"] = draw(st.integers(1, panels))
+    if unit == BLOCK and not p.batch and draw(st.booleans()):
+        # Tiles that are packed before are whole ones but for the last.
+        rest |= {"pack_a": ONCE, "rows": -(-rest["rows"] // t.rows) * t.rows}
     if unit == BLOCK and not p.is_across:
         slots = 1 if p.batch else draw(st.integers(1, 3))
         rest["depth"] = rest["step"] = -(-depth // slots)
@@ -397,6 +401,15 @@ def test_packed_tiles_and_panels_stay_in_the_first_cache():
         strategy = chosen(x.T, g)
     assert strategy.pack_a and strategy.pack_b == EACH
     assert strategy.step <= 192
+
+
+def test_tiles_are_packed_once_where_many_columns_read_them():
+    x = np.empty((2048, 384), "float32")
+    wide, narrow = (np.empty((2048, n), "float32") for n in (1536, 192))
+    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+        assert chosen(x.T, wide).pack_a == ONCE
+        assert chosen(x.T, narrow).pack_a == EACH
+        assert chosen(np.empty((384, 2048), "float32"), wide).pack_a == ""
 
 
 def test_large_products_are_enough_tasks():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, replace
+from math import prod
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand, aligned
@@ -24,7 +25,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.plan import (
     ProductNumbers,
     ProductPlan,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem, problem_of
+from toolkit.backends.numpy.jit.kernels.matmul.problem import Axis, Problem, problem_of
 from toolkit.backends.numpy.jit.kernels.matmul.product import emit_product
 from toolkit.backends.numpy.jit.kernels.matmul.row import (
     RowNumbers,
@@ -130,7 +131,7 @@ def _dot(p: Problem, body: Graph) -> Lowered:
     call = Call(
         Code(emit_dot, plan, Described(body)),
         operands,
-        (*numbers, *_axes(p)),
+        (*numbers, *_numbers(p.batch)),
         rows,
         grain,
         _row_operands(p, body, PRODUCT if p.batch else ROW),
@@ -182,8 +183,8 @@ def _row(p: Problem, body: Graph) -> Lowered:
     return Lowered(calls, sums + packed * aligned(rows * panel))
 
 
-def _axes(p: Problem) -> list[int]:
-    return [number for axis in p.batch for number in astuple(axis)]
+def _numbers(batch: Iterable[Axis]) -> list[int]:
+    return [number for axis in batch for number in astuple(axis)]
 
 
 def _row_operands(p: Problem, body: Graph, unit: str) -> frozenset[Reference]:
@@ -220,16 +221,19 @@ class Lowering:
         self.panel_blocks: int = -(-self.panels // strategy.panels)
         self.slots: int = max(1, -(-p.depth // strategy.depth))
         self.axes = list(p.batch)
+        self.a_row: int = p.a_row
+        self.a_term: int = p.a_term
         self.b_term: int = p.b_term
         self.b_panel: int = self.tiling.width * p.b_line
 
     def lowered(self) -> Lowered:
         """All calls, in order."""
-        panels = self._pack() if self.strategy.pack_b == ONCE else None
+        tiles = self._pack_tiles() if self.strategy.pack_a == ONCE else None
+        panels = self._pack_panels() if self.strategy.pack_b == ONCE else None
         if self.slots > 1:
-            self._multiply_slots(panels)
+            self._multiply_slots(tiles, panels)
         else:
-            self._multiply(panels)
+            self._multiply(tiles, panels)
         return Lowered(self.calls, self.work)
 
     def _take(self, nbytes: int) -> Reference:
@@ -239,35 +243,23 @@ class Lowering:
         return place
 
     def _packed_bytes(self, lines: int, depth: int) -> int:
-        p = self.p
-        return aligned(lines * padded(depth, p.lanes) * p.itemsize)
+        return lines * padded(depth, self.p.lanes) * self.p.itemsize
 
-    def _pack(self) -> Reference:
+    def _pack_tiles(self) -> Reference:
+        """Pack the first factor's tiles, of a single product."""
+        p, tiling = self.p, self.tiling
+        size = self._packed_bytes(tiling.padded_rows, p.depth)
+        place = self._pack(("in", p.a), p.rows, (p.a_row, p.a_term), tiling.rows, size)
+        self.a_row, self.a_term = size, tiling.padded_rows * p.itemsize
+        return place
+
+    def _pack_panels(self) -> Reference:
         """Pack the second factor's panels."""
         p, width = self.p, self.tiling.width
         size = self._packed_bytes(width, p.depth)
-        products, axes = (1, []) if p.is_shared else (p.products, _axes(p))
-        place = self._take(size * self.panels * products)
-        chunks = max(1, -(-p.depth // _CHUNK))
-        rows = products * self.panels * chunks
-        numbers = PackNumbers(
-            p.columns, p.depth, p.b_line, p.b_term, _CHUNK, chunks, self.panels
-        )
-        packing = packing_of(p.b_line, p.b_term, p.itemsize)
-        nbytes = 2 * products * p.depth * p.columns * p.itemsize
-        axes_count = 0 if p.is_shared else len(p.batch)
-        code = Code(emit_pack, p.dtype, p.lanes, packing, width, axes_count)
-        self.calls.append(
-            Call(
-                code,
-                (("in", p.b), place),
-                (*numbers, *axes),
-                rows,
-                partition(rows, nbytes // _TASK_BYTES),
-                nbytes=nbytes,
-                prepares=size * self.panels * products,
-            )
-        )
+        axes = () if p.is_shared else p.batch
+        strides = p.b_line, p.b_term
+        place = self._pack(("in", p.b), p.columns, strides, width, size, axes)
         self.b_term, self.b_panel = width * p.itemsize, size
         step = 0 if p.is_shared else size * self.panels
         for i, axis in reversed(list(enumerate(self.axes))):
@@ -275,10 +267,52 @@ class Lowering:
             step *= axis.extent
         return place
 
-    def _multiply(self, panels: Reference | None) -> None:
+    def _pack(
+        self,
+        factor: Reference,
+        lines: int,
+        strides: tuple[int, int],
+        width: int,
+        size: int,
+        batch: Sequence[Axis] = (),
+    ) -> Reference:
+        """Pack a factor, of each product of a batch, into panels of some lines.
+
+        Args:
+            factor: that is packed.
+            lines: that it has.
+            strides: from line to line and from term to term.
+            width: lines of a panel.
+            size: bytes of a panel.
+            batch: the products' axes.
+        """
+        p = self.p
+        products, panels = prod(axis.extent for axis in batch), -(-lines // width)
+        place = self._take(size * panels * products)
+        chunks = max(1, -(-p.depth // _CHUNK))
+        rows = products * panels * chunks
+        numbers = PackNumbers(lines, p.depth, *strides, _CHUNK, chunks, panels)
+        packing = packing_of(*strides, p.itemsize)
+        nbytes = 2 * products * p.depth * lines * p.itemsize
+        self.calls.append(
+            Call(
+                Code(emit_pack, p.dtype, p.lanes, packing, width, len(batch)),
+                (factor, place),
+                (*numbers, *_numbers(batch)),
+                rows,
+                partition(rows, nbytes // _TASK_BYTES),
+                nbytes=nbytes,
+                prepares=size * panels * products,
+            )
+        )
+        return place
+
+    def _multiply(self, tiles: Reference | None, panels: Reference | None) -> None:
         """Multiply into the result."""
         plan, body = self._plan(), Described(self.body)
         operands = operands_of(self.body)
+        if tiles is not None:
+            operands = (*operands, tiles)
         if panels is not None:
             plan, operands = replace(plan, panels=True), (*operands, panels)
         if plan.chained and len(self.body.nodes) > 1:
@@ -288,11 +322,13 @@ class Lowering:
             )
         self._append(plan, body, operands)
 
-    def _multiply_slots(self, panels: Reference | None) -> None:
+    def _multiply_slots(
+        self, tiles: Reference | None, panels: Reference | None
+    ) -> None:
         """Multiply parts of the depth apart, and add what they give."""
         p = self.p
         partials = self._take(self.slots * p.size * p.itemsize)
-        factors = (("in", p.a), ("in", p.b) if panels is None else panels)
+        factors = (tiles or ("in", p.a), panels or ("in", p.b))
         plan = replace(self._plan(), a=0, b=1)
         self._append(plan, None, (*factors, partials))
         self.calls.append(combining(p, self.body, self.slots, partials))
@@ -312,7 +348,8 @@ class Lowering:
             across=p.is_across,
             runs=not strategy.pack_a and p.a_term == p.itemsize,
             chained=strategy.step < strategy.depth,
-            pack_a=a if strategy.pack_a else "",
+            tiles=strategy.pack_a == ONCE,
+            pack_a=a if strategy.pack_a == EACH else "",
             pack_b=b if strategy.pack_b == EACH and not p.unpacks else "",
             unpacks=p.unpacks,
         )
@@ -328,10 +365,11 @@ class Lowering:
         )
         is_packed = plan.pack_b or plan.unpacks
         lines = strategy.panels * self.tiling.width if is_packed else 0
-        scratch_a = self._packed_bytes(lines, strategy.step)
+        scratch_a = aligned(self._packed_bytes(lines, strategy.step))
         scratch = scratch_a
         if plan.pack_a:
-            scratch += self._packed_bytes(self.tiling.padded_rows, strategy.step)
+            padded_rows = self.tiling.padded_rows
+            scratch += aligned(self._packed_bytes(padded_rows, strategy.step))
         if scratch:
             operands = (*operands, self._take(scratch * -(-rows // strategy.grain)))
         operands = (*operands, ERROR) if p.unpacks else operands
@@ -339,8 +377,8 @@ class Lowering:
             rows=p.rows,
             depth=p.depth,
             columns=p.columns,
-            a_row=p.a_row,
-            a_term=p.a_term,
+            a_row=self.a_row,
+            a_term=self.a_term,
             b_line=p.b_line,
             b_term=self.b_term,
             b_panel=self.b_panel,
@@ -355,12 +393,11 @@ class Lowering:
             scratch_a=scratch_a,
             blocks=p.blocks,
         )
-        axes = [number for axis in self.axes for number in astuple(axis)]
         self.calls.append(
             Call(
                 Code(emit_product, plan, body),
                 operands,
-                (*numbers, *axes),
+                (*numbers, *_numbers(self.axes)),
                 rows,
                 strategy.grain,
                 _row_operands(p, self.body, strategy.unit),

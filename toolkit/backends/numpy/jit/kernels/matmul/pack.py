@@ -15,6 +15,9 @@ from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 
 # What follows what in the factor: a line's terms, a term's lines, or nothing.
 LINES, TERMS, APART = "lines", "terms", "apart"
+# Panels that are packed beside each other: what is read of a term is longer then, and
+# there are fewer places in memory for what is read.
+BESIDE = 4
 
 
 class PackNumbers(NamedTuple):
@@ -41,25 +44,27 @@ def padded(extent: int, lanes: int) -> int:
     return -(-extent // lanes) * lanes
 
 
-def emit_pack(dtype: str, lanes: int, packing: str, width: int, axes: int) -> Kernel:
+def emit_pack(
+    dtype: str, lanes: int, packing: str, lines: int, axes: int = 0
+) -> Kernel:
     """The function that packs one factor; a row is a chunk of a panel of a product.
 
-    The table: addresses of the factor and of the panels; `PackNumbers`; the axes of the
-    batch.
+    A panel has `lines` lines, and what fills vectors. The table: addresses of the
+    factor and of the panels; `PackNumbers`; the axes of the batch.
     """
     w = MatrixWriter(Kernel(lanes), dtype)
     b = w.b
     source, target = w.b.next_address(), w.b.next_address()
     n = PackNumbers(*(w.b.next_entry() for _ in PackNumbers._fields))
     batch = [w.batch_entry() for _ in range(axes)]
-    packer = Packer(w, packing, width)
+    packer = Packer(w, packing, padded(lines, lanes))
     size = packer.panel_bytes(n.depth)
     with b.loop(b.low, b.high) as unit:
         panel, chunk = w.b.split(unit, n.chunks)
         product, line = w.b.split(panel, n.panels)
         first, end = w.b.part(chunk, n.chunk, n.depth)
         x = w.moved(source, product, batch, "b")
-        line = line * width
+        line = line * lines
         x = x + line * n.line + first * n.term
         y = target + panel * size + first * packer.term_bytes
         left = n.lines - line
@@ -128,6 +133,31 @@ class Packer:
             self._gathered(panel)
         with b.when(b.opposite(few)):
             self._transposed(panel)
+
+    def write_beside(
+        self,
+        source: Pointer,
+        target: Pointer,
+        panel_bytes: Number,
+        term: Number,
+        depth: Number,
+    ) -> None:
+        """Pack `BESIDE` whole panels whose lines are all neighbours.
+
+        Args:
+            source, target: pointers to the first term of the first line.
+            panel_bytes: from panel to panel where they are packed.
+            term: stride of the source.
+            depth: how many terms.
+        """
+        w = self.w
+        with self.b.loop(0, depth) as index:
+            x, y = source + index * term, target + index * self.term_bytes
+            for panel in range(BESIDE):
+                start = y + panel * panel_bytes
+                for j in range(self.vectors):
+                    w.put(w.vector(x + j * w.vector_bytes), start + j * w.vector_bytes)
+                x = x + self.term_bytes
 
     def _copied(self, panel: _Panel, masks: Sequence[Mask]) -> None:
         """Vectors of neighbouring lines, as they are."""

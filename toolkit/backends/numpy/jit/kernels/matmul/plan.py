@@ -23,6 +23,7 @@ class ProductPlan:
         a, b: which inputs of the body the factors are.
         across: whether the columns of the product are the rows of the result.
         panels: whether the second factor is not b, but panels that it was packed into.
+        tiles: whether the first factor is not a, but tiles that it was packed into.
         runs: whether the terms of a row of the first factor are neighbours.
         chained: whether sums go on over parts of the depth, a step after the other.
         pack_a: how every tile of the first factor is packed before it is multiplied;
@@ -38,6 +39,7 @@ class ProductPlan:
     b: int
     across: bool = False
     panels: bool = False
+    tiles: bool = False
     runs: bool = False
     chained: bool = False
     pack_a: str = ""
@@ -50,7 +52,7 @@ class ProductNumbers(NamedTuple):
 
     Attributes:
         rows, depth, columns: extents of a product.
-        a_row, a_term: strides of the first factor.
+        a_row, a_term: strides of the first factor; of tiles: from tile to tile.
         b_line, b_term, b_panel: of the second one, from column to column (if it is to
             be packed), from term to term, and from panel to panel.
         block_rows, block_depth, block_panels: extents of a block.

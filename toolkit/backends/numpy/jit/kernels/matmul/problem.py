@@ -20,11 +20,16 @@ _DOT_COLUMNS = 4
 # Bytes of a block of the second factor that stays in the second-level cache beside
 # everything else, and the most terms that it multiplies in a step.
 RESIDENT, _STEP = 1 << 20, 384
-# The same where tiles of the first factor are packed: a tile and a panel of so many
-# terms stay in the first-level cache.
-PACKED_STEP = 192
+# The same where tiles of the first factor are packed, by the rows of these: a tile and
+# a panel of so many terms stay in the first-level cache.
+_PACKED_STEPS = {6: 256, 12: 192}
 # The same where they are unpacked: what that writes is read from the nearest cache.
 _UNPACKED_STEP = 128
+
+
+def packed_step() -> int:
+    """The most terms of a step where tiles of the first factor are packed."""
+    return _PACKED_STEPS[most_rows()]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from toolkit.backends.numpy.jit.builder import (
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.finish import Finish, Sums
-from toolkit.backends.numpy.jit.kernels.matmul.pack import Packer
+from toolkit.backends.numpy.jit.kernels.matmul.pack import BESIDE, LINES, Packer
 from toolkit.backends.numpy.jit.kernels.matmul.plan import (
     BLOCK,
     ROW,
@@ -32,10 +32,10 @@ from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 def emit_product(plan: ProductPlan, body: Described | None) -> Kernel:
     """The function that computes units of a product.
 
-    The table: the addresses of the body's inputs and outputs, of panels if there are
-    any, and of sums if the plan is chained - without a body those of the factors and of
-    partial results, one slot after the other - and of scratch memory if something is
-    packed here; `ProductNumbers`; the axes of the batch.
+    The table: the addresses of the body's inputs and outputs, of tiles and panels if
+    there are any, and of sums if the plan is chained - without a body those of the
+    factors and of partial results, one slot after the other - and of scratch memory if
+    something is packed here; `ProductNumbers`; the axes of the batch.
     """
     builder = Kernel(plan.tiling.lanes)
     _Product(builder, plan, body).write()
@@ -110,6 +110,8 @@ class _Product(MatrixWriter):
         self.bases = bases
         self.first, self.second = bases[self.plan.a], bases[self.plan.b]
         self.result = bases[-1]
+        if self.plan.tiles:
+            self.first = self.b.next_address()
         if self.plan.panels:
             self.second = self.b.next_address()
         if len(graph.nodes) == 1 and not self.plan.across:
@@ -205,14 +207,19 @@ class _Product(MatrixWriter):
         b, n, (first, last) = self.b, self.n, block.panels
         packer = Packer(self, self.plan.pack_b, self.tiling.width)
         size = packer.panel_bytes(block.depth)
-        with b.loop(first, last) as panel:
-            source = block.b + panel * n.b_panel
-            target = self.scratch + (panel - first) * size
-            before = panel * self.tiling.width
-            left = n.columns - before
-            packer.write(source, target, n.b_line, n.b_term, left, block.depth)
         # Panels are counted from the product's first one.
         start = self.scratch + (0 - first) * size
+        left: Number = first
+        if packer.packing == LINES:
+            groups = (b.least(last, self.full) - first) // BESIDE
+            left = first + groups * BESIDE
+            with b.loop(first, left, BESIDE) as panel:
+                source, target = block.b + panel * n.b_panel, start + panel * size
+                packer.write_beside(source, target, size, n.b_term, block.depth)
+        with b.loop(left, last) as panel:
+            source, target = block.b + panel * n.b_panel, start + panel * size
+            lines = n.columns - panel * self.tiling.width
+            packer.write(source, target, n.b_line, n.b_term, lines, block.depth)
         return replace(block, b=start, b_term=packer.term_bytes, b_panel=size)
 
     def _steps(self, block: _Block) -> None:
@@ -238,7 +245,7 @@ class _Product(MatrixWriter):
 
     def _block(self, block: _Block) -> None:
         """Tiles from the first row to the last, each over all panels."""
-        b, n, (first, end) = self.b, self.n, block.rows
+        b, (first, end) = self.b, block.rows
         count = end - first
         # One smaller tile for each bit of what the largest leave over.
         whole, rest = self.b.split(count, self.tiling.rows)
@@ -247,11 +254,18 @@ class _Product(MatrixWriter):
         with b.accumulate(0, tiles, 1, [b.int64(first)]) as iteration:
             row = iteration.index_of(0)
             rows = self._height(end - row)
-            a = block.a + row * n.a_row
-            element = row * n.columns + block.element
-            tile = _Tile(a, n.a_row, n.a_term, rows, element)
+            tile = self._tile_at(row, rows, block)
             self._tile(self._packed_tile(tile, block.depth), block)
             iteration.next([row + rows])
+
+    def _tile_at(self, row: Index, rows: Number, block: _Block) -> _Tile:
+        """The tile of some rows from `row` on."""
+        n, element = self.n, row * self.n.columns + block.element
+        if not self.plan.tiles:
+            return _Tile(block.a + row * n.a_row, n.a_row, n.a_term, rows, element)
+        number, before = self.b.split(row, self.tiling.rows)
+        a = block.a + number * n.a_row + before * self.itemsize
+        return _Tile(a, self.itemsize, n.a_term, rows, element)
 
     def _height(self, left: Index) -> Number:
         """The rows of the next tile, of the rows that are left."""
@@ -259,7 +273,7 @@ class _Product(MatrixWriter):
         found: Number = heights[-1]
         cases = [(height, "sge", height) for height in reversed(heights[:-1])]
         third, rest = divmod(self.tiling.rows, 3)
-        if not rest and 2 * third in heights:
+        if not rest and 2 * third in heights and not self.plan.tiles:
             # Two tiles of two thirds are quicker than a whole one and one of a third.
             cases.append((4 * third, "eq", 2 * third))
         for limit, relation, height in cases:
@@ -310,8 +324,9 @@ class _Product(MatrixWriter):
             vectors,
             tail,
             self.plan.chained,
-            bool(self.plan.pack_a),
+            self.plan.tiles or bool(self.plan.pack_a),
             self.plan.runs,
+            bool(self.plan.pack_a),
         )
         factor = block.b + panel * block.b_panel
         pointers = [f"ptr {p}" for p in (tile.a, factor, place)]

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.kernels.matmul.pack import TERMS, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.problem import (
-    PACKED_STEP,
     RESIDENT,
     Problem,
+    packed_step,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.tile import FLAT_ROWS, Tiling, tiling
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS
 from toolkit.backends.numpy.jit.lowering import TASKS, partition
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 
-# How the second factor is packed: by a call before, or by each block for itself.
+# How a factor is packed: by a call before, or by each block for itself.
 ONCE, EACH = "once", "each"
 # What a core does in a second, and how long a task should be: the first few, and more.
 _FLOPS, _BYTES = 1.2e11, 1.5e10
@@ -46,6 +47,8 @@ _CROWDED = ((2048, 0.15), (1024, 0.05))
 # Bytes of narrow panels that are read in place for a few rows, and the tiles of a task
 # for which more of them are.
 _NEAREST, _TALL = 1 << 15, 3
+# What it costs to pack tiles once, for one column.
+_ONCE_A = 18
 # What it costs to read panels where they are, if that is in no near cache.
 _FAR_PANELS = 0.4
 
@@ -59,8 +62,8 @@ class Strategy:
         unit: see `product.Plan`.
         rows, panels, depth: of a block; all of them, unless the unit is a block.
         turn: terms that are summed at a time.
-        pack_a: whether each tile of the first factor is packed.
-        pack_b: when the second factor is packed: ONCE, for EACH block, or "".
+        pack_a, pack_b: when a factor is packed: ONCE, for EACH block - of the first
+            one, each of its tiles - or "".
         grain: units of a task.
     """
 
@@ -70,7 +73,7 @@ class Strategy:
     panels: int
     depth: int
     step: int
-    pack_a: bool
+    pack_a: str
     pack_b: str
     grain: int
 
@@ -81,7 +84,7 @@ def choose(p: Problem) -> Strategy:
     panels, depth = -(-p.columns // t.width), max(1, p.depth)
     pack_b = "" if p.b_line == p.itemsize else EACH
     step = p.even_step if p.even else depth
-    whole = Strategy(t, PRODUCT, p.rows, panels, depth, step, False, pack_b, 1)
+    whole = Strategy(t, PRODUCT, p.rows, panels, depth, step, "", pack_b, 1)
     is_small = depth * p.columns * p.itemsize <= _SMALL
     is_quick = _seconds(p) < _QUICK
     if p.batch and is_small and (is_quick or p.products >= TASKS):
@@ -136,7 +139,7 @@ class _Division(NamedTuple):
     panels: int
     depth: int
     step: int
-    pack_a: bool
+    pack_a: str
     pack_b: str
 
 
@@ -161,13 +164,15 @@ def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division
         depth = -(-whole.depth // slots)
         for panel_blocks in _counts(fewest, whole.panels, most):
             panels = -(-whole.panels // panel_blocks)
-            pack_a = _packs_a(p, panels)
             for row_blocks in _counts(1, tiles, most // panel_blocks):
-                rows = -(-p.rows // row_blocks // step) * step
                 is_once = row_blocks > 1 or p.is_frozen or _is_worth_once(p, whole)
                 is_once = is_once and not p.unpacks
                 packing = ONCE if is_once else EACH
-                for pack_b in (packing,) if whole.pack_b else ("", packing):
+                ways = (packing,) if whole.pack_b else ("", packing)
+                for pack_a, pack_b in product(_packings_of_a(p, panels), ways):
+                    # Tiles that are packed before are whole ones but for the last.
+                    least = whole.tiling.rows if pack_a == ONCE else step
+                    rows = -(-p.rows // row_blocks // least) * least
                     turn = _turn(p, whole.tiling, depth, panels, pack_a, pack_b)
                     blocks = -(-p.rows // rows) * -(-whole.panels // panels)
                     blocks *= p.products * slots
@@ -195,21 +200,23 @@ def _counts(fewest: int, all_parts: int, most: int) -> Iterator[int]:
         yield count
 
 
-def _packs_a(p: Problem, panels: int) -> bool:
-    """Whether a tile is read so often that packing it is quicker."""
+def _packings_of_a(p: Problem, panels: int) -> tuple[str, ...]:
+    """How the first factor may be packed: if tiles are read so often that it pays."""
     if p.is_across or packing_of(p.a_row, p.a_term, p.itemsize) == TERMS:
-        return False
-    return panels > 4 or (panels > 2 and p.a_term >= _APART)
+        return ("",)
+    if panels <= 2 or (panels <= 4 and p.a_term < _APART):
+        return ("",)
+    return (EACH,) if p.batch or p.unpacks else (EACH, ONCE)
 
 
 def _turn(
-    p: Problem, tiling: Tiling, depth: int, panels: int, pack_a: bool, pack_b: str
+    p: Problem, tiling: Tiling, depth: int, panels: int, pack_a: str, pack_b: str
 ) -> int:
     """Terms to sum at a time, so that what they need stays in the caches."""
     if p.even or p.unpacks:
         return p.even_step
-    if pack_a and depth > 2 * PACKED_STEP:
-        return p.step(depth, PACKED_STEP)
+    if pack_a and depth > 2 * packed_step():
+        return p.step(depth, packed_step())
     width = tiling.width * p.itemsize
     if pack_b == EACH and not p.is_across:
         return p.step(depth, max(_STEP_TERMS, _PACKED // (panels * width)))
@@ -229,8 +236,10 @@ def _cost(p: Problem, strategy: _Division, crowded: float) -> float:
     rows, panels = min(strategy.rows, p.rows), strategy.panels
     is_turned = p.b_line != p.itemsize
     is_large = p.depth * max(p.b_term, p.columns * p.itemsize) > RESIDENT
-    if strategy.pack_a:
+    if strategy.pack_a == EACH:
         cost = 0.8 / panels
+    elif strategy.pack_a == ONCE:
+        cost = _ONCE_A / p.columns
     else:
         cost = 0.12 + 0.6 / panels if p.a_term >= _APART else 0.0
     if strategy.pack_b == EACH:

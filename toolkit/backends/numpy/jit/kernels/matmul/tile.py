@@ -96,6 +96,7 @@ def tile_function(
     chained: bool,
     packed: bool,
     runs: bool,
+    ahead: bool = False,
 ) -> set[str]:
     """A function that sums a tile: each element a chain of its terms in order.
 
@@ -107,9 +108,10 @@ def tile_function(
         vectors: of columns.
         tail: whether only some of the columns exist.
         chained: whether it may go on from sums that are there already.
-        packed: whether the first factor's tile is packed; the next one is then asked
-            for where it is.
+        packed: whether the first factor's tile is packed.
         runs: whether the terms of its rows are neighbours.
+        ahead: whether the next tile of the first factor is asked for, which is not
+            packed yet.
     """
     w = MatrixWriter(Kernel(tiling.lanes), tiling.dtype)
     b, heights = w.b, tiling.heights
@@ -125,7 +127,7 @@ def tile_function(
     b.emit(f"switch i64 %rows, label %{done} [ {targets} ]")
     for rows, case in zip(heights, cases, strict=True):
         b.label(case)
-        _tile(w, tiling, rows, masks, chained, packed, runs)
+        _tile(w, tiling, rows, masks, chained, packed, runs, ahead)
         b.emit(f"br label %{done}")
     b.label(done)
     text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
@@ -160,6 +162,7 @@ def _tile(
     chained: bool,
     packed: bool,
     runs: bool,
+    ahead: bool,
 ) -> None:
     """Sum a tile of some rows and store it."""
     starts = [
@@ -173,7 +176,7 @@ def _tile(
     ]
     for place, _ in places:
         w.b.prefetch(place, write=True)
-    sums = _Sums(w, tiling, rows, masks, packed, runs).total()
+    sums = _Sums(w, tiling, rows, masks, packed, runs, ahead).total()
     if chained:
         sums = _added(w, sums, places)
     for value, (place, mask) in zip(sums, places, strict=True):
@@ -232,11 +235,12 @@ class _Sums:
         masks: Sequence[Mask],
         packed: bool,
         runs: bool,
+        ahead: bool,
     ) -> None:
         self.w = w
         self.masks = masks
         self.rows = rows
-        self.packed = packed
+        self.ahead = ahead
         # A single row has so little arithmetic that asking would take longer.
         self.asks = tiling.rows > 1
         self.lines = _Rows(w, tiling, rows, packed, runs)
@@ -262,7 +266,7 @@ class _Sums:
         with b.accumulate(first, end, terms, values) as iteration:
             a_offset, b_offset = iteration.index_of(0), iteration.index_of(1)
             sums = iteration.values[2:]
-            if self.packed:
+            if self.ahead:
                 following = iteration.index * b.parameter("next_term")
                 b.prefetch(b.pointer_parameter("next") + following, near=2)
             for k in range(terms):
