@@ -47,8 +47,8 @@ _CROWDED = ((2048, 0.15), (1024, 0.05))
 # Bytes of narrow panels that are read in place for a few rows, and the tiles of a task
 # for which more of them are.
 _NEAREST, _TALL = 1 << 15, 3
-# What it costs to pack tiles once, for one column.
-_ONCE_A = 18
+# What it costs to pack tiles once, for one column, and to read them for one panel.
+_TILES, _TILES_READ = 14, 0.3
 # What it costs to read panels where they are, if that is in no near cache.
 _FAR_PANELS = 0.4
 
@@ -239,7 +239,7 @@ def _cost(p: Problem, strategy: _Division, crowded: float) -> float:
     if strategy.pack_a == EACH:
         cost = 0.8 / panels
     elif strategy.pack_a == ONCE:
-        cost = _ONCE_A / p.columns
+        cost = _TILES / p.columns + _TILES_READ / panels
     else:
         cost = 0.12 + 0.6 / panels if p.a_term >= _APART else 0.0
     if strategy.pack_b == EACH:
