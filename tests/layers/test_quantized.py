@@ -198,6 +198,33 @@ def test_whatever_a_quantizer_raises_leaves_the_model_as_it_was():
     assert once.calls == 2 and len(model.weights) == 6
 
 
+def test_what_is_adapted_by_lora_stays_so_when_another_layer_fails():
+    parts = [layers.Input((3,), dtype="int32"), layers.Embedding(5, 4), layers.Dense(2)]
+    model = Sequential(parts)
+    model.layers[0].enable_lora(2)
+    x = np.array([[0, 4, 2]])
+    before = np.asarray(model(x))
+    with pytest.raises(ValueError, match="dense.*: the weight_quantizer must"):
+        model.quantize(config=Int8QuantizationConfig(AbsMaxQuantizer(1)))
+    np.testing.assert_array_equal(model(x), before)
+
+
+def test_a_map_of_policies_is_as_it_was_when_a_layer_fails():
+    policies = dtype_policies.DTypePolicyMap("float32")
+    parts = [layers.Input((3,)), layers.Dense(4), layers.Dense(2)]
+    for layer in parts[1:]:
+        layer.dtype_policy = policies
+    model = Sequential(parts)
+    with pytest.raises(OSError, match="elsewhere"):
+        model.quantize(config=Int8QuantizationConfig(Failing(2)))
+    assert not len(policies)
+    model.quantize("int8")
+    assert [policy.name for policy in policies.values()] == ["int8_from_float32"] * 2
+    with pytest.raises(ValueError, match="cannot be made floating again"):
+        model.layers[0].dtype_policy = dtype_policies.DTypePolicyMap("float32")
+    assert model.layers[0].dtype_policy is policies
+
+
 def test_policies():
     layer = layers.Dense(2)
     layer.build((None, 2))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from toolkit import Sequential, layers, optimizers
+from toolkit import Sequential, Variable, layers, optimizers
 
 X, Y = np.ones((8, 3), "float32"), np.zeros((8, 2), "float32")
 
@@ -122,6 +122,29 @@ def test_gradients_may_be_repeated_along_axes():
         np.testing.assert_allclose(value, old - step, rtol=1e-6)
 
 
+def test_gradients_that_are_repeated_are_clipped_as_a_whole():
+    optimizer, variable = optimizers.SGD(1.0, clipnorm=1.0), Variable(np.zeros((2, 2)))
+    optimizer.apply([3.0], [variable])
+    np.testing.assert_allclose(variable, np.full((2, 2), -0.5), rtol=1e-6)
+
+
+def test_an_optimizer_is_not_built_by_what_it_refuses():
+    optimizer, variable = optimizers.SGD(1.0), Variable(np.zeros(2))
+    with pytest.raises(ValueError, match="expected a gradient of shape"):
+        optimizer.apply([np.ones(3)], [Variable(np.zeros(2))])
+    assert not optimizer.built
+    optimizer.apply([np.ones(2)], [variable])
+    np.testing.assert_array_equal(variable, [-1.0, -1.0])
+
+
+def test_no_variable_takes_its_gradient_if_the_others_have_none():
+    taken, other = Variable(np.zeros(2)), Variable(np.zeros(2))
+    taken.overwrite_with_gradient = True
+    with pytest.raises(ValueError, match="No gradients provided"):
+        optimizers.SGD(1.0).apply([np.ones(2), None], [taken, other])
+    np.testing.assert_array_equal(taken, [0.0, 0.0])
+
+
 @pytest.mark.parametrize(
     "arguments", [{"loss": "nothing"}, {"loss": "mse", "metrics": ["nothing"]}]
 )
@@ -151,4 +174,35 @@ def test_a_model_that_cannot_be_built_for_a_shape_can_be_for_another():
     model = Sequential([layers.Dense(3), layers.Conv2D(2, 3)])
     with pytest.raises(ValueError, match="expected 4 axes"):
         model(np.ones((1, 4), "float32"))
-    assert model(np.ones((1, 5, 5, 4), "float32")).shape == (1, 3, 3, 2)
+    assert not model.layers[0].built
+    assert model(np.ones((1, 5, 5, 7), "float32")).shape == (1, 3, 3, 2)
+
+
+@pytest.mark.filterwarnings("ignore:.*Do not pass an `input_shape`")
+def test_an_input_that_comes_with_a_layer_goes_with_it():
+    model = Sequential()
+    with pytest.raises(ValueError, match="expected 4 axes"):
+        model.add(layers.Conv2D(2, 3, input_shape=(4,)))
+    model.add(layers.Dense(2, input_shape=(5,)))
+    assert model.input_shape == (None, 5)
+
+
+def test_layers_are_added_where_the_others_are():
+    class Larger(Sequential):
+        def __init__(self):
+            super().__init__()
+            self.extra = layers.Dense(5, name="extra")
+            self.extra.build((None, 3))
+            self.add(layers.Input((3,)))
+            self.add(layers.Dense(4, name="own"))
+
+    assert [v.path.split("/")[-2] for v in Larger().weights][0] == "own"
+
+
+def test_a_loss_that_is_refused_leaves_the_optimizer_as_it_was():
+    model = Sequential([layers.Input((3,)), layers.Dense(2, dtype="mixed_float16")])
+    model.dtype_policy = "mixed_float16"
+    optimizer = optimizers.SGD(1.0, loss_scale_factor=8.0)
+    with pytest.raises(ValueError, match="nothing"):
+        model.compile(optimizer, "nothing")
+    assert optimizer.loss_scale_factor == 8.0

@@ -73,12 +73,6 @@ def outer_values(sources: Sequence[Any]) -> list[Tensor]:
     return [x.read() if isinstance(x, Variable) else x for x in sources]
 
 
-def assign_all(variables: Sequence[Variable], values: Sequence[Tensor]) -> None:
-    """Give each Variable its value."""
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
-
-
 def carried_by(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
     """What each Variable holds when a step of a loop ends: the next step reads it."""
     pairs = zip(finals_of(body, variables), variables, strict=True)

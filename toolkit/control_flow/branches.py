@@ -14,7 +14,6 @@ from toolkit.autodiff.control import gradient_graph
 from toolkit.autodiff.tape import filled
 from toolkit.control_flow.bodies import (
     Body,
-    assign_all,
     finals_of,
     outer_values,
     pack,
@@ -24,6 +23,7 @@ from toolkit.control_flow.bodies import (
 )
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
+from toolkit.core.variable import assign_all
 from toolkit.errors import ShapeError
 from toolkit.ir import Graph, Kind, Primitive, primitive
 from toolkit.ops.symbolic import operation
@@ -98,7 +98,7 @@ def join_branches(predicate: Tensor, yes: Body, no: Body) -> Sequence[Tensor]:
         cond_p, predicate, *outer_values(sources), true=graphs[0], false=graphs[1]
     )
     count = len(yes.outputs)
-    assign_all(written, found[count:])
+    assign_all(zip(written, found[count:], strict=True))
     return found[:count]
 
 

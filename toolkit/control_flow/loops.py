@@ -15,7 +15,6 @@ from toolkit.autodiff.control import linearize
 from toolkit.autodiff.tape import GradientTape, filled
 from toolkit.control_flow.bodies import (
     Body,
-    assign_all,
     carried_by,
     check_carry,
     check_condition,
@@ -30,6 +29,7 @@ from toolkit.control_flow.branches import cond
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind, state
 from toolkit.core.trace import Trace, inline
+from toolkit.core.variable import assign_all
 from toolkit.errors import ArgumentError, ArgumentTypeError, GradientError
 from toolkit.ir import Graph, Kind, Primitive, Spec, primitive
 from toolkit.ops.symbolic import operation
@@ -235,7 +235,7 @@ def _traced_while(
         carry=len(initial) + len(written),
         maximum_iterations=limit,
     )
-    assign_all(written, found[len(initial) :])
+    assign_all(zip(written, found[len(initial) :], strict=True))
     return tree.pack_sequence_as(values, found[: len(initial)])
 
 
@@ -376,7 +376,7 @@ def _traced_scan(
     carried = n + len(written)
     sizes = (carried, len(x_leaves), length)
     found = _bind_scan(graph, inputs, *sizes, reverse, label)
-    assign_all(written, found[n:carried])
+    assign_all(zip(written, found[n:carried], strict=True))
     new_carry, y_structure = body.structure
     return pack(new_carry, found[:n]), pack(y_structure, found[carried:])
 

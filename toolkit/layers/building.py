@@ -158,7 +158,7 @@ class Buildable(StateOwner, Precision):
     def _set_path(self) -> None:
         self._path = current_path()
         if self._policy_map is not None:
-            self._use_policy(self._policy_map)
+            self._use_policy(self._policy_in(self._policy_map))
 
     def _finish_build(self) -> None:
         self.built = True

@@ -33,22 +33,25 @@ class Precision:
 
     @dtype_policy.setter
     def dtype_policy(self, value: Any) -> None:
-        policy = dtype_policies.get(value)
+        policy, given = dtype_policies.get(value), self._policy_map
         if isinstance(policy, DTypePolicyMap):
+            self._use_policy(self._policy_in(policy))
             self._policy_map = policy
-        elif self._policy_map is None or self._path is None:
+            return
+        self._use_policy(policy)
+        if given is None or self._path is None:
             self._policy_map = None
         else:  # the map stays, with another policy for this layer
-            if self._path in list(self._policy_map):
-                del self._policy_map[self._path]
-            self._policy_map[self._path] = policy
-            policy = self._policy_map
-        self._use_policy(policy)
+            if self._path in list(given):
+                del given[self._path]
+            given[self._path] = policy
+
+    def _policy_in(self, policies: DTypePolicyMap) -> DTypePolicy:
+        """What a map has for this layer, if the layer knows its path already."""
+        return policies if self._path is None else policies[self._path]
 
     def _use_policy(self, policy: DTypePolicy) -> None:
-        """Compute in the dtypes of `policy`; a map is asked for this layer's path."""
-        if self._policy_map is not None and self._path is not None:
-            policy = self._policy_map[self._path]
+        """Compute in the dtypes of `policy`."""
         if policy.quantization_mode is not None:
             self._accept_quantized(policy)
         self._dtype_policy = policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -41,20 +41,6 @@ _tracking = _Tracking()
 def no_tracking() -> AbstractContextManager[None]:
     """A context in which the attributes that are set belong to no layer."""
     return _tracking.inside(on=False)
-
-
-@contextmanager
-def undone_on_error(layers: Iterable[Any]) -> Iterator[None]:
-    """A context after which layers have the attributes of before, should it raise."""
-    before = [(dict(vars(layer)), list(layer._owned), layer) for layer in layers]
-    try:
-        yield
-    except BaseException:
-        for attributes, owned, layer in before:
-            vars(layer).clear()
-            vars(layer).update(attributes, _owned=owned)
-        Walk.changes += 1
-        raise
 
 
 def unique(values: Iterator[T] | list[T]) -> list[T]:

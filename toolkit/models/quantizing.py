@@ -10,7 +10,7 @@ from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.static_int8 import CalibratedConvolution
-from toolkit.layers.tracking import undone_on_error
+from toolkit.layers.undoing import undone_on_error
 from toolkit.models.calibrating import (
     calibrate,
     calibrate_ranges,
@@ -34,7 +34,8 @@ class QuantizableModel:
 
         With data to calibrate them "int8" quantizes Conv and DepthwiseConv layers, too,
         where the inputs have 8 channels or more, in one group or one for each: see
-        `quantizers.Int8QuantizationConfig`.
+        `quantizers.Int8QuantizationConfig`. If anything fails on the way the model is
+        as it was: until the end the floating weights stay in memory.
 
         Args:
             mode: "int8", "int4" or "float8", see `layers.Dense.quantize`, "gptq" or

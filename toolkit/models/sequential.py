@@ -11,7 +11,8 @@ from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, ToolkitError
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
-from toolkit.layers.tracking import no_tracking, undone_on_error
+from toolkit.layers.tracking import no_tracking
+from toolkit.layers.undoing import undone_on_error
 from toolkit.models.functional.model import Functional
 from toolkit.models.model import Model
 from toolkit.ops.symbolic import without_masks
@@ -69,8 +70,12 @@ class Sequential(Model):
             layer: a Layer, or the symbol that `Input` returned.
             rebuild: whether to build the model at once if its input shape is known.
         """
+        with undone_on_error([self]):
+            self._add(layer, rebuild)
+
+    def _add(self, layer: Any, rebuild: bool) -> None:
         if not self._layers and getattr(layer, "_input_shape_arg", None) is not None:
-            self.add(InputLayer(shape=layer._input_shape_arg), rebuild=False)
+            self._add(InputLayer(shape=layer._input_shape_arg), rebuild=False)
         if isinstance(layer, KerasTensor) and layer._keras_history is not None:
             layer = layer._keras_history.operation
         if not isinstance(layer, Layer):
@@ -88,7 +93,10 @@ class Sequential(Model):
                 f"Sequential {self.name!r}: an Input must come first; the model has "
                 f"{len(self._layers)} layers already"
             )
-        self._replace_layers([*self._layers, layer], rebuild)
+        self._layers.append(layer)
+        self._set_functional(None)
+        if rebuild:
+            self._rebuild()
 
     def pop(self, rebuild: bool = True) -> Layer:
         """Remove the last layer and return it.
@@ -98,16 +106,12 @@ class Sequential(Model):
         """
         if not self.layers:
             raise ArgumentError(f"Sequential {self.name!r}: there is no layer to pop")
-        layer: Layer = self._layers[-1]
-        self._replace_layers(self._layers[:-1], rebuild)
-        return layer
-
-    def _replace_layers(self, layers: list[Any], rebuild: bool) -> None:
         with undone_on_error([self]):
-            self._layers = layers
+            layer: Layer = self._layers.pop()
             self._set_functional(None)
             if rebuild:
                 self._rebuild()
+        return layer
 
     def _rebuild(self) -> None:
         if len(self._layers) < 2:
@@ -128,7 +132,8 @@ class Sequential(Model):
             raise ArgumentError(
                 f"Sequential {self.name!r}: there are no layers to build; call `add`"
             )
-        with undone_on_error([self]):
+        inner = self._flatten_layers(include_self=False)
+        with undone_on_error([self, *(x for x in inner if not x.built)]):
             self._chain_layers(shape)
 
     def _chain_layers(self, shape: Any) -> None:

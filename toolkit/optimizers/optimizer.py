@@ -158,14 +158,22 @@ class Optimizer(OptimizerState):
         if not grads:
             return
         with no_tapes():
-            pairs = self._present(*self._overwrite_with_gradients(grads, variables))
+            taken: list[Any] = []
+            others: list[Any] = []
+            for g, v in zip(grads, variables, strict=True):
+                (taken if v.overwrite_with_gradient else others).append((g, v))
+            pairs = self._present(others)
+            self._overwrite(taken)
             self._apply_present([g for g, _ in pairs], [v for _, v in pairs])
             self._iterations.assign_add(1)
 
     def _matched(
         self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None
     ) -> tuple[list[Any], list[Variable]]:
-        """The gradients with their variables; the first ones are built for."""
+        """The gradients with their variables; the first ones are built for.
+
+        Nothing is changed before all are known to fit.
+        """
         grads = list(grads)
         if not grads:
             return [], []
@@ -178,20 +186,19 @@ class Optimizer(OptimizerState):
             variables = self._trainable_variables
         else:
             variables = list(trainable_variables)
-            if not self.built:
-                self.build(variables)
-        self._check_known(grads, variables)
-        grads = [None if g is None else convert(g) for g in grads]
-        for g, v in zip(grads, variables, strict=True):
-            self._check_fits(g, v)
-        return grads, variables
-
-    def _check_known(self, grads: list[Any], variables: list[Variable]) -> None:
         if len(grads) != len(variables):
             raise ArgumentError(
                 f"{self.name}.apply: expected a gradient for each variable; received "
                 f"{len(grads)} gradients and {len(variables)} variables"
             )
+        pairs = zip(grads, variables, strict=True)
+        grads = [None if g is None else self._fitting(g, v) for g, v in pairs]
+        if not self.built:
+            self.build(variables)
+        self._check_known(variables)
+        return grads, variables
+
+    def _check_known(self, variables: list[Variable]) -> None:
         for v in variables:
             if id(v) not in self._indices:
                 raise ArgumentError(
@@ -200,31 +207,27 @@ class Optimizer(OptimizerState):
                     "for other variables"
                 )
 
-    def _check_fits(self, gradient: Tensor | None, variable: Variable) -> None:
-        """Raise for a gradient of another shape, before any variable is changed."""
-        if gradient is None or gradient.shape == variable.shape:
-            return
-        extents = zip(gradient.shape[::-1], variable.shape[::-1], strict=False)
+    def _fitting(self, gradient: Any, variable: Variable) -> Tensor:
+        """A gradient in the shape of its variable: numbers for axes are repeated."""
+        found, shape = convert(gradient), variable.shape
+        if found.shape == shape:
+            return found
+        extents = zip(found.shape[::-1], shape[::-1], strict=False)
         spreads = all(n in (1, m) for n, m in extents)
-        if len(gradient.shape) > len(variable.shape) or not spreads:
+        if len(found.shape) > len(shape) or not spreads:
             raise ShapeError(
-                f"{self.name}.apply: expected a gradient of shape {variable.shape} for "
-                f"the variable {variable.path!r}; received shape {gradient.shape}"
+                f"{self.name}.apply: expected a gradient of shape {shape} for the "
+                f"variable {variable.path!r}; received shape {found.shape}"
             )
+        return ops.broadcast_to(found, shape)
 
-    def _overwrite_with_gradients(
-        self, grads: list[Any], variables: list[Variable]
-    ) -> tuple[list[Any], list[Variable]]:
+    def _overwrite(self, pairs: list[tuple[Any, Variable]]) -> None:
         """Variables marked so take their gradient as their value."""
-        kept: list[tuple[Any, Variable]] = []
-        for g, v in zip(grads, variables, strict=True):
-            if not v.overwrite_with_gradient:
-                kept.append((g, v))
-            elif g is not None and self.gradient_accumulation_steps:
+        for g, v in pairs:
+            if g is not None and self.gradient_accumulation_steps:
                 self._overwrite_with_largest(g, v)
             elif g is not None:
                 v.assign(g)
-        return [g for g, _ in kept], [v for _, v in kept]
 
     def _overwrite_with_largest(self, g: Tensor, variable: Variable) -> None:
         """With accumulation, the value is the largest gradient of all steps."""
@@ -238,11 +241,8 @@ class Optimizer(OptimizerState):
         steps = self.gradient_accumulation_steps
         return ops.equal((self._iterations.read() + 1) % steps, 0)
 
-    def _present(
-        self, grads: list[Any], variables: list[Variable]
-    ) -> list[tuple[Any, Variable]]:
+    def _present(self, pairs: list[tuple[Any, Variable]]) -> list[tuple[Any, Variable]]:
         """The pairs that have a gradient; a warning names the others."""
-        pairs = list(zip(grads, variables, strict=True))
         missing = [v.path for g, v in pairs if g is None]
         if missing and len(missing) == len(pairs):
             raise ArgumentError(

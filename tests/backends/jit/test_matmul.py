@@ -159,7 +159,7 @@ def ways(draw, p):
     packings = [ONCE] if unit == ROW else [ONCE, EACH]
     if unit == PRODUCT and not p.is_shared:
         packings = [EACH]
-    whole = Strategy(t, unit, p.rows, panels, depth, depth, False, "", 1)
+    whole = Strategy(t, unit, p.rows, panels, depth, depth, "", "", 1)
     rest = {
         "pack_a": draw(st.sampled_from(["", EACH])),
         "pack_b": draw(st.sampled_from([*packings, *([""] if near else [])])),
@@ -178,14 +178,28 @@ def ways(draw, p):
     return replace(whole, **rest)
 
 
+def dense(a, b, bias):
+    return ops.relu(ops.matmul(a, b) + bias)
+
+
+def masked(a, b, mask, scale):
+    y = ops.matmul(a, b)
+    return ops.where(mask > 0, y, 0.0) * scale, ops.tanh(y)
+
+
+def residual(a, b):
+    return ops.matmul(a, b) + a
+
+
 @given(
     data=st.data(),
     dtype=st.sampled_from(DTYPES),
     lanes=st.sampled_from(LANES),
+    followed=st.booleans(),
     chunk=st.integers(0, 3),
 )
 @settings(max_examples=50, deadline=None)
-def test_any_way(data, dtype, lanes, chunk):
+def test_any_way(data, dtype, lanes, followed, chunk):
     with vectors_of(lanes):
         a, b = data.draw(factors(dtype))
         p = problem_of(body_of(product, a, b), [operand_of(a), operand_of(b)])
@@ -196,7 +210,11 @@ def test_any_way(data, dtype, lanes, chunk):
         def lower(body, inputs, outputs):
             return Lowering(p, way, body).lowered()
 
-        check(product, a, b, lower=lower, chunk=chunk)
+        if followed:
+            bias = numbers((b.shape[-1],), dtype, 2)
+            check(dense, a, b, bias, lower=lower, chunk=chunk)
+        else:
+            check(product, a, b, lower=lower, chunk=chunk)
 
 
 # --- one row --------------------------------------------------------------------------
@@ -269,19 +287,6 @@ def test_rows_are_packed_where_caches_hold_a_part_of_them():
 
 
 # --- epilogues ------------------------------------------------------------------------
-
-
-def dense(a, b, bias):
-    return ops.relu(ops.matmul(a, b) + bias)
-
-
-def masked(a, b, mask, scale):
-    y = ops.matmul(a, b)
-    return ops.where(mask > 0, y, 0.0) * scale, ops.tanh(y)
-
-
-def residual(a, b):
-    return ops.matmul(a, b) + a
 
 
 SHAPES = {
@@ -401,6 +406,30 @@ def test_packed_tiles_and_panels_stay_in_the_first_cache():
         strategy = chosen(x.T, g)
     assert strategy.pack_a and strategy.pack_b == EACH
     assert strategy.step <= 192
+
+
+@pytest.mark.parametrize("frozen", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("lanes", LANES)
+def test_what_is_packed_once_may_stay(frozen, lanes):
+    """Wide rows: several whole panels are packed beside each other."""
+
+    def lower(body, inputs, outputs):
+        known = [replace(x, is_frozen=i in frozen) for i, x in enumerate(inputs)]
+        p = problem_of(body, known)
+        way = replace(choose(p), unit=BLOCK, rows=t.rows * 2, panels=5, pack_a=ONCE)
+        return Lowering(p, replace(way, pack_b=EACH, step=48), body).lowered()
+
+    x, g = numbers((150, 70), "float32"), numbers((150, 500), "float32", 1)
+    with vectors_of(lanes):
+        t = tiling(70, 500, "float32")
+        check(product, x.T, g, lower=lower)
+        check(dense, x.T, g, numbers((500,), "float32", 2), lower=lower)
+
+
+def test_large_factors_are_not_packed_as_a_whole():
+    x, g = np.empty((65536, 384), "float32"), np.empty((65536, 1536), "float32")
+    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+        assert chosen(x.T, g).pack_a == EACH
 
 
 def test_tiles_are_packed_once_where_many_columns_read_them():

@@ -14,7 +14,7 @@ from toolkit.layers.adapters.int8 import Int8Weight
 from toolkit.layers.adapters.low_rank import LowRankLayer, LowRankWeight
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
-from toolkit.layers.tracking import undone_on_error
+from toolkit.layers.undoing import undone_on_error
 from toolkit.quantizers.awq import AWQ
 from toolkit.quantizers.configs import (
     Int4QuantizationConfig,
@@ -193,7 +193,7 @@ class QuantizableLayer(LowRankLayer):
         """Compute with `weight` in place of the plain one, below a low-rank update."""
         self._quantized = weight
         if isinstance(self._adapter, LowRankWeight):
-            self._adapter.frozen = weight
+            self._adapter = LowRankWeight(self, weight)
         else:
             self._adapter = weight
 

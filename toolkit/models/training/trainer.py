@@ -13,7 +13,8 @@ from toolkit.console.frames import warn
 from toolkit.console.tracebacks import shorten
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.inspection import Inspection
-from toolkit.layers.tracking import no_tracking, undone_on_error
+from toolkit.layers.tracking import no_tracking
+from toolkit.layers.undoing import undone_on_error
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import LazyLogs, python_logs
 from toolkit.models.training.arrays import (
@@ -89,9 +90,7 @@ class Trainer(CompileConfigured, Evaluation):
             )
             jit_compile = False
         names = getattr(self, "output_names", None)
-        chosen = given = optimizers.get(optimizer)
-        if auto_scale_loss and chosen is not None:
-            chosen = self._scaling(chosen)
+        given = optimizers.get(optimizer)
         with undone_on_error([self]), no_tracking():
             self._compiled_with = {
                 "optimizer": given,
@@ -103,7 +102,6 @@ class Trainer(CompileConfigured, Evaluation):
                 "steps_per_execution": steps_per_execution,
                 "jit_compile": jit_compile,
             }
-            self.optimizer = chosen
             self.loss = loss
             self._compile_loss = None
             if loss is not None:
@@ -111,6 +109,9 @@ class Trainer(CompileConfigured, Evaluation):
             self._compile_metrics = None
             if metrics is not None or weighted_metrics is not None:
                 self._compile_metrics = CompileMetrics(metrics, weighted_metrics, names)
+            # Last, as it changes the one that it is given.
+            scales = auto_scale_loss and given is not None
+            self.optimizer = self._scaling(given) if scales else given
             self._loss_tracker = metrics_module.Mean(name="loss")
             self._trained = None
             self.train_function: Any

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, replace
 from math import prod
+from typing import NamedTuple
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand, aligned
@@ -206,6 +207,16 @@ def _row_operands(p: Problem, body: Graph, unit: str) -> frozenset[Reference]:
     return frozenset(found)
 
 
+class _Lines(NamedTuple):
+    """The lines of a factor: how many, strides in bytes, and how many are a panel."""
+
+    factor: Reference
+    number: int
+    line: int
+    term: int
+    panel: int
+
+
 class Lowering:
     """The calls of one product that goes a chosen strategy."""
 
@@ -248,56 +259,37 @@ class Lowering:
     def _pack_tiles(self) -> Reference:
         """Pack the first factor's tiles, of a single product."""
         p, tiling = self.p, self.tiling
+        lines = _Lines(("in", p.a), p.rows, p.a_row, p.a_term, tiling.rows)
         size = self._packed_bytes(tiling.padded_rows, p.depth)
-        place = self._pack(("in", p.a), p.rows, (p.a_row, p.a_term), tiling.rows, size)
         self.a_row, self.a_term = size, tiling.padded_rows * p.itemsize
-        return place
+        return self._pack(lines, size, ())
 
     def _pack_panels(self) -> Reference:
         """Pack the second factor's panels."""
         p, width = self.p, self.tiling.width
+        lines = _Lines(("in", p.b), p.columns, p.b_line, p.b_term, width)
         size = self._packed_bytes(width, p.depth)
-        axes = () if p.is_shared else p.batch
-        strides = p.b_line, p.b_term
-        place = self._pack(("in", p.b), p.columns, strides, width, size, axes)
         self.b_term, self.b_panel = width * p.itemsize, size
         step = 0 if p.is_shared else size * self.panels
         for i, axis in reversed(list(enumerate(self.axes))):
             self.axes[i] = replace(axis, b=step)
             step *= axis.extent
-        return place
+        return self._pack(lines, size, () if p.is_shared else p.batch)
 
-    def _pack(
-        self,
-        factor: Reference,
-        lines: int,
-        strides: tuple[int, int],
-        width: int,
-        size: int,
-        batch: Sequence[Axis] = (),
-    ) -> Reference:
-        """Pack a factor, of each product of a batch, into panels of some lines.
-
-        Args:
-            factor: that is packed.
-            lines: that it has.
-            strides: from line to line and from term to term.
-            width: lines of a panel.
-            size: bytes of a panel.
-            batch: the products' axes.
-        """
+    def _pack(self, x: _Lines, size: int, batch: Sequence[Axis]) -> Reference:
+        """Pack a factor of each product of a batch; `size`: bytes of a panel."""
         p = self.p
-        products, panels = prod(axis.extent for axis in batch), -(-lines // width)
+        products, panels = prod(axis.extent for axis in batch), -(-x.number // x.panel)
         place = self._take(size * panels * products)
         chunks = max(1, -(-p.depth // _CHUNK))
         rows = products * panels * chunks
-        numbers = PackNumbers(lines, p.depth, *strides, _CHUNK, chunks, panels)
-        packing = packing_of(*strides, p.itemsize)
-        nbytes = 2 * products * p.depth * lines * p.itemsize
+        numbers = PackNumbers(x.number, p.depth, x.line, x.term, _CHUNK, chunks, panels)
+        packing = packing_of(x.line, x.term, p.itemsize)
+        nbytes = 2 * products * p.depth * x.number * p.itemsize
         self.calls.append(
             Call(
-                Code(emit_pack, p.dtype, p.lanes, packing, width, len(batch)),
-                (factor, place),
+                Code(emit_pack, p.dtype, p.lanes, packing, x.panel, len(batch)),
+                (x.factor, place),
                 (*numbers, *_numbers(batch)),
                 rows,
                 partition(rows, nbytes // _TASK_BYTES),
@@ -310,16 +302,11 @@ class Lowering:
     def _multiply(self, tiles: Reference | None, panels: Reference | None) -> None:
         """Multiply into the result."""
         plan, body = self._plan(), Described(self.body)
-        operands = operands_of(self.body)
-        if tiles is not None:
-            operands = (*operands, tiles)
-        if panels is not None:
-            plan, operands = replace(plan, panels=True), (*operands, panels)
+        plan = replace(plan, panels=panels is not None)
+        operands = (*operands_of(self.body), *filter(None, (tiles, panels)))
         if plan.chained and len(self.body.nodes) > 1:
-            operands = (
-                *operands,
-                self._take(self.p.products * self.p.size * self.p.itemsize),
-            )
+            sums = self._take(self.p.products * self.p.size * self.p.itemsize)
+            operands = (*operands, sums)
         self._append(plan, body, operands)
 
     def _multiply_slots(

@@ -52,7 +52,8 @@ class ProductNumbers(NamedTuple):
 
     Attributes:
         rows, depth, columns: extents of a product.
-        a_row, a_term: strides of the first factor; of tiles: from tile to tile.
+        a_row, a_term: strides of the first factor; a_row is from tile to tile if it is
+            packed into such.
         b_line, b_term, b_panel: of the second one, from column to column (if it is to
             be packed), from term to term, and from panel to panel.
         block_rows, block_depth, block_panels: extents of a block.

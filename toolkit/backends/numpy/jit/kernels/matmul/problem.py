@@ -20,16 +20,11 @@ _DOT_COLUMNS = 4
 # Bytes of a block of the second factor that stays in the second-level cache beside
 # everything else, and the most terms that it multiplies in a step.
 RESIDENT, _STEP = 1 << 20, 384
-# The same where tiles of the first factor are packed, by the rows of these: a tile and
-# a panel of so many terms stay in the first-level cache.
-_PACKED_STEPS = {6: 256, 12: 192}
+# The same where tiles of the first factor are packed: bytes of a tile and a panel that
+# stay in the first-level cache, which is larger where there are more registers.
+_NEAR, _LARGE_NEAR, _PACKED_STEP = 24 << 10, 36 << 10, 256
 # The same where they are unpacked: what that writes is read from the nearest cache.
 _UNPACKED_STEP = 128
-
-
-def packed_step() -> int:
-    """The most terms of a step where tiles of the first factor are packed."""
-    return _PACKED_STEPS[most_rows()]
 
 
 @dataclass(frozen=True)
@@ -119,6 +114,13 @@ class Problem:
         widest = PANELS * 2 * self.lanes * self.itemsize
         is_long = self.depth * widest > RESIDENT or self.unpacks is not None
         return self.step(self.depth) if is_long else max(1, self.depth)
+
+    @property
+    def packed_step(self) -> int:
+        """The most terms of a step where tiles of the first factor are packed."""
+        near = _LARGE_NEAR if current().registers >= 32 else _NEAR
+        lines = padded(most_rows(), self.lanes) + 2 * self.lanes
+        return min(_PACKED_STEP, near // (lines * self.itemsize))
 
     def step(self, depth: int, most: int = _STEP) -> int:
         """The terms of a step, where so many are summed in several."""

@@ -17,7 +17,6 @@ from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.problem import (
     RESIDENT,
     Problem,
-    packed_step,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.tile import FLAT_ROWS, Tiling, tiling
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS
@@ -49,6 +48,8 @@ _CROWDED = ((2048, 0.15), (1024, 0.05))
 _NEAREST, _TALL = 1 << 15, 3
 # What it costs to pack tiles once, for one column, and to read them for one panel.
 _TILES, _TILES_READ = 14, 0.3
+# Bytes of a first factor that may be packed as a whole, which takes memory for as much.
+_TILES_MOST = 1 << 24
 # What it costs to read panels where they are, if that is in no near cache.
 _FAR_PANELS = 0.4
 
@@ -59,9 +60,9 @@ class Strategy:
 
     Attributes:
         tiling: how it is cut for the registers.
-        unit: see `product.Plan`.
+        unit: see `ProductPlan`.
         rows, panels, depth: of a block; all of them, unless the unit is a block.
-        turn: terms that are summed at a time.
+        step: terms that are summed at a time.
         pack_a, pack_b: when a factor is packed: ONCE, for EACH block - of the first
             one, each of its tiles - or "".
         grain: units of a task.
@@ -206,7 +207,8 @@ def _packings_of_a(p: Problem, panels: int) -> tuple[str, ...]:
         return ("",)
     if panels <= 2 or (panels <= 4 and p.a_term < _APART):
         return ("",)
-    return (EACH,) if p.batch or p.unpacks else (EACH, ONCE)
+    is_large = p.rows * p.depth * p.itemsize > _TILES_MOST
+    return (EACH,) if p.batch or p.unpacks or is_large else (EACH, ONCE)
 
 
 def _turn(
@@ -215,8 +217,8 @@ def _turn(
     """Terms to sum at a time, so that what they need stays in the caches."""
     if p.even or p.unpacks:
         return p.even_step
-    if pack_a and depth > 2 * packed_step():
-        return p.step(depth, packed_step())
+    if pack_a and depth > 2 * p.packed_step:
+        return p.step(depth, p.packed_step)
     width = tiling.width * p.itemsize
     if pack_b == EACH and not p.is_across:
         return p.step(depth, max(_STEP_TERMS, _PACKED // (panels * width)))

@@ -1,0 +1,67 @@
+"""Layers as they were before something that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from toolkit.layers.tracking import Walk
+
+
+class _State(NamedTuple):
+    """A layer's attributes, and what those that are lists or mappings hold."""
+
+    layer: Any
+    attributes: dict[str, Any]
+    contents: list[tuple[Any, Any]]
+
+
+@contextmanager
+def undone_on_error(layers: Iterable[Any]) -> Iterator[None]:
+    """If the block raises, layers get back the attributes that they had.
+
+    Lists and mappings among these hold what they held; other objects are the same ones,
+    with whatever was done to them. Until the end all that is replaced stays in memory.
+    """
+    before = [_state_of(layer) for layer in layers]
+    try:
+        yield
+    except BaseException:
+        for state in before:
+            _restore(state)
+        Walk.changes += 1
+        raise
+
+
+def _state_of(layer: Any) -> _State:
+    attributes = dict(vars(layer))
+    contents: list[tuple[Any, Any]] = []
+    for value in attributes.values():
+        if isinstance(value, list):
+            contents.append((value, list(value)))
+        elif isinstance(value, MutableMapping):
+            contents.append((value, dict(value)))
+    return _State(layer, attributes, contents)
+
+
+def _restore(state: _State) -> None:
+    members = vars(state.layer)
+    members.update(state.attributes)
+    for name in [name for name in members if name not in state.attributes]:
+        del members[name]
+    for container, held in state.contents:
+        if isinstance(container, list):
+            container[:] = held
+        else:
+            _restore_mapping(container, held)
+
+
+def _restore_mapping(mapping: MutableMapping[Any, Any], held: dict[Any, Any]) -> None:
+    """Give back what has changed alone: others may hold the mapping, too."""
+    for key in list(mapping):
+        if key not in held or mapping[key] is not held[key]:
+            del mapping[key]
+    for key, value in held.items():
+        if key not in mapping:
+            mapping[key] = value
