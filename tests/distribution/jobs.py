@@ -37,7 +37,7 @@ def network():
 """
 
 
-def run(folder, processes, text, *arguments, timeout=3, seconds=60, code=0, flags=()):
+def run(folder, processes, text, *arguments, timeout=30, seconds=60, code=0, flags=()):
     """What the processes of a job told, by rank.
 
     Args:

@@ -19,8 +19,9 @@ from toolkit.core.naming import auto_name, name_scope
 from toolkit.core.tensor import Tensor, no_tapes
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError
 from toolkit.optimizers.clipping import clip_by_global_norm, clip_by_norm
+from toolkit.optimizers.gradients import fitted
 from toolkit.optimizers.rows import PARTS, by_rows, in_rows, on_values, update_parts
 from toolkit.optimizers.state import OptimizerState
 
@@ -191,8 +192,8 @@ class Optimizer(OptimizerState):
                 f"{self.name}.apply: expected a gradient for each variable; received "
                 f"{len(grads)} gradients and {len(variables)} variables"
             )
-        pairs = zip(grads, variables, strict=True)
-        grads = [None if g is None else self._fitting(g, v) for g, v in pairs]
+        where, pairs = f"{self.name}.apply", zip(grads, variables, strict=True)
+        grads = [None if g is None else fitted(where, g, v) for g, v in pairs]
         if not self.built:
             self.build(variables)
         self._check_known(variables)
@@ -206,20 +207,6 @@ class Optimizer(OptimizerState):
                     "works on the variables that it was built with. Create a new one "
                     "for other variables"
                 )
-
-    def _fitting(self, gradient: Any, variable: Variable) -> Tensor:
-        """A gradient in the shape of its variable: numbers for axes are repeated."""
-        found, shape = convert(gradient), variable.shape
-        if found.shape == shape:
-            return found
-        extents = zip(found.shape[::-1], shape[::-1], strict=False)
-        spreads = all(n in (1, m) for n, m in extents)
-        if len(found.shape) > len(shape) or not spreads:
-            raise ShapeError(
-                f"{self.name}.apply: expected a gradient of shape {shape} for the "
-                f"variable {variable.path!r}; received shape {found.shape}"
-            )
-        return ops.broadcast_to(found, shape)
 
     def _overwrite(self, pairs: list[tuple[Any, Variable]]) -> None:
         """Variables marked so take their gradient as their value."""

@@ -1,0 +1,35 @@
+"""Gradients as optimizers take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
+from toolkit.errors import ShapeError
+
+
+def fitted(where: str, gradient: Any, variable: Variable) -> Tensor:
+    """A gradient in the shape of its variable: numbers for whole axes are repeated.
+
+    Args:
+        where: who takes it, for the message.
+        gradient: of a shape that broadcasts to the variable's.
+        variable: what it belongs to.
+
+    Raises:
+        ShapeError: if it does not.
+    """
+    found, shape = convert(gradient), variable.shape
+    if found.shape == shape:
+        return found
+    extents = zip(found.shape[::-1], shape[::-1], strict=False)
+    spreads = all(n in (1, m) for n, m in extents)
+    if len(found.shape) > len(shape) or not spreads:
+        raise ShapeError(
+            f"{where}: expected a gradient of shape {shape} for the variable "
+            f"{variable.path!r}; received shape {found.shape}"
+        )
+    return ops.broadcast_to(found, shape)
