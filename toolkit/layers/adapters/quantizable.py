@@ -131,21 +131,23 @@ class QuantizableLayer(LowRankLayer):
             )
 
     def _use_policy(self, policy: Any) -> None:
+        if not getattr(self, "built", False):
+            super()._use_policy(policy)
+            return
         with undone_on_error([self]):
             super()._use_policy(policy)
             self._follow_policy(policy)
 
     def _follow_policy(self, policy: Any) -> None:
         """Quantize the weight of a built layer if its policy says so now."""
-        if getattr(self, "built", False):
-            existing = self._quantized and self._quantized.mode
-            if existing not in (None, self.quantization_mode):
-                raise ArgumentError(
-                    f"{self.name}: a quantized layer cannot be made floating again, "
-                    f"nor quantized in another way; received the policy {policy!r}"
-                )
-            if self.quantization_mode != existing:
-                self._quantize_weight()
+        existing = self._quantized and self._quantized.mode
+        if existing not in (None, self.quantization_mode):
+            raise ArgumentError(
+                f"{self.name}: a quantized layer cannot be made floating again, "
+                f"nor quantized in another way; received the policy {policy!r}"
+            )
+        if self.quantization_mode != existing:
+            self._quantize_weight()
 
     def _accept_quantized(self, policy: Any) -> None:
         mode = policy.quantization_mode

@@ -15,6 +15,7 @@ import numpy as np
 
 from toolkit import settings
 from toolkit.console.frames import warn
+from toolkit.core.variable import assign_all
 from toolkit.errors import ModelFileError
 from toolkit.files.staging import replace_file
 from toolkit.models.saving.h5_files import created, write_array
@@ -255,9 +256,7 @@ def _assign(pairs: Pairs, skip_mismatch: bool) -> None:
         if tuple(v.shape) != d.shape
     ]
     tell(wrong, None if skip_mismatch else "Shape mismatch")
-    fitting = [(v, d.read()) for v, d in pairs if tuple(v.shape) == d.shape]
-    for variable, value in fitting:
-        variable.assign(value)
+    assign_all((v, d.read()) for v, d in pairs if tuple(v.shape) == d.shape)
 
 
 def _load_optimizer(model: Any, group: _Group) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.core.variable import assign_all
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.models.saving.mismatches import Mismatch, misfit, tell
 from toolkit.models.saving.name_maps import Source, source_of
@@ -85,8 +86,7 @@ def load_safetensors(
     is_list = path.name.endswith(LIST)
     fit, mismatches = list_of(path).files.read(read) if is_list else read(path)
     tell(mismatches, None if skip_mismatch else misfit(str(path)))
-    for weight, value in fit:
-        weight.assign(value)
+    assign_all(fit)
 
 
 def _patterns(ignore: Iterable[str]) -> list[str]:
