@@ -25,11 +25,10 @@ def fitted(where: str, gradient: Any, variable: Variable) -> Tensor:
     found, shape = convert(gradient), variable.shape
     if found.shape == shape:
         return found
-    extents = zip(found.shape[::-1], shape[::-1], strict=False)
-    spreads = all(n in (1, m) for n, m in extents)
-    if len(found.shape) > len(shape) or not spreads:
+    try:
+        return ops.broadcast_to(found, shape)
+    except ShapeError as error:
         raise ShapeError(
             f"{where}: expected a gradient of shape {shape} for the variable "
             f"{variable.path!r}; received shape {found.shape}"
-        )
-    return ops.broadcast_to(found, shape)
+        ) from error
