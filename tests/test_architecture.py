@@ -14,7 +14,7 @@ PACKAGE = ROOT / "toolkit"
 LEVELS = (
     (
         *("errors", "machine", "settings", "dtypes", "tree", "thread_state"),
-        *("arguments", "type_aliases", "namespaces", "console", "files", "pictures"),
+        *("arguments", "type_aliases", "definitions", "console", "files", "pictures"),
         "reading",
     ),
     ("ir", "data", "comm"),

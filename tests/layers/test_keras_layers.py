@@ -51,7 +51,7 @@ def test_every_layer_has_a_case(stored):
     classes = {row["class"] for row in table.values()}
     public = {
         cls.__name__
-        for name, cls in vars(layers).items()
+        for cls in (getattr(layers, name) for name in layers.__all__)
         if inspect.isclass(cls)
         and issubclass(cls, layers.Layer)
         and "preprocessing" not in cls.__module__

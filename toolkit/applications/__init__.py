@@ -11,7 +11,7 @@ Example:
 
 from __future__ import annotations
 
-from toolkit.namespaces import on_first_use
+from toolkit.definitions.namespaces import on_first_use
 
 _MODULES = {
     "convnext": (

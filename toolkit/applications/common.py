@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Protocol
 
 from toolkit import layers, settings
 from toolkit.applications import imagenet_utils
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.functional.model import Functional
 from toolkit.models.functional.topology import get_source_inputs
@@ -59,7 +60,7 @@ class Preprocessor(Protocol):
 relu6: partial[layers.ReLU] = partial(layers.ReLU, 6.0)
 
 
-@dataclass(frozen=True)
+@record
 class Network:
     """The arguments of a constructor, and the parts that they decide."""
 

@@ -8,7 +8,6 @@ weight's gradient that is a product in each step becomes one large product after
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -22,6 +21,7 @@ from toolkit.compiler.passes.rewriting import prune
 from toolkit.compiler.passes.simplify import share, simplify
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace, inline
+from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 Result = TypeVar("Result")
@@ -62,7 +62,7 @@ def gradient_graph(graph: Graph, wanted: tuple[bool, ...]) -> Graph:
     return joint.replace(outputs=joint.outputs[len(graph.outputs) :])
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Backward:
     """How to run a scan backwards.
 

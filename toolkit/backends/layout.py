@@ -7,14 +7,14 @@ buffer of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Value
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """The value that owns the buffer, the first byte in it, and the byte strides."""
 

@@ -43,9 +43,10 @@ batch, or the library has states, or the source says so, n must be one of the si
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
+
+from toolkit.definitions.records import record
 
 # Of the functions above.
 ABI = 1
@@ -74,7 +75,7 @@ class Status(IntEnum):
     UNSUPPORTED_PROCESSOR = 7  # the processor lacks what the code is written for
 
 
-@dataclass(frozen=True)
+@record
 class LibraryTensor:
     """An input or output: -1 stands for the batch, which only the first axis may be."""
 
@@ -83,7 +84,7 @@ class LibraryTensor:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class LibraryWeight:
     """An input of programs that does not come with a call.
 
@@ -99,7 +100,7 @@ class LibraryWeight:
     is_state: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class LibraryProgram:
     """A program for one batch size.
 
@@ -118,7 +119,7 @@ class LibraryProgram:
     updates: Sequence[int] = ()
 
 
-@dataclass(frozen=True)
+@record
 class LibrarySource:
     """What a library is made from.
 
@@ -143,7 +144,7 @@ class LibrarySource:
     takes_whole_batches: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class StoredWeight:
     """Where a weight is in the memory that `init` is given.
 
@@ -155,7 +156,7 @@ class StoredWeight:
     nbytes: int
 
 
-@dataclass(frozen=True)
+@record
 class Library:
     """A relocatable object, and what a header and a file of weights say of it.
 

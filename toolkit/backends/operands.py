@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from toolkit import dtypes
+from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
 
-@dataclass(frozen=True)
+@record
 class Operand:
     """An array as a kernel sees it: its shape, dtype, and strides in bytes.
 
@@ -74,7 +74,7 @@ def contiguous(spec: Spec) -> Operand:
     return Operand(spec, tuple(reversed(strides)))
 
 
-@dataclass(frozen=True)
+@record
 class Move:
     """Where an array of a loop's body is in turn t: base + offset + t * stride, and
     `delta` bytes further in every other turn, beginning with turn `phase`.
@@ -102,7 +102,7 @@ class Moment(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True)
+@record
 class Share:
     """The memory that an operand lies in.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from toolkit.backends.base import Share
+from toolkit.definitions.records import record
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Location(NamedTuple):
     in_arena: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class NodeOperands(Generic[T]):
     """The same fact of each operand of a lowered node, and of its scratch memory."""
 
@@ -50,7 +50,7 @@ class NodeOperands(Generic[T]):
         return (self.inputs if kind == "in" else self.outputs)[number]
 
 
-@dataclass(frozen=True)
+@record
 class Shares:
     """The memory of every operand, by the index of the lowered node."""
 
@@ -60,7 +60,7 @@ class Shares:
         return self.nodes[index].of(operand)
 
 
-@dataclass(frozen=True)
+@record
 class Places:
     """The place of every operand while the arena is at an address: a number, or else
     what becomes an address when numbers are added to it."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from toolkit.definitions.records import record
 from toolkit.ir import Graph
 from toolkit.thread_state import ThreadState
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from toolkit.backends.base import Backend, Operand
 
 
-@dataclass(frozen=True)
+@record
 class Target:
     """What a graph is compiled for.
 
@@ -61,7 +61,7 @@ rules = Rules()
 Pass = Callable[[Graph, Target], Graph]
 
 
-@dataclass(frozen=True)
+@record
 class BackendPasses:
     """The rewrites that a backend wants beside those of every backend, by their place.
 

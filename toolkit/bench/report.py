@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
@@ -15,12 +14,13 @@ from toolkit.bench.workloads import (
     WORKLOADS,
     stack_flops,
 )
+from toolkit.definitions.records import record
 
 OURS = "toolkit"
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@record
 class Verdict:
     """Our figure beside a bar.
 

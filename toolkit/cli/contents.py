@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -22,6 +22,7 @@ from toolkit.cli.own import make
 from toolkit.data.examples import read_example
 from toolkit.data.records import RecordError, masked_crc32c, read_record
 from toolkit.data.store import FIRST_LINE, StoredRows
+from toolkit.definitions.records import record
 from toolkit.errors import DatasetError, MissingFileError, ModelFileError, nearest
 from toolkit.models.saving.archives import (
     CONFIG,
@@ -62,7 +63,7 @@ class Stored(Protocol):
     def read(self) -> np.ndarray[Any, Any]: ...
 
 
-@dataclass(frozen=True)
+@record
 class Content:
     """What is in a file.
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias, TypeVar
+
+from toolkit.definitions.records import record
 
 # A subtree: its first leaf and how many leaves it spans.
 Subtree: TypeAlias = tuple[int, int]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@record
 class Leaves:
     """A batch axis cut into leaves, of which those in `present` have rows.
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from toolkit import dtypes
 from toolkit.comm.leaves import Leaves, Subtree, combined
 from toolkit.comm.ordered import OF_NOTHING, OPERATIONS
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, unknown_choice
 
 # Up to so many bytes each rank gets all pieces and combines them itself.
@@ -70,7 +71,7 @@ class Gathered(NamedTuple):
     nbytes: int  # of a part
 
 
-@dataclass(frozen=True)
+@record
 class Transfer:
     """Sends and receives at once; those of two ranks pair in their order."""
 
@@ -78,7 +79,7 @@ class Transfer:
     receives: tuple[Move, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Combine:
     """A kernel: pieces along a tree, element by element.
 
@@ -102,7 +103,7 @@ class Combine:
     target: Place
 
 
-@dataclass(frozen=True)
+@record
 class AllGather:
     """Parts of all ranks, of several tensors at once."""
 
@@ -112,7 +113,7 @@ class AllGather:
 Step: TypeAlias = Transfer | Combine | AllGather
 
 
-@dataclass(frozen=True)
+@record
 class SumPlan:
     """What a rank does, in order.
 

@@ -6,7 +6,6 @@ A running call borrows one, so concurrent callers never share memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -19,13 +18,14 @@ from toolkit.compiler.exchanges import Exchange
 from toolkit.compiler.prepared import PreparedOperands
 from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import working
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Spec, Value
 
 Array = Any
 Step = Callable[[], Any]
 
 
-@dataclass(frozen=True)
+@record
 class Part:
     """What is timed as one: a kernel, or generated calls that run together.
 
@@ -42,7 +42,7 @@ class Part:
     is_shared: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Event:
     """When a part ran, in seconds, and on which thread; -1 is none that computes."""
 

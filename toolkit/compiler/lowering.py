@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from toolkit.compiler.passes.placement import transfer_p
 from toolkit.compiler.passes.schedule import first_late
 from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import stage
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Value
 
 Array = Any
@@ -78,7 +79,7 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
     return replace(program, in_place=True, kept=frozenset(kept))
 
 
-@dataclass(frozen=True)
+@record
 class _Unit:
     """A node, its kernel, and what the backend generates for it instead, or None."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from toolkit import settings
@@ -15,6 +14,7 @@ from toolkit.compiler.execute import Executable
 from toolkit.compiler.passes.placement import place, transfer_p
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.program import Program
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Value
 
 Array = Any
@@ -51,7 +51,7 @@ def compile_graph(
     return MixedExecutable(parts)
 
 
-@dataclass(frozen=True)
+@record
 class Part:
     """Nodes that one backend computes, and the values that it takes and gives."""
 
@@ -60,7 +60,7 @@ class Part:
     outputs: tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@record
 class MixedProgram:
     """Programs that run one after the other; what passes between them is copied.
 

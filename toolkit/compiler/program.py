@@ -6,7 +6,6 @@ A program is data. `BoundProgram` puts one on memory, `Executable` runs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,12 +13,13 @@ from toolkit.backends.base import Backend
 from toolkit.backends.layout import Layouts
 from toolkit.backends.places import Location, NodeOperands, Places
 from toolkit.compiler.memory import Plan
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Value
 
 Array = Any
 
 
-@dataclass(frozen=True)
+@record
 class Segment:
     """Consecutive nodes that generated code computes together, or one by its kernel.
 
@@ -36,7 +36,7 @@ class Segment:
     starts: Sequence[int] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Preparation:
     """An operand of a program that follows from frozen inputs alone.
 
@@ -56,7 +56,7 @@ class Preparation:
     call: Any
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Program:
     """A graph, optimized, scheduled and planned for a backend.
 

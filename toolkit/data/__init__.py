@@ -5,7 +5,7 @@ What a data set needs is imported when the first one is made: models need but a 
 
 from __future__ import annotations
 
-from toolkit.namespaces import on_first_use
+from toolkit.definitions.namespaces import on_first_use
 
 __all__ = [
     "AUTOTUNE",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toolkit import settings
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError
 from toolkit.utils.files import get_file
 
@@ -19,7 +19,7 @@ Split = tuple[tuple[Array, Array], tuple[Array, Array]]
 KERAS_FILES = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
 
 
-@dataclass(frozen=True)
+@record
 class RemoteFile:
     """A file on the network and the hash that it must have."""
 

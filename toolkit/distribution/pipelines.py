@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from weakref import ref
@@ -21,6 +20,7 @@ from toolkit.compiler.sharding.micro_batches import micro_batches
 from toolkit.compiler.sharding.pipelines import pipeline
 from toolkit.compiler.sharding.staged import StagedExecutable
 from toolkit.compiler.sharding.stages import GRADIENT, Stages
+from toolkit.definitions.records import record
 from toolkit.distribution.chief import about_to_gather
 from toolkit.distribution.devices import list_devices
 from toolkit.distribution.elastic import recovery
@@ -32,7 +32,7 @@ from toolkit.ir import Graph, Node, Spec
 Patterns = Mapping[str, int] | Sequence[str | Sequence[str]]
 
 
-@dataclass(frozen=True)
+@record
 class OnStage:
     """A value that one process holds, the one that computes its stage.
 

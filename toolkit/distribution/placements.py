@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,14 @@ from toolkit import comm
 from toolkit.comm.local import single
 from toolkit.compiler.sharding.collectives import gather
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
+from toolkit.definitions.records import record
 from toolkit.distribution.chief import about_to_gather
 from toolkit.distribution.layouts import DeviceMesh, TensorLayout
 from toolkit.errors import ArgumentError
 from toolkit.ir import Spec
 
 
-@dataclass(frozen=True)
+@record
 class Parts:
     """How a value is split along axes of a mesh, one after the other."""
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from toolkit.compiler.sharding.buckets import join_collectives
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
 from toolkit.compiler.sharding.partition import partition
 from toolkit.compiler.sharding.propagate import propagate
+from toolkit.definitions.records import record
 from toolkit.distribution.timeline import Link, Work, play
 from toolkit.errors import ArgumentError
 from toolkit.inspection.inspection import Inspection, Kernel
@@ -38,7 +38,7 @@ _BUSY = "import numpy as n\nx = n.ones((256, 256), 'float32')\nx @ x\nprint(flus
 _BUSY += "\nwhile 1: x @ x"
 
 
-@dataclass(frozen=True)
+@record
 class Prediction:
     """A step on so many ranks, as it is predicted.
 
@@ -64,7 +64,7 @@ class Prediction:
     by_formula: bool
 
 
-@dataclass(frozen=True)
+@record
 class Simulation:
     """Predictions by layout and number of ranks; print it, or `plot` it."""
 

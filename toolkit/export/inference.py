@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from toolkit import dtypes, tree
 from toolkit.compiler.passes.rewriting import expand
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
 from toolkit.ir import Graph, Spec
 from toolkit.layers.call import map_shapes
@@ -23,7 +23,7 @@ from toolkit.layers.input_spec import InputSpec
 BATCH = "batch"
 
 
-@dataclass(frozen=True)
+@record
 class ModelTensor:
     """An input or an output of a model.
 
@@ -43,7 +43,7 @@ class ModelTensor:
         return Spec(extents, self.dtype)
 
 
-@dataclass(frozen=True)
+@record
 class Signature:
     """What a model is called with.
 
@@ -66,7 +66,7 @@ def _batch_first(name: str) -> tuple[bool, str]:
     return name != BATCH, name
 
 
-@dataclass(frozen=True)
+@record
 class InferenceGraph:
     """One trace of a model.
 

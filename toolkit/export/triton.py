@@ -6,12 +6,12 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from toolkit.arguments import is_int
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, UnwritableFileError
 from toolkit.export.inference import BATCH, signature_of, trace_inference
 from toolkit.export.onnx.exporter import DEFAULT_OPSET, export as export_onnx
@@ -25,7 +25,7 @@ _TYPES = {"FLOAT": "FP32", "DOUBLE": "FP64", "FLOAT16": "FP16", "BFLOAT16": "BF1
 _SIZE = re.compile(r"^\s*max_batch_size\s*:\s*(\d+)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
+@record
 class _Tensor:
     """An input or output of an ONNX file; a name in the shape is any extent."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes, tree
+from toolkit import dtypes, inspection, tree
 from toolkit.compiler.spreading import Spreading
 from toolkit.console.frames import warn
 from toolkit.console.progress import stage, working
@@ -20,7 +20,6 @@ from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError, leaked, unknown_choice
 from toolkit.functions.concrete_function import DATA, ConcreteFunction
-from toolkit.inspection import Inspection, inspect_program
 from toolkit.ir import Spec
 from toolkit.ops.symbolic import any_symbolic
 from toolkit.settings import placement
@@ -186,10 +185,12 @@ class Function:
         """The traced graph and its program for arguments like these."""
         return self._find(args, kwargs)[0]
 
-    def inspect(self, *args: Any, **kwargs: Any) -> Inspection:
+    def inspect(self, *args: Any, **kwargs: Any) -> inspection.Inspection:
         """What the compiler made of the function for arguments like these."""
         concrete = self.get_concrete_function(*args, **kwargs)
-        return inspect_program(self.name, concrete.program, concrete.variables)
+        return inspection.inspect_program(
+            self.name, concrete.program, concrete.variables
+        )
 
     def _is_dynamic(self, leaf: Any) -> bool:
         if isinstance(leaf, DATA):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from toolkit.compiler.bound import BoundProgram, Event, Part
 from toolkit.compiler.pipeline import stages
 from toolkit.compiler.program import Program
 from toolkit.core.variable import Variable
+from toolkit.definitions.records import record
 from toolkit.errors import unknown_choice
 from toolkit.inspection.scaling import (
     Scaling,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture
 
 
-@dataclass(frozen=True)
+@record
 class Kernel:
     """What runs as one: a kernel, or generated calls that run together.
 

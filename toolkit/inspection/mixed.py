@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from toolkit.compiler.execute import Executable
 from toolkit.compiler.mixed import MixedProgram
 from toolkit.compiler.program import Program
 from toolkit.core.variable import Variable
+from toolkit.definitions.records import record
 from toolkit.errors import OutOfRangeError, UnsupportedError
 from toolkit.inspection.inspection import Inspection, Kernel, made_up, outputs_for
 from toolkit.ir import Value
@@ -40,7 +41,7 @@ def inspect_program(
     return Inspection(name, program, variables)
 
 
-@dataclass(frozen=True)
+@record
 class Transfer:
     """A value that is copied from one device to another.
 

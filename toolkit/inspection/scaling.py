@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from toolkit.compiler.bound import Event, Part
+from toolkit.definitions.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Scaling:
     """What a program would take on a number of cores.
 
@@ -28,7 +28,7 @@ class Scaling:
     waiting: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True)
+@record
 class Stage:
     """What runs between two points at which all threads meet.
 

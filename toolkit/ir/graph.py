@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from toolkit.definitions.records import record
 from toolkit.ir.value import Value
 
 
@@ -50,7 +51,7 @@ class Node:
         return [value for value in self.attrs.values() if isinstance(value, Graph)]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Graph:
     """A pure function in static single assignment form.
 

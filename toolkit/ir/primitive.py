@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from toolkit.definitions.records import record
 from toolkit.ir.axes import AxesRule
 from toolkit.ir.scalars import EVERYWHERE, Interval, Rule, arity, said
 
@@ -27,7 +27,7 @@ class Kind(Enum):
     COMPOSITE = "composite"  # has a body in other primitives
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Primitive:
     """One record per operation: all that any part of toolkit knows about it.
 

@@ -8,17 +8,18 @@ from it follow kernels on arrays, MKL's, generated code, and what operations cos
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 from typing import Any
+
+from toolkit.definitions.records import record
 
 Rule = Callable[..., Any]
 Interval = tuple[float, float]
 EVERYWHERE: Interval = (-inf, inf)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Scalar:
     """A function of one element: a word of the vocabulary.
 
@@ -136,7 +137,7 @@ class Name:
         return self.text
 
 
-@dataclass(frozen=True)
+@record
 class Said:
     """What a rule says.
 

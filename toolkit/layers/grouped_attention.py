@@ -87,3 +87,6 @@ class GroupedQueryAttention(ProjectedAttention):
         self._source_heads = self.num_key_value_heads
         self.num_repeats: int = num_query_heads // num_key_value_heads
         self.activity_regularizer: Any = self._regularization["activity_regularizer"]
+
+
+GroupQueryAttention = GroupedQueryAttention

@@ -1,20 +1,17 @@
 """Models: layers that are trained, evaluated, summarized and saved together."""
 
-from toolkit.models.cloning import clone_model
-from toolkit.models.functional.model import Functional
-from toolkit.models.importing.model import OnnxModel
-from toolkit.models.model import Model
-from toolkit.models.saving.json_config import model_from_json
-from toolkit.models.saving.whole_models import load_model, save_model
-from toolkit.models.sequential import Sequential
+from toolkit.definitions.namespaces import on_first_use
 
-__all__ = [
-    "Functional",
-    "Model",
-    "OnnxModel",
-    "Sequential",
-    "clone_model",
-    "load_model",
-    "model_from_json",
-    "save_model",
-]
+_HOMES = {
+    ".cloning": ("clone_model",),
+    ".functional.model": ("Functional",),
+    ".importing.model": ("OnnxModel",),
+    ".model": ("Model",),
+    ".saving.json_config": ("model_from_json",),
+    ".saving.whole_models": ("load_model", "save_model"),
+    ".sequential": ("Sequential",),
+}
+
+__all__ = [name for names in _HOMES.values() for name in names]
+
+__getattr__, __dir__ = on_first_use(__name__, _HOMES)

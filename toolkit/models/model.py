@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+from toolkit import models
 from toolkit.errors import ArgumentError
 from toolkit.export.formats import export_model
 from toolkit.layers.layer import Layer
+from toolkit.models import saving
 from toolkit.models.quantizing import QuantizableModel
 from toolkit.models.saving.json_config import config_text
 from toolkit.models.saving.state_tree import assign_state_tree, state_tree
-from toolkit.models.saving.weights import load_weights, save_weights
-from toolkit.models.saving.whole_models import save_model
 from toolkit.models.summary import print_summary, summary_html
 from toolkit.models.training.trainer import Trainer
 
@@ -52,17 +52,15 @@ class Model(QuantizableModel, Trainer, Layer):
         (None, 2)
     """
 
-    # The class of models made from symbols; it enters itself, being a subclass.
-    _functional_class: Any = None
-
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if cls is Model and is_functional_call(args, kwargs):
-            cls = Model._functional_class
+            functional: Any = models.Functional
+            cls = functional
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        functional = Model._functional_class
         if is_functional_call(args, kwargs):
+            functional: Any = models.Functional
             _derive_from(type(self), functional)
             functional.__init__(self, *args, **kwargs)
         else:
@@ -196,7 +194,7 @@ class Model(QuantizableModel, Trainer, Layer):
             zipped: False for a folder instead of a `.keras` file.
             **kwargs: the other arguments of `saving.save_model`.
         """
-        save_model(self, filepath, overwrite, zipped, **kwargs)
+        saving.save_model(self, filepath, overwrite, zipped, **kwargs)
 
     def save_weights(
         self,
@@ -215,7 +213,7 @@ class Model(QuantizableModel, Trainer, Layer):
             **kwargs: `mapping`: for ".safetensors", the names there;
                 `objects_to_skip`: layers to leave out.
         """
-        save_weights(self, filepath, overwrite, max_shard_size, **kwargs)
+        saving.save_weights(self, filepath, overwrite, max_shard_size, **kwargs)
 
     def load_weights(
         self,
@@ -232,7 +230,7 @@ class Model(QuantizableModel, Trainer, Layer):
             **kwargs: `objects_to_skip`: layers to leave as they are; `by_name`: for
                 older files; `mapping`, `ignore`: for ".safetensors".
         """
-        load_weights(self, filepath, skip_mismatch, **kwargs)
+        saving.load_weights(self, filepath, skip_mismatch, **kwargs)
 
     def export(
         self,
@@ -291,7 +289,7 @@ class Model(QuantizableModel, Trainer, Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
         """The model that `get_config` described."""
-        functional = Model._functional_class
+        functional: Any = models.Functional
         keys = ("name", "layers", "input_layers", "output_layers")
         if all(key in config for key in keys) and issubclass(functional, cls):
             return functional.from_config(config, custom_objects)

@@ -4,7 +4,7 @@ One block of names per file. At the end, Tensor, KerasTensor and Variable get th
 operators: `x + y` is `ops.add(x, y)`.
 """
 
-from toolkit.namespaces import on_first_use
+from toolkit.definitions.namespaces import on_first_use
 from toolkit.ops.activation import (
     celu,
     elu,

@@ -11,8 +11,8 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
+from toolkit.definitions.namespaces import on_first_use
 from toolkit.errors import ArgumentError, ShapeError, WrongExtentError, unknown_choice
-from toolkit.namespaces import on_first_use
 from toolkit.ops.checks import normalize_axis
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import tril, triu

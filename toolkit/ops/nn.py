@@ -1,7 +1,7 @@
 """The namespace `keras.ops.nn`: what neural networks are made of."""
 
 from toolkit import ops
-from toolkit.namespaces import on_first_use
+from toolkit.definitions.namespaces import on_first_use
 
 # What is defined in these modules of `toolkit.ops`, and a few names of others.
 _MODULES = """

@@ -1,7 +1,7 @@
 """The namespace `keras.ops.numpy`: the functions of `toolkit.ops` that no other has."""
 
 from toolkit import ops
-from toolkit.namespaces import on_first_use
+from toolkit.definitions.namespaces import on_first_use
 from toolkit.ops.keras_modules import MODULE_OF
 
 # `remainder` is no function of Keras; `vectorize` is defined on a higher level.

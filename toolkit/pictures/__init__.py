@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.namespaces import on_first_use
+from toolkit.definitions.namespaces import on_first_use
 
 if TYPE_CHECKING:
     from toolkit.pictures import curves, notebook, page, spans

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.namespaces import on_first_use
+from toolkit.definitions.namespaces import on_first_use
 from toolkit.random.draws import (
     categorical,
     dropout,

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from toolkit.definitions.records import record
 from toolkit.reading.hdf5_types import Doubt, datatype, extents
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -28,7 +28,7 @@ class Damage(ValueError):
     """Something that no whole file has."""
 
 
-@dataclass(frozen=True)
+@record
 class Entry:
     """A name in a group, and where its object is; `is_link`: it is a symbolic link."""
 

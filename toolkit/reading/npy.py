@@ -10,13 +10,13 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 
+from toolkit.definitions.records import record
 from toolkit.errors import ModelFileError
 from toolkit.reading.budget import spend
 from toolkit.reading.zips import open_members
@@ -36,7 +36,7 @@ MAX_RATIO = 1_100  # Deflate makes at most 1,032 bytes of one
 _MAX_AXES = 32  # what every version of NumPy takes
 
 
-@dataclass(frozen=True)
+@record
 class Header:
     """What the first bytes of an array's file say, compared with the file's length.
 
@@ -127,7 +127,7 @@ def mapped(path: Path) -> np.ndarray[Any, Any]:
     )
 
 
-@dataclass(frozen=True)
+@record
 class StoredArray:
     """An array in a file, of which only the header has been read so far."""
 

@@ -19,13 +19,13 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
 from toolkit.files.staging import replace_file
 from toolkit.reading.budget import limited_load, spend
@@ -63,7 +63,7 @@ _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for somebody at the other end of a pi
 _BINARY = getattr(os, "O_BINARY", 0)
 
 
-@dataclass(frozen=True)
+@record
 class StoredArray:
     """An array in a file, of which only the header has been read so far."""
 
@@ -104,7 +104,7 @@ class StoredArray:
         return _little_endian(array)
 
 
-@dataclass(frozen=True)
+@record
 class Content:
     """The arrays of a file by their names, in the order of their values; metadata."""
 

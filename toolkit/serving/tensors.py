@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.definitions.records import record
 from toolkit.serving.messages import RequestError, shown
 
 # dtype -> (the name in the Open Inference Protocol, that in TensorFlow).
@@ -34,7 +34,7 @@ DATATYPES = {
 _SWAPPED = sys.byteorder == "big"  # the binary form is little-endian
 
 
-@dataclass(frozen=True)
+@record
 class TensorSpec:
     """The name, dtype and shape of an input or an output.
 

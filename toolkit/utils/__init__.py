@@ -7,7 +7,7 @@ from toolkit.config import (
     enable_interactive_logging,
     is_interactive_logging_enabled,
 )
-from toolkit.namespaces import on_first_use
+from toolkit.definitions.namespaces import on_first_use
 from toolkit.utils.config import Config
 from toolkit.utils.files import get_file
 from toolkit.utils.numerical import normalize, to_categorical

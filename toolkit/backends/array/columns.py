@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.array.common import HALVES, Array, Box, Scratch, scratch_bytes
 from toolkit.backends.array.windows import Part, Windows, seen
+from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
 # Bytes of the column buffer: half of a common L2 cache.
@@ -19,7 +19,7 @@ _BUDGET = 1 << 20
 _LEAST_PIXELS = 256
 
 
-@dataclass(frozen=True)
+@record
 class Columns:
     """How the images of a convolution are cut into chunks of windows.
 

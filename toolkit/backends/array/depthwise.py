@@ -8,7 +8,6 @@ spatial axis so that the inner loop runs over whole rows of pixels.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -22,6 +21,7 @@ from toolkit.backends.array.common import (
     scratch_bytes,
 )
 from toolkit.backends.array.windows import Part, Windows, seen
+from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
 # Elements of a chunk: images, products and sums of this size stay in the L2 cache.
@@ -33,7 +33,7 @@ def is_depthwise(channels: int, groups: int) -> bool:
     return channels == groups > 1
 
 
-@dataclass(frozen=True)
+@record
 class Depthwise:
     """The geometry of a depthwise convolution, and its kernels.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -13,6 +12,7 @@ from toolkit import dtypes
 from toolkit.backends.array.common import HALVES, Array, Kernels, Scratch, scratch_bytes
 from toolkit.backends.array.windows import Part, Windows, seen
 from toolkit.backends.base import workspace
+from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
 Shape = tuple[int, ...]
@@ -22,7 +22,7 @@ Pads = tuple[tuple[int, int], ...]
 _CHUNK = 1 << 15
 
 
-@dataclass(frozen=True)
+@record
 class _Pooling:
     """How a batch is cut into chunks of windows.
 

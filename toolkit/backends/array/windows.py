@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any
 
 from toolkit.backends.array.common import Array, Box, boxes
+from toolkit.definitions.records import record
 
 Extents = tuple[int, ...]
 Index = tuple[slice, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Windows:
     """The geometry of windows over images with `spatial` extents."""
 
@@ -69,7 +69,7 @@ class Windows:
         return tuple(parts)
 
 
-@dataclass(frozen=True)
+@record
 class Part:
     """Some neighbouring windows: `box` is their index among all outputs."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.cupy import libraries
+from toolkit.definitions.records import record
 from toolkit.errors import DeviceError, UnsupportedOnBackend
 
 # What the library's headers call CUDA_R_*, CUBLAS_COMPUTE_* and CUBLASLT_EPILOGUE_*.
@@ -70,7 +70,7 @@ WORKSPACE = 32 << 20
 ALIGNMENT = 256
 
 
-@dataclass(frozen=True)
+@record
 class Gemm:
     """d (m, n) = epilogue(alpha * op(a) (m, k) @ op(b) (k, n) + beta * c), by columns.
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isfinite, prod
 from typing import Any
 
 from toolkit.backends.loops.iteration_space import number_of
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node
 
 HALVES = ("float16", "bfloat16")
 
 
-@dataclass(frozen=True)
+@record
 class Epilogue:
     """Steps in order, and the values that they read beside the result so far.
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from toolkit.backends.cupy.cuda.batched_launch import THREADS, levels, rows_of
 from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.device import Device
+from toolkit.definitions.records import record
 
 Shape = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
+@record
 class Start:
     """A launch on memory: the function of a kernel, and all that it takes."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from toolkit import dtypes
@@ -13,6 +13,7 @@ from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import generate, scratch_bytes
 from toolkit.backends.cupy.epilogues import chain_of
 from toolkit.backends.cupy.steps import Lowered, Product
+from toolkit.definitions.records import record
 from toolkit.errors import UnsupportedOnBackend
 from toolkit.ir import Graph, Kind
 
@@ -23,7 +24,7 @@ ATTENTIONS = ("attention", "attention_grad_of")
 ANCHORS = frozenset({"matmul", "conv", "conv_input_grad"})
 
 
-@dataclass(frozen=True)
+@record
 class Row:
     """Who computes primitives: the first row that fits, and whose provider agrees.
 
@@ -65,7 +66,7 @@ def providers(name: str, dtype: str, libraries: frozenset[str]) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
+@record
 class Numerics:
     """What decides about steps beside the graph.
 
@@ -82,12 +83,15 @@ class Numerics:
     )
 
 
+DEFAULT = Numerics()
+
+
 def lower(
     node: Any,
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
     aligned: bool = True,
-    numerics: Numerics = Numerics(),
+    numerics: Numerics = DEFAULT,
 ) -> Lowered | None:
     """The steps of a node, or None where only CuPy's functions compute it.
 
@@ -115,7 +119,7 @@ def lower(
     return None
 
 
-@dataclass(frozen=True)
+@record
 class LibraryCalls:
     """What libraries compute by one call.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -15,6 +15,7 @@ from toolkit.backends.cupy.cuda.launch import Buffer
 from toolkit.backends.cupy.cuda.pitch import BLOCK, copy_rows
 from toolkit.backends.cupy.epilogues import HALVES, Epilogue, epilogue_of
 from toolkit.backends.cupy.steps import Lowered, NotLowered, Pieces, Place, Product
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec
 
 # Products that differ in no single stride are this many calls at most; else a copy.
@@ -72,7 +73,7 @@ class Matrix:
         return lead + tuple(0 if n == 1 else stride for n, stride in axes)
 
 
-@dataclass(frozen=True)
+@record
 class Finish:
     """What a call does with a product: its epilogue, and what that reads.
 
@@ -89,6 +90,9 @@ class Finish:
     added: Place | None = None
     vectors: tuple[Place, ...] = ()
     aux_leading: int = 0
+
+
+AS_IT_IS = Finish()
 
 
 # The order in which a call does its steps; two of one kind it cannot do.
@@ -201,7 +205,7 @@ def multiply(
     b: Matrix,
     d: Matrix,
     precision: str,
-    finish: Finish = Finish(),
+    finish: Finish = AS_IT_IS,
 ) -> None:
     """Append d = finish(a @ b), all row-major, with leading batch axes."""
     a, b = (x if x.rows else _copied(pieces, x) for x in (a, b))

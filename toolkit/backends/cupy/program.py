@@ -9,7 +9,6 @@ Nothing in a run waits for the device.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
 from typing import Any
@@ -20,6 +19,7 @@ from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
 from toolkit.backends.cupy.device import Device, largest
 from toolkit.backends.cupy.memory import SMALL, packed
 from toolkit.backends.cupy.steps import Dnn, Loop, Lowered, Product, Step
+from toolkit.definitions.records import record
 from toolkit.errors import OutOfDeviceMemory
 from toolkit.ir import Spec
 
@@ -55,7 +55,7 @@ class CallTable(list[int]):
         self.kept: frozenset[int] = frozenset(kept)
 
 
-@dataclass(frozen=True)
+@record
 class Text:
     """What a part was made from."""
 

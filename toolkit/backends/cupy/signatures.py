@@ -12,11 +12,12 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.definitions.records import record
 
 Extents = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class DnnTensor:
     """A tensor of a graph; uid 0: a value inside of it that never reaches memory."""
 
@@ -31,7 +32,7 @@ class DnnTensor:
         return prod(self.shape) * dtypes.itemsize(self.dtype)
 
 
-@dataclass(frozen=True)
+@record
 class DnnNode:
     """One operation of a graph.
 
@@ -49,7 +50,7 @@ class DnnNode:
     arguments: tuple[tuple[str, Any], ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Signature:
     """A graph of cuDNN, with how exact it must be.
 
@@ -154,7 +155,7 @@ def channels_last(shape: Extents) -> Extents:
     return tuple(strides)
 
 
-@dataclass(frozen=True)
+@record
 class Geometry:
     """How windows move: a convolution of 1 axis is one of 2, the first of extent 1."""
 

@@ -7,7 +7,7 @@ loop over the steps of another program. Operands are named as in launches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from toolkit.backends.base import Move, Operand, aligned, contiguous
@@ -22,12 +22,13 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.backends.places import LoopBody
+from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
 
 Place = Buffer | Scratch
 
 
-@dataclass(frozen=True)
+@record
 class Product:
     """A matrix product: a, b, d, and what its `extras` name.
 
@@ -39,7 +40,7 @@ class Product:
     offsets: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Dnn:
     """A graph of cuDNN on operands, in the order of its uids from 1 on."""
 
@@ -47,7 +48,7 @@ class Dnn:
     operands: tuple[Place, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Loop:
     """A program that runs turn after turn.
 
@@ -67,7 +68,7 @@ class Loop:
 Step = Launch | Product | Dnn | Loop
 
 
-@dataclass(frozen=True)
+@record
 class Lowered:
     """The steps of a node, in order.
 

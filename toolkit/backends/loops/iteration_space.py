@@ -8,12 +8,12 @@ left to the end: nothing in the same body reads them. A reshape changes no flat 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.target import rules
+from toolkit.definitions.records import record
 from toolkit.ir import Kind, Node, Value
 
 Shape = tuple[int, ...]
@@ -116,7 +116,7 @@ def is_elementwise(node: Node, x: Any) -> bool:
     )
 
 
-@dataclass(frozen=True)
+@record
 class Space:
     """The iteration space of a body.
 

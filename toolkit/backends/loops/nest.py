@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from toolkit.backends.base import Operand
 from toolkit.backends.loops.iteration_space import Shape, suffix_products
+from toolkit.definitions.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Loops:
     """Extents from the outermost loop on; the first `rows` are over rows."""
 

@@ -7,7 +7,6 @@ classes of strides, but no extents, so that one function serves every size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -34,6 +33,7 @@ from toolkit.backends.loops.nest import (
     stride_class,
 )
 from toolkit.backends.target import rules
+from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
 # Steps of their own: a checked index, an element of a row, a row but for an element.
@@ -64,7 +64,7 @@ def identity(op: str, dtype: str) -> float | int | bool:
     return dtypes.lowest(dtype) if op.endswith("max") else dtypes.highest(dtype)
 
 
-@dataclass(frozen=True)
+@record
 class Read:
     """One read of an array, with its strides' classes.
 
@@ -82,7 +82,7 @@ class Read:
     by_column: bool
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """One operation of the body; `reduces`: the role of what it reduces, or ""."""
 
@@ -94,7 +94,7 @@ class Step:
     reduces: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Write:
     """An array that is written."""
 
@@ -103,7 +103,7 @@ class Write:
     role: str
 
 
-@dataclass(frozen=True)
+@record
 class LoopNest:
     """What a generated function does.
 
@@ -143,7 +143,7 @@ class LoopNest:
         return self.row_loops == 0 and not self.one_row
 
 
-@dataclass(frozen=True)
+@record
 class SizedNest:
     """A plan with what it leaves open: the extents, and every array's strides.
 

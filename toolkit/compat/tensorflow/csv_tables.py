@@ -6,13 +6,13 @@ import csv
 import glob
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from toolkit import data
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, MissingFileError, unknown_choice
 
 
@@ -29,7 +29,7 @@ def paths_of(file_pattern: Any) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
+@record
 class Table:
     """What is known of a CSV file.
 

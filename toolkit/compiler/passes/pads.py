@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from toolkit.backends.target import Target
+from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
 
-@dataclass(frozen=True)
+@record
 class _Sum:
     """Padded parts that are added.
 

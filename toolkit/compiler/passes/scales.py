@@ -10,13 +10,14 @@ separate steps as sums in another order do.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from toolkit.backends.target import Target
 from toolkit.compiler.once import LITTLE, made_once
+from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Spec, Value
 
 _AFFINE = ("multiply", "divide", "add", "subtract")
@@ -25,7 +26,7 @@ _LIMITS = ("maximum", "minimum")
 _CONVOLUTIONS = ("conv", "conv_input_grad")
 
 
-@dataclass(frozen=True)
+@record
 class _Scaled:
     """What a value is: sums times `factor` plus `term`, and then clipped.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from toolkit.compiler.sharding.layouts import Layout
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Value
 
 
-@dataclass(frozen=True)
+@record
 class Choice:
     """A node, and the layouts in which it takes its operands and gives its results.
 
@@ -25,7 +26,7 @@ class Choice:
     bodies: Mapping[str, Spread] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record
 class Spread:
     """A graph, with composites taken apart where they had to be, and its layouts.
 

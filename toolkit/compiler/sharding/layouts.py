@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from toolkit.comm import Group, Leaves
+from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
 
@@ -48,7 +48,7 @@ class Partial(NamedTuple):
 Layout: TypeAlias = Split | Partial | None
 
 
-@dataclass(frozen=True)
+@record
 class MeshAxis:
     """One axis of a mesh, as the rank sees it that this process is.
 

@@ -9,7 +9,7 @@ a whole value, rows that are joined to one, and terms that are added.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from toolkit.compiler.sharding.choices import Choice, Spread
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split
 from toolkit.compiler.sharding.partition import Local
 from toolkit.compiler.sharding.propagate import propagate
+from toolkit.definitions.records import record
 from toolkit.errors import UnsupportedError
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
@@ -54,7 +55,7 @@ class MicroBatch(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True)
+@record
 class MicroBatches:
     """A step over micro-batches.
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from toolkit.compiler.sharding.micro_batches import ENTRIES, EXITS, MicroBatches
 from toolkit.compiler.sharding.stages import Stages, homes, positions
 from toolkit.compiler.sharding.turns import stage_at
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Value
 
 # Views that are taken again where they are needed, instead of keeping copies of them.
 _AGAIN = ("reshape", "transpose", "broadcast_to")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Piece:
     """A graph that one stage computes.
 
@@ -34,7 +34,7 @@ class Piece:
     graphs: Mapping[int, Graph]
 
 
-@dataclass(frozen=True)
+@record
 class Pieces:
     """All pieces of a step.
 

@@ -9,7 +9,6 @@ yet can always be done.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from toolkit.compiler.sharding.micro_batches import EXITS, MicroBatches
 from toolkit.compiler.sharding.pieces import Piece, Pieces, cut
 from toolkit.compiler.sharding.stages import Stages
 from toolkit.compiler.sharding.turns import turns
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Value
 
 # A value, and of which micro-batch it is; None: of all.
@@ -58,7 +58,7 @@ class Move(NamedTuple):
         return ", ".join(words)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Pipeline:
     """A step in stages.
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Split
 from toolkit.compiler.sharding.propagate import propagate
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Value
 
 
-@dataclass(frozen=True)
+@record
 class _Ranks:
     """As many ranks as there are rows; they exchange nothing here."""
 

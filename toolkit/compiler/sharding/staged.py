@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from toolkit.compiler.sharding.layouts import Partial, Split
 from toolkit.compiler.sharding.micro_batches import EXITS, first_p, join_p
 from toolkit.compiler.sharding.pieces import Piece, counterparts
 from toolkit.compiler.sharding.pipelines import Key, Move, Pipeline, Run
+from toolkit.definitions.records import record
 from toolkit.ir import Node, Spec, Value
 
 Array = Any
@@ -26,7 +26,7 @@ Array = Any
 _SMALL = 64 << 10
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class StagedProgram:
     """A step in stages, as one rank runs it.
 

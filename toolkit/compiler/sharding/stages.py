@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.ir import Graph, Kind, Node, Value
 
@@ -20,7 +20,7 @@ from toolkit.ir import Graph, Kind, Node, Value
 GRADIENT = "gradient"
 
 
-@dataclass(frozen=True)
+@record
 class Stages:
     """The stages of layers, by patterns of their paths.
 

@@ -8,13 +8,13 @@ import mmap
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from toolkit.backends.library import ABI, Status
+from toolkit.definitions.records import record
 from toolkit.errors import (
     ArgumentError,
     MissingFileError,
@@ -75,7 +75,7 @@ _opened: dict[str, list[tuple[int, ...]]] = {}
 _opening = threading.Lock()
 
 
-@dataclass(frozen=True)
+@record
 class MappedWeights:
     """A file of weights in memory.
 

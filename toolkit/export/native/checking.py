@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes, tree
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.export.inference import signature_of
 from toolkit.export.native.binding import checked_library
@@ -19,7 +19,7 @@ LARGEST_ERROR = 1e-3  # beyond it something else is computed
 _ROWS = (2, 13)  # numbers of rows that no program is for, usually
 
 
-@dataclass(frozen=True)
+@record
 class Comparison:
     """How far a library is from its model.
 

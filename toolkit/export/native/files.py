@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import toolkit
 from toolkit.backends.library import Library
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, MissingLinkerError, UnwritableFileError
 from toolkit.export.native.binding import FUNCTIONS
 from toolkit.export.native.header import MARK, Naming, files_of, header_text
@@ -20,7 +21,7 @@ from toolkit.files.sets import FileSet
 _LONGEST_LINE = 4096
 
 
-@dataclass(frozen=True)
+@record
 class LibraryFiles:
     """The files of a library, and what is written to them.
 

@@ -6,10 +6,10 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from textwrap import indent
 
 from toolkit.backends.library import ABI, DTYPES, Library, LibraryTensor, Status
+from toolkit.definitions.records import record
 
 # By which an older header is known for one of ours.
 MARK = "/* A model as a native library: written by toolkit "
@@ -37,7 +37,7 @@ _STATUS_TEXTS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Naming:
     """What a header tells that is not in the library itself.
 

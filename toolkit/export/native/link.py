@@ -13,10 +13,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, MissingLinkerError, UnsupportedError
 
 _LINKER = re.compile(r"(.*-)?(ld|ld\.\w+|lld)(\.exe)?")  # no compiler
@@ -38,7 +38,7 @@ _LIBRARIES = ("-lpthread", "-lm")  # left out where nothing is used of them
 _WASM_FLAGS = ("--no-entry", "--strip-all", "--export=__heap_base")
 
 
-@dataclass(frozen=True)
+@record
 class Linker:
     """A command that links, for one machine.
 
@@ -51,7 +51,7 @@ class Linker:
     is_driver: bool
 
 
-@dataclass(frozen=True)
+@record
 class Linking:
     """What is to be linked.
 

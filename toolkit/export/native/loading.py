@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.library import DTYPES, Status
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.export.native.arrays import as_input
 from toolkit.export.native.binding import (
@@ -29,7 +29,7 @@ from toolkit.export.native.names import prefix_of, stem_of
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@record
 class NativeTensor:
     """An input or an output of a native library.
 

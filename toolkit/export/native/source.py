@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from toolkit.compiler.program import Program
 from toolkit.compiler.sharding.rows import rows_are_independent
 from toolkit.core.tensor import backend
 from toolkit.core.variable import Variable
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.export.inference import (
     BATCH,
@@ -36,7 +36,7 @@ BATCHES = (1, 4, 16, 64, 256)
 WORKSPACE_BYTES = 1 << 28
 
 
-@dataclass(frozen=True)
+@record
 class Sizes:
     """What a library computes at once.
 

@@ -7,11 +7,11 @@ becomes a part of the weights.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from toolkit.definitions.records import record
 from toolkit.export.onnx.windows import as_attributes, padding
 from toolkit.ir import Node, Value
 
@@ -24,7 +24,7 @@ _EPSILON = 1e-5
 PRODUCTS = ("conv", "conv_input_grad", "matmul")
 
 
-@dataclass(frozen=True)
+@record
 class Scaled:
     """What a value is: another one times `factor` plus `shift`, by channel.
 

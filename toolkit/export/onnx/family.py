@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from toolkit.definitions.records import record
 from toolkit.errors import UnsupportedError
 from toolkit.export.onnx.sizes import Length, Sizes, fit, fit_all
 from toolkit.ir import Graph, Node, Value
@@ -16,7 +16,7 @@ Array = Any
 _NO_FIT = object()  # stands for what depends on sizes in a way that is not known
 
 
-@dataclass(frozen=True)
+@record
 class Grown:
     """A constant that depends on free sizes.
 

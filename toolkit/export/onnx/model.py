@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.definitions.records import record
 from toolkit.export.onnx.nodes import Body, Operation
 
 # The version of the format itself in which each version of the operators came.
@@ -17,7 +17,7 @@ IR_VERSIONS = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12}
 Shape = Sequence[int | str | None]
 
 
-@dataclass(frozen=True)
+@record
 class Port:
     """An input or an output: a name for an extent that is free, None if not known."""
 
@@ -26,7 +26,7 @@ class Port:
     shape: Shape
 
 
-@dataclass(frozen=True)
+@record
 class Written:
     """All that a file holds.
 

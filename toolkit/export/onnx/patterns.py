@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from toolkit.definitions.records import record
 from toolkit.export.onnx.convolution import write_scaled
 from toolkit.ir import Node, Value
 
@@ -241,7 +242,7 @@ def _write_rectifier(write: Writer, node: Node) -> Any:
     return _applied(write, node, "Elu", x, alpha=alpha)
 
 
-@dataclass(frozen=True)
+@record
 class Limited:
     """What a value is: another one, limited to [low, high]; None: no limit."""
 
@@ -296,7 +297,7 @@ def _limited(write: Writer, node: Node) -> Limited | None:
 # --- layer normalization --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class Normalized:
     """What a value is: x normalized over its last axes, times and plus constants."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from toolkit import dtypes
@@ -13,6 +12,7 @@ from toolkit.compiler.passes.scans import tidy_scans
 from toolkit.compiler.passes.simplify import fold, share, simplify
 from toolkit.core.tensor import Tensor, backend, bind
 from toolkit.core.trace import Trace, no_trace
+from toolkit.definitions.records import record
 from toolkit.errors import ShapeError, TraceError, UnsupportedError
 from toolkit.export.inference import (
     InferenceGraph,
@@ -35,7 +35,7 @@ RANDOM = (
 _NARROW = {"float16": "float32", "bfloat16": "float32"}
 
 
-@dataclass(frozen=True)
+@record
 class Prepared:
     """A model as one graph, whose extents may depend on free sizes.
 

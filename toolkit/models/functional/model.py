@@ -177,9 +177,6 @@ class Functional(FunctionalInputs, Model):
         return functional_from_config(cls, config, custom_objects)
 
 
-Model._functional_class = Functional
-
-
 def has_functional_constructor(cls: type) -> bool:
     """Whether models of this class are made from inputs and outputs alone."""
     return cls.__init__ is Functional.__init__  # type: ignore[misc]

@@ -6,12 +6,12 @@ import inspect
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from toolkit.definitions.records import record
 from toolkit.dtypes import numpy_dtype
 from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.ledger import MAX_KNOWN, Ledger, TooLargeToKnow
@@ -21,7 +21,7 @@ from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode
 _MISSING: Any = object()
 
 
-@dataclass(frozen=True)
+@record
 class Operator:
     """One of ONNX's operators.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.definitions.records import record
 from toolkit.models.importing.operators import OPERATORS
 from toolkit.models.importing.values import Order, file_order, kernel_order
 from toolkit.reading.onnx.graph import Array, OnnxGraph, OnnxNode
@@ -30,7 +31,7 @@ _COMPARING = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Weight:
     """An array of the file that is a Variable.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolkit import ops, settings, tree
+from toolkit import inspection, ops, settings, tree
 from toolkit.autodiff.tape import GradientTape
 from toolkit.compiler import spreading
 from toolkit.console.frames import warn
@@ -17,7 +17,6 @@ from toolkit.core.tensor import Tensor
 from toolkit.core.trace import StatelessScope
 from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function
-from toolkit.inspection import Inspection
 from toolkit.layers.tracking import remembered, unique
 from toolkit.metrics.metric import Metric
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
@@ -101,7 +100,7 @@ class CompiledStep:
         self._functions[key] = made
         return made
 
-    def inspect(self, batch: Any = None) -> Inspection | None:
+    def inspect(self, batch: Any = None) -> inspection.Inspection | None:
         """What the compiler made of the step for this batch, or one like the first."""
         if batch is None:
             if self._first is None:
@@ -148,7 +147,7 @@ class EagerStep:
             raise
         return outputs
 
-    def inspect(self, batch: Any = None) -> Inspection | None:
+    def inspect(self, batch: Any = None) -> inspection.Inspection | None:
         """Nothing: no graph is made."""
         return None
 

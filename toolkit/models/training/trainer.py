@@ -6,13 +6,12 @@ import math
 from time import perf_counter
 from typing import Any
 
-from toolkit import metrics as metrics_module, optimizers
+from toolkit import inspection, metrics as metrics_module, optimizers
 from toolkit.arguments import checked, is_int
 from toolkit.compiler import spreading
 from toolkit.console.frames import warn
 from toolkit.console.tracebacks import shorten
 from toolkit.errors import ArgumentError, unknown_choice
-from toolkit.inspection import Inspection
 from toolkit.layers.tracking import no_tracking
 from toolkit.layers.undoing import undone_on_error
 from toolkit.models.callbacks.callback_list import CallbackList
@@ -321,7 +320,7 @@ class Trainer(CompileConfigured, Evaluation):
 
     def inspect(
         self, x: Any = None, y: Any = None, sample_weight: Any = None
-    ) -> Inspection:
+    ) -> inspection.Inspection:
         """What the compiler made of a step: passes, schedule and memory; print it.
 
         Args:

@@ -4,7 +4,7 @@ An image is (height, width, channels); most functions take a batch of them too, 
 channels first where `data_format` says so.
 """
 
-from toolkit.namespaces import on_first_use
+from toolkit.definitions.namespaces import on_first_use
 from toolkit.ops.image.colors import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
 from toolkit.ops.image.filters import gaussian_blur, sobel_edges, ssim
 from toolkit.ops.image.pieces import (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from toolkit.definitions.records import record
 from toolkit.errors import ModelFileError
 from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode, ValueInfo
 from toolkit.reading.onnx.messages import Message
@@ -32,7 +33,7 @@ _EMPTY = {"f": 0.0, "i": 0, "s": memoryview(b"")}
 _Key = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
+@record
 class _Scope:
     """Where nodes are converted: what names mean there, and how deep it is."""
 

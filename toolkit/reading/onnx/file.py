@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from toolkit.definitions.records import record
 from toolkit.errors import ModelFileError
 from toolkit.reading.budget import limited_load, spend
 from toolkit.reading.clear import check_present, naming
@@ -21,7 +21,7 @@ _MAX_SIZE = (1 << 31) - 1  # bytes of a message
 _NEWEST_IR = 14
 
 
-@dataclass(frozen=True)
+@record
 class OnnxFile:
     """A graph, the version of its operators, and who wrote the file."""
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.definitions.records import record
 from toolkit.errors import LoadBudgetError, ModelFileError
 from toolkit.reading.budget import spend
 
@@ -18,7 +19,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 MAX_AXES = 16
 
 
-@dataclass(frozen=True)
+@record
 class ValueInfo:
     """What a graph takes or gives. An extent is an int, a name or None: unknown."""
 
@@ -27,7 +28,7 @@ class ValueInfo:
     shape: tuple[int | str | None, ...] | None
 
 
-@dataclass(frozen=True)
+@record
 class OnnxNode:
     """One operation. An input "" is left out; an output "" is not wanted."""
 

@@ -6,11 +6,11 @@ https://github.com/onnx/onnx/blob/main/onnx/onnx.proto has the numbers of the fi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from toolkit.definitions.records import record
 from toolkit.errors import ModelFileError
 from toolkit.reading.onnx.wire import (
     MAX_DEPTH,
@@ -24,7 +24,7 @@ Message = dict[str, Any]
 MAX_NAME = 1_000  # characters
 
 
-@dataclass(frozen=True)
+@record
 class _Field:
     """A field: the key of its value, its kind, and whether there may be several."""
 

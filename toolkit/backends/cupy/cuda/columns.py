@@ -8,18 +8,18 @@ view of w, are that group's share of the result.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand, contiguous
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.threads import Threads, place
+from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Windows:
     """How windows lie over images.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from toolkit import dtypes
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.reduction import power_of_two
 from toolkit.backends.loops.phases import Phases
 from toolkit.backends.loops.plan import COLUMN, ONE, ROW, LoopNest
+from toolkit.definitions.records import record
 
 # Registers of a thread that hold what it has of its row.
 MOST_HELD = 56
@@ -41,7 +40,7 @@ class Held(Phases):
         return self._keeps(step, number)
 
 
-@dataclass(frozen=True)
+@record
 class Division:
     """How threads divide the work.
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.loops.iteration_space import REDUCTIONS
+from toolkit.definitions.records import record
 from toolkit.dtypes import is_complex
 from toolkit.ir import Primitive
 
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@record
 class Kernel:
     """One complete CUDA source with one `extern "C"` kernel.
 
@@ -49,14 +50,14 @@ class Kernel:
     strides: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Buffer:
     """The address of an operand: the inputs in order, then the outputs."""
 
     index: int
 
 
-@dataclass(frozen=True)
+@record
 class Scratch:
     """The address of scratch memory, which the launches of one node share."""
 
@@ -64,7 +65,7 @@ class Scratch:
     nbytes: int
 
 
-@dataclass(frozen=True)
+@record
 class Scalar:
     """A number that is known now."""
 
@@ -72,7 +73,7 @@ class Scalar:
     ctype: str = "long long"
 
 
-@dataclass(frozen=True)
+@record
 class Problem:
     """The address of three int64 in device memory, all zero as long as all is well.
 
@@ -80,7 +81,7 @@ class Problem:
     """
 
 
-@dataclass(frozen=True)
+@record
 class Table:
     """The address of rows of int64 in device memory: addresses, and plain numbers."""
 
@@ -90,7 +91,7 @@ class Table:
 Argument = Buffer | Scratch | Scalar | Problem | Table
 
 
-@dataclass(frozen=True)
+@record
 class Launch:
     """One launch of a kernel.
 

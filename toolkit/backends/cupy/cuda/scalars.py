@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.cupy.cuda.prelude import COMPUTED
+from toolkit.definitions.records import record
 from toolkit.ir.scalars import SCALARS, Scalar
 
 _COMPARE = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<="}
@@ -28,7 +28,7 @@ _NAMES = {*_COMPARE, *_ARITHMETIC, *_INTEGERS}
 _NAMES |= {f"{prefix}_{kind}" for prefix in ("logical", "bitwise") for kind in _BITWISE}
 
 
-@dataclass(frozen=True)
+@record
 class Value:
     """An expression without side effects, and what it is."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.definitions.records import record
 
 # LLVM's names of our dtypes. A bool is one byte in memory and one bit in a register.
 TYPES = {
@@ -34,7 +34,7 @@ MOVED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 _BITS = {"float": 32, "double": 64}
 
 
-@dataclass(frozen=True)
+@record
 class Value:
     """A register or constant: its text, dtype, and number of lanes (0: a scalar)."""
 

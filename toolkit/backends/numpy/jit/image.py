@@ -8,7 +8,6 @@ a word holds the distance from a `Base`, and becomes an address when that is kno
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.loop import Loop
 from toolkit.backends.numpy.jit.lowering import ERROR, Reference
 from toolkit.backends.numpy.jit.sections import Branches, Section
+from toolkit.definitions.records import record
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.program import NativeProgram
@@ -37,7 +37,7 @@ class Base(IntEnum):
     WORKSPACE = 6
 
 
-@dataclass(frozen=True)
+@record
 class Address:
     """So many bytes from a base; `address + n` is n bytes further."""
 

@@ -7,7 +7,7 @@ length asks before each turn; what it carries is in one of two sets of buffers t
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -22,6 +22,7 @@ from toolkit.backends.numpy.jit.lowering import (
 )
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.places import LoopBody
+from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
 _FOREVER = 1 << 62
@@ -29,7 +30,7 @@ _FOREVER = 1 << 62
 _COPIED = 1 << 18
 
 
-@dataclass(frozen=True)
+@record
 class Loop(Call):
     """A call that runs a whole program again and again.
 

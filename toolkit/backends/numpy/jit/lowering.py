@@ -8,7 +8,7 @@ whose first node is theirs.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -17,6 +17,7 @@ from toolkit.backends.base import Operand, aligned, contiguous
 from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.plan import TASKS
 from toolkit.backends.numpy.jit.code import Code
+from toolkit.definitions.records import record
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph
 
@@ -28,7 +29,7 @@ Reference = tuple[str, int]
 ERROR: Reference = ("error", 0)
 
 
-@dataclass(frozen=True)
+@record
 class Call:
     """One generated function on its operands, and how its work divides.
 
@@ -93,7 +94,7 @@ class Call:
         return -(-self.rows // self.grain)
 
 
-@dataclass(frozen=True)
+@record
 class Lowered:
     """The calls of a node, in order, and the bytes of scratch memory they share.
 

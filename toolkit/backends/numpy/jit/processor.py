@@ -6,13 +6,14 @@ import contextlib
 import ctypes
 import platform
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from toolkit import settings
 from toolkit.backends.numpy.jit.llvm import binding
 from toolkit.backends.target import rules
+from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, unknown_choice
 
 # Bytes that caches fetch at once.
@@ -30,7 +31,7 @@ _V4 = (*_V3, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl")
 LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 
 
-@dataclass(frozen=True)
+@record
 class Processor:
     """What code generators ask of a processor.
 

@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from string import Template
@@ -31,6 +31,7 @@ from toolkit.backends.base import ALIGNMENT
 from toolkit.backends.numpy.jit import engine, llvm
 from toolkit.backends.numpy.jit.code import generator_digest
 from toolkit.backends.numpy.jit.processor import Processor
+from toolkit.definitions.records import record
 
 _POOL_BYTES = 1024
 _FUNCTIONS = ("run", "prepare", "worker", "stop", "clock", "pauses", "set_spins")
@@ -40,7 +41,7 @@ _SPIN_SECONDS = 2e-4
 _PAUSES = 1000  # that are timed, three times
 
 
-@dataclass(frozen=True)
+@record
 class _Calls:
     """The numbers of Linux's system calls."""
 
@@ -51,7 +52,7 @@ class _Calls:
     getaffinity: int
 
 
-@dataclass(frozen=True)
+@record
 class _Machine:
     """What differs between processors: Linux's calls, the pause, the clock."""
 

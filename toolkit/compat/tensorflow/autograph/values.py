@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from toolkit import dtypes, ops, tree
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
+from toolkit.definitions.records import record
 from toolkit.errors import DTypeError, ShapeError, TraceError
 from toolkit.ir import Spec
 
@@ -77,7 +77,7 @@ def common_dtype(a: Any, b: Any) -> str | None:
     return strong if dtypes.result_type(strong, type(number)) == strong else None
 
 
-@dataclass(frozen=True)
+@record
 class Split:
     """A value as its leaves.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from toolkit.definitions.records import record
 from toolkit.export.onnx.patterns import samples
 from toolkit.export.onnx.table import ROWS, row
 from toolkit.export.onnx.writer import Writer
@@ -30,7 +30,7 @@ _ACTIVATIONS = {
 _PARAMETERS = {"hard_sigmoid": (1 / 6, 0.5), "linear": (1.0, 0.0)}
 
 
-@dataclass(frozen=True)
+@record
 class _Parts:
     """What a recurrent node reads: inputs of all steps, and weights as they are here.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from toolkit.backends.numpy.jit.math.exponential import exp_of_moderate
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
@@ -12,9 +10,10 @@ from toolkit.backends.numpy.jit.math.vector import (
     fma,
     polynomial,
 )
+from toolkit.definitions.records import record
 
 
-@dataclass(frozen=True)
+@record
 class _Constants:
     """The numbers of one dtype."""
 

@@ -7,8 +7,6 @@ x - n * high, is exact; without one `high` has so few bits that it is, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from toolkit.backends.numpy.jit.math.logarithm import log_2_of
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
@@ -19,12 +17,13 @@ from toolkit.backends.numpy.jit.math.vector import (
     power_of_two,
     times_power_of_two,
 )
+from toolkit.definitions.records import record
 
 INVERSE_LOG_2 = 1.4426950408889634  # 1 / log(2)
 TANH_BORDER = 0.55  # between tanh's polynomial and its quotient
 
 
-@dataclass(frozen=True)
+@record
 class _Constants:
     """The numbers of one dtype."""
 

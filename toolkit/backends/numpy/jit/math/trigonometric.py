@@ -8,7 +8,6 @@ concerned are reduced one by one, in integers: rare, and slow (large_angle.ll).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,11 +19,12 @@ from toolkit.backends.numpy.jit.math.vector import (
     fma,
     polynomial,
 )
+from toolkit.definitions.records import record
 
 TWO_OVER_PI = 0.6366197723675814
 
 
-@dataclass(frozen=True)
+@record
 class _Constants:
     """The numbers of one dtype; pi/2 is the sum of its parts."""
 

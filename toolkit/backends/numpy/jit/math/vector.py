@@ -7,13 +7,13 @@ Operators and functions emit instructions; a Python number becomes a constant.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.definitions.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Format:
     """How a floating dtype is stored: [sign | exponent + bias | mantissa]."""
 
@@ -38,7 +38,7 @@ FORMATS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Vector:
     """A value, of any number of lanes, that emits into its builder."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from toolkit.backends.library import (
     LibraryWeight,
     StoredWeight,
 )
+from toolkit.definitions.records import record
 
 # The first words of a workspace: see library.ll.
 HEADER_WORDS = 48
@@ -53,7 +53,7 @@ def row_bytes(tensor: LibraryTensor) -> int:
     return math.prod(tensor.shape[1:]) * dtypes.itemsize(tensor.dtype)
 
 
-@dataclass(frozen=True)
+@record
 class State:
     """A weight that runs change: its two places, of the value and of the next one."""
 

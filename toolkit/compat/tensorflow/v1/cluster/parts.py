@@ -9,6 +9,7 @@ from typing import Any
 
 from toolkit.compat.tensorflow.v1.cluster.programs import Encoder
 from toolkit.compat.tensorflow.v1.cluster.spec import Task
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Value
 
 
@@ -25,7 +26,7 @@ class Part:
     fetches: dict[Value, None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record
 class Run:
     """A graph to be cut.
 

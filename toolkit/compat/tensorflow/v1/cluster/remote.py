@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from toolkit.compat.tensorflow.modes import running
@@ -18,6 +17,7 @@ from toolkit.compat.tensorflow.views import DIALECT
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
+from toolkit.definitions.records import record
 from toolkit.errors import TraceError, UnsupportedError
 from toolkit.ir import Node
 from toolkit.thread_state import restored
@@ -30,7 +30,7 @@ _WHY_NOT = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Prepared:
     """A plan for arguments of some shapes, as tasks know it.
 

@@ -19,6 +19,7 @@ from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task
 from toolkit.compat.tensorflow.v1.cluster.store import Cell, Store, locked
 from toolkit.compiler.mixed import compile_graph
 from toolkit.core.tensor import backend
+from toolkit.definitions.records import record
 from toolkit.errors import CommunicationError, ShapeError
 from toolkit.ir import Spec
 
@@ -30,7 +31,7 @@ class Aborted(CommunicationError):
     """The master has given a run up."""
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """A part of a graph, ready to run; values have numbers."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from toolkit.backends.numpy.jit.kernels.attention.transpose import (
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.backends.numpy.jit.math.exponential import exp_of_moderate
 from toolkit.backends.numpy.jit.math.vector import Vector
+from toolkit.definitions.records import record
 
 # Vectors of queries in a block.
 VECTORS = 2
@@ -43,7 +43,7 @@ class Extra(NamedTuple):
     layout: str
 
 
-@dataclass(frozen=True)
+@record
 class AttentionPlan:
     """What the code of a kernel depends on.
 

@@ -9,7 +9,7 @@ loops, on the innermost one by tiles whose edges are known.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -26,6 +26,7 @@ from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     tiles,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+from toolkit.definitions.records import record
 
 
 def emit_correlation(body: Described, plan: CorrelationPlan) -> Kernel:
@@ -42,7 +43,7 @@ def emit_correlation(body: Described, plan: CorrelationPlan) -> Kernel:
     return builder
 
 
-@dataclass(frozen=True)
+@record
 class _Place:
     """How far the loops have come.
 

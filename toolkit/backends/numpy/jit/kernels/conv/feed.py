@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Pointer, Value, vector_type
 from toolkit.backends.numpy.jit.kernel import constant_mask
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+from toolkit.definitions.records import record
 
 # Inputs that a vector of outputs may need, in vectors: more are loaded one by one.
 _MOST_SPREAD = 8
 
 
-@dataclass(frozen=True)
+@record
 class Channels:
     """The channels of a convolution, in blocks that are computed one by one.
 

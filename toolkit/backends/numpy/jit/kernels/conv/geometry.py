@@ -9,14 +9,16 @@ each phase: the outputs whose distance is a multiple of the stride see the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import gcd
+
+from toolkit.definitions.records import record
 
 Range = tuple[int, int]
 
 
-@dataclass(frozen=True)
+@record
 class Window:
     """One spatial axis of a convolution.
 
@@ -45,7 +47,7 @@ class Window:
         return same and (self.size, self.stride, self.low) == (1, 1, 0)
 
 
-@dataclass(frozen=True)
+@record
 class Axis:
     """One axis of a correlation.
 

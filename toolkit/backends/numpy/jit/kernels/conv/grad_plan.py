@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
@@ -10,12 +9,13 @@ from toolkit.backends.numpy.jit.builder import Number
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes, Axis
 from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, panels
+from toolkit.definitions.records import record
 
 # Multiply-adds of an iteration of the innermost loop, and of all that is written out.
 UNROLL, _MOST_SIZE = 64, 400
 
 
-@dataclass(frozen=True)
+@record
 class KernelGradPlan:
     """What a kernel gradient depends on.
 
@@ -94,7 +94,7 @@ class KernelGradPlan:
         return self.channels.blocks * self.taps * count
 
 
-@dataclass(frozen=True)
+@record
 class Pass:
     """Positions [low, high) of the innermost axis for the rows [first, last) of a tile.
 

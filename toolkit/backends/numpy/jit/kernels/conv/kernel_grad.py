@@ -9,7 +9,7 @@ the next tile passes over the same strip.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
@@ -24,6 +24,7 @@ from toolkit.backends.numpy.jit.kernels.conv.grad_plan import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, split
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+from toolkit.definitions.records import record
 
 
 def emit_kernel_grad(plan: KernelGradPlan) -> Kernel:
@@ -38,7 +39,7 @@ def emit_kernel_grad(plan: KernelGradPlan) -> Kernel:
     return builder
 
 
-@dataclass(frozen=True)
+@record
 class _Place:
     """How far the loops have come.
 

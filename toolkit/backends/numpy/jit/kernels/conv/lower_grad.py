@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -41,6 +40,7 @@ from toolkit.backends.numpy.jit.lowering import (
     Operand,
     partition,
 )
+from toolkit.definitions.records import record
 from toolkit.ir import Node
 
 # Pixels that a tile passes over: few enough to stay in the first cache for the next
@@ -110,7 +110,7 @@ def lower_conv_kernel_grad(
     return steps.lowered()
 
 
-@dataclass(frozen=True)
+@record
 class _Division:
     """How the work divides.
 

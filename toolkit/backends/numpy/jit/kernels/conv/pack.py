@@ -7,7 +7,7 @@ to the first, and what were outputs as inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from toolkit.backends.numpy.jit.builder import (
     MEMORY_TYPES,
@@ -23,9 +23,10 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     transforms,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+from toolkit.definitions.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """The weights that are packed: extents, and strides in elements.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -16,6 +16,7 @@ from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     tiles,
     unrolled,
 )
+from toolkit.definitions.records import record
 
 # A tile with more kinds of edges than this is computed position by position.
 MOST_SEGMENTS = 8
@@ -29,7 +30,7 @@ _MOST_SIZE = 380
 _SHORTER = ((1, 100), (1, 30), (0.7, 30), (0.5, 30), (0.5, 0), (0.3, 0))
 
 
-@dataclass(frozen=True)
+@record
 class CorrelationPlan:
     """What a kernel depends on, besides its epilogue.
 

@@ -7,11 +7,11 @@ accumulator for each pair. What it costs follows from what a core can do in a cy
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.definitions.records import record
 
 # Two multiply-adds or two loads in a cycle; a result is there after four cycles, a
 # vector of weights from the second cache after about two and a half.
@@ -56,7 +56,7 @@ def split(extent: int, most: int) -> list[tuple[int, int]]:
     return [(size, count) for size, count in found if count]
 
 
-@dataclass(frozen=True)
+@record
 class Panel:
     """Output channels that a tile computes together, as vectors.
 
@@ -109,7 +109,7 @@ def best_vectors(width: int, lanes: int, rows: Sequence[int], available: int) ->
     return min(range(1, largest + 1), key=cost, default=1)
 
 
-@dataclass(frozen=True)
+@record
 class Segment:
     """Consecutive taps [low, high) that the same rows [first, last) of a tile see."""
 
@@ -119,7 +119,7 @@ class Segment:
     last: int
 
 
-@dataclass(frozen=True)
+@record
 class Tile:
     """Positions of the innermost axis that are computed together, `count` times.
 

@@ -7,7 +7,6 @@ The elements of some rows side by side are words, which several outputs of a til
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
@@ -16,6 +15,7 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.integer.patches import FEWEST, vectors_of
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, as_int8
+from toolkit.definitions.records import record
 
 # Vectors of channels that are computed together: their bytes are packed together.
 VECTORS = 2
@@ -23,7 +23,7 @@ VECTORS = 2
 _COPIED = 32
 
 
-@dataclass(frozen=True)
+@record
 class DepthwisePlan:
     """What the code depends on.
 

@@ -6,7 +6,6 @@ Packing it would take longer than multiplying: its terms become words in registe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Value
@@ -14,12 +13,13 @@ from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES, TermReader
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
+from toolkit.definitions.records import record
 
 # Words of a row that are multiplied side by side.
 _TOGETHER = 2
 
 
-@dataclass(frozen=True)
+@record
 class FewRowsPlan:
     """What the code depends on.
 

@@ -9,20 +9,20 @@ is what stands for 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Window
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, as_int8
+from toolkit.definitions.records import record
 
 # Elements that are copied by themselves are fewer than this.
 FEWEST = 4
 _PARAMETERS = ("ptr %x", "ptr %to", "i64 %first", "i64 %end", "ptr %numbers")
 
 
-@dataclass(frozen=True)
+@record
 class PatchPlan:
     """What the code depends on.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Range, Value
@@ -14,12 +13,13 @@ from toolkit.backends.numpy.jit.kernels.integer.patches import (
     call_packer,
 )
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
+from toolkit.definitions.records import record
 
 # Sums of some rows and a panel, which the first cache has room for.
 _SUMS_BYTES = 1 << 13
 
 
-@dataclass(frozen=True)
+@record
 class IntegerPlan:
     """What the code depends on.
 
@@ -99,7 +99,7 @@ def emit_integer_product(plan: IntegerPlan, body: Described) -> Kernel:
     return builder
 
 
-@dataclass(frozen=True)
+@record
 class _Part:
     """Rows of a panel that are computed together: its first column and its vectors."""
 

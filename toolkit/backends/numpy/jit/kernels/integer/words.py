@@ -8,11 +8,11 @@ most processors multiply and add such pairs, and LLVM knows the pattern.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from toolkit.backends.numpy.jit.builder import TYPES, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import Processor
+from toolkit.definitions.records import record
 
 # Words that take two instructions, by their names for so many lanes, and what has them.
 _IN_STEPS = "in steps"
@@ -24,7 +24,7 @@ _STEPS = {
 _STEPS_NEED = {4: "ssse3", 8: "avx2", 16: "avx512bw"}
 
 
-@dataclass(frozen=True)
+@record
 class Words:
     """How words are multiplied.
 

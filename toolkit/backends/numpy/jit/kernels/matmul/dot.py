@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.definitions.records import record
 
 # Rows that are summed together.
 _ROWS = 4
 
 
-@dataclass(frozen=True)
+@record
 class DotPlan:
     """What the code depends on.
 

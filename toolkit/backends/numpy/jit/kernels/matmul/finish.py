@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from toolkit.backends.numpy.jit.builder import Number, Pointer
 from toolkit.backends.numpy.jit.epilogue import Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
@@ -11,9 +9,10 @@ from toolkit.backends.numpy.jit.kernels.matmul.pack import transposed
 from toolkit.backends.numpy.jit.kernels.matmul.plan import ProductNumbers, ProductPlan
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.definitions.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Sums:
     """Where the sums of a tile are, and which elements of the result they are of."""
 

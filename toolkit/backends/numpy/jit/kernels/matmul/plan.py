@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.kernels.matmul.tile import Tiling
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import Unpacked
+from toolkit.definitions.records import record
 
 ROW, PRODUCT, BLOCK = "row", "product", "block"
 
 
-@dataclass(frozen=True)
+@record
 class ProductPlan:
     """What the code of a product depends on.
 

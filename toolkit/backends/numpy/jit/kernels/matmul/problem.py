@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from toolkit import dtypes
@@ -13,6 +13,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.tile import most_rows
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS, Unpacked
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
+from toolkit.definitions.records import record
 from toolkit.ir import Graph
 
 # Fewer columns than this would leave most lanes of a vector of columns idle.
@@ -27,7 +28,7 @@ _NEAR, _LARGE_NEAR, _PACKED_STEP = 24 << 10, 36 << 10, 256
 _UNPACKED_STEP = 128
 
 
-@dataclass(frozen=True)
+@record
 class Axis:
     """An axis of a batch: its extent, and the bytes between a factor's matrices."""
 
@@ -36,7 +37,7 @@ class Axis:
     b: int
 
 
-@dataclass(frozen=True)
+@record
 class Problem:
     """Products of a batch of matrices with another; the result is contiguous.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolkit.backends.numpy.jit.builder import (
     Index,
@@ -27,6 +27,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.unpack import (
     Unpacker,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.definitions.records import record
 
 
 def emit_product(plan: ProductPlan, body: Described | None) -> Kernel:
@@ -42,7 +43,7 @@ def emit_product(plan: ProductPlan, body: Described | None) -> Kernel:
     return builder
 
 
-@dataclass(frozen=True)
+@record
 class _Block:
     """A part of a product: pointers to its factors, and what it computes of it.
 
@@ -62,7 +63,7 @@ class _Block:
     is_last: Value = Value("true", "bool")
 
 
-@dataclass(frozen=True)
+@record
 class _Tile:
     """Rows of a block that are computed together."""
 

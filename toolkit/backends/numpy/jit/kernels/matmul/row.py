@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from toolkit.backends.base import ALIGNMENT, aligned
@@ -12,12 +11,13 @@ from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, Packer
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.definitions.records import record
 
 # Terms whose addresses are formed from one pointer: x86 adds 0, 1, 2, 4 times a stride.
 _TERMS_PER_POINTER = 5
 
 
-@dataclass(frozen=True)
+@record
 class RowPlan:
     """What the code depends on.
 

@@ -7,7 +7,7 @@ matters is which one is the quicker, and that it is always the same.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.tile import FLAT_ROWS, Tiling, ti
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS
 from toolkit.backends.numpy.jit.lowering import TASKS, partition
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
+from toolkit.definitions.records import record
 
 # How a factor is packed: by a call before, or by each block for itself.
 ONCE, EACH = "once", "each"
@@ -54,7 +55,7 @@ _TILES_MOST = 1 << 24
 _FAR_PANELS = 0.4
 
 
-@dataclass(frozen=True)
+@record
 class Strategy:
     """How a product is computed.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
+from toolkit.definitions.records import record
 
 # Terms that a panel's cache lines are asked for before they are needed.
 _AHEAD = 6
@@ -22,7 +22,7 @@ FLAT_ROWS = 3
 _ROWS_PER_POINTER = 5
 
 
-@dataclass(frozen=True)
+@record
 class Tiling:
     """How a product is cut.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from toolkit.backends.numpy.jit.builder import (
@@ -16,6 +15,7 @@ from toolkit.backends.numpy.jit.builder import (
 )
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask, integers
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
+from toolkit.definitions.records import record
 
 # The float32 2 ** 23: from there on neighbouring floats are neighbouring integers, so
 # that its bits and those of a small number, together, are the sum of the two.
@@ -41,7 +41,7 @@ class Unpacked(NamedTuple):
     is_signed: bool
 
 
-@dataclass(frozen=True)
+@record
 class Panels:
     """Where panels are, and what of the matrix they are of.
 

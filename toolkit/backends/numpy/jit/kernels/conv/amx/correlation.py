@@ -7,7 +7,6 @@ input channels are added up in the tiles.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Range, Value
@@ -26,13 +25,14 @@ from toolkit.backends.numpy.jit.kernels.amx import (
 from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Tap, place_of
 from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import Pixels, pack_pixels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
+from toolkit.definitions.records import record
 
 _ITEM = 4
 # Columns whose vectors are written out, if one group has all.
 _MOST_WRITTEN = 2 * SPAN
 
 
-@dataclass(frozen=True)
+@record
 class RoundedPlan:
     """What a kernel depends on, besides its epilogue.
 

@@ -9,16 +9,16 @@ the phase.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Index, Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
+from toolkit.definitions.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Side:
     """One axis of the grid: cell c of phase r holds the input at `stride * c + r`.
 
@@ -41,7 +41,7 @@ class Side:
     span: int
 
 
-@dataclass(frozen=True)
+@record
 class Tap:
     """A tap of a correlation: its number among the weights, and what it meets."""
 
@@ -50,7 +50,7 @@ class Tap:
     shift: int
 
 
-@dataclass(frozen=True)
+@record
 class Grid:
     """The grid of a part of an image: of some positions along the first axis.
 
@@ -143,7 +143,7 @@ def grid_of(sweeps: Sequence[Axes], part: int, is_shared: bool = False) -> Grid:
     return Grid(tuple(sides), part, is_shared)
 
 
-@dataclass(frozen=True)
+@record
 class Line:
     """A line of the grid: cells along the last axis.
 

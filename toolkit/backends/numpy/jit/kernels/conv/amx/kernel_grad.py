@@ -7,7 +7,6 @@ in the tiles, for one tap after the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
@@ -27,13 +26,14 @@ from toolkit.backends.numpy.jit.kernels.conv.amx.planes import (
     pack_planes,
 )
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
+from toolkit.definitions.records import record
 
 _ITEM = 4
 # Taps that are added up together: neighbours, most of whose inputs are the same.
 _TAPS = 3
 
 
-@dataclass(frozen=True)
+@record
 class RoundedGradPlan:
     """What a kernel depends on.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -44,6 +44,7 @@ from toolkit.backends.numpy.jit.lowering import (
 )
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
+from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec
 
 # What a core does in a second: arithmetic of float32, that of tiles, bytes it packs.
@@ -92,7 +93,7 @@ def lower_rounded(
     return found.lowered() if found.pays else None
 
 
-@dataclass(frozen=True)
+@record
 class Shape:
     """What decides how an image is divided.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.amx import (
@@ -14,6 +12,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     rounded,
 )
 from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, lines
+from toolkit.definitions.records import record
 
 # Lines of the first cache that share a set are these many lines apart, or a multiple.
 _SAME_SET = 4
@@ -25,7 +24,7 @@ def odd_lines(nbytes: int) -> int:
     return (lines + (lines % _SAME_SET == 0)) * TILE_ROW_BYTES
 
 
-@dataclass(frozen=True)
+@record
 class Pixels:
     """How the channels of cells are stored.
 

@@ -7,7 +7,7 @@ where there is no output: what inputs are met there does not count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
 from toolkit.backends.numpy.jit.kernel import Kernel
@@ -21,11 +21,12 @@ from toolkit.backends.numpy.jit.kernels.amx import (
 from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, Line, lines
 from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import odd_lines
 from toolkit.backends.numpy.jit.kernels.matmul.pack import transposed
+from toolkit.definitions.records import record
 
 _ITEM = 2
 
 
-@dataclass(frozen=True)
+@record
 class Planes:
     """How the inputs of a part of an image are stored: phases of channels of cells.
 
@@ -56,7 +57,7 @@ class Planes:
         return self.grid.phases * self.channels * self.pitch + TILE_ROW_BYTES
 
 
-@dataclass(frozen=True)
+@record
 class Pairs:
     """How the gradients of a part of an image are stored.
 

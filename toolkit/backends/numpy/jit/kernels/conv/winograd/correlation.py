@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer
@@ -40,6 +40,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     OUTPUTS,
     TAPS,
 )
+from toolkit.definitions.records import record
 
 # Tiles of a block: about as few as fill the registers, or of an image about so many if
 # the weights are too many elements for the second cache, so that they are read rarely.
@@ -53,7 +54,7 @@ _LINE = 16  # elements
 MOST_PITCH = 1 << 12
 
 
-@dataclass(frozen=True)
+@record
 class WinogradPlan(Grid):
     """What a kernel depends on, besides its epilogue and the tiles.
 

@@ -8,7 +8,7 @@ there are many channels, a task computes some inputs' gradients to some outputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -36,6 +36,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     TAPS,
     FourOutputs,
 )
+from toolkit.definitions.records import record
 
 # Tiles of a block: many, so that the time to load and store sums does not matter, but
 # with their points in the second cache.
@@ -49,7 +50,7 @@ _LEAST_GAIN = 1.25
 _UNROLL = 2
 
 
-@dataclass(frozen=True)
+@record
 class WinogradGradPlan(Grid):
     """What a kernel gradient depends on, besides the tiles.
 

@@ -7,7 +7,6 @@ each point the tiles of a block, a vector each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
@@ -19,9 +18,10 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     transforms,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+from toolkit.definitions.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Side:
     """One axis of the images that patches are cut out of.
 
@@ -36,7 +36,7 @@ class Side:
     offset: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class Patches:
     """The parts of images that tiles are computed from.
 
@@ -59,7 +59,7 @@ class Patches:
     points: Pointer
 
 
-@dataclass(frozen=True)
+@record
 class Grid:
     """The tiles of images, and where the points of a block of them are stored.
 

@@ -15,7 +15,8 @@ def on_first_use(
 
     Args:
         namespace: the name of the module.
-        homes: the names that are defined in other modules, by these modules.
+        homes: the names that are defined in other modules, by these modules; those
+            inside of the namespace begin with a dot.
         modules: its own submodules that are imported on first use, too.
     """
     places = {name: module for module, names in homes.items() for name in names}
@@ -26,7 +27,7 @@ def on_first_use(
             return import_module(own[name])
         if name not in places:
             raise AttributeError(f"module {namespace!r} has no attribute {name!r}")
-        value = getattr(import_module(places[name]), name)
+        value = getattr(import_module(places[name], namespace), name)
         vars(sys.modules[namespace])[name] = value
         return value
 

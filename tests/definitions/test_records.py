@@ -1,0 +1,163 @@
+"""A record does what a frozen dataclass does, and is compiled once."""
+
+import copy
+import inspect
+import pickle
+from dataclasses import (
+    FrozenInstanceError,
+    asdict,
+    dataclass,
+    field,
+    fields,
+    replace,
+)
+
+import pytest
+
+from toolkit.definitions.records import record
+
+
+def _classes(define):
+    @define
+    class Point:
+        """A place."""
+
+        x: int
+        y: int = 2
+        tags: list = field(default_factory=list)
+        note: str = field(default="", repr=False, compare=False)
+        last: int = field(default=0, kw_only=True)
+
+        def __post_init__(self):
+            if self.x < 0:
+                raise ValueError("x is negative")
+
+    @define
+    class Deep(Point):
+        z: int = 3
+
+    return Point, Deep
+
+
+RECORDS, FROZEN = _classes(record), _classes(dataclass(frozen=True))
+
+
+@record
+class Pair:
+    """What can be pickled."""
+
+    first: int
+    second: tuple = ()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_is_made_as_a_frozen_dataclass_is(which):
+    ours, theirs = RECORDS[which], FROZEN[which]
+    for arguments in ((1,), (1, 5, [3])):
+        a, b = ours(*arguments, last=4), theirs(*arguments, last=4)
+        assert asdict(a) == asdict(b)
+        assert repr(a) == repr(b)
+    assert str(inspect.signature(ours)) == str(inspect.signature(theirs))
+    assert [f.name for f in fields(ours)] == [f.name for f in fields(theirs)]
+    assert ours.__match_args__ == theirs.__match_args__
+    assert ours(1).tags is not ours(1).tags
+
+
+@pytest.mark.parametrize("arguments", [(), (1, 2, [], "", 5, 6, 7)])
+def test_arguments_that_do_not_fit(arguments):
+    with pytest.raises(TypeError) as ours:
+        RECORDS[0](*arguments)
+    with pytest.raises(TypeError) as theirs:
+        FROZEN[0](*arguments)
+    assert str(ours.value) == str(theirs.value)
+    with pytest.raises(ValueError, match="negative"):
+        RECORDS[0](-1)
+
+
+def test_equal_fields_are_equal_records():
+    assert Pair(1, (2,)) == Pair(1, (2,))
+    assert hash(Pair(1, (2,))) == hash(Pair(1, (2,)))
+    assert Pair(1) != Pair(2)
+    assert RECORDS[0](1, note="a") == RECORDS[0](1, note="b")
+    assert RECORDS[0](1) != RECORDS[1](1)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(RECORDS[0](1))
+    nan = float("nan")
+    assert Pair(nan) == Pair(nan)  # the same object, as in a tuple
+
+
+def test_one_field_is_compared_as_several_are():
+    @record
+    class Alone:
+        value: object
+
+    nan = float("nan")
+    assert Alone(nan) == Alone(nan)
+    assert hash(Alone(1)) == hash(Alone(1))
+    assert Alone(1) != Alone(2)
+
+
+def test_no_fields():
+    @record
+    class Nothing:
+        pass
+
+    assert Nothing() == Nothing()
+    assert hash(Nothing()) == hash(Nothing())
+    assert repr(Nothing()).endswith("Nothing()")
+
+
+def test_fields_stay():
+    pair = Pair(1)
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'first'"):
+        pair.first = 2
+    with pytest.raises(FrozenInstanceError, match="cannot delete field 'first'"):
+        del pair.first
+    with pytest.raises(FrozenInstanceError):
+        pair.other = 2
+    assert pair.first == 1
+
+
+def test_replaced_copied_and_pickled():
+    pair = Pair(1, (2, 3))
+    assert replace(pair, first=5) == Pair(5, (2, 3))
+    assert copy.deepcopy(pair) == copy.copy(pair) == pair
+    assert pickle.loads(pickle.dumps(pair)) == pair
+
+
+def test_identity_where_asked_for():
+    @record(eq=False)
+    class Node:
+        name: str
+
+    node = Node("a")
+    assert node == node
+    assert node != Node("a")
+    assert hash(node) != hash(Node("a"))
+
+
+def test_what_a_class_defines_itself_stays():
+    @record
+    class Own:
+        value: int
+
+        def __repr__(self):
+            return "own"
+
+        def __hash__(self):
+            return 7
+
+        def __eq__(self, other):
+            return True
+
+    assert repr(Own(1)) == "own"
+    assert hash(Own(1)) == 7
+    assert Own(1) == Own(2)
+
+
+def test_fields_that_are_no_arguments_are_refused():
+    with pytest.raises(TypeError, match="init=False"):
+
+        @record
+        class Wrong:
+            value: int = field(default=0, init=False)
