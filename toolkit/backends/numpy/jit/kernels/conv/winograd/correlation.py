@@ -42,9 +42,10 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
 )
 from toolkit.definitions.records import record
 
-# Tiles of a block: about as few as fill the registers, or of an image about so many if
+# Tiles of a block times registers: 8 tiles fill 32 registers; 16 registers hold a wider
+# panel of outputs for 4 of 16, which reads less. Or of an image about so many tiles if
 # the weights are too many elements for the second cache, so that they are read rarely.
-_LEAST_BLOCK, _FAR_BLOCK, _NEAR = 8, 64, 1 << 18
+_BLOCK_REGISTERS, _FAR_BLOCK, _NEAR = 256, 64, 1 << 18
 # Cycles that the transforms of a vector of a tile's inputs and outputs take, by the
 # outputs along an axis.
 _CYCLES = {OUTPUTS: (200, 125), 2: (70, 45)}
@@ -128,7 +129,8 @@ def winograd_plan(plan: CorrelationPlan) -> WinogradPlan | None:
 
 def _plan(plan: CorrelationPlan, axes: tuple[Axis, Axis], outputs: int) -> WinogradPlan:
     """How to compute it with tiles of so many outputs along each axis."""
-    at, lanes, block = plan.channels, plan.lanes, _LEAST_BLOCK
+    at, lanes = plan.channels, plan.lanes
+    block = _BLOCK_REGISTERS // plan.registers
     vectors = best_vectors(at.width, lanes, [block], plan.registers)
     found = WinogradPlan(lanes, axes, block, outputs, plan.dtype, at, vectors, block)
     if found.is_far:
