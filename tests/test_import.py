@@ -41,6 +41,53 @@ def test_import_loads_nothing_of_networks_and_processes():
     assert found & {"urllib.request", "http.client", "ssl", "multiprocessing"} == set()
 
 
+def test_a_model_loads_no_part_that_it_does_not_have():
+    found = modules_after(
+        "import toolkit\n"
+        "layers = [toolkit.Input((3,)), toolkit.layers.Dense(2)]\n"
+        "toolkit.Sequential(layers).compile('adam', 'mse')"
+    )
+    for other in (
+        "layers.recurrent",
+        "reading.hdf5",
+        "models.importing",
+        "inspection.",
+    ):
+        assert not [m for m in found if m.startswith(f"toolkit.{other}")]
+
+
+FIRST_USE_BY_THREADS = """
+import sys, threading
+from toolkit import layers, models
+sys.setswitchinterval(1e-6)
+uses = [
+    lambda: layers.Dense, lambda: models.Model, lambda: models.load_model,
+    lambda: layers.Bidirectional,
+]
+start = threading.Barrier(len(uses))
+failed = []
+
+def run(use):
+    start.wait()
+    try:
+        use()
+    except BaseException as error:
+        failed.append(error)
+
+threads = [threading.Thread(target=run, args=(use,)) for use in uses]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failed, failed
+"""
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_threads_may_use_a_name_for_the_first_time_at_once(attempt):
+    assert "toolkit.layers.wrappers" in modules_after(FIRST_USE_BY_THREADS)
+
+
 def test_import_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))

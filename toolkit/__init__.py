@@ -5,6 +5,7 @@ Names are imported on first use, so that `import toolkit` itself is quick.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 _MODULES = (
@@ -98,7 +99,11 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
     elif name in _MODULES:
         value = import_module(f"toolkit.{name}")
     else:
-        raise AttributeError(f"module 'toolkit' has no attribute {name!r}")
+        raise AttributeError(
+            f"module 'toolkit' has no attribute {name!r}",
+            name=name,  # with these, Python suggests a similar one
+            obj=sys.modules[__name__],
+        )
     globals()[name] = value
     return value
 

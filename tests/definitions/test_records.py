@@ -11,6 +11,7 @@ from dataclasses import (
     fields,
     replace,
 )
+from typing import get_type_hints
 
 import pytest
 
@@ -155,9 +156,66 @@ def test_what_a_class_defines_itself_stays():
     assert Own(1) == Own(2)
 
 
-def test_fields_that_are_no_arguments_are_refused():
-    with pytest.raises(TypeError, match="init=False"):
+def test_annotations_mean_what_they_mean_in_the_module():
+    assert get_type_hints(Pair.__init__) == {
+        "first": int,
+        "second": tuple,
+        "return": type(None),
+    }
 
-        @record
-        class Wrong:
-            value: int = field(default=0, init=False)
+
+def test_names_of_fields_that_a_constructor_might_use():
+    @record
+    class Odd:
+        self: int
+        _set: int
+        _made: list = field(default_factory=list)
+        object: int = 3
+
+    odd = Odd(1, 2)
+    assert (odd.self, odd._set, odd._made, odd.object) == (1, 2, [], 3)
+
+
+def test_fields_that_are_not_hashed():
+    @record
+    class Partly:
+        name: str
+        found: list = field(default_factory=list, hash=False)
+
+    assert hash(Partly("a")) == hash(Partly("a", [1]))
+    assert Partly("a") != Partly("a", [1])
+
+
+def test_a_subclass_that_is_no_record_has_attributes_of_its_own():
+    class Named(Pair):
+        def __init__(self, first):
+            super().__init__(first)
+            self.name = "one"
+
+    named = Named(1)
+    assert (named.first, named.name) == (1, "one")
+    del named.name
+    with pytest.raises(FrozenInstanceError):
+        named.first = 2
+    with pytest.raises(FrozenInstanceError):
+        del named.first
+
+
+def _refused(definition):
+    with pytest.raises(TypeError) as caught:
+        record(type("Wrong", (), definition))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "annotations, defaults, said",
+    [
+        ({"value": "int"}, {"value": field(default=0, init=False)}, "init=False"),
+        ({"value": "InitVar[int]"}, {}, "InitVar"),
+        ({"a": "int", "b": "int"}, {"a": 1}, "b: a field without a default"),
+        ({"_record_set": "int"}, {}, "begin with"),
+        ({"a": "int"}, {"__setattr__": lambda self, name, value: None}, "assigns"),
+    ],
+)
+def test_what_no_record_can_be(annotations, defaults, said):
+    assert said in _refused({"__annotations__": annotations, **defaults})

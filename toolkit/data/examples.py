@@ -7,13 +7,13 @@ https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/example/exa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from toolkit.data.padding import as_ragged
 from toolkit.data.structure import Array, numpy_dtype, object_array, stack
-from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, DatasetError, DTypeError, ShapeError
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -21,7 +21,7 @@ BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
 KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "float32", INT64_LIST: "int64"}
 
 
-@record
+@dataclass(frozen=True)
 class FixedLenFeature:
     """A feature with the same number of values in each Example.
 
@@ -36,7 +36,7 @@ class FixedLenFeature:
     default_value: Any = None
 
 
-@record
+@dataclass(frozen=True)
 class VarLenFeature:
     """A feature with any number of values: an array, and in batches a Ragged.
 

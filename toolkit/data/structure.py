@@ -6,13 +6,13 @@ A list is a value, as an array is: it becomes an array where elements are stacke
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from toolkit.definitions.records import record
 from toolkit.errors import DTypeError, ShapeError
 
 Array = np.ndarray[Any, Any]
@@ -20,7 +20,7 @@ Empty = Callable[..., Array]  # makes an array of a shape and a dtype
 _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
-@record
+@dataclass(frozen=True)
 class TensorSpec:
     """The shape and dtype of a value; None is an extent that varies.
 

@@ -26,12 +26,17 @@ def on_first_use(
         if name in own:
             return import_module(own[name])
         if name not in places:
-            raise AttributeError(f"module {namespace!r} has no attribute {name!r}")
+            raise AttributeError(
+                f"module {namespace!r} has no attribute {name!r}",
+                name=name,  # with these, Python suggests a similar one
+                obj=sys.modules[namespace],
+            )
         value = getattr(import_module(places[name], namespace), name)
         vars(sys.modules[namespace])[name] = value
         return value
 
     def listed() -> list[str]:
-        return sorted({*vars(sys.modules[namespace]), *places, *own})
+        found = {*vars(sys.modules[namespace]), *places, *own}
+        return sorted(found - {on_first_use.__name__})
 
     return find, listed

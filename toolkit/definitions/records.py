@@ -1,7 +1,8 @@
-"""Frozen dataclasses that are quick to define.
+"""Frozen dataclasses that are quick to define, for what the package makes itself.
 
 `dataclass(frozen=True)` compiles up to six methods for each class, 1 to 2 ms. A start
 defines more than a hundred classes, so that was a sixth of it. A record compiles one.
+What users may subclass is a frozen dataclass: their own would not inherit a record.
 
 Example:
     >>> from toolkit.definitions.records import record
@@ -15,6 +16,7 @@ Example:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from operator import attrgetter
@@ -32,6 +34,8 @@ class _Made:
 
 
 _MADE = _Made()
+# What an `__init__` reads has names that begin so, and no field's does.
+_OWN = "_record_"
 
 
 @overload
@@ -46,15 +50,17 @@ def record(*, eq: bool = True) -> Callable[[type[T]], type[T]]: ...
 def record(cls: Any = None, /, *, eq: bool = True) -> Any:
     """Make a class a dataclass whose instances keep their fields.
 
-    It is what `dataclass(frozen=True)` makes it: `replace`, `fields` and `asdict` take
-    its instances, and a `__post_init__` is called.
+    Its instances are what those of a `dataclass(frozen=True)` are: `replace`, `fields`
+    and `asdict` take them, and a `__post_init__` is called.
 
     Args:
         eq: whether instances with equal fields are equal, and have the same hash. If
             not, each is equal to itself alone.
 
     Raises:
-        TypeError: for a field that is no argument of the constructor (`init=False`).
+        TypeError: for a field that is no argument of the constructor (`init=False`), or
+            an argument that is no field (`InitVar`); for a field without a default
+            behind one with a default; if the class has a `__setattr__` of its own.
     """
     if cls is None:
         return lambda cls: _define(cls, eq)
@@ -64,12 +70,14 @@ def record(cls: Any = None, /, *, eq: bool = True) -> Any:
 def _define(cls: Any, eq: bool) -> Any:
     if cls.__doc__ is None:  # else dataclass writes a signature, which takes 1 ms
         cls.__doc__ = cls.__name__
+    if "__setattr__" in vars(cls) or "__delattr__" in vars(cls):
+        raise TypeError(f"{cls.__name__}: a record assigns and deletes no fields")
     dataclass(init=False, repr=False, eq=False)(cls)
     methods: dict[str, Callable[..., Any]] = {
         "__init__": _constructor(cls),
         "__repr__": _repr,
-        "__setattr__": _refuse_to_assign,
-        "__delattr__": _refuse_to_delete,
+        "__setattr__": _assign,
+        "__delattr__": _delete,
     }
     if eq:
         methods["__eq__"], methods["__hash__"] = _comparisons(cls)
@@ -81,61 +89,99 @@ def _define(cls: Any, eq: bool) -> Any:
 
 def _constructor(cls: Any) -> Callable[..., None]:
     """An `__init__` that assigns each argument to the field of its name."""
-    known: dict[str, Any] = {"_set": object.__setattr__, "_made": _MADE}
-    positional: list[str] = []
-    named: list[str] = []
-    lines: list[str] = []
-    for f in fields(cls):
-        if not f.init:
-            raise TypeError(f"{cls.__name__}: records have no fields with init=False")
-        (named if f.kw_only else positional).append(_parameter(f, known))
-        value = f.name
-        if f.default_factory is not MISSING:
-            value = f"_factory_{f.name}() if {f.name} is _made else {f.name}"
-        lines.append(f"_set(self, {f.name!r}, {value})")
+    given = _arguments(cls)
+    known: dict[str, Any] = {f"{_OWN}set": object.__setattr__, f"{_OWN}made": _MADE}
+    positional = [_parameter(f, known) for f in given if not f.kw_only]
+    named = [_parameter(f, known) for f in given if f.kw_only]
+    this = "self" if all(f.name != "self" for f in given) else f"{_OWN}self"
+    lines = [f"{_OWN}set({this}, {f.name!r}, {_value(f)})" for f in given]
     if hasattr(cls, "__post_init__"):
-        lines.append("self.__post_init__()")
-    parameters = ["self", *positional, *(["*", *named] if named else [])]
-    body = "\n ".join(lines or ["pass"])
-    exec(f"def __init__({', '.join(parameters)}):\n {body}", known)
-    constructor: Any = known.pop("__init__")
+        lines.append(f"{this}.__post_init__()")
+    parameters = [this, *positional, *(["*", *named] if named else [])]
+    body = "\n  ".join(lines or ["pass"])
+    text = (
+        f"def {_OWN}make({', '.join(known)}):\n"
+        f" def __init__({', '.join(parameters)}):\n  {body}\n"
+        " return __init__"
+    )
+    # Its globals are those of the class's module, where its annotations have a meaning.
+    scope = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    made: dict[str, Any] = {}
+    exec(text, scope, made)
+    constructor: Any = made[f"{_OWN}make"](**known)
     constructor.__qualname__ = f"{cls.__qualname__}.__init__"
     constructor.__module__ = cls.__module__
-    annotations = {f.name: f.type for f in fields(cls)}
-    constructor.__annotations__ = {**annotations, "return": None}
+    constructor.__annotations__ = {f.name: f.type for f in given} | {"return": None}
     found: Callable[..., None] = constructor
+    return found
+
+
+def _arguments(cls: Any) -> Sequence[Field[Any]]:
+    """The fields of a class, if each is an argument and no other argument is wanted."""
+    found, optional = fields(cls), ""
+    for f in cls.__dataclass_fields__.values():
+        if "InitVar" in str(f.type):
+            raise TypeError(f"{cls.__name__}.{f.name}: records have no InitVar")
+    for f in found:
+        if not f.init or f.name.startswith(_OWN):
+            raise TypeError(
+                f"{cls.__name__}.{f.name}: expected a field that is an argument, "
+                f"without init=False, of a name that does not begin with {_OWN!r}"
+            )
+        if f.default is MISSING and f.default_factory is MISSING:
+            if optional and not f.kw_only:
+                raise TypeError(
+                    f"{cls.__name__}.{f.name}: a field without a default follows "
+                    f"{optional!r}, which has one"
+                )
+        elif not f.kw_only:
+            optional = f.name
     return found
 
 
 def _parameter(f: Field[Any], known: dict[str, Any]) -> str:
     """How a field is written among parameters; what that reads is put among `known`."""
     if f.default_factory is not MISSING:
-        known[f"_factory_{f.name}"] = f.default_factory
-        return f"{f.name}=_made"
+        known[f"{_OWN}factory_{f.name}"] = f.default_factory
+        return f"{f.name}={_OWN}made"
     if f.default is MISSING:
         return f.name
-    known[f"_default_{f.name}"] = f.default
-    return f"{f.name}=_default_{f.name}"
+    known[f"{_OWN}default_{f.name}"] = f.default
+    return f"{f.name}={_OWN}default_{f.name}"
+
+
+def _value(f: Field[Any]) -> str:
+    """What a field becomes, as code."""
+    if f.default_factory is MISSING:
+        return f.name
+    return f"{_OWN}factory_{f.name}() if {f.name} is {_OWN}made else {f.name}"
 
 
 def _comparisons(cls: Any) -> tuple[Callable[..., Any], Callable[..., int]]:
-    """An `__eq__` and a `__hash__` of all fields."""
-    names = [f.name for f in fields(cls) if f.compare]
-    # Of several names attrgetter makes a tuple, whose comparison knows the same object.
-    values: Any = attrgetter(*names) if len(names) > 1 else _few(names)
+    """An `__eq__` and a `__hash__` of the fields that count."""
+    compared = _values([f.name for f in fields(cls) if f.compare])
+    hashed = _values(
+        [f.name for f in fields(cls) if (f.compare if f.hash is None else f.hash)]
+    )
 
     def equals(self: Any, other: Any) -> Any:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return values(self) == values(other)
+        return compared(self) == compared(other)
 
     def hash_of(self: Any) -> int:
-        return hash(values(self))
+        return hash(hashed(self))
 
     return equals, hash_of
 
 
-def _few(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+def _values(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """What reads the attributes of these names, as a tuple.
+
+    Two tuples are equal if they hold the same objects, even if those are NaN.
+    """
+    if len(names) > 1:
+        return attrgetter(*names)
     return lambda x: tuple(getattr(x, name) for name in names)
 
 
@@ -145,9 +191,19 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
-def _refuse_to_assign(self: Any, name: str, value: Any) -> None:
-    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+def _assign(self: Any, name: str, value: Any) -> None:
+    if _is_kept(self, name):
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+    object.__setattr__(self, name, value)
 
 
-def _refuse_to_delete(self: Any, name: str) -> None:
-    raise FrozenInstanceError(f"cannot delete field {name!r}")
+def _delete(self: Any, name: str) -> None:
+    if _is_kept(self, name):
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+    object.__delattr__(self, name)
+
+
+def _is_kept(self: Any, name: str) -> bool:
+    """Whether an attribute is a field, or belongs to nothing but a record."""
+    cls = type(self)
+    return "__dataclass_fields__" in vars(cls) or name in cls.__dataclass_fields__

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, log2
 from statistics import NormalDist
 from typing import NamedTuple
 
-from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError
 
 
-@record
+@dataclass(frozen=True)
 class Link:
     """A network of nodes: a message of b bytes takes latency + b / bandwidth.
 

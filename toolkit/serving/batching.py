@@ -9,11 +9,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from toolkit.definitions.records import record
 from toolkit.errors import OutOfRangeError
 from toolkit.serving.limits import check_count, check_seconds
 from toolkit.serving.messages import RequestError
@@ -27,7 +27,7 @@ _log = logging.getLogger("toolkit.serving")
 GRACE = 0.5
 
 
-@record
+@dataclass(frozen=True)
 class Batching:
     """How requests are put into batches.
 

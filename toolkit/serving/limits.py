@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from math import isfinite, prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError
 from toolkit.serving.messages import RequestError
 from toolkit.serving.servable import Servable
@@ -17,7 +17,7 @@ from toolkit.serving.tensors import TensorSpec
 _JSON_VALUE = 48
 
 
-@record
+@dataclass(frozen=True)
 class Limits:
     """What one client, and all of them, may take.
 

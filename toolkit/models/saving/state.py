@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from toolkit.layers.tracking import StateOwner
 from toolkit.models.saving.mismatches import Mismatch, misfit, tell
 from toolkit.models.saving.state_paths import parts_of
 from toolkit.optimizers import Optimizer
-from toolkit.reading.hdf5 import Dataset
+
+if TYPE_CHECKING:
+    from toolkit.reading.hdf5 import Dataset
 
 Groups = dict[str, tuple[str, dict[str, Any]]]
 
