@@ -214,8 +214,7 @@ class _Lowering:
         w = self._pack(emit, plan.vectors, plan.weights, at.depth)
         tiles, fewest = prod(plan.tiles), 2 if self.spec.shape[0] == 1 else 1
         work = plan.points**2 * tiles * at.depth * at.width
-        # Every block reads the weights, which may be more than a cache holds.
-        strips = self._strips(max(fewest, tiles // plan.block), work)
+        strips = self._strips(max(fewest, tiles // plan.strip), work)
         rows = self.spec.shape[0] * strips
         grain = min(plan.block // tiles, max(2, rows // 8), -(-rows // 2))
         grain = max(partition(rows), grain)

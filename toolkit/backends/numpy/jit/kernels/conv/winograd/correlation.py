@@ -46,6 +46,8 @@ from toolkit.definitions.records import record
 # panel of outputs for 4 of 16, which reads less. Or of an image about so many tiles if
 # the weights are too many elements for the second cache, so that they are read rarely.
 _BLOCK_REGISTERS, _FAR_BLOCK, _NEAR = 256, 64, 1 << 18
+# Tiles of a part of an image, of which small batches have several.
+_LEAST_STRIP = 8
 # Cycles that the transforms of a vector of a tile's inputs and outputs take, by the
 # outputs along an axis.
 _CYCLES = {OUTPUTS: (200, 125), 2: (70, 45)}
@@ -104,6 +106,11 @@ class WinogradPlan(Grid):
     def is_far(self) -> bool:
         """Whether no near cache holds the transformed weights."""
         return self.weights > _NEAR
+
+    @property
+    def strip(self) -> int:
+        """The fewest tiles of a part of an image: each part reads all weights."""
+        return self.block if self.is_far else _LEAST_STRIP
 
 
 def winograd_plan(plan: CorrelationPlan) -> WinogradPlan | None:
