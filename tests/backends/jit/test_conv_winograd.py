@@ -165,6 +165,19 @@ def test_many_channels_are_enough_tasks():
         assert found.calls[0].tasks >= 8
 
 
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_one_image_is_divided_into_parts_of_8_tiles(lanes):
+    """However many of them are computed together: cores would have nothing to do."""
+    arrays, attrs = Problem(1, (32, 32), (3, 3), (32, 32), padding=SAME).of(
+        "conv", "float32"
+    )
+    with vectors_of(lanes):
+        found, _ = lowered("conv", arrays, attrs)
+        assert found.calls[-1].code.emit is correlation.emit_winograd
+        assert found.calls[-1].tasks == 8
+        check("conv", arrays, attrs)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_errors_are_small(kind):
     """Positive images, as activations are, and much to add up."""

@@ -42,12 +42,12 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
 )
 from toolkit.definitions.records import record
 
-# Tiles of a block times registers: 8 tiles fill 32 registers; 16 registers hold a wider
-# panel of outputs for 4 of 16, which reads less. Or of an image about so many tiles if
-# the weights are too many elements for the second cache, so that they are read rarely.
+# Tiles of a block, times registers: 8 where there are 32. Fewer registers hold 4 tiles
+# beside two vectors of outputs, and 16 tiles then read each weight half as often. Where
+# weights are too many elements for the second cache, about so many tiles of an image.
 _BLOCK_REGISTERS, _FAR_BLOCK, _NEAR = 256, 64, 1 << 18
 # Tiles of a part of an image, of which small batches have several.
-_LEAST_STRIP = 8
+_STRIP_TILES = 8
 # Cycles that the transforms of a vector of a tile's inputs and outputs take, by the
 # outputs along an axis.
 _CYCLES = {OUTPUTS: (200, 125), 2: (70, 45)}
@@ -110,7 +110,7 @@ class WinogradPlan(Grid):
     @property
     def strip(self) -> int:
         """The fewest tiles of a part of an image: each part reads all weights."""
-        return self.block if self.is_far else _LEAST_STRIP
+        return self.block if self.is_far else _STRIP_TILES
 
 
 def winograd_plan(plan: CorrelationPlan) -> WinogradPlan | None:
