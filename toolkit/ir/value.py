@@ -10,25 +10,25 @@ from toolkit import dtypes
 
 
 class Spec:
-    """The shape and dtype of a tensor. Immutable and hashable."""
+    """The shape and dtype of a tensor, and how many elements it has.
 
-    __slots__ = ("dtype", "shape")
+    Immutable and hashable.
+    """
+
+    __slots__ = ("dtype", "shape", "size")
 
     def __init__(self, shape: Iterable[int], dtype: str) -> None:
         self.shape: tuple[int, ...] = tuple(shape)
         self.dtype: str = dtype
+        self.size: int = prod(self.shape)  # asked for again and again by passes
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
 
     @property
-    def size(self) -> int:
-        return prod(self.shape)
-
-    @property
     def nbytes(self) -> int:
-        return prod(self.shape) * dtypes.itemsize(self.dtype)
+        return self.size * dtypes.itemsize(self.dtype)
 
     def with_shape(self, shape: Iterable[int]) -> Spec:
         """The same dtype with another shape."""

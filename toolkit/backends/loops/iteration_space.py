@@ -8,6 +8,7 @@ left to the end: nothing in the same body reads them. A reshape changes no flat 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -35,9 +36,13 @@ def reduced_part(node: Node) -> str:
     Returns:
         "none", "trailing", "leading", "all", or "other".
     """
-    shape, axis = node.inputs[0].spec.shape, node.attrs["axis"]
+    axis = node.attrs["axis"]
     axes = axis if isinstance(axis, tuple) else (axis,)
-    keeps = rules.rows_independent
+    return _part(node.inputs[0].spec.shape, axes, rules.rows_independent)
+
+
+@lru_cache(maxsize=1024)
+def _part(shape: Shape, axes: tuple[int, ...], keeps: bool) -> str:
     marks = [
         a in axes for a, n in enumerate(shape) if n != 1 or (keeps and a not in axes)
     ]
@@ -143,11 +148,16 @@ def space_of(nodes: Sequence[Node]) -> Space:
 
     A reduction over everything makes one row of all only if another node reads it.
     """
-    wide = [v for node in nodes for v in (*node.outputs, *_reduced_inputs(node))]
-    size = max(value.spec.size for value in wide)
-    rows = None
-    read = {x for node in nodes for x in node.inputs}
+    size, heavy = 0, []
     for node in nodes:
+        values = node.outputs
+        if node.op.kind not in (Kind.ELEMENTWISE, Kind.VIEW):
+            values = (*values, *node.inputs[:1])
+            heavy.append(node)
+        size = max(size, *(value.spec.size for value in values))
+    rows = None
+    read = {x for node in nodes for x in node.inputs} if heavy else ()
+    for node in heavy:
         if picks_in_rows(node):
             return Space(size, node.inputs[1].spec.size)
         if not is_reduction(node) or node.inputs[0].spec.size != size:
@@ -160,11 +170,6 @@ def space_of(nodes: Sequence[Node]) -> Space:
         elif rows is None and (result in read or node.op.name.startswith("arg")):
             rows = 1
     return Space(size, rows)
-
-
-def _reduced_inputs(node: Node) -> Sequence[Any]:
-    light = node.op.kind in (Kind.ELEMENTWISE, Kind.VIEW)
-    return () if light else node.inputs[:1]
 
 
 def fits(nodes: Sequence[Node]) -> bool:

@@ -105,6 +105,8 @@ class _Fusion:
         self.outputs = set(graph.outputs)
         # Whether all that reads a value is light, of those that were asked for.
         self.read_lightly: dict[Value, bool] = {}
+        # What groups of so many nodes visit, of those that were asked for.
+        self.sizes: dict[Group, tuple[int, int]] = {}
 
     def join_with_producers(self) -> None:
         """Let every node join the groups that it reads from."""
@@ -163,6 +165,13 @@ class _Fusion:
 
     def _size(self, group: Group) -> int:
         """How many elements the nodes of a group visit; 0 if it is not to be fused."""
+        count, size = self.sizes.get(group, (0, 0))
+        if count != len(group.nodes):  # groups only grow
+            size = self._visited(group)
+            self.sizes[group] = len(group.nodes), size
+        return size
+
+    def _visited(self, group: Group) -> int:
         if any(node not in self.able for node in group.nodes):
             members = [n for n in group.nodes if not _is_reshape(n)]
             if not members or any(n not in self.able for n in members):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from toolkit.backends.base import Operand, aligned
@@ -16,6 +16,7 @@ from toolkit.backends.loops.iteration_space import (
 )
 from toolkit.backends.loops.phases import Phases, cost as cost_of
 from toolkit.backends.loops.plan import COLUMN, FULL, ONE, NestPlanner, SizedNest
+from toolkit.backends.loops.structure import structure_of
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.nest import emit_plan
 from toolkit.backends.numpy.jit.fused.partials import emit_combination
@@ -29,6 +30,7 @@ from toolkit.backends.numpy.jit.lowering import (
 )
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.backends.target import rules
 from toolkit.ir import Graph, Node
 
 DTYPES = (
@@ -39,6 +41,11 @@ DTYPES = (
 GRAIN = 32768
 # Below this much memory traffic there is one task.
 LEAST_BYTES = 1 << 15
+# What bodies were lowered to, by their structure and operands: most networks repeat
+# their layers.
+_known: dict[Hashable, Lowered] = {}
+_NOTHING = Lowered()  # stands for None
+_MOST_KNOWN = 1024
 
 
 def is_fusable(node: Node) -> bool:
@@ -59,6 +66,22 @@ def lower_fused(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """The calls of a body: one for its loops, one for each sum over tasks."""
+    structure = structure_of(body)
+    if structure is None:
+        return _lower(body, inputs, outputs)
+    operands = tuple(inputs), tuple(outputs)
+    key = structure, operands, current(), rules.rows_independent
+    known = _known.get(key)
+    if known is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        known = _known[key] = _lower(body, inputs, outputs) or _NOTHING
+    return None if known is _NOTHING else known
+
+
+def _lower(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
     if any(y.spec.size == 0 for y in outputs):
         return Lowered()
     if not fits(body.nodes):

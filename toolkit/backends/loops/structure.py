@@ -1,0 +1,35 @@
+"""What bodies have in common that the same loops compute."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from toolkit.backends.loops.iteration_space import number_of
+from toolkit.ir import Graph
+
+
+def structure_of(body: Graph) -> Hashable | None:
+    """Equal for bodies that differ in nothing but which values they are.
+
+    Returns:
+        None if a constant is not one number.
+    """
+    places: dict[Any, Hashable] = {x: i for i, x in enumerate(body.inputs)}
+    lines = []
+    for node in body.nodes:
+        read = []
+        for x in node.inputs:
+            if x not in places:
+                number = number_of(x)
+                if number is None:
+                    return None
+                places[x] = number.tobytes(), x.spec
+            read.append(places[x])
+        attrs = tuple(sorted(node.attrs.items()))
+        made = tuple(y.spec for y in node.outputs)
+        lines.append((node.op.name, tuple(read), attrs, made))
+        for y in node.outputs:
+            places[y] = len(places)
+    given = tuple(x.spec for x in body.inputs)
+    return given, tuple(lines), tuple(places[y] for y in body.outputs)
