@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from toolkit.bench.workloads import Workload
-from toolkit.definitions.records import record
 
 Sample = Callable[[], float]
 
@@ -23,7 +23,7 @@ SAMPLE = 0.1  # seconds that one sample of a short call takes at least
 WARM_UP = 5  # calls before the first sample, besides the very first
 
 
-@record
+@dataclass(frozen=True)
 class Kind:
     """What is done with a workload.
 

@@ -15,8 +15,6 @@ from importlib import metadata
 from statistics import median
 from typing import Any, Protocol
 
-from toolkit.definitions.records import record
-
 Answer = dict[str, Any]  # {"value": ...}, {"skipped": why} or {"failed": why}
 
 ABOUT = "about"  # the question after the interpreter and its packages
@@ -36,7 +34,7 @@ def thread_environment(threads: int) -> dict[str, str]:
     return dict.fromkeys(THREADS, str(threads)) if threads else {}
 
 
-@record
+@dataclass(frozen=True)
 class Entry:
     """How to start a process: its command and what its environment has besides."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
@@ -14,13 +15,12 @@ from toolkit.bench.workloads import (
     WORKLOADS,
     stack_flops,
 )
-from toolkit.definitions.records import record
 
 OURS = "toolkit"
 Row = Mapping[str, Any]
 
 
-@record
+@dataclass(frozen=True)
 class Verdict:
     """Our figure beside a bar.
 

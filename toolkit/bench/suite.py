@@ -8,7 +8,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,12 @@ from toolkit.bench.processes import (
 )
 from toolkit.bench.worker import QUICK
 from toolkit.bench.workloads import ALL, SPEED_UP, STACKS, WORKLOADS
-from toolkit.definitions.records import record
 from toolkit.machine import available_cores, cpu_model
 
 CASES = (*WORKLOADS, "growth", "speed_up")
 
 
-@record
+@dataclass(frozen=True)
 class Candidate:
     """Something to measure: how its process is started, and what it can answer.
 
@@ -50,7 +49,7 @@ class Candidate:
 OURS = Candidate(report.OURS, (sys.executable, "-m", "toolkit.bench.worker"))
 
 
-@record
+@dataclass(frozen=True)
 class Entrant:
     """A candidate, the workload that it is asked for, and its number of threads."""
 

@@ -6,18 +6,17 @@ A bar bounds our figure divided by that of the best of the others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from toolkit.bench import networks
 from toolkit.bench.networks import CONTEXT, TEXT_LENGTH, VOCABULARY, WORDS
-from toolkit.definitions.records import record
 
 Data = tuple[Any, Any]
 
 
-@record
+@dataclass(frozen=True)
 class Workload:
     """A network, its data, and what is done with them.
 

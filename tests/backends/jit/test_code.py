@@ -19,6 +19,7 @@ from toolkit.backends.cupy.cuda.launch import make_kernel
 from toolkit.backends.loops.formulas import formula
 from toolkit.backends.numpy.jit import code, engine, llvm
 from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.fused import elementwise
 from toolkit.backends.numpy.jit.processor import Processor, current
 from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES
@@ -33,6 +34,7 @@ NO_TEXT = {
     "backends/disk_cache",
     "backends/places",
     "backends/target",
+    "definitions/records",
 }
 
 
@@ -55,8 +57,13 @@ def generated(monkeypatch):
 
 @pytest.fixture
 def another_process(monkeypatch):
-    """Forget what this process has loaded; the files stay."""
-    return lambda: monkeypatch.setattr(code, "_addresses", {})
+    """Forget what this process has lowered and loaded; the files stay."""
+
+    def forget():
+        monkeypatch.setattr(code, "_addresses", {})
+        monkeypatch.setattr(elementwise, "_known", {})
+
+    return forget
 
 
 def some_code():
