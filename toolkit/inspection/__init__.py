@@ -7,6 +7,6 @@ _HOMES = {
     ".mixed": ("inspect_program",),
 }
 
-__all__ = ["Inspection", "Kernel", "inspect_program"]
+__all__ = [name for names in _HOMES.values() for name in names]
 
 __getattr__, __dir__ = on_first_use(__name__, _HOMES)
