@@ -11,6 +11,7 @@ import toolkit
 from tests.compiler.graphs import target, trace_of
 from toolkit import ops
 from toolkit.backends.numpy.pointwise import pointwise_gradients_as_products
+from toolkit.ir import Node
 
 WIDE = (136, 128)
 
@@ -66,6 +67,20 @@ def test_what_becomes_a_product(name):
         is_product,
         not is_product,
     )
+
+
+def test_products_may_round_what_the_convolution_may():
+    function, shapes, _ = arguments("strides")
+    graph = trace_of(function, *shapes)
+    nodes = []
+    for node in graph.nodes:
+        attrs = dict(node.attrs)
+        if node.op.name == "conv_kernel_grad":
+            attrs["factors"] = "bfloat16"
+        nodes.append(Node(node.op, node.inputs, attrs, node.outputs))
+    found = pointwise_gradients_as_products(graph.replace(nodes), target())
+    (product,) = [node for node in found.nodes if node.op.name == "matmul"]
+    assert product.attrs["factors"] == "bfloat16"
 
 
 @pytest.mark.parametrize("name", CASES)

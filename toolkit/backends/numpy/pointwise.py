@@ -68,7 +68,8 @@ def _as_product(node: Node) -> list[Node]:
     axes = (*range(len(ones)), len(ones) + 1, len(ones))
     turned = pixels.spec.with_shape(pixels.spec.shape[axis] for axis in axes)
     pixels = computed("transpose", turned, pixels, axes=axes)
+    attrs = {"factors": node.attrs["factors"]} if node.attrs.get("factors") else {}
     product = Node(
-        PRIMITIVES["matmul"], (pixels, gradients), {}, node.outputs, node.device
+        PRIMITIVES["matmul"], (pixels, gradients), attrs, node.outputs, node.device
     )
     return [*nodes, product]
