@@ -28,6 +28,7 @@ from toolkit.compiler.fusion.fuse import join_nodes
 from toolkit.compiler.passes.rewriting import prune
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend
+from toolkit.ir import fused_p
 
 pytest.importorskip("llvmlite")
 
@@ -44,7 +45,7 @@ def members(graph):
     """The operations of each fused node; of other nodes their own."""
     return [
         [inner.op.name for inner in node.attrs["body"].nodes]
-        if node.op is fusion.fused_p
+        if node.op is fused_p
         else node.op.name
         for node in graph.nodes
     ]
@@ -58,7 +59,7 @@ def test_a_fused_graph_is_in_order_and_computes_the_same(anchors, graph):
     result = join_nodes(graph, backend().fuses, anchors)
     result.verify()
     for node in result.nodes:
-        if node.op is fusion.fused_p:
+        if node.op is fused_p:
             node.attrs["body"].verify()
     arrays = arrays_for(graph)
     for expected, actual in zip(
@@ -71,7 +72,7 @@ def inlined(graph):
     """The graph with the members of its fused nodes in their place."""
     nodes = []
     for node in graph.nodes:
-        is_fused = node.op is fusion.fused_p
+        is_fused = node.op is fused_p
         nodes += node.attrs["body"].nodes if is_fused else [node]
     return graph.replace(nodes)
 

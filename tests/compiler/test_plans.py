@@ -8,9 +8,8 @@ from toolkit.backends.base import Moment
 from toolkit.backends.layout import Layouts
 from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.compiler import memory
-from toolkit.compiler.fusion.fuse import fused_p
 from toolkit.compiler.memory import Buffer, Plan, plan_memory
-from toolkit.ir import Node
+from toolkit.ir import Node, fused_p
 
 
 def planned(function, *shapes, work=None, moments=None):

@@ -20,7 +20,7 @@ from toolkit.compiler.control import (
     collective_kernel,
 )
 from toolkit.compiler.execute import Executable
-from toolkit.compiler.fusion.fuse import fused_p, is_literal
+from toolkit.compiler.fusion.fuse import is_literal
 from toolkit.compiler.memory import plan_memory
 from toolkit.compiler.once import is_worth_keeping
 from toolkit.compiler.passes.placement import transfer_p
@@ -28,7 +28,7 @@ from toolkit.compiler.passes.schedule import first_late
 from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import stage
 from toolkit.definitions.records import record
-from toolkit.ir import Graph, Kind, Node, Value
+from toolkit.ir import Graph, Kind, Node, Value, fused_node, fused_p
 
 Array = Any
 Compile = Callable[[Graph, Target], Program]
@@ -231,8 +231,7 @@ def _apart(node: Node) -> list[Node]:
     reads = dict.fromkeys(x for member in rest for x in member.inputs)
     inputs = [x for x in reads if x not in made and not is_literal(x)]
     outputs = [y for y in body.outputs if y in made]
-    graph = Graph(tuple(inputs), tuple(rest), tuple(outputs))
-    return [anchor, Node(fused_p, inputs, {"body": graph}, outputs)]
+    return [anchor, fused_node(Graph(tuple(inputs), tuple(rest), tuple(outputs)))]
 
 
 def _segments(

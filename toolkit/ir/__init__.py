@@ -5,6 +5,7 @@ node. A `Graph` is a pure value: a pass takes one and returns a new one.
 """
 
 from toolkit.ir.axes import Axes, along, axes_of, letters
+from toolkit.ir.fused import fused_node, fused_p
 from toolkit.ir.graph import Graph, Node, format_graph
 from toolkit.ir.primitive import PRIMITIVES, Kind, Primitive, primitive
 from toolkit.ir.scalars import Rule
@@ -24,6 +25,8 @@ __all__ = [
     "along",
     "axes_of",
     "format_graph",
+    "fused_node",
+    "fused_p",
     "letters",
     "primitive",
 ]

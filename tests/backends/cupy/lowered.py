@@ -5,9 +5,8 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.backends.base import contiguous
 from toolkit.backends.cupy.lowering import Numerics, lower
-from toolkit.compiler.fusion.fuse import fused_p
 from toolkit.core.tensor import Tensor
-from toolkit.ir import PRIMITIVES, Graph, Node
+from toolkit.ir import PRIMITIVES, Graph, Node, fused_p
 
 NUMBERS = {"relu": 0, "scale": 0.25}
 

@@ -18,21 +18,12 @@ from toolkit.backends.target import Target
 from toolkit.compiler.fusion.groups import Group, Groups
 from toolkit.compiler.fusion.recompute import recompute
 from toolkit.compiler.once import made_once
-from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
+from toolkit.ir import Graph, Kind, Node, Value, fused_node
 
 # A body of more nodes is not joined to others: its loop would need too many registers.
 MOST_NODES = 160
 # A group that so many others could not join is not tried again.
 MOST_REFUSALS = 64
-
-
-def _spec(*inputs: Spec, body: Graph) -> Any:
-    specs = tuple(value.spec for value in body.outputs)
-    return specs if len(specs) > 1 else specs[0]
-
-
-# Not in the registry: it exists in compiled programs only, and has no gradient.
-fused_p: Primitive = Primitive("fused", Kind.ELEMENTWISE, _spec)
 
 
 def fuse(graph: Graph, target: Target) -> Graph:
@@ -296,8 +287,7 @@ class _Body:
             for y in node.outputs
             if y in self.read_outside and y not in outer
         ]
-        graph = Graph(tuple(inputs), tuple(body), tuple(outputs))
-        return Node(fused_p, graph.inputs, {"body": graph}, outputs)
+        return fused_node(Graph(tuple(inputs), tuple(body), tuple(outputs)))
 
     def _inner(self, node: Node) -> Node:
         """A reshape for use inside only."""

@@ -1,0 +1,23 @@
+"""Fused nodes: graphs that are computed as one kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.ir.graph import Graph, Node
+from toolkit.ir.primitive import Kind, Primitive
+from toolkit.ir.value import Spec
+
+
+def _spec(*inputs: Spec, body: Graph) -> Any:
+    specs = tuple(value.spec for value in body.outputs)
+    return specs if len(specs) > 1 else specs[0]
+
+
+# Not in the registry: it exists in compiled programs only, and has no gradient.
+fused_p: Primitive = Primitive("fused", Kind.ELEMENTWISE, _spec)
+
+
+def fused_node(body: Graph, device: str | None = None) -> Node:
+    """The node that computes a graph of its own inputs, and defines its outputs."""
+    return Node(fused_p, body.inputs, {"body": body}, body.outputs, device)
