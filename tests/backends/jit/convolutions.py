@@ -5,6 +5,7 @@ from __future__ import annotations
 from unittest import mock
 
 import numpy as np
+from ml_dtypes import bfloat16
 
 from tests.backends.jit.running import graph_of, operand_of, run_lowered
 from tests.helpers import assert_close
@@ -12,7 +13,7 @@ from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.backends.numpy.jit.lowering import lower
 from toolkit.core.tensor import bind
-from toolkit.ir import PRIMITIVES
+from toolkit.ir import PRIMITIVES, Value
 
 KINDS = ("conv", "conv_input_grad", "conv_kernel_grad")
 
@@ -65,11 +66,17 @@ class Problem:
 
 
 def lowered(kind, arrays, attrs):
-    """The calls of a primitive, and an array for its result."""
-    graph = graph_of(lambda *xs: bind(PRIMITIVES[kind], *xs, **attrs), *arrays)
+    """The calls of a primitive, and an array for its result.
+
+    Factors that are stored as bfloat16 have a result in float32, as in programs.
+    """
+    wide = [a.astype("float32") if a.dtype == bfloat16 else a for a in arrays]
+    graph = graph_of(lambda *xs: bind(PRIMITIVES[kind], *xs, **attrs), *wide)
+    operands = [operand_of(a) for a in arrays]
     (node,) = graph.nodes
-    out = np.full(node.outputs[0].spec.shape, np.nan, arrays[0].dtype)
-    found = lower(node, [operand_of(a) for a in arrays], [operand_of(out)])
+    node = node.with_inputs([Value(x.spec) for x in operands])
+    out = np.full(node.outputs[0].spec.shape, np.nan, wide[0].dtype)
+    found = lower(node, operands, [operand_of(out)])
     assert found is not None
     return found, out
 
@@ -84,7 +91,8 @@ def computed(kind, arrays, attrs, chunk=0):
 def expected(kind, arrays, attrs):
     """What the reference backend says, in float64."""
     wide = [a.astype(np.float64) for a in arrays]
-    return get_backend("reference").kernels[kind](*wide, **attrs)
+    known = {name: value for name, value in attrs.items() if name != "factors"}
+    return get_backend("reference").kernels[kind](*wide, **known)
 
 
 def check(kind, arrays, attrs, chunk=0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -12,20 +13,26 @@ pytest.importorskip("llvmlite")
 
 import toolkit
 from tests.backends.jit.running import graph_of, operand_of, run_lowered
+from tests.emulated_processor import processor_with_tiles
 from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
-from toolkit.backends.numpy.jit.kernels.matmul import amx, lower_matmul
+from toolkit.backends.numpy.jit.kernels.matmul import amx
+from toolkit.backends.numpy.jit.lowering import lower
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, find
 from toolkit.backends.target import Target, rules
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend
-from toolkit.ir import Node
+from toolkit.ir import Graph, Node, Value
 
 FEATURES = "+amx-tile,+amx-bf16,+avx512bf16"
 WITH_TILES = replace(PROCESSORS["x86-64-v4"], features=FEATURES, tiles=True)
-has_tiles = pytest.mark.skipif(
-    not Processor.host().tiles, reason="this processor has no AMX"
-)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tiles():
+    """AMX's, or emulated ones."""
+    with processor_with_tiles():
+        yield
 
 
 def normal(shape, turned=False, seed=0):
@@ -35,21 +42,34 @@ def normal(shape, turned=False, seed=0):
     return found.T if turned else found
 
 
+def narrow(x):
+    return x.astype(ml_dtypes.bfloat16)
+
+
+def assert_tiled(lowered):
+    names = [call.code.emit.__name__ for call in lowered.calls]
+    assert {"emit_rounded_product", "emit_deep_product"} & set(names)
+
+
 def body_of(function, *arrays):
     """The graph, whose products may round their factors."""
-    graph = optimize(graph_of(function, *arrays), Target(backend()))
-    nodes = [
-        Node(n.op, n.inputs, {"factors": "bfloat16"}, n.outputs)
-        if n.op.name == "matmul"
-        else n
-        for n in graph.nodes
-    ]
-    return graph.replace(nodes)
+    wide = [a.astype("float32") if a.dtype == "bfloat16" else a for a in arrays]
+    graph = optimize(graph_of(function, *wide), Target(backend()))
+    given = [Value(operand_of(a).spec) for a in arrays]
+    read = dict(zip(graph.inputs, given, strict=True))
+    nodes = []
+    for node in graph.nodes:
+        attrs = {"factors": "bfloat16"} if node.op.name == "matmul" else node.attrs
+        inputs = [read.get(x, x) for x in node.inputs]
+        nodes.append(Node(node.op, inputs, attrs, node.outputs))
+    return Graph(tuple(given), tuple(nodes), graph.outputs)
 
 
 def lowered_of(function, *arrays, frozen=False):
     operands = [replace(operand_of(a), is_frozen=frozen) for a in arrays]
-    return lower_matmul(body_of(function, *arrays), operands, [])
+    node = mock.Mock(attrs={"body": body_of(function, *arrays)})
+    node.op.name = "fused"
+    return lower(node, operands, [])
 
 
 def computed(function, *arrays, chunk=0, frozen=False):
@@ -83,7 +103,6 @@ SHAPES = [
 ]
 
 
-@has_tiles
 @pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
 def test_products(always, turned):
     for rows, depth, columns in SHAPES:
@@ -96,7 +115,39 @@ def test_products(always, turned):
         np.testing.assert_array_equal(computed(ops.matmul, a, b, chunk=1), found)
 
 
-@has_tiles
+@pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
+def test_factors_that_are_stored_as_bfloat16(always, turned):
+    """The bits are those of factors in float32, whichever of them are narrow.
+
+    But for many terms: more parts of narrow ones stay in a cache.
+    """
+    small = replace(Processor.host(), cache_bytes=1 << 17)
+    cases = [(shape, Processor.host()) for shape in SHAPES]
+    for shape, processor in [*cases, ((64, 1024, 96), small)]:
+        rows, depth, columns = shape
+        a = normal((rows, depth), turned[0])
+        b = normal((depth, columns), turned[1], 1)
+        expected, found = np.empty((2, rows, columns), "float32")
+        with rules.inside(processor=processor):
+            run_lowered(lowered_of(ops.matmul, a, b), (a, b), [expected])
+            for factors in ((narrow(a), narrow(b)), (narrow(a), b), (a, narrow(b))):
+                calls = lowered_of(ops.matmul, *factors)
+                assert_tiled(calls)
+                run_lowered(calls, factors, [found])
+                assert_close(found, a, b)
+                if processor is not small:
+                    np.testing.assert_array_equal(found, expected)
+
+
+def test_narrow_factors_of_kernels_of_float32():
+    """They are widened in front of what is not worth tiles."""
+    for rows, depth, columns in ((2, 40, 60), (1, 900, 600), (90, 50, 1)):
+        a, b = narrow(normal((rows, depth))), narrow(normal((depth, columns), seed=1))
+        found = np.empty((rows, columns), "float32")
+        run_lowered(lowered_of(ops.matmul, a, b), (a, b), [found])
+        assert_close(found, a, b)
+
+
 @pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
 @pytest.mark.parametrize("shape", [(64, 1024, 96), (32, 2816, 64)], ids=str)
 def test_many_terms(always, turned, shape):
@@ -124,7 +175,6 @@ def test_many_terms(always, turned, shape):
     np.testing.assert_allclose(found[0], expected, atol=1e-6 * depth)
 
 
-@has_tiles
 def test_groups_of_one_panel(always):
     """A cache that holds few columns changes the order of the work, and no bit."""
     a, b = normal((70, 200)), normal((200, 150), seed=1)
@@ -134,7 +184,6 @@ def test_groups_of_one_panel(always):
     np.testing.assert_array_equal(found, expected)
 
 
-@has_tiles
 @pytest.mark.parametrize("shape", [(33, 40, 17), (70, 64, 96), (40, 33, 523)], ids=str)
 def test_epilogue(always, shape):
     rows, depth, columns = shape
@@ -147,7 +196,6 @@ def test_epilogue(always, shape):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-@has_tiles
 def test_what_is_not_finite_stays_in_its_row_and_column(always):
     a, b = normal((40, 37)), normal((37, 40), seed=1)
     a[3, 36], b[36, 5] = np.nan, np.inf
@@ -157,7 +205,6 @@ def test_what_is_not_finite_stays_in_its_row_and_column(always):
     assert is_finite.sum() == 39 * 39
 
 
-@has_tiles
 def test_rounds_only_where_factors_are_bfloat16():
     x, w = normal((256, 512)), normal((512, 256), seed=1)
 
@@ -172,7 +219,6 @@ def test_rounds_only_where_factors_are_bfloat16():
     np.testing.assert_allclose(wide, x.astype("float64") @ w, atol=1e-3)
 
 
-@has_tiles
 def test_gradients_of_dense():
     """Both products of the gradient are those of rounded factors, too."""
     layer = toolkit.layers.Dense(192, use_bias=False, dtype="mixed_bfloat16")
@@ -194,7 +240,6 @@ def test_gradients_of_dense():
     np.testing.assert_allclose(of_w, x.T @ g, atol=0.5)
 
 
-@has_tiles
 def test_threads_compute_the_same_bits():
     x, w = normal((512, 400)), normal((400, 600), seed=1)
 

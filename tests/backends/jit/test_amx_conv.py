@@ -14,11 +14,14 @@ import toolkit
 from tests.backends.jit.convolutions import (
     KINDS,
     Problem,
+    check,
     check_layer,
+    computed,
     expected,
     lowered,
 )
 from tests.backends.jit.running import run_lowered
+from tests.emulated_processor import processor_with_tiles
 from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
 from toolkit.backends.numpy.jit.kernels.conv import amx
@@ -29,9 +32,13 @@ FEATURES = "+amx-tile,+amx-bf16,+avx512bf16"
 WITH_TILES = replace(PROCESSORS["x86-64-v4"], features=FEATURES, tiles=True)
 ROUNDED = {"factors": "bfloat16"}
 SAME = ((1, 1), (1, 1))
-has_tiles = pytest.mark.skipif(
-    not Processor.host().tiles, reason="this processor has no AMX"
-)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tiles():
+    """AMX's, or emulated ones."""
+    with processor_with_tiles():
+        yield
 
 
 def rounded(x):
@@ -52,7 +59,6 @@ def always(monkeypatch):
     monkeypatch.setattr(amx.lower, "_FLOPS", 1.0)
 
 
-@has_tiles
 def test_packed_weights_of_inference_are_kept(always):
     """All that a product reads of them, in pairs of strips of 16 channels."""
     arrays, attrs = PROBLEMS["whole tiles"].of("conv", "float32")
@@ -116,14 +122,40 @@ PROBLEMS = {
 }
 
 
-@has_tiles
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_convolutions(always, name, kind):
     assert_right(kind, *PROBLEMS[name].of(kind, "float32"))
 
 
-@has_tiles
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_factors_that_are_stored_as_bfloat16(always, name, kind):
+    """The bits are those of factors in float32, whichever of them are narrow."""
+    arrays, attrs = PROBLEMS[name].of(kind, "float32")
+    narrow = [a.astype(ml_dtypes.bfloat16) for a in arrays]
+    attrs = attrs | ROUNDED
+    expected = computed(kind, arrays, attrs)
+    for some in (narrow, [narrow[0], arrays[1]], [arrays[0], narrow[1]]):
+        found, _ = lowered(kind, some, attrs)
+        assert any("rounded" in name for name in functions(found))
+        np.testing.assert_array_equal(computed(kind, some, attrs), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_narrow_factors_of_kernels_of_float32(kind):
+    """They are widened in front of what is not worth tiles, or has other strides."""
+    for name in ("one pixel", "strides"):
+        arrays, attrs = PROBLEMS[name].of(kind, "float32")
+        narrow = [a.astype(ml_dtypes.bfloat16) for a in arrays]
+        with rules.inside(processor=replace(Processor.host(), tiles=False)):
+            found, _ = lowered(kind, narrow, attrs | ROUNDED)
+            assert not any("rounded" in name for name in functions(found))
+            check(kind, narrow, attrs | ROUNDED)
+            turned = [np.moveaxis(np.moveaxis(a, -1, 0).copy(), 0, -1) for a in narrow]
+            check(kind, turned, attrs | ROUNDED)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["whole tiles", "strides", "many output channels"])
 def test_caches_that_hold_parts_of_weights_and_images(always, name, kind):
@@ -131,7 +163,6 @@ def test_caches_that_hold_parts_of_weights_and_images(always, name, kind):
         assert_right(kind, *PROBLEMS[name].of(kind, "float32"))
 
 
-@has_tiles
 @pytest.mark.parametrize("moves", [0, 1 << 20])
 def test_kernel_gradients_of_tasks_and_of_blocks(always, monkeypatch, moves):
     """Tasks have sums of their own, of parts of images; or blocks have all images."""
@@ -146,7 +177,6 @@ def test_kernel_gradients_of_tasks_and_of_blocks(always, monkeypatch, moves):
     assert found.count(name) == 5
 
 
-@has_tiles
 def test_a_task_has_parts_of_several_images(always, monkeypatch):
     monkeypatch.setattr(amx.lower_grad, "_SUM_MOVES", 0)
     problem = Problem(40, (8, 8), (3, 3), (16, 16), padding=SAME)
@@ -157,7 +187,6 @@ def test_a_task_has_parts_of_several_images(always, monkeypatch):
         assert_right("conv_kernel_grad", arrays, attrs)
 
 
-@has_tiles
 @pytest.mark.parametrize("kind", KINDS)
 def test_strided_operands(always, kind):
     arrays, attrs = PROBLEMS["same"].of(kind, "float32")
@@ -165,7 +194,6 @@ def test_strided_operands(always, kind):
     assert_right(kind, arrays, attrs, views)
 
 
-@has_tiles
 @pytest.mark.parametrize("kind", KINDS[:2])
 @pytest.mark.parametrize("channels", [(40, 40), (33, 144), (48, 288)])
 def test_what_follows_is_computed_on_the_way(always, kind, channels):
@@ -173,7 +201,6 @@ def test_what_follows_is_computed_on_the_way(always, kind, channels):
     check_layer(kind, problem, ROUNDED)
 
 
-@has_tiles
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
 def test_what_is_not_finite_stays_where_it_is_seen(always, strides):
     problem = Problem(2, (9, 8), (3, 3), (40, 40), padding=SAME, strides=strides)
@@ -190,7 +217,6 @@ def test_what_is_not_finite_stays_where_it_is_seen(always, strides):
         assert not np.isfinite(out).all()
 
 
-@has_tiles
 def test_rounds_only_where_factors_are_bfloat16():
     problem = Problem(8, (20, 20), (3, 3), (64, 64), padding=SAME)
     (x, w), attrs = problem.of("conv", "float32")
@@ -208,7 +234,6 @@ def test_rounds_only_where_factors_are_bfloat16():
     assert np.abs(narrow - near).max() < 1e-4 < 1e-2 < np.abs(narrow - exact).max()
 
 
-@has_tiles
 def test_gradients_of_a_layer_with_any_number_of_threads():
     """Both gradients are sums of rounded products, and the master weights float32."""
     problem = Problem(16, (14, 14), (3, 3), (64, 96), padding=SAME)

@@ -12,6 +12,7 @@ pytest.importorskip("llvmlite")
 
 import toolkit
 from tests.backends.jit.running import graph_of, operand_of, run_lowered
+from tests.emulated_processor import processor_with_tiles
 from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
 from toolkit.backends.numpy.jit.kernels.integer import lower, lower_matmul_integer
@@ -33,10 +34,6 @@ def processor(lanes, has_dot):
     return replace(host.with_lanes(lanes), features=",".join(features))
 
 
-has_tiles = pytest.mark.skipif(
-    not (Processor.host().tiles and Processor.host().has("amx-int8")),
-    reason="this processor has no AMX",
-)
 PROCESSORS_HERE = [processor(lanes, d) for lanes in (4, 8, 16) for d in (True, False)]
 
 
@@ -134,10 +131,16 @@ def test_epilogue(target, shape):
 TILED = [(64, 128, 70), (33, 64, 40), (5, 3, 9), (40, 200, 300)]
 
 
-@has_tiles
+@pytest.fixture
+def tiles():
+    """AMX's, or emulated ones."""
+    with processor_with_tiles():
+        yield
+
+
 @pytest.mark.parametrize("shape", TILED, ids=str)
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_tiles(monkeypatch, shape, sign):
+def test_tiles(tiles, monkeypatch, shape, sign):
     monkeypatch.setattr(lower, "_FASTER", 1e9)
     rows, depth, columns = shape
     a, b = whole((rows, depth)), whole((depth, columns), 1)

@@ -81,6 +81,7 @@ class NumPyBackend(Backend):
         narrow_rows = import_module("toolkit.backends.numpy.narrow_rows")
         pointwise = import_module("toolkit.backends.numpy.pointwise")
         reductions = import_module("toolkit.backends.numpy.reductions")
+        storing = import_module("toolkit.backends.numpy.storing")
         return BackendPasses(
             expanded=(precision.widen,),
             simplified=(
@@ -89,6 +90,7 @@ class NumPyBackend(Backend):
                 reductions.separate_reductions,
                 narrow_rows.join_narrow_rows,
             ),
+            scheduled=(storing.store_narrow,),
         )
 
     def lower(

@@ -10,9 +10,9 @@ import numpy as np
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
 
-_NARROW, _WIDE = "bfloat16", "float32"
+NARROW, WIDE = "bfloat16", "float32"
 # What some processors compute several times as fast if the factors are bfloat16.
-_PRODUCTS = ("matmul", "conv", "conv_input_grad", "conv_kernel_grad")
+PRODUCTS = ("matmul", "conv", "conv_input_grad", "conv_kernel_grad")
 _OF_BITS = ("bitcast",)  # what a number is made of, not what it is
 
 
@@ -20,7 +20,8 @@ def widen(graph: Graph, target: Target) -> Graph:
     """Compute in float32 what is bfloat16 inside a graph.
 
     A processor without arithmetic in bfloat16 converts every operand; to keep float32
-    is faster, and more precise. What enters and leaves the graph stays bfloat16.
+    is faster, and more precise. What enters and leaves the graph stays bfloat16, and
+    `storing` says what else is stored so.
     """
     return _widened(graph, _cast) if _has_narrow(graph) else graph
 
@@ -30,7 +31,7 @@ Entry = Callable[[Any, Any], tuple[Any, list[Node]]]
 
 
 def _cast(narrow: Any, wide: Any) -> tuple[Any, list[Node]]:
-    return narrow, [_cast_node(narrow, wide)]
+    return narrow, [cast_node(narrow, wide)]
 
 
 def _replace(narrow: Any, wide: Any) -> tuple[Any, list[Node]]:
@@ -39,7 +40,7 @@ def _replace(narrow: Any, wide: Any) -> tuple[Any, list[Node]]:
 
 def _has_narrow(graph: Graph) -> bool:
     values = (v for n in graph.walk() for v in (*n.inputs, *n.outputs))
-    return any(v.spec.dtype == _NARROW for v in (*values, *graph.inputs))
+    return any(v.spec.dtype == NARROW for v in (*values, *graph.inputs))
 
 
 def _widened(graph: Graph, enter: Entry) -> Graph:
@@ -47,15 +48,15 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
     stand_ins: dict[Value, Value] = {}
     inputs, nodes = [], []
     for x in graph.inputs:
-        if x.spec.dtype == _NARROW:
-            wide = stand_ins[x] = Value(x.spec.with_dtype(_WIDE))
+        if x.spec.dtype == NARROW:
+            wide = stand_ins[x] = Value(x.spec.with_dtype(WIDE))
             x, casts = enter(x, wide)
             nodes += casts
         inputs.append(x)
 
     def value(x: Any) -> Any:
         if x not in stand_ins and x.constant is not None:
-            if x.spec.dtype != _NARROW:
+            if x.spec.dtype != NARROW:
                 return x
             stand_ins[x] = Constant(x.constant.astype(np.float32))
         return stand_ins.get(x, x)
@@ -69,17 +70,17 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
     outputs = [value(y) for y in graph.outputs]
     if enter is _cast:
         for i, y in enumerate(graph.outputs):
-            if y.spec.dtype == _NARROW:
+            if y.spec.dtype == NARROW:
                 narrow = Value(y.spec)
-                nodes.append(_cast_node(outputs[i], narrow))
+                nodes.append(cast_node(outputs[i], narrow))
                 outputs[i] = narrow
     return Graph(tuple(inputs), tuple(nodes), tuple(outputs), graph.names)
 
 
 def _wide_node(node: Node, inputs: list[Any], stand_ins: dict[Value, Value]) -> Node:
     attrs = {name: _wide_attribute(value) for name, value in node.attrs.items()}
-    if node.op.name in _PRODUCTS and _are_narrow(node.inputs):
-        attrs["factors"] = _NARROW
+    if node.op.name in PRODUCTS and _are_narrow(node.inputs):
+        attrs["factors"] = NARROW
     found = node.op.spec(*(x.spec for x in inputs), **attrs)
     specs = found if isinstance(found, tuple) else (found,)
     outputs = []
@@ -92,7 +93,7 @@ def _wide_node(node: Node, inputs: list[Any], stand_ins: dict[Value, Value]) -> 
 
 
 def _are_narrow(values: Sequence[Any]) -> bool:
-    return all(x.spec.dtype == _NARROW for x in values)
+    return all(x.spec.dtype == NARROW for x in values)
 
 
 def _narrow_nodes(
@@ -103,21 +104,22 @@ def _narrow_nodes(
     for old, x in zip(node.inputs, inputs, strict=True):
         if x.spec.dtype != old.spec.dtype:
             wide, x = x, Value(old.spec)
-            nodes.append(_cast_node(wide, x))
+            nodes.append(cast_node(wide, x))
         operands.append(x)
     nodes.append(Node(node.op, operands, node.attrs, node.outputs))
     for y in node.outputs:
-        if y.spec.dtype == _NARROW:
-            stand_ins[y] = Value(y.spec.with_dtype(_WIDE))
-            nodes.append(_cast_node(y, stand_ins[y]))
+        if y.spec.dtype == NARROW:
+            stand_ins[y] = Value(y.spec.with_dtype(WIDE))
+            nodes.append(cast_node(y, stand_ins[y]))
     return nodes
 
 
 def _wide_attribute(value: Any) -> Any:
     if isinstance(value, Graph):
         return _widened(value, _replace)
-    return _WIDE if isinstance(value, str) and value == _NARROW else value
+    return WIDE if isinstance(value, str) and value == NARROW else value
 
 
-def _cast_node(x: Any, y: Any) -> Node:
+def cast_node(x: Any, y: Any) -> Node:
+    """What makes y of x, in y's dtype."""
     return Node(PRIMITIVES["cast"], (x,), {"dtype": y.spec.dtype}, (y,))

@@ -14,7 +14,8 @@ from typing import Any
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 
-# LLVM's names of our dtypes. A bool is one byte in memory and one bit in a register.
+# LLVM's names of our dtypes. A bool is one byte in memory and one bit in a register;
+# of bfloat16 there are the bits only, which `cast` makes numbers.
 TYPES = {
     "bool": "i1",
     "int8": "i8",
@@ -25,6 +26,7 @@ TYPES = {
     "uint16": "i16",
     "uint32": "i32",
     "uint64": "i64",
+    "bfloat16": "i16",
     "float32": "float",
     "float64": "double",
 }

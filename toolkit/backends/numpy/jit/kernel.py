@@ -192,8 +192,8 @@ class Kernel(Builder):
         return self.binary("icmp ne", value, self.constant(0, value), "bool")
 
     def _suffix(self, dtype: str) -> str:
-        bits = 8 * dtypes.itemsize(dtype)
-        return f"v{self.lanes}{'f' if dtypes.is_float(dtype) else 'i'}{bits}"
+        kind = "i" if TYPES[dtype].startswith("i") else "f"
+        return f"v{self.lanes}{kind}{8 * dtypes.itemsize(dtype)}"
 
     # --- lanes ------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from toolkit.backends.loops.plan import TASKS
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.definitions.records import record
 from toolkit.dtypes import is_complex
-from toolkit.ir import Graph
+from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
 # What lowerings take from here, some of it from elsewhere.
 __all__ = ["TASKS", "Call", "Lowered", "Operand", "contiguous", "index_problem"]
@@ -150,7 +150,6 @@ LOWERINGS: dict[str, str | Lowering] = {
     "put_along_axis": "kernels.index:lower_put_along_axis",
     "dynamic_slice": "kernels.move:lower_dynamic_slice",
     "dynamic_update_slice": "kernels.move:lower_dynamic_update_slice",
-    "cast": "kernels.bfloat16:lower_cast",
     "reshape": _COPY,
     "stop_gradient": _COPY,
     "transfer": _COPY,
@@ -179,7 +178,9 @@ ANCHORS = frozenset(
         *("matmul", "matmul_int4", "matmul_integer"),
     }
 )
-# Those of them that are lowered behind copies of factors that are not contiguous.
+# What may round factors, or get them rounded.
+_ROUNDING = frozenset({"conv", "conv_input_grad", "conv_kernel_grad", "matmul"})
+# Those of ANCHORS that are lowered behind copies of factors that are not contiguous.
 STRAIGHT = frozenset({"matmul_int4", "conv_integer"})
 
 
@@ -237,9 +238,41 @@ def lower(
     if lower_node is None:
         return None
     lowered = lower_node(argument, inputs, outputs)
+    if lowered is None and name in _ROUNDING:
+        lowered = _of_wide(lower_node, argument, inputs, outputs)
     if lowered is None and (argument is node or name in STRAIGHT):
         return _of_copies(lower_node, argument, inputs, outputs)
     return lowered
+
+
+def _of_wide(
+    lower_node: Lowering,
+    argument: Any,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+) -> Lowered | None:
+    """A product that is lowered for float32 only, behind casts of its factors.
+
+    None if none of them is bfloat16.
+    """
+    is_body = isinstance(argument, Graph)
+    product = argument.nodes[0] if is_body else argument
+    narrow = [x for x in dict.fromkeys(product.inputs) if x.spec.dtype == "bfloat16"]
+    wide: dict[Any, Any] = {x: Value(x.spec.with_dtype("float32")) for x in narrow}
+    casts = {
+        i: contiguous(wide[x].spec) for i, x in enumerate(argument.inputs) if x in wide
+    }
+    if not casts:
+        return None
+    given = [wide.get(x, x) for x in argument.inputs]
+    if is_body:
+        nodes = [
+            n.with_inputs([wide.get(x, x) for x in n.inputs]) for n in argument.nodes
+        ]
+        argument = Graph(tuple(given), tuple(nodes), argument.outputs)
+    else:
+        argument = argument.with_inputs(given)
+    return _behind(casts, lower_node, argument, inputs, outputs)
 
 
 def _of_copies(
@@ -252,25 +285,54 @@ def _of_copies(
 
     None if strides are not why nothing fits.
     """
-    views = [i for i, x in enumerate(inputs) if not x.is_contiguous]
-    straight = [contiguous(x.spec) for x in inputs]
-    lowered = lower_node(argument, straight, outputs) if views else None
+    copies = {
+        i: contiguous(x.spec) for i, x in enumerate(inputs) if not x.is_contiguous
+    }
+    if not copies:
+        return None
+    return _behind(copies, lower_node, argument, inputs, outputs)
+
+
+def _behind(
+    made: Mapping[int, Operand],
+    lower_node: Lowering,
+    argument: Any,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+) -> Lowered | None:
+    """What is lowered for other inputs, which are copied, or cast, in front of it."""
+    lowered = lower_node(
+        argument, [made.get(i, x) for i, x in enumerate(inputs)], outputs
+    )
     if lowered is None:
         return None
     calls: list[Any] = []
     places: dict[Reference, Reference] = {}
     work = lowered.work
-    for i in views:
+    for i, operand in made.items():
         place = places["in", i] = "work", aligned(work)
-        copy = _imported(_COPY)(None, [inputs[i]], [straight[i]])
-        assert copy is not None and not copy.work
+        copy = _copied(inputs[i], operand)
         instead = {("in", 0): ("in", i), ("out", 0): place}
-        size = aligned(inputs[i].spec.nbytes)
+        size = aligned(operand.spec.nbytes)
         copies = (replace(call, prepares=size) for call in copy.calls)
         calls += [redirected(call, instead) for call in copies]
         work = place[1] + size
     calls += [redirected(call, places) for call in lowered.calls]
     return Lowered(calls, work)
+
+
+def _copied(source: Operand, target: Operand) -> Lowered:
+    """The calls that write the elements of an operand in row-major order."""
+    if source.spec.dtype == target.spec.dtype:
+        copy = _imported(_COPY)(None, [source], [target])
+    else:
+        x, y = Value(source.spec), Value(target.spec)
+        cast = Node(PRIMITIVES["cast"], (x,), {"dtype": y.spec.dtype}, (y,))
+        lower_loop = lowering("fused")
+        assert lower_loop is not None
+        copy = lower_loop(Graph((x,), (cast,), (y,)), [source], [target])
+    assert copy is not None and not copy.work
+    return copy
 
 
 def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowered:

@@ -21,6 +21,7 @@ CACHE_LINE = 64
 # The cache that a core has to itself, where the system does not tell.
 _CACHE = 1 << 20
 _CACHE_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+_TILE_LANES = 16
 # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) on x86-64.
 _ASK_FOR_TILES = (158, 0x1023, 18)
 _ARM64 = ("aarch64", "arm64")
@@ -63,6 +64,11 @@ class Processor:
     def architecture(self) -> str:
         """The first part of the triple."""
         return self.triple.partition("-")[0]
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether tiles multiply, beside vectors that are as long as their rows."""
+        return self.tiles and self.lanes == _TILE_LANES
 
     @property
     def has_rounding(self) -> bool:

@@ -28,6 +28,7 @@ from toolkit.backends.numpy.jit.lowering import (
     index_problem,
     partition,
 )
+from toolkit.backends.numpy.jit.math.bfloat16 import converts
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.backends.target import rules
@@ -50,8 +51,10 @@ _MOST_KNOWN = 1024
 
 def is_fusable(node: Node) -> bool:
     """Whether a node can be part of a generated kernel."""
-    values = (*node.inputs, *node.outputs)
-    if any(v.spec.dtype not in DTYPES for v in values):
+    dtypes = [v.spec.dtype for v in (*node.inputs, *node.outputs)]
+    if node.op.name == "cast" and converts(*dtypes):
+        return True
+    if any(dtype not in DTYPES for dtype in dtypes):
         return False
     if node.op.name in REDUCTIONS:
         return is_reduction(node) or is_relabelling(node)

@@ -9,7 +9,7 @@ once for two products.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel, integers
@@ -111,6 +111,8 @@ def quarters(place: Pointer, stride: Number) -> list[Pointer]:
 
 def rounded(b: Kernel, low: Value, high: Value) -> Value:
     """Two vectors as bfloat16, one behind the other, two numbers in a lane of int32."""
+    if low.dtype == "bfloat16":
+        return _joined(b, low, high, range(BLOCK_TERMS))
     kind, narrow = low.type, f"<{BLOCK_TERMS} x bfloat>"
     name = "@llvm.x86.avx512bf16.cvtne2ps2bf16.512"
     b.declarations.add(f"declare {narrow} {name}({kind}, {kind})")
@@ -121,9 +123,18 @@ def rounded(b: Kernel, low: Value, high: Value) -> Value:
 
 def paired(b: Kernel, first: Value, second: Value) -> Value:
     """The same where each number of one vector is beside that of the other."""
+    order = [lane + start for lane in range(b.lanes) for start in (0, b.lanes)]
+    if first.dtype == "bfloat16":
+        return _joined(b, first, second, order)
     words = rounded(b, first, second)
     numbers = f"<{BLOCK_TERMS} x i16>"
     halves = b.let(f"bitcast {words.type} {words} to {numbers}", "uint16", BLOCK_TERMS)
-    order = [lane + start for lane in range(b.lanes) for start in (0, b.lanes)]
     found = b.shuffled(halves, halves, order)
     return b.let(f"bitcast {numbers} {found} to {words.type}", "int32", b.lanes)
+
+
+def _joined(b: Kernel, x: Value, y: Value, order: Iterable[int]) -> Value:
+    """Numbers of two vectors of bfloat16 in an order, two in a lane of int32."""
+    found = b.shuffled(x, y, order)
+    kind = f"<{b.lanes} x i32>"
+    return b.let(f"bitcast {found.type} {found} to {kind}", "int32", b.lanes)

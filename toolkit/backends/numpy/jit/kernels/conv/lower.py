@@ -98,7 +98,11 @@ def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | No
     if not body.nodes[0].outputs[0].spec.size:
         return Lowered()
     rounded = lower_rounded(body, inputs, operands, turned)
-    return rounded or _Lowering(body, inputs, operands, turned).lowered()
+    if rounded is not None:
+        return rounded
+    if any(x.spec.dtype == "bfloat16" for x in body.nodes[0].inputs):
+        return None
+    return _Lowering(body, inputs, operands, turned).lowered()
 
 
 def _skips_pixels(attrs: Mapping[str, Any], weights: Operand) -> bool:

@@ -66,6 +66,8 @@ def lower_conv_kernel_grad(
     rounded = lower_rounded_grad(node, inputs)
     if rounded is not None:
         return rounded
+    if any(x.spec.dtype == "bfloat16" for x in inputs):
+        return None
     x, g, steps = ("in", 0), ("in", 1), Steps()
     if node.attrs["groups"] > 1 and elements(images)[-1] != 1:
         images, x = steps.row_major(images, x)

@@ -77,7 +77,7 @@ def anchored(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
         return None
     if any(x not in places for x in anchor.inputs):
         return None
-    if any(x.spec.dtype not in ("float32", "float64") for x in anchor.inputs):
+    if anchor.outputs[0].spec.dtype not in ("float32", "float64"):
         return None
     x, w = (places[value] for value in anchor.inputs)
     return x, w

@@ -79,6 +79,8 @@ def lower_matmul(
         rounded = lower_rounded(p, body)
         if rounded is not None:
             return rounded
+    if p.is_mixed:
+        return None
     if p.is_dot:
         return _dot(p, body)
     if p.is_row:
@@ -113,6 +115,8 @@ def lower_matmul_int4(
         b_line=0,
         a=first,
         b=factors[0],
+        a_dtype=x.spec.dtype,
+        b_dtype=x.spec.dtype,
         even=rules.rows_independent,
         unpacks=Unpacked(tuple(factors), packed.spec.dtype == "int8"),
         blocks=scale.spec.shape[0],

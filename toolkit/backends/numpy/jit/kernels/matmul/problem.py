@@ -42,12 +42,13 @@ class Problem:
     """Products of a batch of matrices with another; the result is contiguous.
 
     Attributes:
-        dtype: of all.
+        dtype: of the result.
         batch: axes, from the outermost on.
         rows, depth, columns: extents of a product.
         a_row, a_term: strides of the first factor, in bytes.
         b_term, b_line: strides of the second one: b_line is between columns.
         a, b: which inputs the factors are.
+        a_dtype, b_dtype: of the factors: that of the result, or a narrower one.
         turned: whether this is the transposed product.
         even: whether the order of the terms follows from their number alone.
         is_frozen: whether the second factor is the same in every run.
@@ -66,6 +67,8 @@ class Problem:
     b_line: int
     a: int
     b: int
+    a_dtype: str
+    b_dtype: str
     turned: bool = False
     even: bool = False
     is_frozen: bool = False
@@ -76,6 +79,16 @@ class Problem:
     def itemsize(self) -> int:
         """Bytes of an element."""
         return dtypes.itemsize(self.dtype)
+
+    @property
+    def items(self) -> tuple[int, int]:
+        """Bytes of an element of each factor."""
+        return dtypes.itemsize(self.a_dtype), dtypes.itemsize(self.b_dtype)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether a factor has another dtype than the result."""
+        return {self.a_dtype, self.b_dtype} != {self.dtype}
 
     @property
     def lanes(self) -> int:
@@ -107,7 +120,8 @@ class Problem:
         """Memory traffic of all products, each matrix once."""
         a = self.rows * self.depth * prod(x.extent for x in self.batch if x.a)
         b = self.columns * self.depth * prod(x.extent for x in self.batch if x.b)
-        return self.itemsize * (a + b + self.products * self.size)
+        of_a, of_b = self.items
+        return of_a * a + of_b * b + self.itemsize * self.products * self.size
 
     @property
     def even_step(self) -> int:
@@ -186,10 +200,10 @@ def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
         pairs = zip(shape, strides, strict=True)
         steps.append([0 if n == 1 else stride for n, stride in pairs])
     axes = [Axis(*found) for found in zip(extents, *steps, strict=True)]
-    size = dtypes.itemsize(dtype)
     # The stride of a single row, term or column is free: neighbours are best.
-    a_row, a_term = _neighbours(x.strides[-2:], (rows, depth), size)
-    b_term, b_line = _neighbours(y.strides[-2:], (depth, columns), size)
+    a_row, a_term = _neighbours(x, (rows, depth))
+    b_term, b_line = _neighbours(y, (depth, columns))
+    a_size = dtypes.itemsize(x.spec.dtype)
     return Problem(
         dtype,
         _collapsed(axes),
@@ -202,15 +216,15 @@ def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
         b_line,
         a,
         b,
+        x.spec.dtype,
+        y.spec.dtype,
         # Rows of a transposed matrix are no batch: a batch is what is summed over.
-        even=rules.rows_independent and not (ndim == 0 and a_row == size < a_term),
+        even=rules.rows_independent and not (ndim == 0 and a_row == a_size < a_term),
     )
 
 
-def _neighbours(
-    strides: Sequence[int], shape: tuple[int, int], size: int
-) -> tuple[int, int]:
-    outer, inner = strides
+def _neighbours(factor: Operand, shape: tuple[int, int]) -> tuple[int, int]:
+    size, (outer, inner) = dtypes.itemsize(factor.spec.dtype), factor.strides[-2:]
     if shape[1] == 1:
         inner = size
     if shape[0] == 1:
@@ -269,6 +283,8 @@ def _turned(p: Problem) -> Problem:
         p.a_row,
         p.b,
         p.a,
+        p.b_dtype,
+        p.a_dtype,
         turned=True,
         even=p.even,
     )

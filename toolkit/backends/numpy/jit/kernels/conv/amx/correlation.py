@@ -92,7 +92,11 @@ def emit_pixels(pixels: Pixels) -> Kernel:
     The table: addresses of the images and of the pixels; elements between images.
     """
     b = Kernel(BLOCK_LINES)
-    images, target, pitch = b.next_address("float32"), b.next_address(), b.next_entry()
+    images, target, pitch = (
+        b.next_address(pixels.dtype),
+        b.next_address(),
+        b.next_entry(),
+    )
     with b.loop(b.low, b.high) as image:
         place = target + image * pixels.nbytes
         pack_pixels(b, pixels, images + image * pitch, 0, place)
@@ -107,7 +111,7 @@ def emit_rounded_correlation(body: Described, plan: RoundedPlan) -> Kernel:
     """
     b = Kernel(BLOCK_LINES)
     at = _Correlation(b, body, plan)
-    images, memory = b.next_address("float32"), b.next_address()
+    images, memory = b.next_address(plan.pixels.dtype), b.next_address()
     pitch = b.next_entry()
     memory = memory + b.slot * plan.pixels.nbytes
     grid = plan.pixels.grid

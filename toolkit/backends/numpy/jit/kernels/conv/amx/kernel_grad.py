@@ -86,7 +86,8 @@ def emit_planes(planes: Planes) -> Kernel:
     The table: addresses of the images and of the planes; elements between images.
     """
     b = Kernel(BLOCK_LINES)
-    images, target, pitch = b.next_address("float32"), b.next_address(), b.next_entry()
+    images, target = b.next_address(planes.dtype), b.next_address()
+    pitch = b.next_entry()
     with b.loop(b.low, b.high) as image:
         place = target + image * planes.nbytes
         _clear(b, place, planes.nbytes)
@@ -97,7 +98,8 @@ def emit_planes(planes: Planes) -> Kernel:
 def emit_pairs(pairs: Pairs) -> Kernel:
     """The same for gradients."""
     b = Kernel(BLOCK_LINES)
-    images, target, pitch = b.next_address("float32"), b.next_address(), b.next_entry()
+    images, target = b.next_address(pairs.dtype), b.next_address()
+    pitch = b.next_entry()
     with b.loop(b.low, b.high) as image:
         place = target + image * pairs.nbytes
         pack_pairs(b, pairs, images + image * pitch, 0, place)
@@ -111,7 +113,8 @@ def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
     elements between images, and between gradients, and the rows of a task.
     """
     b = Kernel(BLOCK_LINES)
-    images, gradients = b.next_address("float32"), b.next_address("float32")
+    images = b.next_address(plan.planes.dtype)
+    gradients = b.next_address(plan.pairs.dtype)
     sums, memory = b.next_address(), b.next_address()
     image_pitch, gradient_pitch, grain = (b.next_entry() for _ in range(3))
     at = _KernelGrad(b, plan)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from toolkit import dtypes
 from toolkit.backends.base import contiguous
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
 from toolkit.backends.numpy.jit.kernels.amx import (
-    BLOCK_LINES,
     BLOCK_TERMS,
     PANELS,
     SPAN,
@@ -51,7 +51,6 @@ from toolkit.ir import Graph, Node, Spec
 _FLOPS, _TILE_FLOPS, _BYTES = 2e11, 1.5e12, 3e10
 # Arithmetic of a task, and taps that are written out.
 _TASK_FLOPS, _MOST_TAPS = 1 << 25, 32
-_ITEM = 4
 
 
 def may_round(node: Node) -> bool:
@@ -60,9 +59,7 @@ def may_round(node: Node) -> bool:
     if attrs.get("factors") != "bfloat16" or attrs["groups"] != 1:
         return False
     # Rows that have to be the same in any batch are float32's.
-    processor = current()
-    has_tiles = processor.tiles and processor.lanes == BLOCK_LINES
-    return has_tiles and not rules.rows_independent
+    return current().has_tiles and not rules.rows_independent
 
 
 def is_quicker(flops: int, in_tiles: int, packed: int) -> bool:
@@ -168,7 +165,8 @@ class _Lowering:
         return self._plan_of(shape.part(whole.pixels.grid, whole.pixels.nbytes))
 
     def _plan_of(self, part: int) -> RoundedPlan:
-        pixels = Pixels(grid_of(self.sweeps, part), self.depth)
+        dtype = self.images.spec.dtype
+        pixels = Pixels(grid_of(self.sweeps, part), self.depth, dtype)
         width = self.spec.shape[-1]
         plan = RoundedPlan(pixels, self.sweeps, self.sizes, self.turned, width, 1)
         # The weights of a group stay in the cache for all positions.
@@ -253,16 +251,18 @@ class _Lowering:
 
     def _packing(self, weights: Operand) -> tuple[str, int, int]:
         """The axis with stride 1, and bytes from one line and one term to the next."""
-        first, last = (n * _ITEM for n in elements(weights)[-2:])
+        item = dtypes.itemsize(weights.spec.dtype)
+        first, last = (n * item for n in elements(weights)[-2:])
         line, term = (first, last) if self.turned else (last, first)
-        return packing_of(line, term, _ITEM), line, term
+        return packing_of(line, term, item), line, term
 
     def _pack_weights(self) -> Reference:
         """Add the call that packs the weights; where they are then."""
         packing, line, term = self._packing(self.weights)
-        step = (tap_stride(self.weights) or 0) * _ITEM
-        taps, width = prod(self.sizes), self.plan.width
-        factor = Factor(packing, width, self.depth, line, term, taps, step)
+        dtype, taps = self.weights.spec.dtype, prod(self.sizes)
+        step = (tap_stride(self.weights) or 0) * dtypes.itemsize(dtype)
+        extents = self.plan.width, self.depth
+        factor = Factor(packing, dtype, *extents, line, term, taps, step)
         place = self.steps.take(self.plan.weight_bytes)
         self.steps.calls.append(pack_call(factor, True, self.w, place))
         return place

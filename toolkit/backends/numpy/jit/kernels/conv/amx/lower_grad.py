@@ -128,8 +128,10 @@ class _Lowering:
             part = -(-part // BLOCK_TERMS) * BLOCK_TERMS
         grid: Grid = grid_of((self.axes,), part, is_shared=True)
         depth, width = self.spec.shape[-2:]
-        pairs = Pairs(positions_of(grid, self.pitches), width)
-        return RoundedGradPlan(Planes(grid, depth), pairs, self.axes)
+        positions = positions_of(grid, self.pitches)
+        pairs = Pairs(positions, width, self.gradients.spec.dtype)
+        planes = Planes(grid, depth, self.images.spec.dtype)
+        return RoundedGradPlan(planes, pairs, self.axes)
 
     @property
     def pays(self) -> bool:

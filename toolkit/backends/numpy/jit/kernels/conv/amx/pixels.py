@@ -31,10 +31,12 @@ class Pixels:
     Attributes:
         grid: of the cells.
         depth: channels, which zeros follow up to a whole number of blocks.
+        dtype: of the inputs.
     """
 
     grid: Grid
     depth: int
+    dtype: str
 
     @property
     def blocks(self) -> int:
@@ -60,7 +62,7 @@ def pack_pixels(
     Args:
         b: writes the function.
         pixels: what goes where.
-        image: a pointer to elements of float32.
+        image: a pointer to elements.
         first: the part's first position.
         target: where the part goes.
     """
@@ -86,18 +88,19 @@ def _pack(b: Kernel, pixels: Pixels, source: Pointer, target: Pointer) -> None:
     whole, rest = divmod(pixels.depth, BLOCK_TERMS)
     with b.loop(0, whole) as block:
         x, y = source + block * BLOCK_TERMS, target + block * TILE_ROW_BYTES
-        _block(b, x, y, BLOCK_TERMS)
+        _block(b, pixels.dtype, (x, y), BLOCK_TERMS)
     if rest:
         x, y = source + whole * BLOCK_TERMS, target + whole * TILE_ROW_BYTES
-        _block(b, x, y, rest)
+        _block(b, pixels.dtype, (x, y), rest)
 
 
-def _block(b: Kernel, source: Pointer, target: Pointer, count: int) -> None:
+def _block(b: Kernel, dtype: str, places: tuple[Pointer, Pointer], count: int) -> None:
     """Round a block, of which some channels exist."""
+    source, target = places
     low, high = (
-        b.load(source, start, "float32", b.existing(min(count - start, BLOCK_LINES)))
+        b.load(source, start, dtype, b.existing(min(count - start, BLOCK_LINES)))
         if start < count
-        else b.filled(0.0, "float32")
+        else b.filled(0, dtype)
         for start in (0, BLOCK_LINES)
     )
     b.store(rounded(b, low, high), target, 0, None)

@@ -33,10 +33,12 @@ class Planes:
     Attributes:
         grid: of the cells, in lines of an even number.
         depth: channels.
+        dtype: of the inputs.
     """
 
     grid: Grid
     depth: int
+    dtype: str
 
     @property
     def channels(self) -> int:
@@ -64,10 +66,12 @@ class Pairs:
     Attributes:
         grid: of positions, as long as the lines of the inputs.
         width: output channels.
+        dtype: of the gradients.
     """
 
     grid: Grid
     width: int
+    dtype: str
 
     @property
     def channels(self) -> int:
@@ -117,7 +121,7 @@ def pack_planes(
     Args:
         b: writes the function.
         planes: what goes where.
-        image: a pointer to elements of float32.
+        image: a pointer to elements.
         first: the part's first position.
         target: where the part goes.
     """
@@ -152,7 +156,7 @@ def _turn(
                 mask = b.first_lanes(b.choose(b.compare("sgt", count, i), left, 0))
             elif planes.depth % BLOCK_LINES:
                 mask = b.first_lanes(left)
-            rows.append(b.load(source, i * line.pitch, "float32", mask))
+            rows.append(b.load(source, i * line.pitch, planes.dtype, mask))
         pairs = [paired(b, *pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
         place, half = target + channel * planes.pitch, BLOCK_LINES // 2
         for i, found in enumerate(transposed(b, pairs)):
@@ -210,5 +214,5 @@ def _join(
         elif pairs.width % b.lanes:
             mask = b.first_lanes(left)
         source = line.source + (cell + i) * line.pitch + channel
-        found.append(b.load(source, 0, "float32", mask))
+        found.append(b.load(source, 0, pairs.dtype, mask))
     b.store(paired(b, *found), target, 0, None)

@@ -20,19 +20,12 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     Tiles,
     quarters,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import write_block
+from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import Block, write_block
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES
 
 # Blocks of a strip that are packed at a time.
 PART = 8
 _STRIP_BYTES = PART * BLOCK_BYTES
-
-
-class Strides(NamedTuple):
-    """The strides of a factor, in bytes."""
-
-    line: Any
-    term: Any
 
 
 class DeepNumbers(NamedTuple):
@@ -57,14 +50,18 @@ class DeepNumbers(NamedTuple):
     scratch: Any
 
 
-def emit_deep_product(of_a: str, of_b: str) -> Kernel:
+# The axis of a factor with stride 1, and its dtype.
+Read = tuple[str, str]
+
+
+def emit_deep_product(of_a: Read, of_b: Read) -> Kernel:
     """The function that sums the products of the terms of slots.
 
     The table: addresses of both factors, of the sums of all slots, and of scratch
     memory; `DeepNumbers`.
 
     Args:
-        of_a, of_b: the axis of each factor with stride 1.
+        of_a, of_b: how the factors are read.
     """
     b = Kernel(BLOCK_LINES)
     places = [b.next_address() for _ in range(4)]
@@ -81,7 +78,7 @@ class _Deep:
         self.a, self.second, self.sums, self.scratch = places
         self.tiles: Tiles = Tiles(b)
 
-    def write(self, of_a: str, of_b: str) -> None:
+    def write(self, of_a: Read, of_b: Read) -> None:
         """Parts of the terms of each slot, one after the other."""
         b, n = self.b, self.n
         self.tiles.configure()
@@ -92,19 +89,17 @@ class _Deep:
             first, end = b.part(slot, n.slot_blocks, n.blocks)
             with b.loop(first, end, PART) as low:
                 part = (low, low + PART)
-                strides = Strides(n.a_row, n.a_term)
-                self._pack(of_a, False, (self.a, rows), strides, n.rows, part)
-                strides, places = Strides(n.b_line, n.b_term), (self.second, columns)
-                self._pack(of_b, True, places, strides, n.columns, part)
+                first_block = Block(*of_a, False, n.a_row, n.a_term)
+                self._pack(first_block, (self.a, rows), n.rows, part)
+                second_block = Block(*of_b, True, n.b_line, n.b_term)
+                self._pack(second_block, (self.second, columns), n.columns, part)
                 self._multiply(rows, columns, sums, b.compare("eq", low, first))
         self.tiles.release()
 
     def _pack(
         self,
-        packing: str,
-        is_second: bool,
+        read: Block,
         places: tuple[Pointer, Pointer],
-        n: Strides,
         lines: Number,
         part: Range,
     ) -> None:
@@ -112,12 +107,13 @@ class _Deep:
         b, (source, target) = self.b, places
         strips: Range = (0, lines // BLOCK_LINES)
         # The inner loop goes along what follows each other in memory.
-        outer, inner = (part, strips) if packing == LINES else (strips, part)
+        outer, inner = (part, strips) if read.packing == LINES else (strips, part)
         with b.loop(*outer) as i, b.loop(*inner) as j:
-            block, strip = (i, j) if packing == LINES else (j, i)
-            x = source + strip * BLOCK_LINES * n.line + block * BLOCK_TERMS * n.term
+            block, strip = (i, j) if read.packing == LINES else (j, i)
+            x = source + strip * BLOCK_LINES * read.line
+            x = x + block * BLOCK_TERMS * read.term
             y = target + strip * _STRIP_BYTES + (block - part[0]) * BLOCK_BYTES
-            write_block(b, packing, is_second, (x, y), n)
+            write_block(b, read, (x, y))
 
     def _multiply(
         self, rows: Pointer, columns: Pointer, sums: Pointer, is_first: Value

@@ -58,12 +58,14 @@ class Factor(NamedTuple):
 
     Attributes:
         packing: the axis with stride 1.
+        dtype: of its elements.
         lines, depth: extents.
         line, term: strides.
         factors, factor: how many there are, and the stride from one to the next.
     """
 
     packing: str
+    dtype: str
     lines: int
     depth: int
     line: int
@@ -88,7 +90,7 @@ def pack_call(
     nbytes = strips * factor.factors * blocks * BLOCK_BYTES
     rows = -(-strips // group) * factor.factors * chunks
     return Call(
-        Code(emit_strips, factor.packing, is_second),
+        Code(emit_strips, factor.packing, is_second, factor.dtype),
         (source, target),
         StripNumbers(
             *(lines, factor.depth, factor.line, factor.term),
@@ -113,7 +115,8 @@ def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
 def _deep_slots(p: Problem) -> int:
     """The slots of a product of many terms; 0: it is not to be computed so."""
     cache, sums = current().cache_bytes, p.size * p.itemsize
-    factors = (p.rows + p.columns) * p.depth * p.itemsize
+    of_a, of_b = p.items
+    factors = (p.rows * of_a + p.columns * of_b) * p.depth
     # Sums, and a part of the factors, stay in the cache; all of the factors do not.
     if p.is_frozen or 4 * sums > cache or 2 * factors < cache:
         return 0
@@ -133,7 +136,9 @@ def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
     packed: Reference = ("work", aligned(slots * sums))
     scratch = (p.rows + p.columns) // BLOCK_LINES * PART * BLOCK_BYTES
     multiply = Call(
-        Code(emit_deep_product, *_packings(p)),
+        Code(
+            emit_deep_product, *zip(_packings(p), (p.a_dtype, p.b_dtype), strict=True)
+        ),
         (("in", p.a), ("in", p.b), partials, packed),
         DeepNumbers(
             *(p.rows, p.columns, blocks),
@@ -150,7 +155,7 @@ def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
 
 def _pays(p: Problem) -> bool:
     """Whether tiles are there, and packing for them is not the longer part."""
-    if not current().tiles or current().lanes != BLOCK_LINES:
+    if not current().has_tiles:
         return False
     # A batch's products, and rows that have to be the same in any batch, are float32's.
     if p.batch or p.even or p.turned or p.dtype != "float32" or not p.flops:
@@ -158,16 +163,18 @@ def _pays(p: Problem) -> bool:
     if APART in _packings(p):
         return False
     rows, columns = (-(-n // SPAN) * SPAN for n in (p.rows, p.columns))
-    packed = p.rows + (0 if p.is_frozen else p.columns)
+    of_a, of_b = p.items
+    packed = p.rows * of_a + (0 if p.is_frozen else p.columns * of_b)
     seconds = 2 * rows * columns * p.depth / _TILE_FLOPS
-    seconds += packed * p.depth * p.itemsize / _BYTES
+    seconds += packed * p.depth / _BYTES
     return seconds < p.flops / _FLOPS
 
 
 def _packings(p: Problem) -> tuple[str, str]:
     """The axes of both factors with stride 1."""
-    a = packing_of(p.a_row, p.a_term, p.itemsize)
-    return a, packing_of(p.b_line, p.b_term, p.itemsize)
+    of_a, of_b = p.items
+    a = packing_of(p.a_row, p.a_term, of_a)
+    return a, packing_of(p.b_line, p.b_term, of_b)
 
 
 class _Lowering:
@@ -186,8 +193,8 @@ class _Lowering:
         of_a, of_b = _packings(p)
         b: Reference = ("work", 0)
         a: Reference = ("work", self._bytes(self.panels))
-        factor_b = Factor(of_b, p.columns, p.depth, p.b_line, p.b_term)
-        factor_a = Factor(of_a, p.rows, p.depth, p.a_row, p.a_term)
+        factor_b = Factor(of_b, p.b_dtype, p.columns, p.depth, p.b_line, p.b_term)
+        factor_a = Factor(of_a, p.a_dtype, p.rows, p.depth, p.a_row, p.a_term)
         calls = (
             pack_call(factor_b, True, ("in", p.b), b),
             pack_call(factor_a, False, ("in", p.a), a),

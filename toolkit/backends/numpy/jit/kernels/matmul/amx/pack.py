@@ -49,12 +49,13 @@ class StripNumbers(NamedTuple):
     factor: Any = 0
 
 
-def emit_strips(packing: str, is_second: bool) -> Kernel:
-    """The function that packs factors of float32; a row is some blocks of strips.
+def emit_strips(packing: str, is_second: bool, dtype: str) -> Kernel:
+    """The function that packs factors; a row is some blocks of strips.
 
     Args:
         packing: the axis of the factor with stride 1.
         is_second: whether pairs of all lines follow each other.
+        dtype: of the factor: float32, or bfloat16.
 
     The table: addresses of the factor and of the blocks; `StripNumbers`.
     """
@@ -79,16 +80,36 @@ def emit_strips(packing: str, is_second: bool) -> Kernel:
             y = target + number * BLOCK_BYTES
             lines = n.lines - strip * BLOCK_LINES
             terms = n.depth - block * BLOCK_TERMS
-            _pack_block(b, packing, is_second, (x, y), n, (lines, terms))
+            read = Block(packing, dtype, is_second, n.line, n.term)
+            _pack_block(b, read, (x, y), (lines, terms))
     return b
+
+
+class Block(NamedTuple):
+    """How the elements of a block are read.
+
+    Attributes:
+        packing: the axis of the factor with stride 1.
+        dtype: of its elements.
+        is_second: whether pairs of all lines follow each other.
+        line, term: strides of the factor, in bytes.
+    """
+
+    packing: str
+    dtype: str
+    is_second: bool
+    line: Any
+    term: Any
+
+
+# How many lines and terms of a block exist; None: all.
+_Partial = tuple[Number, Number] | None
 
 
 def _pack_block(
     b: Kernel,
-    packing: str,
-    is_second: bool,
+    block: Block,
     places: tuple[Pointer, Pointer],
-    n: StripNumbers,
     left: tuple[Number, Number],
 ) -> None:
     """Round one block, of which so many lines and terms are left."""
@@ -100,41 +121,30 @@ def _pack_block(
     )
     for condition, partial in ((is_whole, None), (b.opposite(is_whole), left)):
         with b.when(condition):
-            write_block(b, packing, is_second, places, n, partial)
-
-
-# How many lines and terms of a block exist; None: all.
-_Partial = tuple[Number, Number] | None
+            write_block(b, block, places, partial)
 
 
 def write_block(
-    b: Kernel,
-    packing: str,
-    is_second: bool,
-    places: tuple[Pointer, Pointer],
-    n: Any,
-    partial: _Partial = None,
+    b: Kernel, block: Block, places: tuple[Pointer, Pointer], partial: _Partial = None
 ) -> None:
     """Round one block.
 
     Args:
         b: emits the function.
-        packing: the axis of the factor with stride 1.
-        is_second: whether pairs of all lines follow each other.
-        places: where the block is, and where it goes.
-        n: has the strides, `line` and `term`.
+        block: how it is read.
+        places: where it is, and where it goes.
         partial: how many lines and terms exist; None: all.
     """
     x, y = places
-    read = _pairs if packing == LINES else _lines
-    found = read(b, x, n, partial)
-    if is_second != (packing == LINES):
+    read = _pairs if block.packing == LINES else _lines
+    found = read(b, x, block, partial)
+    if block.is_second != (block.packing == LINES):
         found = transposed(b, found)
     for i, pairs in enumerate(found):
         b.store(pairs, y + i * TILE_ROW_BYTES, 0, None)
 
 
-def _lines(b: Kernel, x: Pointer, n: Any, partial: _Partial) -> list[Value]:
+def _lines(b: Kernel, x: Pointer, block: Block, partial: _Partial) -> list[Value]:
     """The 16 pairs of terms of each line, whose terms follow each other."""
     masks: Sequence[Mask] = (None, None)
     numbers: list[Number] = list(range(BLOCK_LINES))
@@ -145,16 +155,16 @@ def _lines(b: Kernel, x: Pointer, n: Any, partial: _Partial) -> list[Value]:
         numbers = [b.least(i, lines - 1) for i in numbers]
     found = []
     for number in numbers:
-        line = x + number * n.line
+        line = x + number * block.line
         low, high = (
-            b.load(line, i * BLOCK_LINES, "float32", mask)
+            b.load(line, i * BLOCK_LINES, block.dtype, mask)
             for i, mask in enumerate(masks)
         )
         found.append(rounded(b, low, high))
     return found
 
 
-def _pairs(b: Kernel, x: Pointer, n: Any, partial: _Partial) -> list[Value]:
+def _pairs(b: Kernel, x: Pointer, block: Block, partial: _Partial) -> list[Value]:
     """The pair of terms of all lines, for each pair; lines follow each other."""
     rows = []
     for i in range(BLOCK_TERMS):
@@ -162,5 +172,5 @@ def _pairs(b: Kernel, x: Pointer, n: Any, partial: _Partial) -> list[Value]:
         if partial is not None:
             lines, terms = partial
             mask = b.first_lanes(b.choose(b.compare("sgt", terms, i), lines, 0))
-        rows.append(b.load(x + n.term * i, 0, "float32", mask))
+        rows.append(b.load(x + block.term * i, 0, block.dtype, mask))
     return [paired(b, *pair) for pair in zip(rows[::2], rows[1::2], strict=True)]

@@ -1,0 +1,270 @@
+; What AVX-512 and AMX have and other processors lack, in plain operations. Eight tiles
+; are 16 rows of 64 bytes each, one behind the other; the first tile's address comes
+; first. See Intel's Architectures Software Developer's Manual, volume 2.
+
+define internal ptr @emulated.row(ptr %tiles, i8 %tile, i64 %row) {
+  %n = zext i8 %tile to i64
+  %first = mul i64 %n, 16
+  %k = add i64 %first, %row
+  %place = getelementptr <16 x i32>, ptr %tiles, i64 %k
+  ret ptr %place
+}
+
+define internal void @emulated.ldtilecfg(ptr %tiles, ptr %shapes) {
+  ret void
+}
+
+define internal void @emulated.tilerelease(ptr %tiles) {
+  ret void
+}
+
+define internal void @emulated.tilezero(ptr %tiles, i8 %tile) {
+  %place = call ptr @emulated.row(ptr %tiles, i8 %tile, i64 0)
+  store [256 x i32] zeroinitializer, ptr %place
+  ret void
+}
+
+define internal void @emulated.tileloadd64(ptr %tiles, i8 %tile, ptr %from, i64 %stride) {
+entry:
+  br label %loop
+loop:
+  %row = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %to = call ptr @emulated.row(ptr %tiles, i8 %tile, i64 %row)
+  %offset = mul i64 %row, %stride
+  %at = getelementptr i8, ptr %from, i64 %offset
+  %x = load <16 x i32>, ptr %at, align 1
+  store <16 x i32> %x, ptr %to
+  %next = add i64 %row, 1
+  %more = icmp ult i64 %next, 16
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+
+define internal void @emulated.tilestored64(ptr %tiles, i8 %tile, ptr %to, i64 %stride) {
+entry:
+  br label %loop
+loop:
+  %row = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %from = call ptr @emulated.row(ptr %tiles, i8 %tile, i64 %row)
+  %offset = mul i64 %row, %stride
+  %at = getelementptr i8, ptr %to, i64 %offset
+  %x = load <16 x i32>, ptr %from
+  store <16 x i32> %x, ptr %at, align 1
+  %next = add i64 %row, 1
+  %more = icmp ult i64 %next, 16
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+
+define internal <16 x i32> @emulated.splat(ptr %words, i64 %k) {
+  %place = getelementptr i32, ptr %words, i64 %k
+  %word = load i32, ptr %place
+  %one = insertelement <16 x i32> poison, i32 %word, i64 0
+  %all = shufflevector <16 x i32> %one, <16 x i32> poison, <16 x i32> zeroinitializer
+  ret <16 x i32> %all
+}
+
+; sums[m] = what `step` makes of the words of rows[m] and the lines of columns, from two
+; vectors on, which `finish` adds to the sums.
+define internal void @emulated.multiply(ptr %tiles, i8 %sums, i8 %rows, i8 %columns, ptr %step, ptr %finish) {
+entry:
+  br label %rows.head
+rows.head:
+  %m = phi i64 [ 0, %entry ], [ %m.next, %rows.end ]
+  %sum = call ptr @emulated.row(ptr %tiles, i8 %sums, i64 %m)
+  %row = call ptr @emulated.row(ptr %tiles, i8 %rows, i64 %m)
+  br label %words
+words:
+  %k = phi i64 [ 0, %rows.head ], [ %k.next, %words ]
+  %before = phi <32 x i32> [ zeroinitializer, %rows.head ], [ %after, %words ]
+  %x = call <16 x i32> @emulated.splat(ptr %row, i64 %k)
+  %line = call ptr @emulated.row(ptr %tiles, i8 %columns, i64 %k)
+  %y = load <16 x i32>, ptr %line
+  %after = call <32 x i32> %step(<32 x i32> %before, <16 x i32> %x, <16 x i32> %y)
+  %k.next = add i64 %k, 1
+  %k.more = icmp ult i64 %k.next, 16
+  br i1 %k.more, label %words, label %rows.end
+rows.end:
+  %even = shufflevector <32 x i32> %after, <32 x i32> poison, <16 x i32> <EVERY_1_FROM_0>
+  %odd = shufflevector <32 x i32> %after, <32 x i32> poison, <16 x i32> <EVERY_1_FROM_16>
+  %start = load <16 x i32>, ptr %sum
+  %found = call <16 x i32> %finish(<16 x i32> %start, <16 x i32> %even, <16 x i32> %odd)
+  store <16 x i32> %found, ptr %sum
+  %m.next = add i64 %m, 1
+  %m.more = icmp ult i64 %m.next, 16
+  br i1 %m.more, label %rows.head, label %done
+done:
+  ret void
+}
+
+define internal void @emulated.tdpbf16ps(ptr %tiles, i8 %sums, i8 %rows, i8 %columns) {
+  call void @emulated.multiply(ptr %tiles, i8 %sums, i8 %rows, i8 %columns, ptr @emulated.bfloat16, ptr @emulated.bfloat16.end)
+  ret void
+}
+
+define internal void @emulated.tdpbssd(ptr %tiles, i8 %sums, i8 %rows, i8 %columns) {
+  call void @emulated.multiply(ptr %tiles, i8 %sums, i8 %rows, i8 %columns, ptr @emulated.int8, ptr @emulated.int8.end)
+  ret void
+}
+
+; Each of a word's two products has a sum of its own, and the two are added at the end.
+define internal <32 x i32> @emulated.bfloat16(<32 x i32> %sums, <16 x i32> %x, <16 x i32> %y) {
+  %start = bitcast <32 x i32> %sums to <32 x float>
+  %a = call <32 x float> @emulated.widened(<16 x i32> %x)
+  %b = call <32 x float> @emulated.widened(<16 x i32> %y)
+  %both = call <32 x float> @llvm.fma.v32f32(<32 x float> %a, <32 x float> %b, <32 x float> %start)
+  %found = bitcast <32 x float> %both to <32 x i32>
+  ret <32 x i32> %found
+}
+
+define internal <32 x float> @emulated.widened(<16 x i32> %words) {
+  %even = shl <16 x i32> %words, splat (i32 16)
+  %odd = and <16 x i32> %words, splat (i32 -65536)
+  %bits = shufflevector <16 x i32> %even, <16 x i32> %odd, <32 x i32> <EVERY_1_FROM_0>
+  %found = bitcast <32 x i32> %bits to <32 x float>
+  ret <32 x float> %found
+}
+
+define internal <16 x i32> @emulated.bfloat16.end(<16 x i32> %start, <16 x i32> %even, <16 x i32> %odd) {
+  %a = bitcast <16 x i32> %even to <16 x float>
+  %b = bitcast <16 x i32> %odd to <16 x float>
+  %c = bitcast <16 x i32> %start to <16 x float>
+  %both = fadd <16 x float> %a, %b
+  %sum = fadd <16 x float> %c, %both
+  %found = bitcast <16 x float> %sum to <16 x i32>
+  ret <16 x i32> %found
+}
+
+define internal <32 x i32> @emulated.int8(<32 x i32> %sums, <16 x i32> %x, <16 x i32> %y) {
+  %x.8 = bitcast <16 x i32> %x to <64 x i8>
+  %y.8 = bitcast <16 x i32> %y to <64 x i8>
+  %x.32 = sext <64 x i8> %x.8 to <64 x i32>
+  %y.32 = sext <64 x i8> %y.8 to <64 x i32>
+  %products = mul <64 x i32> %x.32, %y.32
+  %four = call <16 x i32> @emulated.add_fours(<16 x i32> zeroinitializer, <64 x i32> %products)
+  %both = shufflevector <16 x i32> %four, <16 x i32> zeroinitializer, <32 x i32> <EVERY_1_FROM_0>
+  %found = add <32 x i32> %sums, %both
+  ret <32 x i32> %found
+}
+
+define internal <16 x i32> @emulated.int8.end(<16 x i32> %start, <16 x i32> %even, <16 x i32> %odd) {
+  %found = add <16 x i32> %start, %even
+  ret <16 x i32> %found
+}
+
+define internal <16 x i32> @emulated.avx512.vpdpbusd.512(<16 x i32> %sums, <16 x i32> %x, <16 x i32> %y) {
+  %x.8 = bitcast <16 x i32> %x to <64 x i8>
+  %y.8 = bitcast <16 x i32> %y to <64 x i8>
+  %x.32 = zext <64 x i8> %x.8 to <64 x i32>
+  %y.32 = sext <64 x i8> %y.8 to <64 x i32>
+  %products = mul <64 x i32> %x.32, %y.32
+  %found = call <16 x i32> @emulated.add_fours(<16 x i32> %sums, <64 x i32> %products)
+  ret <16 x i32> %found
+}
+
+define internal <16 x i32> @emulated.add_fours(<16 x i32> %sums, <64 x i32> %terms) {
+  %a = shufflevector <64 x i32> %terms, <64 x i32> poison, <16 x i32> <EVERY_4_FROM_0>
+  %b = shufflevector <64 x i32> %terms, <64 x i32> poison, <16 x i32> <EVERY_4_FROM_1>
+  %c = shufflevector <64 x i32> %terms, <64 x i32> poison, <16 x i32> <EVERY_4_FROM_2>
+  %d = shufflevector <64 x i32> %terms, <64 x i32> poison, <16 x i32> <EVERY_4_FROM_3>
+  %ab = add <16 x i32> %a, %b
+  %cd = add <16 x i32> %c, %d
+  %all = add <16 x i32> %ab, %cd
+  %found = add <16 x i32> %sums, %all
+  ret <16 x i32> %found
+}
+
+define internal <8 x i32> @emulated.avx512.vpdpbusd.256(<8 x i32> %sums, <8 x i32> %x, <8 x i32> %y) {
+  %a = shufflevector <8 x i32> %sums, <8 x i32> poison, <16 x i32> <EVERY_1_FROM_0>
+  %b = shufflevector <8 x i32> %x, <8 x i32> poison, <16 x i32> <EVERY_1_FROM_0>
+  %c = shufflevector <8 x i32> %y, <8 x i32> poison, <16 x i32> <EVERY_1_FROM_0>
+  %all = call <16 x i32> @emulated.avx512.vpdpbusd.512(<16 x i32> %a, <16 x i32> %b, <16 x i32> %c)
+  %found = shufflevector <16 x i32> %all, <16 x i32> poison, <8 x i32> <EVERY_1_FROM_0>
+  ret <8 x i32> %found
+}
+
+define internal <4 x i32> @emulated.avx512.vpdpbusd.128(<4 x i32> %sums, <4 x i32> %x, <4 x i32> %y) {
+  %a = shufflevector <4 x i32> %sums, <4 x i32> poison, <8 x i32> <EVERY_1_FROM_0>
+  %b = shufflevector <4 x i32> %x, <4 x i32> poison, <8 x i32> <EVERY_1_FROM_0>
+  %c = shufflevector <4 x i32> %y, <4 x i32> poison, <8 x i32> <EVERY_1_FROM_0>
+  %all = call <8 x i32> @emulated.avx512.vpdpbusd.256(<8 x i32> %a, <8 x i32> %b, <8 x i32> %c)
+  %found = shufflevector <8 x i32> %all, <8 x i32> poison, <4 x i32> <EVERY_1_FROM_0>
+  ret <4 x i32> %found
+}
+
+; The products of bytes without and with a sign, pairs of which are added in 16 bits.
+define internal <32 x i16> @emulated.avx512.pmaddubs.w.512(<64 x i8> %x, <64 x i8> %y) {
+  %x.32 = zext <64 x i8> %x to <64 x i32>
+  %y.32 = sext <64 x i8> %y to <64 x i32>
+  %products = mul <64 x i32> %x.32, %y.32
+  %even = shufflevector <64 x i32> %products, <64 x i32> poison, <32 x i32> <EVERY_2_FROM_0>
+  %odd = shufflevector <64 x i32> %products, <64 x i32> poison, <32 x i32> <EVERY_2_FROM_1>
+  %sum = add <32 x i32> %even, %odd
+  %low = call <32 x i32> @llvm.smax.v32i32(<32 x i32> %sum, <32 x i32> splat (i32 -32768))
+  %both = call <32 x i32> @llvm.smin.v32i32(<32 x i32> %low, <32 x i32> splat (i32 32767))
+  %found = trunc <32 x i32> %both to <32 x i16>
+  ret <32 x i16> %found
+}
+
+define internal <16 x i32> @emulated.avx512.pmaddw.d.512(<32 x i16> %x, <32 x i16> %y) {
+  %x.32 = sext <32 x i16> %x to <32 x i32>
+  %y.32 = sext <32 x i16> %y to <32 x i32>
+  %products = mul <32 x i32> %x.32, %y.32
+  %even = shufflevector <32 x i32> %products, <32 x i32> poison, <16 x i32> <EVERY_2_FROM_0>
+  %odd = shufflevector <32 x i32> %products, <32 x i32> poison, <16 x i32> <EVERY_2_FROM_1>
+  %found = add <16 x i32> %even, %odd
+  ret <16 x i32> %found
+}
+
+; Rounded to the nearest, a tie to the even one; what is denormal becomes 0.
+define internal <16 x i16> @emulated.avx512bf16.cvtneps2bf16.512(<16 x float> %x) {
+  %given = bitcast <16 x float> %x to <16 x i32>
+  %exponent = and <16 x i32> %given, splat (i32 2139095040)
+  %sign = and <16 x i32> %given, splat (i32 -2147483648)
+  %is_denormal = icmp eq <16 x i32> %exponent, zeroinitializer
+  %bits = select <16 x i1> %is_denormal, <16 x i32> %sign, <16 x i32> %given
+  %upper = lshr <16 x i32> %bits, splat (i32 16)
+  %odd = and <16 x i32> %upper, splat (i32 1)
+  %half = add <16 x i32> %odd, splat (i32 32767)
+  %sum = add <16 x i32> %bits, %half
+  %rounded = lshr <16 x i32> %sum, splat (i32 16)
+  %quiet = or <16 x i32> %upper, splat (i32 64)
+  %is_nan = fcmp uno <16 x float> %x, %x
+  %found = select <16 x i1> %is_nan, <16 x i32> %quiet, <16 x i32> %rounded
+  %narrow = trunc <16 x i32> %found to <16 x i16>
+  ret <16 x i16> %narrow
+}
+
+; The same of two vectors; the second operand comes first.
+define internal <32 x i16> @emulated.avx512bf16.cvtne2ps2bf16.512(<16 x float> %high, <16 x float> %low) {
+  %a = call <16 x i16> @emulated.avx512bf16.cvtneps2bf16.512(<16 x float> %low)
+  %b = call <16 x i16> @emulated.avx512bf16.cvtneps2bf16.512(<16 x float> %high)
+  %both = shufflevector <16 x i16> %a, <16 x i16> %b, <32 x i32> <EVERY_1_FROM_0>
+  ret <32 x i16> %both
+}
+
+; x * 2 ** floor(e): exact in float64, so that it is rounded once.
+define internal <16 x float> @emulated.avx512.mask.scalef.ps.512(<16 x float> %x, <16 x float> %e, <16 x float> %other, i16 %mask, i32 %mode) {
+  %down = call <16 x float> @llvm.floor.v16f32(<16 x float> %e)
+  %least = call <16 x float> @llvm.maxnum.v16f32(<16 x float> %down, <16 x float> splat (float -400.0))
+  %most = call <16 x float> @llvm.minnum.v16f32(<16 x float> %least, <16 x float> splat (float 400.0))
+  %n = fptosi <16 x float> %most to <16 x i64>
+  %biased = add <16 x i64> %n, splat (i64 1023)
+  %bits = shl <16 x i64> %biased, splat (i64 52)
+  %power = bitcast <16 x i64> %bits to <16 x double>
+  %wide = fpext <16 x float> %x to <16 x double>
+  %product = fmul <16 x double> %wide, %power
+  %narrow = fptrunc <16 x double> %product to <16 x float>
+  %nan = fcmp uno <16 x float> %e, %e
+  %found = select <16 x i1> %nan, <16 x float> %e, <16 x float> %narrow
+  ret <16 x float> %found
+}
+
+declare <32 x float> @llvm.fma.v32f32(<32 x float>, <32 x float>, <32 x float>)
+declare <32 x i32> @llvm.smax.v32i32(<32 x i32>, <32 x i32>)
+declare <32 x i32> @llvm.smin.v32i32(<32 x i32>, <32 x i32>)
+declare <16 x float> @llvm.floor.v16f32(<16 x float>)
+declare <16 x float> @llvm.maxnum.v16f32(<16 x float>, <16 x float>)
+declare <16 x float> @llvm.minnum.v16f32(<16 x float>, <16 x float>)

@@ -1,0 +1,108 @@
+"""Code for AVX-512 and AMX on an x86 processor without them.
+
+Kernels are generated for a processor that has all of them. What this one lacks,
+emulated_processor.ll computes in plain operations, and LLVM divides vectors that are
+too wide. It is slow, and for kernels inside the test's own process. Whole folders of
+tests run so, too:
+
+    scripts/test -p tests.emulated_processor tests/backends
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_FEATURES = "+amx-tile,+amx-bf16,+amx-int8,+avx512bf16,+avx512vnni"
+_LACKING = r"[\w.]*(?:tile|avx512|tdp)[\w.]*"
+_CALLED = re.compile(rf"@llvm\.x86\.({_LACKING})\(")
+_DECLARED = re.compile(rf"^declare .*@llvm\.x86\.{_LACKING}\(.*\n", re.MULTILINE)
+_TILED = re.compile(r"@emulated\.((?:ld)?tile\w*|tdp\w+)\(")
+_TILES = "  %emulated.tiles = alloca [8 x [256 x i32]], align 64\n"
+_LANES = re.compile(r"<(\d+) x i32> <EVERY_(\d+)_FROM_(\d+)>")
+_SPLAT = re.compile(r"(<(\d+) x [^<\n]*)splat \((\S+ [^)]+)\)")
+
+
+def emulated(text: str) -> str:
+    """A module of LLVM IR without the instructions that are not there."""
+    if not _CALLED.search(text):
+        return text
+    text = _DECLARED.sub("", text).replace(" x bfloat>", " x i16>")
+    text = _CALLED.sub(r"@emulated.\1(", text)
+    with_tiles = _TILED.sub(r"@emulated.\1(ptr %emulated.tiles, ", text)
+    if with_tiles != text:
+        text = with_tiles.replace("tiles, )", "tiles)")
+        text = text.replace("entry:\n", "entry:\n" + _TILES)
+    declared = set(re.findall(r"^declare .*$", text, re.MULTILINE))
+    added = [x for x in _instructions().splitlines() if x not in declared]
+    return "\n".join([text, *added, ""])
+
+
+@cache
+def _instructions() -> str:
+    text = Path(__file__).with_suffix(".ll").read_text("utf-8")
+    return _SPLAT.sub(_splat, _LANES.sub(_lanes, text))
+
+
+def _lanes(found: re.Match[str]) -> str:
+    """Numbers of lanes: every so many, from one on."""
+    count, step, first = map(int, found.groups())
+    numbers = range(first, first + count * step, step)
+    return f"<{count} x i32> <{', '.join(f'i32 {n}' for n in numbers)}>"
+
+
+def _splat(found: re.Match[str]) -> str:
+    """A constant in every lane, as older LLVMs write it."""
+    before, count, constant = found.groups()
+    return f"{before}<{', '.join([constant] * int(count))}>"
+
+
+@contextmanager
+def processor_with_tiles() -> Iterator[None]:
+    """Inside, this machine's processor has tiles, its own or emulated ones."""
+    from toolkit.backends.numpy.jit import engine
+    from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
+
+    own = Processor.host()
+    if own.tiles:
+        yield
+        return
+    if own.architecture != "x86_64":
+        pytest.skip("AMX is emulated on x86 only")
+    better = replace(
+        PROCESSORS["x86-64-v4"],
+        triple=own.triple,
+        features=_FEATURES,
+        cache_bytes=own.cache_bytes,
+        tiles=True,
+    )
+    compile_there, machine_there = engine._compile, engine.machine
+
+    def compile_here(source: str, processor: Processor) -> bytes:
+        return compile_there(emulated(source), processor)
+
+    def machine_here(processor: Processor) -> Any:
+        return machine_there(own)
+
+    with pytest.MonkeyPatch.context() as patched:
+        # What is compiled here is no use to such a processor.
+        patched.setattr(engine, "FORMAT", f"{engine.FORMAT} emulated")
+        patched.setattr(engine, "_compile", compile_here)
+        patched.setattr(engine, "machine", machine_here)
+        patched.setattr(engine, "_own", engine._Own())
+        patched.setattr(Processor, "host", staticmethod(cache(lambda: better)))
+        yield
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """As a plugin: for all tests."""
+    emulating = processor_with_tiles()
+    emulating.__enter__()
+    config.add_cleanup(lambda: emulating.__exit__(None, None, None))

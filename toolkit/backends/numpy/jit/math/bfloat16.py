@@ -1,0 +1,49 @@
+"""Conversions between float32 and bfloat16, which is its upper half, rounded."""
+
+from __future__ import annotations
+
+from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.processor import current
+
+NARROW, WIDE = "bfloat16", "float32"
+# The lanes of the instruction that rounds.
+_LANES = 16
+
+
+def converts(source: str, target: str) -> bool:
+    """Whether a cast is one of these conversions."""
+    return {source, target} == {NARROW, WIDE}
+
+
+def widened(b: Builder, x: Value) -> Value:
+    """float32 from bfloat16."""
+    bits = b.convert("zext", x, "int32")
+    return b.convert("bitcast", b.binary("shl", bits, b.constant(16, bits)), WIDE)
+
+
+def narrowed(b: Builder, x: Value) -> Value:
+    """The nearest bfloat16, a tie to the even one."""
+    if x.lanes == _LANES and current().has("avx512bf16"):
+        return _by_instruction(b, x)
+    bits = b.convert("bitcast", x, "int32")
+
+    def constant(number: int) -> Value:
+        return b.constant(number, bits)
+
+    upper = b.binary("lshr", bits, constant(16))
+    # A carry into the exponent is right too.
+    odd = b.binary("and", upper, constant(1))
+    rounded = b.binary("add", bits, b.binary("add", odd, constant(0x7FFF)))
+    rounded = b.binary("lshr", rounded, constant(16))
+    sign = b.binary("and", upper, constant(0x8000))
+    nan = b.binary("or", sign, constant(0x7FC0))
+    is_nan = b.binary("fcmp uno", x, x, "bool")
+    return b.convert("trunc", b.select(is_nan, nan, rounded), NARROW)
+
+
+def _by_instruction(b: Builder, x: Value) -> Value:
+    """The same, but that numbers below 2**-126 become 0."""
+    kind, name = f"<{_LANES} x bfloat>", "@llvm.x86.avx512bf16.cvtneps2bf16.512"
+    b.declarations.add(f"declare {kind} {name}({x.type})")
+    found = b.let(f"call {kind} {name}({x.type} {x})", NARROW, _LANES)
+    return b.let(f"bitcast {kind} {found} to <{_LANES} x i16>", NARROW, _LANES)
