@@ -5,11 +5,11 @@ node. A `Graph` is a pure value: a pass takes one and returns a new one.
 """
 
 from toolkit.ir.axes import Axes, along, axes_of, letters
-from toolkit.ir.fused import fused_node, fused_p
 from toolkit.ir.graph import Graph, Node, format_graph
+from toolkit.ir.nodes import cast_node, fused_node, fused_p
 from toolkit.ir.primitive import PRIMITIVES, Kind, Primitive, primitive
 from toolkit.ir.scalars import Rule
-from toolkit.ir.value import Constant, Spec, Value
+from toolkit.ir.value import Constant, Narrow, Spec, Value
 
 __all__ = [
     "PRIMITIVES",
@@ -17,6 +17,7 @@ __all__ = [
     "Constant",
     "Graph",
     "Kind",
+    "Narrow",
     "Node",
     "Primitive",
     "Rule",
@@ -24,6 +25,7 @@ __all__ = [
     "Value",
     "along",
     "axes_of",
+    "cast_node",
     "format_graph",
     "fused_node",
     "fused_p",

@@ -65,6 +65,9 @@ class Value:
     _origin: tuple[str, ...]  # set only inside a scope
     _is_open: bool  # set only of what follows from extents
 
+    # Whether it may be stored in a narrower dtype; see `Narrow`.
+    is_narrow = False
+
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
 
@@ -90,6 +93,17 @@ class Value:
 
     def __repr__(self) -> str:
         return f"<value {self.spec}>"
+
+
+class Narrow(Value):
+    """A value that a pass has made wider than the program says.
+
+    It may be stored as narrow as that again.
+    """
+
+    __slots__ = ()
+
+    is_narrow = True
 
 
 class Constant(Value):

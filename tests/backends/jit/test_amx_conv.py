@@ -25,6 +25,7 @@ from tests.emulated_processor import processor_with_tiles
 from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
 from toolkit.backends.numpy.jit.kernels.conv import amx
+from toolkit.backends.numpy.jit.lowering import prepared
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
 from toolkit.backends.target import rules
 
@@ -83,7 +84,7 @@ def functions(found):
 def assert_right(kind, arrays, attrs, views=None, most=3e-7):
     """The sums of rounded products, in the same bits for any chunks of rows."""
     found, out = lowered(kind, views or arrays, attrs | ROUNDED)
-    assert any("rounded" in name for name in functions(found))
+    assert any("rounded" in n for n in functions(found))
     run_lowered(found, views or arrays, [out])
     factors = [rounded(a) for a in arrays]
     sizes = expected(kind, [np.abs(a) for a in factors], attrs)
@@ -138,7 +139,7 @@ def test_factors_that_are_stored_as_bfloat16(always, name, kind):
     expected = computed(kind, arrays, attrs)
     for some in (narrow, [narrow[0], arrays[1]], [arrays[0], narrow[1]]):
         found, _ = lowered(kind, some, attrs)
-        assert any("rounded" in name for name in functions(found))
+        assert any("rounded" in n for n in functions(found))
         np.testing.assert_array_equal(computed(kind, some, attrs), expected)
 
 
@@ -150,8 +151,14 @@ def test_narrow_factors_of_kernels_of_float32(kind):
         narrow = [a.astype(ml_dtypes.bfloat16) for a in arrays]
         with rules.inside(processor=replace(Processor.host(), tiles=False)):
             found, _ = lowered(kind, narrow, attrs | ROUNDED)
-            assert not any("rounded" in name for name in functions(found))
+            assert not any("rounded" in n for n in functions(found))
             check(kind, narrow, attrs | ROUNDED)
+            # Of weights that stay the same the cast alone is made once.
+            for frozen in ([1], [0, 1]):
+                once = prepared(found, frozen)
+                assert len(once.prepared) == len(frozen)
+                names = [call.code.emit.__name__ for call in once.prepared]
+                assert set(names) == {"emit_plan"}
             turned = [np.moveaxis(np.moveaxis(a, -1, 0).copy(), 0, -1) for a in narrow]
             check(kind, turned, attrs | ROUNDED)
 
@@ -278,7 +285,7 @@ def test_only_where_tiles_are_quicker(kind):
         arrays, attrs = problem.of(kind, "float32")
         with rules.inside(processor=processor, rows_independent=is_even):
             found, _ = lowered(kind, arrays, attrs | ROUNDED | more)
-        return any("rounded" in name for name in functions(found))
+        return any("rounded" in n for n in functions(found))
 
     large = Problem(8, (16, 16), (3, 3), (64, 64), padding=SAME)
     assert has_rounded(large)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
+from toolkit.backends.numpy.jit.lowering import PRODUCTS
+from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
 from toolkit.backends.target import Target
-from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
+from toolkit.ir import Constant, Graph, Narrow, Node, Value, cast_node
 
-NARROW, WIDE = "bfloat16", "float32"
-# What some processors compute several times as fast if the factors are bfloat16.
-PRODUCTS = ("matmul", "conv", "conv_input_grad", "conv_kernel_grad")
 _OF_BITS = ("bitcast",)  # what a number is made of, not what it is
 
 
@@ -61,12 +60,13 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
             stand_ins[x] = Constant(x.constant.astype(np.float32))
         return stand_ins.get(x, x)
 
+    rounded = _only_rounded(graph)
     for node in graph.nodes:
         given = [value(x) for x in node.inputs]
         if node.op.name in _OF_BITS:
             nodes += _narrow_nodes(node, given, stand_ins)
         else:
-            nodes.append(_wide_node(node, given, stand_ins))
+            nodes.append(_wide_node(node, given, stand_ins, rounded))
     outputs = [value(y) for y in graph.outputs]
     if enter is _cast:
         for i, y in enumerate(graph.outputs):
@@ -77,7 +77,30 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
     return Graph(tuple(inputs), tuple(nodes), tuple(outputs), graph.names)
 
 
-def _wide_node(node: Node, inputs: list[Any], stand_ins: dict[Value, Value]) -> Node:
+def _only_rounded(graph: Graph) -> set[Value]:
+    """The values in float32 of which nothing but a cast to bfloat16 is read."""
+    rounded: set[Any] = set()
+    others: set[Any] = set(graph.outputs)
+    for node in graph.nodes:
+        is_cast = node.op.name == "cast" and node.attrs["dtype"] == NARROW
+        (rounded if is_cast else others).update(node.inputs)
+    return {x for x in rounded - others if x.spec.dtype == WIDE}
+
+
+def _wide_node(
+    node: Node,
+    inputs: list[Any],
+    stand_ins: dict[Value, Value],
+    rounded: Collection[Value],
+) -> Node:
+    """A node in float32.
+
+    Args:
+        node: what is computed.
+        inputs: the values that it is computed from.
+        stand_ins: for values of the graph; gets those of the node's outputs.
+        rounded: values that are as good as bfloat16.
+    """
     attrs = {name: _wide_attribute(value) for name, value in node.attrs.items()}
     if node.op.name in PRODUCTS and _are_narrow(node.inputs):
         attrs["factors"] = NARROW
@@ -85,9 +108,9 @@ def _wide_node(node: Node, inputs: list[Any], stand_ins: dict[Value, Value]) -> 
     specs = found if isinstance(found, tuple) else (found,)
     outputs = []
     for old, spec in zip(node.outputs, specs, strict=True):
-        new = old if old.spec == spec else Value(spec)
-        if new is not old:
-            stand_ins[old] = new
+        new = old
+        if old.spec != spec or old in rounded:
+            new = stand_ins[old] = Narrow(spec)
         outputs.append(new)
     return Node(node.op, inputs, attrs, outputs)
 
@@ -118,8 +141,3 @@ def _wide_attribute(value: Any) -> Any:
     if isinstance(value, Graph):
         return _widened(value, _replace)
     return WIDE if isinstance(value, str) and value == NARROW else value
-
-
-def cast_node(x: Any, y: Any) -> Node:
-    """What makes y of x, in y's dtype."""
-    return Node(PRIMITIVES["cast"], (x,), {"dtype": y.spec.dtype}, (y,))

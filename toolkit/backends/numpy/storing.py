@@ -1,28 +1,31 @@
-"""What is stored as bfloat16 between kernels: operands of products that round them.
+"""What is stored as bfloat16 between kernels, on processors with tiles.
 
-Inside a graph all is computed in float32, see `precision`. But where a product rounds
-what a kernel has written, and where a convolution of rounded factors is what is
-written, half the bytes of memory do: kernels narrow what they store, and widen what
-they load. Small values are left alone, which stay in a cache.
+Inside a program all is computed in float32, see `precision`. But kernels that wait for
+memory wait half as long for numbers of half the bytes: they round large results that
+are bfloat16 to the program, and widen what they read.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from math import prod
 
+from toolkit.backends.loops.iteration_space import space_of
+from toolkit.backends.numpy.jit.lowering import PRODUCTS
+from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.numpy.precision import NARROW, PRODUCTS, WIDE, cast_node
 from toolkit.backends.target import Target, rules
-from toolkit.ir import Graph, Kind, Node, Value, fused_node, fused_p
+from toolkit.ir import Graph, Kind, Node, Value, cast_node, fused_node, fused_p
 
 # What is elements in memory, read in another way.
 _VIEWS = ("reshape", "transpose", "slice")
-_CONVOLUTIONS = ("conv", "conv_input_grad")
+# Products that elementwise nodes can follow.
+_ANCHORS = ("matmul", "conv", "conv_input_grad")
 
 
 def store_narrow(graph: Graph, target: Target) -> Graph:
-    """Store as bfloat16 what products round, and what such convolutions give.
+    """Store as bfloat16 what is that to the program, if it fills a core's cache.
 
     Args:
         graph: whose nodes are fused, and in order.
@@ -41,9 +44,12 @@ class _Storing:
         self.graph, self.least = graph, least
         self.returned: set[Value] = set(graph.outputs)
         self.readers: defaultdict[Value, list[Node]] = defaultdict(list)
+        self.transposed: set[Value] = set()
         for node in graph.nodes:
             for value in dict.fromkeys(node.inputs):
                 self.readers[value].append(node)
+            if node.op.name == "transpose":
+                self.transposed.update(node.outputs)
         self.narrow: dict[Value, Value] = {}
 
     def stored(self) -> Graph:
@@ -56,110 +62,105 @@ class _Storing:
         given = {x: self.narrow[x] for x in node.inputs if x in self.narrow}
         if node.op.name in _VIEWS and given:
             (x,), (y,) = node.inputs, node.outputs
-            self.narrow[y] = _narrow_value(y)
+            self.narrow[y] = _narrow(y)
             return Node(node.op, (given[x],), node.attrs, (self.narrow[y],))
-        made = {
-            y: _narrow_value(y)
-            for y in node.outputs
-            if _may_write(node) and self._is_chosen(node, y)
-        }
+        made = {y: _narrow(y) for y in node.outputs if self._is_chosen(node, y)}
         self.narrow.update(made)
-        if not given and not made:
-            return node
         if node.op is fused_p or made:
-            return _fused(node, given, made)
+            return _with_casts(node, given, made) if given or made else node
         return node.with_inputs([given.get(x, x) for x in node.inputs])
 
     def _is_chosen(self, node: Node, value: Value) -> bool:
-        spec = value.spec
-        if spec.dtype != WIDE or spec.nbytes < self.least:
+        """Whether an output of a node is stored as bfloat16."""
+        if not value.is_narrow or value.spec.nbytes < self.least:
             return False
-        if not self._is_read_narrow(value):
-            return False
-        anchor = _anchor(node)
-        is_image = anchor is not None and anchor.op.name in _CONVOLUTIONS
-        return (is_image and _rounds(anchor)) or self._is_rounded(value)
-
-    def _is_read_narrow(self, value: Value) -> bool:
-        """Whether all that reads a value can widen it."""
-        readers = self.readers[value]
-        if value in self.returned or not readers:
-            return False
-        return all(
-            self._is_read_narrow(node.outputs[0])
-            if node.op.name in _VIEWS
-            else _may_read(node, value)
-            for node in readers
+        return self._may_write(node, value) and all(
+            reader is not None and _may_read(reader, read)
+            for reader, read in self._reads(value)
         )
 
-    def _is_rounded(self, value: Value) -> bool:
-        """Whether a product rounds a value."""
+    def _reads(self, value: Value) -> Iterator[tuple[Node | None, Value]]:
+        """What reads a value or a view of it, and which; None: the caller."""
+        if value in self.returned:
+            yield None, value
         for node in self.readers[value]:
             if node.op.name in _VIEWS:
-                if self._is_rounded(node.outputs[0]):
-                    return True
+                yield from self._reads(node.outputs[0])
             else:
-                anchor = _anchor(node)
-                if _is_factor(value, anchor) and _rounds(anchor):
-                    return True
-        return False
+                yield node, value
+
+    def _may_write(self, node: Node, value: Value) -> bool:
+        """Whether a node can round what it stores."""
+        product = _product(node)
+        if product is None:
+            return node.op is fused_p and _fills(value, node)
+        if product.op.name not in _ANCHORS or not _fills(value, node):
+            return False
+        # Gradients of weights are sums over a batch, whose rows stand in columns.
+        return not any(x in self.transposed for x in product.inputs[:1])
 
 
-def _narrow_value(value: Value) -> Value:
+def _narrow(value: Value) -> Value:
     return Value(value.spec.with_dtype(NARROW))
 
 
-def _anchor(node: Node) -> Node | None:
-    """The product of a node, if there is one."""
+def _product(node: Node) -> Node | None:
+    """The product that a node begins with, if it does."""
     first = node.attrs["body"].nodes[0] if node.op is fused_p else node
     return first if first.op.name in PRODUCTS else None
 
 
-def _is_factor(value: Value, product: Node | None) -> bool:
-    return product is not None and any(x is value for x in product.inputs)
+def _fills(value: Value, node: Node) -> bool:
+    """Whether there is an element for each that a node computes: no row or column."""
+    product = _product(node)
+    if product is not None:
+        return bool(value.spec.size == product.outputs[0].spec.size)
+    return bool(value.spec.size == space_of(node.attrs["body"].nodes).size)
 
 
-def _rounds(product: Node | None) -> bool:
+def _may_read(node: Node, value: Value) -> bool:
+    """Whether a node can widen what it loads, or round it no more."""
+    product = _product(node)
+    if product is not None and any(x is value for x in product.inputs):
+        return _rounds(product)
+    if node.op is not fused_p or not _fills(value, node):
+        return False
+    # Other nodes, such as one that picks elements of rows, read what is in memory.
+    members = {
+        member.op.kind for member in node.attrs["body"].nodes if member != product
+    }
+    return members <= {Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW}
+
+
+def _rounds(product: Node) -> bool:
     """Whether a product rounds its factors, and is none of a batch of matrices."""
-    if product is None or product.attrs.get("factors") != NARROW:
+    if product.attrs.get("factors") != NARROW:
         return False
     if product.op.name == "matmul":
         return bool(prod(product.inputs[1].spec.shape[:-2]) == 1)
     return bool(product.attrs["groups"] == 1)
 
 
-def _may_write(node: Node) -> bool:
-    """Whether a node can narrow what it stores."""
-    return node.op is fused_p or node.op.name in ("matmul", *_CONVOLUTIONS)
+def _with_casts(
+    node: Node, given: dict[Value, Value], made: dict[Value, Value]
+) -> Node:
+    """A node as a fused one with casts in it, in front of all but a product.
 
-
-def _may_read(node: Node, value: Value) -> bool:
-    """Whether a node can widen what it loads, or round it no more."""
-    anchor = _anchor(node)
-    if _is_factor(value, anchor):
-        return _rounds(anchor)
-    if node.op is not fused_p:
-        return False
-    # Of rows whose elements are picked by their indices some are read in place.
-    kinds = {member.op.kind for member in node.attrs["body"].nodes if member != anchor}
-    return kinds <= {Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW}
-
-
-def _fused(node: Node, given: dict[Value, Value], made: dict[Value, Value]) -> Node:
-    """A node with casts around it: in front of all but products, and behind it."""
-    anchor = _anchor(node)
-    is_body = node.op is fused_p
-    members = list(node.attrs["body"].nodes if is_body else (node,))
+    Args:
+        node: what is computed.
+        given, made: what is narrow of its inputs and outputs.
+    """
+    members = list(node.attrs["body"].nodes if node.op is fused_p else (node,))
     first: list[Node] = []
-    if anchor is not None:
-        factors = [given.get(x, x) for x in anchor.inputs]
-        first, members = [anchor.with_inputs(factors)], members[1:]
+    if (product := _product(node)) is not None:
+        factors = [given.get(x, x) for x in product.inputs]
+        first, members = [product.with_inputs(factors)], members[1:]
     read = {x for member in members for x in member.inputs}
     before = [cast_node(narrow, x) for x, narrow in given.items() if x in read]
     after = [cast_node(y, narrow) for y, narrow in made.items()]
-    graph = Graph(
+    body = Graph(
         tuple(given.get(x, x) for x in node.inputs),
         (*first, *before, *members, *after),
         tuple(made.get(y, y) for y in node.outputs),
     )
-    return fused_node(graph, node.device)
+    return fused_node(body, node.device)

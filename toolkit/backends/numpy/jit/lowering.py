@@ -17,9 +17,10 @@ from toolkit.backends.base import Operand, aligned, contiguous
 from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.plan import TASKS
 from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
 from toolkit.definitions.records import record
 from toolkit.dtypes import is_complex
-from toolkit.ir import PRIMITIVES, Graph, Node, Value
+from toolkit.ir import Graph, Value, cast_node
 
 # What lowerings take from here, some of it from elsewhere.
 __all__ = ["TASKS", "Call", "Lowered", "Operand", "contiguous", "index_problem"]
@@ -129,9 +130,9 @@ Lowering = Callable[[Any, Sequence[Operand], Sequence[Operand]], Lowered | None]
 
 # The lowering of each primitive, or where it is, by module of this package. Those in
 # ANCHORS take a Graph: their node, followed by elementwise nodes on its result.
-_COPY = "kernels.move:lower_copy"
+_COPY, _FUSED = "kernels.move:lower_copy", "fused.elementwise:lower_fused"
 LOWERINGS: dict[str, str | Lowering] = {
-    "fused": "fused.elementwise:lower_fused",
+    "fused": _FUSED,
     "conv": "kernels.conv:lower_conv",
     "conv_input_grad": "kernels.conv:lower_conv_input_grad",
     "conv_kernel_grad": "kernels.conv:lower_conv_kernel_grad",
@@ -178,8 +179,8 @@ ANCHORS = frozenset(
         *("matmul", "matmul_int4", "matmul_integer"),
     }
 )
-# What may round factors, or get them rounded.
-_ROUNDING = frozenset({"conv", "conv_input_grad", "conv_kernel_grad", "matmul"})
+# What some processors compute several times as fast if the factors are bfloat16.
+PRODUCTS = frozenset({"conv", "conv_input_grad", "conv_kernel_grad", "matmul"})
 # Those of ANCHORS that are lowered behind copies of factors that are not contiguous.
 STRAIGHT = frozenset({"matmul_int4", "conv_integer"})
 
@@ -238,7 +239,7 @@ def lower(
     if lower_node is None:
         return None
     lowered = lower_node(argument, inputs, outputs)
-    if lowered is None and name in _ROUNDING:
+    if lowered is None and name in PRODUCTS:
         lowered = _of_wide(lower_node, argument, inputs, outputs)
     if lowered is None and (argument is node or name in STRAIGHT):
         return _of_copies(lower_node, argument, inputs, outputs)
@@ -255,24 +256,28 @@ def _of_wide(
 
     None if none of them is bfloat16.
     """
-    is_body = isinstance(argument, Graph)
-    product = argument.nodes[0] if is_body else argument
-    narrow = [x for x in dict.fromkeys(product.inputs) if x.spec.dtype == "bfloat16"]
-    wide: dict[Any, Any] = {x: Value(x.spec.with_dtype("float32")) for x in narrow}
+    product = argument.nodes[0] if isinstance(argument, Graph) else argument
+    wide: dict[Any, Any] = {
+        x: Value(x.spec.with_dtype(WIDE))
+        for x in product.inputs
+        if x.spec.dtype == NARROW
+    }
+    if not wide:
+        return None
     casts = {
         i: contiguous(wide[x].spec) for i, x in enumerate(argument.inputs) if x in wide
     }
-    if not casts:
-        return None
-    given = [wide.get(x, x) for x in argument.inputs]
-    if is_body:
-        nodes = [
-            n.with_inputs([wide.get(x, x) for x in n.inputs]) for n in argument.nodes
-        ]
-        argument = Graph(tuple(given), tuple(nodes), argument.outputs)
-    else:
-        argument = argument.with_inputs(given)
+    argument = _reading(argument, wide)
     return _behind(casts, lower_node, argument, inputs, outputs)
+
+
+def _reading(argument: Any, instead: Mapping[Any, Any]) -> Any:
+    """A node, or all nodes of a body, that read other values instead of some."""
+    inputs = [instead.get(x, x) for x in argument.inputs]
+    if not isinstance(argument, Graph):
+        return argument.with_inputs(inputs)
+    nodes = [_reading(node, instead) for node in argument.nodes]
+    return Graph(tuple(inputs), tuple(nodes), argument.outputs)
 
 
 def _of_copies(
@@ -285,54 +290,59 @@ def _of_copies(
 
     None if strides are not why nothing fits.
     """
-    copies = {
-        i: contiguous(x.spec) for i, x in enumerate(inputs) if not x.is_contiguous
-    }
-    if not copies:
+    views = [i for i, x in enumerate(inputs) if not x.is_contiguous]
+    if not views:
         return None
+    copies = {i: contiguous(inputs[i].spec) for i in views}
     return _behind(copies, lower_node, argument, inputs, outputs)
 
 
 def _behind(
-    made: Mapping[int, Operand],
+    copies: Mapping[int, Operand],
     lower_node: Lowering,
     argument: Any,
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
 ) -> Lowered | None:
-    """What is lowered for other inputs, which are copied, or cast, in front of it."""
-    lowered = lower_node(
-        argument, [made.get(i, x) for i, x in enumerate(inputs)], outputs
-    )
+    """The calls of a node behind those that copy some inputs.
+
+    Args:
+        copies: by the numbers of the inputs, as the node reads them.
+        lower_node, argument, inputs, outputs: what is lowered, and of what.
+    """
+    read = [copies.get(i, x) for i, x in enumerate(inputs)]
+    lowered = lower_node(argument, read, outputs)
     if lowered is None:
         return None
     calls: list[Any] = []
     places: dict[Reference, Reference] = {}
     work = lowered.work
-    for i, operand in made.items():
+    for i, copy in copies.items():
         place = places["in", i] = "work", aligned(work)
-        copy = _copied(inputs[i], operand)
         instead = {("in", 0): ("in", i), ("out", 0): place}
-        size = aligned(operand.spec.nbytes)
-        copies = (replace(call, prepares=size) for call in copy.calls)
-        calls += [redirected(call, instead) for call in copies]
+        size = aligned(copy.spec.nbytes)
+        copying = (replace(call, prepares=size) for call in _copying(inputs[i], copy))
+        calls += [redirected(call, instead) for call in copying]
         work = place[1] + size
-    calls += [redirected(call, places) for call in lowered.calls]
+    for call in lowered.calls:
+        # What is made of a copy is made again where the copy is.
+        reads_copy = not places.keys().isdisjoint(call.operands)
+        calls.append(
+            redirected(replace(call, prepares=0) if reads_copy else call, places)
+        )
     return Lowered(calls, work)
 
 
-def _copied(source: Operand, target: Operand) -> Lowered:
+def _copying(source: Operand, copy: Operand) -> Sequence[Call]:
     """The calls that write the elements of an operand in row-major order."""
-    if source.spec.dtype == target.spec.dtype:
-        copy = _imported(_COPY)(None, [source], [target])
+    if source.spec.dtype == copy.spec.dtype:
+        lowered = _imported(_COPY)(None, [source], [copy])
     else:
-        x, y = Value(source.spec), Value(target.spec)
-        cast = Node(PRIMITIVES["cast"], (x,), {"dtype": y.spec.dtype}, (y,))
-        lower_loop = lowering("fused")
-        assert lower_loop is not None
-        copy = lower_loop(Graph((x,), (cast,), (y,)), [source], [target])
-    assert copy is not None and not copy.work
-    return copy
+        cast = cast_node(Value(source.spec), Value(copy.spec))
+        body = Graph(cast.inputs, (cast,), cast.outputs)
+        lowered = _imported(_FUSED)(body, [source], [copy])
+    assert lowered is not None and not lowered.work
+    return lowered.calls
 
 
 def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowered:

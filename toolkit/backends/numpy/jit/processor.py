@@ -21,7 +21,8 @@ CACHE_LINE = 64
 # The cache that a core has to itself, where the system does not tell.
 _CACHE = 1 << 20
 _CACHE_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
-_TILE_LANES = 16
+# Lines of a tile of AMX, and float32 numbers of one.
+TILE_LINES = 16
 # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) on x86-64.
 _ASK_FOR_TILES = (158, 0x1023, 18)
 _ARM64 = ("aarch64", "arm64")
@@ -68,7 +69,7 @@ class Processor:
     @property
     def has_tiles(self) -> bool:
         """Whether tiles multiply, beside vectors that are as long as their rows."""
-        return self.tiles and self.lanes == _TILE_LANES
+        return self.tiles and self.lanes == TILE_LINES
 
     @property
     def has_rounding(self) -> bool:

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel, integers
+from toolkit.backends.numpy.jit.processor import TILE_LINES
 
 # Lines of a block that fills a tile, terms of a line, and bytes of all.
-BLOCK_LINES, BLOCK_TERMS, BLOCK_BYTES = 16, 32, 1024
+BLOCK_LINES, BLOCK_TERMS, BLOCK_BYTES = TILE_LINES, 32, 1024
 TILE_ROW_BYTES = 64
 # Rows and columns of the sums that are in tiles at a time; panels, of so many columns,
 # of a group, whose sums go through the epilogue row by row: what it reads and writes is

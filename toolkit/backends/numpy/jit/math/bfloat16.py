@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
-from toolkit.backends.numpy.jit.processor import current
 
 NARROW, WIDE = "bfloat16", "float32"
-# The lanes of the instruction that rounds.
-_LANES = 16
 
 
 def converts(source: str, target: str) -> bool:
@@ -22,9 +19,10 @@ def widened(b: Builder, x: Value) -> Value:
 
 
 def narrowed(b: Builder, x: Value) -> Value:
-    """The nearest bfloat16, a tie to the even one."""
-    if x.lanes == _LANES and current().has("avx512bf16"):
-        return _by_instruction(b, x)
+    """The nearest bfloat16, a tie to the even one.
+
+    AVX512_BF16 has an instruction for it, which makes denormal numbers 0.
+    """
     bits = b.convert("bitcast", x, "int32")
 
     def constant(number: int) -> Value:
@@ -39,11 +37,3 @@ def narrowed(b: Builder, x: Value) -> Value:
     nan = b.binary("or", sign, constant(0x7FC0))
     is_nan = b.binary("fcmp uno", x, x, "bool")
     return b.convert("trunc", b.select(is_nan, nan, rounded), NARROW)
-
-
-def _by_instruction(b: Builder, x: Value) -> Value:
-    """The same, but that numbers below 2**-126 become 0."""
-    kind, name = f"<{_LANES} x bfloat>", "@llvm.x86.avx512bf16.cvtneps2bf16.512"
-    b.declarations.add(f"declare {kind} {name}({x.type})")
-    found = b.let(f"call {kind} {name}({x.type} {x})", NARROW, _LANES)
-    return b.let(f"bitcast {kind} {found} to <{_LANES} x i16>", NARROW, _LANES)

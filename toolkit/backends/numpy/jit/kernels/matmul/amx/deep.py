@@ -50,8 +50,11 @@ class DeepNumbers(NamedTuple):
     scratch: Any
 
 
-# The axis of a factor with stride 1, and its dtype.
-Read = tuple[str, str]
+class Read(NamedTuple):
+    """The axis of a factor with stride 1, and its dtype."""
+
+    packing: str
+    dtype: str
 
 
 def emit_deep_product(of_a: Read, of_b: Read) -> Kernel:

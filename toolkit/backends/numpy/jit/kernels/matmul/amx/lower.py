@@ -17,6 +17,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
 from toolkit.backends.numpy.jit.kernels.matmul.amx.deep import (
     PART,
     DeepNumbers,
+    Read,
     emit_deep_product,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import StripNumbers, emit_strips
@@ -136,9 +137,7 @@ def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
     packed: Reference = ("work", aligned(slots * sums))
     scratch = (p.rows + p.columns) // BLOCK_LINES * PART * BLOCK_BYTES
     multiply = Call(
-        Code(
-            emit_deep_product, *zip(_packings(p), (p.a_dtype, p.b_dtype), strict=True)
-        ),
+        Code(emit_deep_product, *_reads(p)),
         (("in", p.a), ("in", p.b), partials, packed),
         DeepNumbers(
             *(p.rows, p.columns, blocks),
@@ -160,7 +159,7 @@ def _pays(p: Problem) -> bool:
     # A batch's products, and rows that have to be the same in any batch, are float32's.
     if p.batch or p.even or p.turned or p.dtype != "float32" or not p.flops:
         return False
-    if APART in _packings(p):
+    if any(read.packing == APART for read in _reads(p)):
         return False
     rows, columns = (-(-n // SPAN) * SPAN for n in (p.rows, p.columns))
     of_a, of_b = p.items
@@ -170,11 +169,12 @@ def _pays(p: Problem) -> bool:
     return seconds < p.flops / _FLOPS
 
 
-def _packings(p: Problem) -> tuple[str, str]:
-    """The axes of both factors with stride 1."""
+def _reads(p: Problem) -> tuple[Read, Read]:
+    """How both factors are read."""
     of_a, of_b = p.items
     a = packing_of(p.a_row, p.a_term, of_a)
-    return a, packing_of(p.b_line, p.b_term, of_b)
+    b = packing_of(p.b_line, p.b_term, of_b)
+    return Read(a, p.a_dtype), Read(b, p.b_dtype)
 
 
 class _Lowering:
@@ -190,11 +190,11 @@ class _Lowering:
     def lowered(self) -> Lowered:
         """All calls, in order."""
         p = self.p
-        of_a, of_b = _packings(p)
+        of_a, of_b = _reads(p)
         b: Reference = ("work", 0)
         a: Reference = ("work", self._bytes(self.panels))
-        factor_b = Factor(of_b, p.b_dtype, p.columns, p.depth, p.b_line, p.b_term)
-        factor_a = Factor(of_a, p.a_dtype, p.rows, p.depth, p.a_row, p.a_term)
+        factor_b = Factor(*of_b, p.columns, p.depth, p.b_line, p.b_term)
+        factor_a = Factor(*of_a, p.rows, p.depth, p.a_row, p.a_term)
         calls = (
             pack_call(factor_b, True, ("in", p.b), b),
             pack_call(factor_a, False, ("in", p.a), a),

@@ -1,11 +1,11 @@
-"""Fused nodes: graphs that are computed as one kernel."""
+"""Nodes that passes make: fused ones, which are computed as one kernel, and casts."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from toolkit.ir.graph import Graph, Node
-from toolkit.ir.primitive import Kind, Primitive
+from toolkit.ir.primitive import PRIMITIVES, Kind, Primitive
 from toolkit.ir.value import Spec
 
 
@@ -21,3 +21,8 @@ fused_p: Primitive = Primitive("fused", Kind.ELEMENTWISE, _spec)
 def fused_node(body: Graph, device: str | None = None) -> Node:
     """The node that computes a graph of its own inputs, and defines its outputs."""
     return Node(fused_p, body.inputs, {"body": body}, body.outputs, device)
+
+
+def cast_node(x: Any, y: Any) -> Node:
+    """What makes y of x, in y's dtype."""
+    return Node(PRIMITIVES["cast"], (x,), {"dtype": y.spec.dtype}, (y,))
