@@ -5,7 +5,7 @@ emulated_processor.ll computes in plain operations, and LLVM divides vectors tha
 too wide. It is slow, and for kernels inside the test's own process. Whole folders of
 tests run so, too:
 
-    scripts/test -p tests.emulated_processor tests/backends
+    scripts/test -p tests.emulated_processor tests/compiler
 """
 
 from __future__ import annotations

@@ -104,10 +104,12 @@ def test_factors_that_follow_from_weights_are_computed_once(made):
     layer, count = model.layers[1], len(made)
     layer.gamma.assign(layer.gamma * 3)
     np.testing.assert_allclose(step(x), expected(model, IMAGES), 1e-4, 1e-4)
-    assert len(made) == count + 4  # and the panels of these weights
+    # And the panels of these weights, unless whole vectors hold their channels.
+    assert len(made) - count in (3, 4)
+    count = len(made)
     layer.beta.assign(layer.beta + 1)
     np.testing.assert_allclose(step(x), expected(model, IMAGES), 1e-4, 1e-4)
-    assert len(made) == count + 5
+    assert len(made) == count + 1
 
 
 def test_what_is_made_once_is_made_of_what_is_made_once(made):
