@@ -92,6 +92,24 @@ def test_programs_share_what_they_pack_alike(made):
     assert len(made) == count
 
 
+class Inner(layers.Layer):
+    """A convolution with the inner taps of larger weights, and a bias."""
+
+    def build(self, input_shape):
+        self.kernel = self.add_weight(shape=(5, 5, input_shape[-1], 24), name="kernel")
+        self.bias = self.add_weight(shape=(24,), name="bias")
+
+    def call(self, x):
+        return tk.ops.conv(x, self.kernel[1:4, 1:4]) + self.bias
+
+
+def test_weights_that_are_copied_before_they_are_packed():
+    model = tk.Sequential([Inner()])
+    check(model)
+    model.layers[0].kernel.assign(model.layers[0].kernel * 2)
+    check(model)
+
+
 def test_factors_that_follow_from_weights_are_computed_once(made):
     model = build()
     x = tk.ops.convert_to_tensor(IMAGES)

@@ -79,6 +79,11 @@ class Call:
         return [place for place in self.operands if place[0] == "in"]
 
     @property
+    def follows_from_inputs(self) -> bool:
+        """Whether it reads inputs alone, to write one operand."""
+        return len(self.operands) - len(self.given) == 1
+
+    @property
     def made(self) -> Reference:
         """The operand that a call that prepares something writes."""
         (found,) = (place for place in self.operands if place[0] != "in")
@@ -324,12 +329,7 @@ def _behind(
         copying = (replace(call, prepares=size) for call in _copying(inputs[i], copy))
         calls += [redirected(call, instead) for call in copying]
         work = place[1] + size
-    for call in lowered.calls:
-        # What is made of a copy is made again where the copy is.
-        reads_copy = not places.keys().isdisjoint(call.operands)
-        calls.append(
-            redirected(replace(call, prepares=0) if reads_copy else call, places)
-        )
+    calls += [redirected(call, places) for call in lowered.calls]
     return Lowered(calls, work)
 
 
@@ -363,7 +363,9 @@ def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowe
     places: dict[Reference, Reference] = {}
     gaps: dict[int, int] = {}
     for call in lowered.calls:
-        if call.prepares and all(number in frozen for _, number in call.given):
+        is_known = all(number in frozen for _, number in call.given)
+        # What is packed of a copy is packed again where the copy is.
+        if call.prepares and call.follows_from_inputs and is_known:
             made = call.made
             places[made] = "kept", len(once)
             if made[0] == "work":
