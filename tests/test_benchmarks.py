@@ -209,7 +209,7 @@ def test_the_step_of_a_network_is_listed_as_it_would_run_on_a_gpu():
         ("digits_step.py", ["--runs", "1", "--only", "mlp"], "kernel calls"),
         ("quantized.py", ["--runs", "1", "--only", "1x1024"], "int4"),
         ("half_precision.py", ["--runs", "1", "--only", "mlp"], "toolkit bfloat16"),
-        ("import_time.py", ["--runs", "1"], "import toolkit"),
+        ("import_time.py", ["--runs", "1"], "toolkit  median"),
         ("notebook.py", ["--runs", "1"], "toolkit function"),
         ("step_memory.py", ["--only", "digits_mlp"], "1.00"),
         ("progress_cost.py", ["--rounds", "1", "--steps", "20"], "over nothing"),
