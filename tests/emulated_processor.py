@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -103,6 +103,6 @@ def processor_with_tiles() -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """As a plugin: for all tests."""
-    emulating = processor_with_tiles()
-    emulating.__enter__()
-    config.add_cleanup(lambda: emulating.__exit__(None, None, None))
+    emulating = ExitStack()
+    emulating.enter_context(processor_with_tiles())
+    config.add_cleanup(emulating.close)

@@ -96,9 +96,9 @@ class Value:
 
 
 class Narrow(Value):
-    """A value that a pass has made wider than the program says.
+    """A value that the program rounds to a narrower dtype than a pass has given it.
 
-    It may be stored as narrow as that again.
+    It may be stored in that.
     """
 
     __slots__ = ()

@@ -252,6 +252,36 @@ def test_equal_values_are_one_if_both_are_rounded():
         assert len(graph.nodes) == count
 
 
+def test_what_reads_a_value_where_it_is_made_reads_it_rounded(small, watched):
+    """Or no element would be its maximum, and the gradient of that NaN."""
+    x, w = kernel((256, 64)), kernel()
+
+    def shared(x, w):
+        """What products read, too, and where it comes from."""
+        first = product(x, w)
+        y = ops.sin(first * ops.cast(1.7, "bfloat16")) * first
+        return y, (product(y, w), ops.sum(ops.cast(first, "float32"), axis=0))
+
+    def hits(x, w):
+        y, others = shared(x, w)
+        is_most = ops.equal(y, ops.max(y, axis=0, keepdims=True))
+        return ops.sum(ops.cast(is_most, "int32"), axis=0), others
+
+    def gradient(x, w):
+        with toolkit.GradientTape() as tape:
+            y, others = shared(x, w)
+            tape.watch(y)
+            loss = ops.sum(ops.cast(ops.max(y, axis=0), "float32"))
+        return ops.sum(ops.cast(tape.gradient(loss, y), "float32"), axis=0), others
+
+    arrays = ops.convert_to_tensor(x), ops.convert_to_tensor(w)
+    found, _ = toolkit.function(hits)(*arrays)
+    assert (np.asarray(found) >= 1).all()
+    found, _ = toolkit.function(gradient)(*arrays)
+    np.testing.assert_allclose(found, 1, atol=0.02)
+    assert all(narrow_values([graph]) for graph in watched)
+
+
 def test_loops_over_more_elements_read_float32(small, watched):
     """A row that many rows read is no element of their loop."""
     x, w = kernel((256, 64)), kernel()

@@ -1,8 +1,8 @@
 """What is stored as bfloat16 between kernels, on processors with tiles.
 
 Inside a program all is computed in float32, see `precision`. But kernels that wait for
-memory wait half as long for numbers of half the bytes: they round large results that
-are bfloat16 to the program, and widen what they read.
+memory wait half as long for numbers of half the bytes. They round large results that
+the program computes in bfloat16, or rounds to it, and widen what they read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from math import prod
 
 from toolkit.backends.loops.iteration_space import space_of
-from toolkit.backends.numpy.jit.lowering import PRODUCTS
+from toolkit.backends.numpy.jit.lowering import ANCHORS, PRODUCTS
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import Target, rules
@@ -20,12 +20,10 @@ from toolkit.ir import Graph, Kind, Node, Value, cast_node, fused_node, fused_p
 
 # What is elements in memory, read in another way.
 _VIEWS = ("reshape", "transpose", "slice")
-# Products that elementwise nodes can follow.
-_ANCHORS = ("matmul", "conv", "conv_input_grad")
 
 
 def store_narrow(graph: Graph, target: Target) -> Graph:
-    """Store as bfloat16 what is that to the program, if it fills a core's cache.
+    """Store as bfloat16 what the program rounds to it, if it fills a core's cache.
 
     Args:
         graph: whose nodes are fused, and in order.
@@ -94,7 +92,7 @@ class _Storing:
         product = _product(node)
         if product is None:
             return node.op is fused_p and _fills(value, node)
-        if product.op.name not in _ANCHORS or not _fills(value, node):
+        if product.op.name not in ANCHORS or not _fills(value, node):
             return False
         # Gradients of weights are sums over a batch, whose rows stand in columns.
         return not any(x in self.transposed for x in product.inputs[:1])
@@ -146,21 +144,35 @@ def _with_casts(
 ) -> Node:
     """A node as a fused one with casts in it, in front of all but a product.
 
+    What reads an output inside the node reads it rounded, as others do: it may compare
+    it with what they make of it.
+
     Args:
         node: what is computed.
         given, made: what is narrow of its inputs and outputs.
     """
     members = list(node.attrs["body"].nodes if node.op is fused_p else (node,))
-    first: list[Node] = []
-    if (product := _product(node)) is not None:
-        factors = [given.get(x, x) for x in product.inputs]
-        first, members = [product.with_inputs(factors)], members[1:]
     read = {x for member in members for x in member.inputs}
-    before = [cast_node(narrow, x) for x, narrow in given.items() if x in read]
-    after = [cast_node(y, narrow) for y, narrow in made.items()]
+    product = _product(node)
+    found: list[Node] = []
+    if product is not None:
+        read = {x for member in members[1:] for x in member.inputs}
+        factors = [given.get(x, x) for x in product.inputs]
+        found.append(product.with_inputs(factors))
+    found += [cast_node(narrow, x) for x, narrow in given.items() if x in read]
+    instead: dict[Value, Value] = {}
+    for i, member in enumerate(members):
+        if i or product is None:
+            inputs = [instead.get(x, x) for x in member.inputs]
+            found.append(member.with_inputs(inputs))
+        for y in made.keys() & set(member.outputs):
+            found.append(cast_node(y, made[y]))
+            if y in read:
+                instead[y] = Value(y.spec)
+                found.append(cast_node(made[y], instead[y]))
     body = Graph(
         tuple(given.get(x, x) for x in node.inputs),
-        (*first, *before, *members, *after),
+        tuple(found),
         tuple(made.get(y, y) for y in node.outputs),
     )
     return fused_node(body, node.device)

@@ -79,7 +79,7 @@ def share(graph: Graph, target: Target) -> Graph:
     for node in graph.nodes:
         node = node.with_inputs([unify(x) for x in node.inputs])
         # What is rounded where it is stored is not the same as what is not.
-        is_narrow = any(y.is_narrow for y in node.outputs)
+        is_narrow = tuple(y.is_narrow for y in node.outputs)
         key = (node.op, node.inputs, _key(node.attrs), is_narrow)
         twin = seen.setdefault(key, node)
         if twin is node:

@@ -283,7 +283,7 @@ class Builder:
         if name == "fma" and not current().has_fma:
             name = "fmuladd"
         x = values[0]
-        suffix = f"{'v' + str(x.lanes) if x.lanes else ''}{_mangled(x.dtype)}"
+        suffix = f"{'v' + str(x.lanes) if x.lanes else ''}{mangled(x.dtype)}"
         result = vector_type(TYPES[dtype or x.dtype], x.lanes)
         types = ", ".join(v.type for v in values)
         function = f"@llvm.{name}.{suffix}"
@@ -435,6 +435,7 @@ class Builder:
         return "\n".join([head, *self.lines, "  ret void", "}"])
 
 
-def _mangled(dtype: str) -> str:
+def mangled(dtype: str) -> str:
+    """The type of a dtype as it stands in the names of intrinsics."""
     kind = TYPES[dtype]
     return f"f{_BITS[kind]}" if kind in _BITS else kind

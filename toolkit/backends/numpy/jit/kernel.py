@@ -18,6 +18,7 @@ from toolkit.backends.numpy.jit.builder import (
     Number,
     Pointer,
     Value,
+    mangled,
     vector_type,
 )
 
@@ -192,8 +193,7 @@ class Kernel(Builder):
         return self.binary("icmp ne", value, self.constant(0, value), "bool")
 
     def _suffix(self, dtype: str) -> str:
-        kind = "i" if TYPES[dtype].startswith("i") else "f"
-        return f"v{self.lanes}{kind}{8 * dtypes.itemsize(dtype)}"
+        return f"v{self.lanes}{mangled(dtype)}"
 
     # --- lanes ------------------------------------------------------------------------
 

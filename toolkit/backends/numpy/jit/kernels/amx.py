@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel, integers
+from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.processor import TILE_LINES
 
 # Lines of a block that fills a tile, terms of a line, and bytes of all.
@@ -112,7 +113,7 @@ def quarters(place: Pointer, stride: Number) -> list[Pointer]:
 
 def rounded(b: Kernel, low: Value, high: Value) -> Value:
     """Two vectors as bfloat16, one behind the other, two numbers in a lane of int32."""
-    if low.dtype == "bfloat16":
+    if low.dtype == NARROW:
         return _joined(b, low, high, range(BLOCK_TERMS))
     kind, narrow = low.type, f"<{BLOCK_TERMS} x bfloat>"
     name = "@llvm.x86.avx512bf16.cvtne2ps2bf16.512"
@@ -125,7 +126,7 @@ def rounded(b: Kernel, low: Value, high: Value) -> Value:
 def paired(b: Kernel, first: Value, second: Value) -> Value:
     """The same where each number of one vector is beside that of the other."""
     order = [lane + start for lane in range(b.lanes) for start in (0, b.lanes)]
-    if first.dtype == "bfloat16":
+    if first.dtype == NARROW:
         return _joined(b, first, second, order)
     words = rounded(b, first, second)
     numbers = f"<{BLOCK_TERMS} x i16>"

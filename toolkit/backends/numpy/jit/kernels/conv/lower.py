@@ -47,6 +47,7 @@ from toolkit.backends.numpy.jit.lowering import (
     Reference,
     partition,
 )
+from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.target import rules
 from toolkit.ir import Graph
 
@@ -100,7 +101,7 @@ def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | No
     rounded = lower_rounded(body, inputs, operands, turned)
     if rounded is not None:
         return rounded
-    if any(x.spec.dtype == "bfloat16" for x in body.nodes[0].inputs):
+    if any(x.spec.dtype == NARROW for x in body.nodes[0].inputs):
         return None
     return _Lowering(body, inputs, operands, turned).lowered()
 

@@ -40,6 +40,7 @@ from toolkit.backends.numpy.jit.lowering import (
     Operand,
     partition,
 )
+from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.definitions.records import record
 from toolkit.ir import Node
 
@@ -66,7 +67,7 @@ def lower_conv_kernel_grad(
     rounded = lower_rounded_grad(node, inputs)
     if rounded is not None:
         return rounded
-    if any(x.spec.dtype == "bfloat16" for x in inputs):
+    if any(x.spec.dtype == NARROW for x in inputs):
         return None
     x, g, steps = ("in", 0), ("in", 1), Steps()
     if node.attrs["groups"] > 1 and elements(images)[-1] != 1:

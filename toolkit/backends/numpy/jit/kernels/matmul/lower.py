@@ -51,6 +51,7 @@ from toolkit.backends.numpy.jit.lowering import (
     operands_of,
     partition,
 )
+from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
 from toolkit.ir import Graph
@@ -75,7 +76,7 @@ def lower_matmul(
         return None
     if not p.products * p.size:
         return Lowered()
-    if body.nodes[0].attrs.get("factors") == "bfloat16":
+    if body.nodes[0].attrs.get("factors") == NARROW:
         rounded = lower_rounded(p, body)
         if rounded is not None:
             return rounded

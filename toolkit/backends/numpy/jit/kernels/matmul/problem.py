@@ -48,7 +48,7 @@ class Problem:
         a_row, a_term: strides of the first factor, in bytes.
         b_term, b_line: strides of the second one: b_line is between columns.
         a, b: which inputs the factors are.
-        a_dtype, b_dtype: of the factors: that of the result, or a narrower one.
+        a_dtype, b_dtype: of the factors, unpacked: that of the result, or narrower.
         turned: whether this is the transposed product.
         even: whether the order of the terms follows from their number alone.
         is_frozen: whether the second factor is the same in every run.

@@ -42,6 +42,7 @@ from toolkit.backends.numpy.jit.lowering import (
     Reference,
     partition,
 )
+from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
 from toolkit.definitions.records import record
@@ -56,7 +57,7 @@ _TASK_FLOPS, _MOST_TAPS = 1 << 25, 32
 def may_round(node: Node) -> bool:
     """Whether tiles may compute a convolution or a gradient of one."""
     attrs = node.attrs
-    if attrs.get("factors") != "bfloat16" or attrs["groups"] != 1:
+    if attrs.get("factors") != NARROW or attrs["groups"] != 1:
         return False
     # Rows that have to be the same in any batch are float32's.
     return current().has_tiles and not rules.rows_independent
