@@ -92,11 +92,8 @@ def emit_pixels(pixels: Pixels) -> Kernel:
     The table: addresses of the images and of the pixels; elements between images.
     """
     b = Kernel(BLOCK_LINES)
-    images, target, pitch = (
-        b.next_address(pixels.dtype),
-        b.next_address(),
-        b.next_entry(),
-    )
+    images, target = b.next_address(pixels.dtype), b.next_address()
+    pitch = b.next_entry()
     with b.loop(b.low, b.high) as image:
         place = target + image * pixels.nbytes
         pack_pixels(b, pixels, images + image * pitch, 0, place)

@@ -84,6 +84,8 @@ class _Deep:
     def write(self, of_a: Read, of_b: Read) -> None:
         """Parts of the terms of each slot, one after the other."""
         b, n = self.b, self.n
+        first_factor = Block(*of_a, False, n.a_row, n.a_term)
+        second_factor = Block(*of_b, True, n.b_line, n.b_term)
         self.tiles.configure()
         with b.loop(b.low, b.high) as slot:
             sums = self.sums + slot * (n.rows * n.columns * 4)
@@ -92,10 +94,8 @@ class _Deep:
             first, end = b.part(slot, n.slot_blocks, n.blocks)
             with b.loop(first, end, PART) as low:
                 part = (low, low + PART)
-                first_block = Block(*of_a, False, n.a_row, n.a_term)
-                self._pack(first_block, (self.a, rows), n.rows, part)
-                second_block = Block(*of_b, True, n.b_line, n.b_term)
-                self._pack(second_block, (self.second, columns), n.columns, part)
+                self._pack(first_factor, (self.a, rows), n.rows, part)
+                self._pack(second_factor, (self.second, columns), n.columns, part)
                 self._multiply(rows, columns, sums, b.compare("eq", low, first))
         self.tiles.release()
 
