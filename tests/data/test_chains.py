@@ -404,7 +404,7 @@ def test_free_order_waits_for_no_single_element(kind, slow):
     others_came = threading.Event()
 
     def wait(x):
-        time.sleep(0.006)  # worth a thread from the first element on
+        time.sleep(0.05)  # worth a thread at once, on a busy machine, too
         if x == slow:
             assert others_came.wait(20)
         return x
