@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+import toolkit
 from tests.backends.jit.libraries import MODELS, blob
 from tests.backends.jit.test_native import model_source, numbers
 from toolkit.backends.library import Library
@@ -54,7 +55,7 @@ def run_in_c(library, x, folder, compiler, runner=(), flags=(), threads=1, worke
 
 
 def check_close(y, wanted):
-    np.testing.assert_allclose(y, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())
+    np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
 
 
 @pytest.mark.slow
@@ -105,7 +106,7 @@ def built(model, processor, threads=False):
         model, (1, 4), processor=processor, threads=threads, network=network
     )
     x = numbers(ROWS, shape)
-    return backend().library(source), x, np.array(network(x))
+    return backend().library(source), x, np.array(toolkit.function(network)(x))
 
 
 @pytest.mark.slow
