@@ -60,9 +60,6 @@ from toolkit.ir import Graph
 _CHUNK = 256
 # Vectors of columns that one row of a call computes of a product of one row.
 _VECTORS = 4
-# The most bytes of panels of a product of one row, in caches of a core: each call
-# finds there what fits of them.
-_CACHES = 16
 # Bytes that are worth a task.
 _TASK_BYTES = 1 << 18
 
@@ -154,7 +151,7 @@ def _row(p: Problem, body: Graph) -> Lowered:
     width = _VECTORS * p.lanes
     panel = panel_bytes(p.depth, width, p.itemsize)
     rows = -(-p.columns // width)
-    packed = p.is_frozen and rows * panel <= _CACHES * current().cache_bytes
+    packed = p.is_frozen
     sums = aligned((1 + chained) * p.columns * p.itemsize)
     panels: list[Reference] = [("work", sums)] if packed else []
     calls = []
@@ -169,16 +166,12 @@ def _row(p: Problem, body: Graph) -> Lowered:
             )
         )
     terms = current().registers // 2
-    b_term = width * p.itemsize if packed else p.b_term
+    plan = RowPlan(p.dtype, p.lanes, _VECTORS, terms, p.a, p.b, chained, packed)
     calls.append(
         Call(
-            Code(
-                emit_row,
-                RowPlan(p.dtype, p.lanes, terms, p.a, p.b, chained, packed),
-                Described(body),
-            ),
+            Code(emit_row, plan, Described(body)),
             (*operands_of(body), *panels, ("work", 0)),
-            RowNumbers(p.depth, p.columns, p.a_term, b_term, width, step, panel),
+            RowNumbers(p.depth, p.columns, p.a_term, p.b_term, step, panel),
             rows,
             partition(rows, p.nbytes // _TASK_BYTES),
             flops=p.flops,

@@ -23,7 +23,9 @@ class RowPlan:
 
     Attributes:
         dtype, lanes: of its vectors.
-        terms: that are multiplied together, each with its row of the second factor.
+        vectors: of columns that a row of the call computes.
+        terms: that are multiplied together, each with its row of the second factor,
+            unless that is packed.
         a, b: which inputs of the body the factors are.
         chained: whether sums of parts of the depth are added.
         packed: whether the second factor is not b, but panels that `emit_row_panels`
@@ -32,6 +34,7 @@ class RowPlan:
 
     dtype: str
     lanes: int
+    vectors: int
     terms: int
     a: int
     b: int
@@ -45,7 +48,6 @@ class RowNumbers(NamedTuple):
     Attributes:
         depth, columns: extents of the product.
         a_term, b_term: strides of the factors, from term to term.
-        width: columns of a row of the call.
         step: terms of a part of the depth.
         panel: bytes of a panel, if there are any.
     """
@@ -54,7 +56,6 @@ class RowNumbers(NamedTuple):
     columns: Any
     a_term: Any
     b_term: Any
-    width: Any
     step: Any
     panel: Any
 
@@ -87,9 +88,8 @@ def emit_row_panels(dtype: str, lanes: int, width: int) -> Kernel:
 def emit_row(plan: RowPlan, body: Described) -> Kernel:
     """The function that computes products of one row.
 
-    A row of the call is `width` columns. The table: the addresses of the body's inputs
-    and outputs, of panels if there are any, and of memory for the sums, twice if the
-    plan is chained; `RowNumbers`.
+    The table: the addresses of the body's inputs and outputs, of panels if there are
+    any, and of memory for the sums, twice if the plan is chained; `RowNumbers`.
     """
     row = _Row(Kernel(plan.lanes), plan, body)
     row.write()
@@ -102,6 +102,7 @@ class _Row(MatrixWriter):
     def __init__(self, builder: Kernel, plan: RowPlan, body: Described) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
+        self.width: int = plan.vectors * plan.lanes
         graph, b = body.body, self.b
         bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
         self.first, self.second = bases[plan.a], bases[plan.b]
@@ -121,9 +122,7 @@ class _Row(MatrixWriter):
         is_odd = self._turn()
         with b.loop(0, b.high - b.low) as index:
             panel = b.choose(is_odd, b.high - 1 - index, b.low + index)
-            # Where column 0 would be.
-            start = self.second + panel * (n.panel - n.width * self.itemsize)
-            self._columns(panel, panel + 1, start)
+            self._columns(panel, panel + 1, self.second + panel * n.panel)
 
     def _turn(self) -> Value:
         """Whether this run of the task is the second, fourth, ... one.
@@ -140,8 +139,8 @@ class _Row(MatrixWriter):
     def _columns(self, first: Number, end: Number, y: Pointer) -> None:
         """Sum all terms of some widths of columns, then apply the epilogue."""
         b, n, result = self.b, self.n, self.sums
-        self.low: Number = first * n.width
-        self.high: Number = b.least(end * n.width, n.columns)
+        self.low: Number = first * self.width
+        self.high: Number = b.least(end * self.width, n.columns)
         if self.plan.chained:
             result = self.sums + n.columns * self.itemsize
             with b.loop(0, b.ceil_div(n.depth, n.step)) as step:
@@ -155,7 +154,30 @@ class _Row(MatrixWriter):
             self.epilogue.apply(total, column, column, mask, loaded)
 
     def _sum(self, y: Pointer, first: Number, end: Number) -> None:
-        """Sum terms in their order, some at a time."""
+        """Sum terms in their order."""
+        if self.plan.packed:
+            self._sum_panel(y, first, end)
+        else:
+            self._sum_rows(y, first, end)
+
+    def _sum_panel(self, panel: Pointer, first: Number, end: Number) -> None:
+        """Sum in registers: a panel is read in the order of memory."""
+        b, size = self.b, self.vector_bytes
+        sums = [self.zero] * self.plan.vectors
+        with b.accumulate(first, end, 1, sums) as iteration:
+            term = iteration.index
+            x = b.splat(b.scalar(self.first + term * self.n.a_term, self.dtype))
+            row = panel + term * (self.width * self.itemsize)
+            ys = [self.vector(row + j * size) for j in range(self.plan.vectors)]
+            pairs = zip(ys, iteration.values, strict=True)
+            iteration.next([b.intrinsic("fma", x, y, sum_) for y, sum_ in pairs])
+        masks = b.first_of_vectors(self.high - self.low, self.plan.vectors)
+        place = self.sums + self.low * self.itemsize
+        for j, (value, mask) in enumerate(zip(iteration.values, masks, strict=True)):
+            self.put(value, place + j * size, mask)
+
+    def _sum_rows(self, y: Pointer, first: Number, end: Number) -> None:
+        """Sum in memory, some rows at a time."""
         b = self.b
         for column, mask in b.run(self.low, self.high):
             b.store(self.zero, self.sums, column, mask)
