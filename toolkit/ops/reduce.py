@@ -9,8 +9,9 @@ from toolkit.core.convert import convert, extent, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, along, letters, primitive
+from toolkit.ops.associative import associative_scan
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
-from toolkit.ops.creation import eye, full, tril, triu
+from toolkit.ops.creation import full
 from toolkit.ops.elementwise import (
     equal,
     exp,
@@ -26,8 +27,6 @@ from toolkit.ops.numeric import square, stop_gradient
 from toolkit.ops.shape import (
     broadcast_to,
     concatenate,
-    expand_dims,
-    moveaxis,
     reshape,
     slice_axis,
     transpose,
@@ -121,18 +120,27 @@ argmin_p: Primitive = primitive("argmin", Kind.REDUCE, _arg_spec, axes=_arg_axes
 
 
 def _cumprod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: int, reverse: bool) -> Tensor:
-    """d y_j / d x_i = the product of the other factors of y_j, exact at zeros."""
+    """The product before x_i times s_i = g_i + x_{i+1} * s_{i+1}: exact at zeros."""
     n = x.shape[axis]
     if n == 0:
         return g
-    xs, gs = moveaxis(x, axis, -1), moveaxis(g, axis, -1)
-    # others[..., i, k]: the factors with the i-th replaced by 1.
-    diagonal = broadcast_to(eye(n, dtype=x.dtype), (*xs.shape, n))
-    others = where(equal(diagonal, 1), diagonal, expand_dims(xs, -2))
-    products = bind(cumprod_p, others, axis=xs.ndim, reverse=reverse)
-    # y_j depends on x_i for j >= i (or j <= i when it runs backwards).
-    mask = tril(products) if reverse else triu(products)
-    return moveaxis(sum(mask * expand_dims(gs, -2), axis=-1), -1, axis)
+    one = full(reduced_shape(x.shape, (axis,), True), 1, x.dtype)
+    first, last = slice_axis(x, axis, 0, n - 1), slice_axis(x, axis, 1, n)
+    if reverse:
+        before = [bind(cumprod_p, last, axis=axis, reverse=True), one]
+        following = [one, first]
+    else:
+        before = [one, bind(cumprod_p, first, axis=axis, reverse=False)]
+        following = [last, one]
+
+    def composed(inner: Any, outer: Any) -> Any:
+        """What s becomes by two steps, each a factor and a term."""
+        (a, b), (c, d) = inner, outer
+        return c * a, d + c * b
+
+    steps = concatenate(following, axis), g
+    _, s = associative_scan(composed, steps, reverse=not reverse, axis=axis)
+    return concatenate(before, axis) * s
 
 
 cumsum_p: Primitive = primitive(
