@@ -98,6 +98,72 @@ def test_operands_that_are_broadcast(taken):
     assert len(taken) == 2
 
 
+X, INDICES = arrays_of((300, 300))[0], RNG.integers(-300, 300, (300, 300))
+ROWS = RNG.integers(0, 300, 400)
+LARGE = {
+    "cumsum": (lambda x: ops.cumsum(x, 1), lambda x: np.cumsum(x, 1, "float64")),
+    "sort": (lambda x: ops.sort(x, 0), lambda x: np.sort(x, 0)),
+    "argsort": (
+        lambda x: ops.argsort(ops.round(x), 1),
+        lambda x: np.argsort(np.round(x), 1, "stable"),
+    ),
+    "searchsorted": (
+        lambda x: ops.searchsorted(np.linspace(-1, 1, 30), ops.reshape(x, (-1,))),
+        lambda x: np.searchsorted(np.linspace(-1, 1, 30), x.reshape(-1)),
+    ),
+    "take": (lambda x: ops.take(x, ROWS, axis=1), lambda x: x[:, ROWS]),
+    "take_along_axis": (
+        lambda x: ops.take_along_axis(x, INDICES, 1),
+        lambda x: np.take_along_axis(x, INDICES, 1),
+    ),
+    "segment_sum": (
+        lambda x: ops.segment_sum(x, ROWS[:300], 300),
+        lambda x: np.equal.outer(np.arange(300), ROWS[:300]) @ x.astype("float64"),
+    ),
+    "concatenate": (
+        lambda x: ops.concatenate([x, x[:, :9]], 1),
+        lambda x: np.concatenate([x, x[:, :9]], 1),
+    ),
+    "pad": (lambda x: ops.pad(x, 3), lambda x: np.pad(x, 3)),
+    "middle": (
+        lambda x: ops.argmax(ops.reshape(x, (10, 30, 300)), 1),
+        lambda x: np.argmax(x.reshape(10, 30, 300), 1),
+    ),
+    "outer": (lambda x: ops.outer(x[0], x[1]), lambda x: np.outer(x[0], x[1])),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_is_moved_sorted_or_summed(name, taken):
+    found, expected = LARGE[name]
+    np.testing.assert_allclose(found(ops.array(X)), expected(X), 1e-5, 1e-5)
+    assert taken
+
+
+def test_what_is_drawn_is_what_programs_draw(taken):
+    def draw():
+        return toolkit.random.uniform((300, 300), seed=3)
+
+    eagerly = draw().numpy()
+    assert taken
+    np.testing.assert_array_equal(eagerly, toolkit.function(draw)())
+
+
+def test_few_rows_of_a_large_table_are_left_to_numpy(taken):
+    np.testing.assert_array_equal(ops.take(X, [3, -1], axis=0), X[[3, -1]])
+    assert not taken
+
+
+def test_indices_out_of_range(taken):
+    for wrong in (300, -301):
+        index = ROWS.copy()
+        index[7] = wrong
+        with pytest.raises(IndexError, match=f"index {wrong} is out of range"):
+            ops.take(ops.array(X), index, axis=0)
+        np.testing.assert_array_equal(ops.take(ops.array(X), ROWS, axis=0), X[ROWS])
+    assert len(taken) == 4
+
+
 def test_views():
     """Factors that lie in memory in another order, or with gaps."""
     x, y = arrays_of((2, 300, 140), (200, 140))

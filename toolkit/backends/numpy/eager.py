@@ -7,8 +7,9 @@ same bits.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from importlib import import_module
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +33,12 @@ _PRODUCTS = {
     "conv_kernel_grad": 1 << 16,
 }
 # The same for other kinds, in elements; NumPy is quick at what costs few additions.
-_KINDS = (Kind.ELEMENTWISE, Kind.REDUCE, Kind.POOL, Kind.COMPOSITE)
+_KINDS = frozenset(
+    {
+        *(Kind.ELEMENTWISE, Kind.REDUCE, Kind.POOL, Kind.COMPOSITE),
+        *(Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM),
+    }
+)
 _ELEMENTS, _COSTLY_ELEMENTS, _COSTLY = 1 << 16, 1 << 15, 12
 # What becomes float32 by a pass of its own where a program is compiled.
 _NARROW = ("float16", "bfloat16")
@@ -69,13 +75,50 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
         return product
     is_costly = primitive.kind is Kind.COMPOSITE or primitive.cost >= _COSTLY
     elements = _COSTLY_ELEMENTS if is_costly else _ELEMENTS
+    by_kind = _SIZES.get(primitive.kind, _largest)
+    size_of = _gathered if primitive.name == "gather" else by_kind
 
-    def elementwise(first: Any, *others: Any, **attrs: Any) -> Any:
-        if first.size < elements:
-            return kernel(first, *others, **attrs)
-        return programs(first, *others, **attrs)
+    def other(*arrays: Any, **attrs: Any) -> Any:
+        if size_of(*arrays, **attrs) < elements:
+            return kernel(*arrays, **attrs)
+        return programs(*arrays, **attrs)
 
-    return elementwise
+    return other
+
+
+def _largest(first: Any, *others: Any, **attrs: Any) -> int:
+    """The elements of the largest operand."""
+    size: int = first.size
+    for x in others:
+        size = max(size, x.size)
+    return size
+
+
+def _broadcast(first: Any, *others: Any, **attrs: Any) -> int:
+    """The elements of an elementwise result, or of what it is no larger than."""
+    size: int = first.size
+    for x in others:
+        size *= x.size
+    is_known = not others or size < _COSTLY_ELEMENTS
+    return size if is_known else np.broadcast(first, *others).size
+
+
+def _gathered(x: Any, indices: Any, *, axis: int, **attrs: Any) -> int:
+    """The elements of what is gathered."""
+    size: int = indices.size * (x.size // max(1, x.shape[axis]))
+    return size
+
+
+def _drawn(key: Any, *, shape: Sequence[int], **attrs: Any) -> int:
+    """The elements of what is drawn."""
+    return prod(shape)
+
+
+# How much there is to compute, or to move.
+_SIZES: dict[Kind, Callable[..., int]] = {
+    Kind.ELEMENTWISE: _broadcast,
+    Kind.RANDOM: _drawn,
+}
 
 
 class Programs:
@@ -145,17 +188,16 @@ def _program(
 def _lowered(
     backend: Backend, node: Node, inputs: list[Operand], outputs: list[Operand]
 ) -> Lowered | None:
-    if node.op.kind in (Kind.CONTRACT, Kind.POOL):
-        found: Lowered | None = backend.lower(node, inputs, outputs)
-        return found
+    found: Lowered | None = None
     if node.op.graph is None:
         body = Graph(node.inputs, (node,), node.outputs)
     else:
         body = node.op.graph((x.spec for x in node.inputs), node.attrs).pruned()
-    if not all(map(backend.fuses, body.nodes)):
-        return None
-    jit = import_module("toolkit.backends.numpy.jit.lowering")
-    found = jit.lowering("fused")(body, inputs, outputs)
+    if all(map(backend.fuses, body.nodes)):
+        jit = import_module("toolkit.backends.numpy.jit.lowering")
+        found = jit.lowering("fused")(body, inputs, outputs)
+    if found is None and node.op.graph is None:
+        found = backend.lower(node, inputs, outputs)
     return found
 
 
