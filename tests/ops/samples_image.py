@@ -36,6 +36,7 @@ def colors(convert):
 
 
 _batch = uniform(0, 1, (2, 5, 7, 2))
+_long = uniform(0, 1, (1, 250, 1, 1))
 _rgb = uniform(0.1, 0.9, (2, 3, 4, 3))
 
 COLORS = [
@@ -54,10 +55,10 @@ COLORS = [
 ]
 
 
-def resized(size, method, antialias=False):
+def resized(size, method, antialias=False, images=_batch):
     return row(
         "resize",
-        _batch,
+        images,
         size,
         numpy=lambda x, s: ref.resize(x, s, method, antialias),
         interpolation=method,
@@ -80,6 +81,12 @@ RESIZING = [
     resized((2, 4), "bicubic", antialias=True),
     resized((9, 4), "lanczos3"),
     resized((3, 9), "lanczos5", antialias=True),
+    # Images that are so long that few pixels are summed.
+    resized((67, 1), "bilinear", images=_long),
+    resized((300, 1), "bilinear", True, images=_long),
+    resized((190, 1), "bicubic", images=_long),
+    resized((333, 1), "lanczos3", images=_long),
+    resized((200, 1), "lanczos3", True, images=_long),
     row("resize", _batch[0], (4, 6), numpy=lambda x, s: ref.resize(x[None], s)[0]),
     row(
         "resize",

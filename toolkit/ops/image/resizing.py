@@ -1,10 +1,12 @@
-"""Resampling along each axis: a product with a matrix of weights."""
+"""Resampling along each axis: a weighted sum of few pixels, or a product."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
@@ -25,7 +27,7 @@ from toolkit.ops.image.layout import as_pixels, batched, widened
 from toolkit.ops.index import take
 from toolkit.ops.numeric import absolute, logical_and
 from toolkit.ops.reduce import sum
-from toolkit.ops.shape import expand_dims, moveaxis, pad_p, slice_axis
+from toolkit.ops.shape import expand_dims, pad_p, reshape, slice_axis, transpose
 from toolkit.ops.symbolic import operation
 
 # --- kernels: the weight of a pixel at a distance x >= 0 ------------------------------
@@ -58,19 +60,30 @@ _KERNELS = {
     "lanczos3": _lanczos(3),
     "lanczos5": _lanczos(5),
 }
+# How far a kernel reaches.
+_RADII = {"bilinear": 1, "bicubic": 2, "lanczos3": 3, "lanczos5": 5}
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 
 
 def _weights(
-    n: int, count: int, scale: Any, shift: Any, method: str, antialias: bool
+    n: int,
+    count: int,
+    scale: Any,
+    shift: Any,
+    method: str,
+    antialias: bool,
+    pixels: Any = None,
 ) -> Tensor:
     """(n, count): column j holds what pixel j of the result takes of each pixel.
 
     Pixel centers lie at halves; what would come from outside the image counts as 0.
+    If `pixels` are given, (taps, count), each column holds what it takes of these.
     """
     step = 1 / scale
     places = (arange(count, dtype=step.dtype) + 0.5) * step - shift * step - 0.5
-    apart = absolute(expand_dims(arange(n, dtype=step.dtype), -1) - places)
+    if pixels is None:
+        pixels = expand_dims(arange(n, dtype=step.dtype), -1)
+    apart = absolute(convert(pixels, step.dtype) - places)
     weights = _KERNELS[method](apart / maximum(step, 1.0) if antialias else apart)
     total = sum(weights, axis=0, keepdims=True)
     usable = greater(absolute(total), 1e-4 if step.dtype == "float32" else 1e-12)
@@ -79,9 +92,15 @@ def _weights(
     return where(logical_and(usable, inside), weights / divisor, 0.0)
 
 
-def _along(x: Tensor, axis: int, weights: Tensor) -> Tensor:
+def _along(x: Tensor, axis: int, weights: Any) -> Tensor:
     """The product of one axis with a matrix."""
-    return moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis)
+    before, n, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    if not behind:
+        return matmul(x, weights)
+    # A product for each place before, of the places behind in their order in memory.
+    columns = reshape(x, (math.prod(before), n, math.prod(behind)))
+    product = matmul(transpose(weights), columns)
+    return reshape(product, (*before, product.shape[1], *behind))
 
 
 @operation
@@ -132,6 +151,33 @@ def scale_and_translate(
 
 
 # --- resize ---------------------------------------------------------------------------
+
+
+# A product with so many pixels takes as long as one more pixel of a weighted sum.
+_PIXELS_OF_A_TAP = 24
+
+
+def _resampled(
+    x: Tensor, axis: int, count: int, method: str, antialias: bool
+) -> Tensor:
+    """x with `count` pixels along an axis."""
+    n = x.shape[axis]
+    if n == count:
+        return x
+    scale = convert(count / n, x.dtype)
+    reach = _RADII[method] * (max(n / count, 1) if antialias else 1)
+    taps = math.ceil(2 * reach)
+    if taps * _PIXELS_OF_A_TAP > n:
+        return _along(x, axis, _weights(n, count, scale, 0.0, method, antialias))
+    places = (np.arange(count) + 0.5) * (n / count) - 0.5
+    first = np.clip(np.floor(places - reach).astype(int) + 1, 0, n - taps)
+    pixels = first + np.arange(taps)[:, None]
+    weights = _weights(n, count, scale, 0.0, method, antialias, pixels)
+    weights = reshape(weights, (taps, count, *[1] * (x.ndim - axis - 1)))
+    y = take(x, pixels[0], axis) * weights[0]
+    for k in range(1, taps):
+        y = y + take(x, pixels[k], axis) * weights[k]
+    return y
 
 
 def _nearest(x: Tensor, axis: int, count: int) -> Tensor:
@@ -220,12 +266,7 @@ def resize(
         return restore(_nearest(_nearest(x, 1, size[0]), 2, size[1]))
     y = widened(x)
     for axis, count in zip((1, 2), size, strict=True):
-        n = y.shape[axis]
-        if n != count:
-            scale = convert(count / n, y.dtype)
-            y = _along(
-                y, axis, _weights(n, count, scale, 0.0, interpolation, antialias)
-            )
+        y = _resampled(y, axis, count, interpolation, antialias)
     return restore(as_pixels(y, x.dtype))
 
 
