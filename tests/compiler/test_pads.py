@@ -41,17 +41,54 @@ def test_parts_that_fill_the_sum_are_concatenated():
     np.testing.assert_array_equal(found.numpy(), expected)
 
 
-def test_gaps_overlaps_and_other_axes_are_added():
-    def gap(a, b):
-        return padded(a, 6, 0) + padded(b, 0, 6)
+def test_parts_of_one_place_are_added_before():
+    def function(a, b, c, d):
+        gap = padded(a, 6, 0) + padded(b, 0, 6)
+        return gap + (padded(c, 6, 0) + padded(d, 2, 4))
 
+    names = joined(function, PART, PART, PART, PART)
+    # b, and a + c behind a gap; d overlaps.
+    assert names == ["add", "pad", "concatenate", "pad", "add"]
+    arrays = [np.full((2, 3), 10.0**n, "float32") for n in range(4)]
+    found = toolkit.function(function)(*arrays)
+    expected = [[10, 10, 1010, 1000, 1000, 0, 101, 101, 101]] * 2
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_the_gradients_of_columns_that_are_read_often_are_concatenated():
+    def function(x, y):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            result = ops.sum(ops.cross(x, y) ** 2)
+        return tape.gradient(result, x)
+
+    names = joined(function, Spec((5, 3), "float32"), Spec((5, 3), "float32"))
+    assert names.count("concatenate") == 2 and "pad" not in names
+    x, y = np.random.default_rng(0).standard_normal((2, 5, 3))
+    found = toolkit.function(function)(x, y)
+    np.testing.assert_allclose(found, 2 * np.cross(y, np.cross(x, y)), 1e-12)
+
+
+def test_what_something_else_reads_stays():
+    def function(a, b, c):
+        total = padded(a, 6, 0) + padded(b, 3, 3)
+        return ops.exp(total) + (total + padded(c, 0, 6))
+
+    assert joined(function, PART, PART, PART).count("concatenate") == 1
+    arrays = [np.full((2, 3), n, "float32") for n in range(3)]
+    found = toolkit.function(function)(*arrays)
+    expected = [[3, 3, 3, 1 + np.e, 1 + np.e, 1 + np.e, 1, 1, 1]] * 2
+    np.testing.assert_allclose(found.numpy()[:, 3:], np.array(expected)[:, 3:], 1e-6)
+
+
+def test_overlaps_and_other_axes_are_added():
     def overlap(a, b):
         return padded(a, 2, 0) + padded(b, 0, 2)
 
     def crossed(a, b):
         return padded(a, 3, 0) + ops.pad(b, ((0, 0), (0, 3)), constant_values=1)
 
-    for function in (gap, overlap, crossed):
+    for function in (overlap, crossed):
         assert "concatenate" not in joined(function, PART, PART)
 
 

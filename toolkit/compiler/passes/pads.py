@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
 
 from toolkit.backends.target import Target
 from toolkit.definitions.records import record
@@ -14,22 +17,20 @@ class _Sum:
     """Padded parts that are added.
 
     axis: the only one along which there are zeros.
-    extent: of all parts, along it.
     terms: what is added, or one part.
     """
 
     axis: int
-    extent: int
     terms: tuple[_Sum, ...]
     part: Node | None = None
 
     def parts(self) -> list[Node]:
-        """Every part."""
+        """Every part that is not empty, in their order."""
         found, stack = [], [self]
         while stack:
             current = stack.pop()
-            stack += current.terms
-            if current.part is not None:
+            stack += reversed(current.terms)
+            if current.part is not None and current.part.inputs[0].spec.size:
                 found.append(current.part)
         return found
 
@@ -37,25 +38,122 @@ class _Sum:
 def join_pads(graph: Graph, target: Target) -> Graph:
     """Concatenate parts instead of adding them, each with zeros around it.
 
-    The gradients of the parts of a split are such a sum. A -0.0 in a part stays one.
+    The gradients of the parts of a split are such a sum. Parts of the same place are
+    added first. A -0.0 in a part stays one.
     """
+    uses = Counter(x for node in graph.nodes for x in node.inputs)
+    uses.update(graph.outputs)
     sums: dict[Value, _Sum] = {}
-    nodes = []
+    inner: set[Value] = set()  # what is a term of another sum
     for node in graph.nodes:
-        axis = _axis(node) if node.op.name == "pad" else None
-        if axis is not None:
-            extent = node.inputs[0].spec.shape[axis]
-            sums[node.outputs[0]] = _Sum(axis, extent, (), node)
-        elif node.op.name == "add" and all(x in sums for x in node.inputs):
-            total = _added(*(sums[x] for x in node.inputs))
-            extent = node.outputs[0].spec.shape[total.axis] if total else 0
-            # The parts of what is more than full overlap.
-            if total is not None and total.extent <= extent:
-                sums[node.outputs[0]] = total
-                if total.extent == extent:
-                    node = _joined(node, total) or node
-        nodes.append(node)
+        if node.op.name == "pad":
+            found = _padded(node)
+        else:
+            found = _added(node, sums, uses) if node.op.name == "add" else None
+            inner.update(node.inputs if found else ())
+        if found is not None:
+            sums[node.outputs[0]] = found
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        total = sums.get(node.outputs[0])
+        if total is None or not total.terms or node.outputs[0] in inner:
+            nodes.append(node)
+        else:
+            nodes += _joined(node, total)
     return graph.replace(nodes)
+
+
+def _padded(pad: Node) -> _Sum | None:
+    """A part, if there are zeros around it along one axis only."""
+    widths, result = pad.attrs["widths"], pad.outputs[0].spec
+    axes = [axis for axis, width in enumerate(widths) if width != (0, 0)]
+    is_zero = pad.attrs["value"] == 0 and result.size > 0
+    return _Sum(axes[0], (), pad) if is_zero and len(axes) == 1 else None
+
+
+def _added(
+    add: Node, sums: Mapping[Value, _Sum], uses: Mapping[Value, int]
+) -> _Sum | None:
+    """Two sums along one axis as one, if nothing else reads them."""
+    terms = tuple(sums[x] for x in add.inputs if x in sums)
+    if len(terms) < 2 or terms[0].axis != terms[1].axis:
+        return None
+    pairs = zip(terms, add.inputs, strict=True)
+    is_read = any(term.terms and uses[x] > 1 for term, x in pairs)
+    return None if is_read else _Sum(terms[0].axis, terms)
+
+
+def _joined(total: Node, found: _Sum) -> list[Node]:
+    """What computes a sum: concatenations of what does not overlap, added."""
+    axis, writer = found.axis, _Writer(total.device)
+    places: dict[_Place, list[Value]] = {}
+    for part in found.parts():
+        (x,), (start, _) = part.inputs, part.attrs["widths"][axis]
+        places.setdefault((start, start + x.spec.shape[axis]), []).append(x)
+    rows = _rows(sorted(places))
+    if len(rows) == sum(map(len, places.values())):
+        return [total]
+    sums = {place: writer.added(values) for place, values in places.items()}
+    extent = total.outputs[0].spec.shape[axis]
+    writer.added(
+        [
+            writer.row([(place, sums[place]) for place in row], axis, extent)
+            for row in rows
+        ]
+    )
+    *before, last = writer.nodes
+    return [*before, Node(last.op, last.inputs, last.attrs, total.outputs, last.device)]
+
+
+_Place = tuple[int, int]  # where a part begins and ends
+
+
+def _rows(places: Sequence[_Place]) -> list[list[_Place]]:
+    """Places in their order, in rows of which none overlap."""
+    rows: list[list[_Place]] = []
+    for place in places:
+        for row in rows:
+            if row[-1][1] <= place[0]:
+                row.append(place)
+                break
+        else:
+            rows.append([place])
+    return rows
+
+
+class _Writer:
+    """Makes nodes."""
+
+    def __init__(self, device: str | None) -> None:
+        self._device = device
+        self.nodes: list[Node] = []
+
+    def added(self, values: Sequence[Value]) -> Value:
+        """Their sum."""
+        return reduce(lambda x, y: self._node("add", (x, y)), values)
+
+    def row(
+        self, parts: Sequence[tuple[_Place, Value]], axis: int, extent: int
+    ) -> Value:
+        """Parts that do not overlap, with zeros around them."""
+        starts = [start for (start, _), _ in parts[1:]]
+        pieces, low = [], parts[0][0][0]
+        for ((_, end), x), following in zip(parts, [*starts, extent], strict=True):
+            widths = [(0, 0)] * x.spec.ndim
+            widths[axis] = low, following - end
+            attrs = {"widths": tuple(widths), "value": 0}
+            is_padded = widths[axis] != (0, 0)
+            pieces.append(self._node("pad", (x,), **attrs) if is_padded else x)
+            low = 0
+        if len(pieces) == 1:
+            return pieces[0]
+        return self._node("concatenate", pieces, axis=axis)
+
+    def _node(self, name: str, inputs: Sequence[Value], **attrs: Any) -> Value:
+        op = PRIMITIVES[name]
+        y = Value(op.spec(*(x.spec for x in inputs), **attrs))
+        self.nodes.append(Node(op, inputs, attrs, (y,), self._device))
+        return y
 
 
 # What sees zeros around its first input, along all axes between the first and the last.
@@ -101,32 +199,3 @@ def _absorbing(node: Node, pads: Mapping[Value, Node]) -> Node:
     attrs = {**node.attrs, "padding": padding}
     inputs = (pad.inputs[0], *node.inputs[1:])
     return Node(node.op, inputs, attrs, node.outputs, node.device)
-
-
-def _added(a: _Sum, b: _Sum) -> _Sum | None:
-    """Two sums as one, None if they are not of one axis."""
-    if a.axis != b.axis:
-        return None
-    terms = tuple(term for term in (a, b) if term.extent)
-    return _Sum(a.axis, a.extent + b.extent, terms)
-
-
-def _axis(pad: Node) -> int | None:
-    """The only axis along which there are zeros around an array."""
-    widths, result = pad.attrs["widths"], pad.outputs[0].spec
-    axes = [axis for axis, width in enumerate(widths) if width != (0, 0)]
-    is_zero = pad.attrs["value"] == 0 and result.size > 0
-    return axes[0] if is_zero and len(axes) == 1 else None
-
-
-def _joined(total: Node, found: _Sum) -> Node | None:
-    """The concatenation that a sum of parts is, if each begins where another ends."""
-    axis, end = found.axis, 0
-    parts = sorted(found.parts(), key=lambda part: part.attrs["widths"][axis][0])
-    for part in parts:
-        if part.attrs["widths"][axis][0] != end:
-            return None
-        end += part.inputs[0].spec.shape[axis]
-    inputs = [part.inputs[0] for part in parts]
-    attrs = {"axis": axis}
-    return Node(PRIMITIVES["concatenate"], inputs, attrs, total.outputs, total.device)

@@ -219,6 +219,10 @@ def _slice_rule(node: Node, producers: dict[Value, Node]) -> Any:
     return node.inputs[0] if same and forward else None
 
 
+def _pad_rule(node: Node, producers: dict[Value, Node]) -> Any:
+    return None if any(map(any, node.attrs["widths"])) else node.inputs[0]
+
+
 def _sum_pool_rule(node: Node, producers: dict[Value, Node]) -> Any:
     """Windows of one pixel: every so many pixels, as they are."""
     x, attrs = node.inputs[0].spec, node.attrs
@@ -245,6 +249,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "transpose": _transpose_rule,
     "broadcast_to": _same_spec,
     "cast": _same_spec,
+    "pad": _pad_rule,
     "stop_gradient": _same_spec,
     "slice": _slice_rule,
     "negative": _negative_rule,
