@@ -35,7 +35,9 @@ ELEMENTWISE = [
     lambda x: x * 0.5 + 0.25,
     lambda x: ops.maximum(x, -0.5),
     lambda x: ops.where(x > 0.0, x, 0.1 * x),
-    lambda x: ops.mod(x, 1.5),  # no generated code
+    lambda x: ops.mod(x, 1.5),
+    # No generated code.
+    lambda x: ops.cast(ops.mod(ops.cast(x, "float16"), 1.5), "float32"),
 ]
 BINARY = [
     ops.add,

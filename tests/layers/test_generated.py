@@ -94,7 +94,7 @@ IN_PYTHON = {
 NO_GRADIENT = {*IN_PYTHON, "CategoryEncoding", "Discretization", "IntegerLookup"}
 
 # What the gradient takes that nothing is generated for.
-NOT_YET = {"22-RandomPerspective": "solve", "AugMix": "erfinv"}
+NOT_YET = {"22-RandomPerspective": "solve"}
 
 
 def sample(shape):

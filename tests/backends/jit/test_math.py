@@ -17,8 +17,10 @@ from toolkit.backends.numpy.jit.builder import TYPES, Builder, vector_type
 from toolkit.backends.numpy.jit.engine import compile_module
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.backends.reference.scalars import WORDS
 from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES
+from toolkit.ir.scalars import arity
 
 LIMITS = {"float32": 2.0, "float64": 4.0}
 LANES = 16  # of the measured code, and what the number of points is a multiple of
@@ -44,10 +46,18 @@ REFERENCES = {
     "tanh": np.tanh,
     "sigmoid": sigmoid,
     "erf": erf,
-    "sin": np.sin,
-    "cos": np.cos,
+    "erfinv": lambda x: WORDS["erfinv"](x),  # of doubles, too
     "power": np.power,
+    **{
+        name: getattr(np, name)
+        for name in (
+            *("sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2"),
+            *("sinh", "cosh", "arcsinh", "arccosh", "arctanh"),
+        )
+    },
 }
+# What is computed to the bit as NumPy does.
+EXACT = ("floor_divide", "remainder")
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +86,7 @@ def compiled(name, dtype, lanes):
 def compiled_for(processor, name, dtype, lanes):
     """(module, function) of y[i] = name(x[i], ...), `lanes` at a time; 0: scalars."""
     b = Builder(lanes)
-    sources = ["%x", "%y"] if name == "power" else ["%x"]
+    sources = ["%x", "%y"][: arity(PRIMITIVES[name].scalar)]
     element, vector = TYPES[dtype], vector_type(TYPES[dtype], lanes)
 
     def place(base, index):
@@ -133,6 +143,7 @@ def points(dtype):
         rng.uniform(0.7, 1.5, COUNT),
         rng.integers(-60000, 60000, COUNT) * (np.pi / 2),
         rng.uniform(-1e10, 1e10, COUNT),
+        signs * (1 - 2.0 ** rng.uniform(-limits.nmant, -1, COUNT)),
         special_values(dtype),
     ]
     with np.errstate(over="ignore"):
@@ -166,8 +177,40 @@ def pairs(dtype):
     return [whole_vectors(np.concatenate(c).astype(dtype)) for c in (bases, exponents)]
 
 
+def quotients(dtype):
+    """Pairs of all magnitudes, near ones, and dividends near multiples of divisors."""
+    rng = np.random.default_rng(2)
+    special, limits = special_values(dtype), np.finfo(dtype)
+    lowest, highest = np.log2(float(limits.smallest_subnormal)), limits.maxexp
+    whole = 2.0 ** rng.uniform(0, limits.nmant + 3, COUNT)
+    divisors = [
+        np.tile(special, special.size),
+        rng.normal(size=COUNT),
+        2.0 ** rng.uniform(lowest, highest, COUNT * 4),
+        rng.uniform(0.5, 3, COUNT),
+        np.full(COUNT, 0.1),
+        float(limits.max) * rng.uniform(0.1, 1, COUNT),
+        float(limits.smallest_subnormal) * rng.integers(1, 1000, COUNT),
+    ]
+    signs = rng.choice([-1, 1], COUNT)
+    dividends = [
+        np.repeat(special, special.size),
+        rng.normal(size=COUNT),
+        2.0 ** rng.uniform(lowest, highest, COUNT * 4),
+        signs * np.floor(whole) * divisors[3].astype(dtype),
+        rng.integers(-50, 50, COUNT) * 0.1,
+        float(limits.max) * rng.uniform(-1, 1, COUNT),
+        signs * 2.0 ** rng.uniform(lowest, highest, COUNT),
+    ]
+    return [
+        whole_vectors(np.concatenate(c).astype(dtype)) for c in (dividends, divisors)
+    ]
+
+
 def arguments(name, dtype):
-    return pairs(dtype) if name == "power" else [points(dtype)]
+    if arity(PRIMITIVES[name].scalar) == 1:
+        return [points(dtype)]
+    return pairs(dtype) if name == "power" else quotients(dtype)
 
 
 def ulps(actual, exact):
@@ -201,7 +244,7 @@ def test_accuracy(name, dtype, processor):
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", [*REFERENCES, *EXACT])
 def test_lanes_are_independent(name, dtype, processor):
     inputs = arguments(name, dtype)
     expected = call(name, *inputs)
@@ -217,7 +260,7 @@ def test_lanes_are_independent(name, dtype, processor):
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_special_values_are_those_of_numpy(name, dtype, processor):
-    if name in ("erf", "sigmoid"):
+    if name in ("erf", "erfinv", "sigmoid"):
         pytest.skip("NumPy has none")
     inputs = arguments(name, dtype)
     with np.errstate(all="ignore"):
@@ -231,6 +274,30 @@ def test_special_values_are_those_of_numpy(name, dtype, processor):
     np.testing.assert_array_equal(
         np.signbit(actual[number]), np.signbit(expected[number])
     )
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("name", EXACT)
+def test_division_is_that_of_numpy(name, dtype, processor):
+    inputs = arguments(name, dtype)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(*inputs)
+    actual = call(name, *inputs)
+    np.testing.assert_array_equal(actual, expected)
+    number = ~np.isnan(actual)
+    np.testing.assert_array_equal(
+        np.signbit(actual[number]), np.signbit(expected[number])
+    )
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_ends_of_erfinv(dtype, processor):
+    x = np.zeros(LANES, dtype)
+    x[:6] = -1, 1, 2, -math.inf, math.nan, -0.0
+    y = call("erfinv", x)
+    np.testing.assert_array_equal(y[:3], [-math.inf, math.inf, math.nan])
+    np.testing.assert_array_equal(y[3:7], [math.nan, math.nan, 0, 0])
+    assert list(np.signbit(y[5:7])) == [True, False]
 
 
 @pytest.mark.parametrize("dtype", LIMITS)

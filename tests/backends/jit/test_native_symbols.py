@@ -28,9 +28,20 @@ TARGETS = {
 }
 UNARY = (
     *("exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf"),
-    *("sigmoid", "gelu", "sign", "floor", "ceil", "round", "trunc"),
+    *("tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh"),
+    *(
+        "arctanh",
+        "erfinv",
+        "sigmoid",
+        "gelu",
+        "sign",
+        "floor",
+        "ceil",
+        "round",
+        "trunc",
+    ),
 )
-BINARY = ("divide", "power", "maximum")
+BINARY = ("divide", "power", "maximum", "arctan2", "floor_divide", "mod")
 WHOLE = ("floor_divide", "remainder", "left_shift", "right_shift", "maximum")
 # What is computed, by dtype.
 OPERATIONS = {

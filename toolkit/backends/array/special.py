@@ -48,39 +48,39 @@ _CODY_D = (
 
 # A fit made for this file: erfinv(x) = x * sqrt(pi) / 2 + x**3 * P(u) / Q(u), where
 # u = 0.85**2 - x**2 >= 0, relative error 7e-18; lowest power first.
-_CENTRE = 0.7225
-_CENTRE_TOP = (
+CENTRE = 0.7225
+CENTRE_TOP = (
     *(0.43087250673264127, 4.201820563204975, 15.394057674813292),
     *(26.386038018138105, 21.47081951508021, 7.436472890726531),
     *(0.7913529416109325, 0.0030832688853989474),
 )
-_CENTRE_BOTTOM = (
+CENTRE_BOTTOM = (
     *(1.0, 11.257967769621638, 49.46426880880139, 107.5637111706461),
     *(121.35440562349622, 68.12152620947872, 16.559489419051967),
     1.2157854874393477,
 )
-_HALF_SQRT_PI = 0.886226925452758
+HALF_SQRT_PI = 0.886226925452758
 
 # Fits made for this file: erfinv(x) = r - P(u) / Q(u), where r = sqrt(-log(t)) for the
 # tail t = (1 - |x|) / 2, relative errors 9e-18 and 1.2e-17; lowest power first.
 # u = r - 1.6, for r < 5:
-_TAIL_TOP = (
+TAIL_TOP = (
     *(0.5934779663963121, 1.0060472855735503, 0.6542565480741156),
     *(0.20586195637808663, 0.032119186639628435, 0.00220341585560617),
     *(4.6731300572944305e-05, 4.967925683451051e-08),
 )
-_TAIL_BOTTOM = (
+TAIL_BOTTOM = (
     *(1.0, 2.044908207331215, 1.670960012680532, 0.6979606149518567),
     *(0.1575073998987215, 0.01844577062119559, 0.0009588649233744578),
     1.473940047569564e-05,
 )
 # u = r - 5, up to r = 27.5, where float64 ends:
-_FAR_TOP = (
+FAR_TOP = (
     *(0.29215047808696637, 0.13899654473941425, 0.023882883502031358),
     *(0.0018326301137778736, 6.330042043090346e-05, 8.759044830628005e-07),
     *(3.470896403154704e-09, 5.579839898351035e-13),
 )
-_FAR_BOTTOM = (
+FAR_BOTTOM = (
     *(1.0, 0.6111786661289466, 0.14347816146954404, 0.016296795738587028),
     *(0.0009310285546296403, 2.537849289198228e-05, 2.826774493486593e-07),
     8.696805967635657e-10,
@@ -160,11 +160,11 @@ def erfinv64(xp: Any, x: Array, y: Array, mask: Array, bits: Array, *t: Array) -
     """The inverse of erf in float64, within 4 units in the last place."""
     r, near, far, spare, u, v = t
     xp.multiply(x, x, out=u)
-    xp.subtract(_CENTRE, u, out=r)
-    _quotient(xp, _CENTRE_TOP, _CENTRE_BOTTOM, r, near, spare)
+    xp.subtract(CENTRE, u, out=r)
+    _quotient(xp, CENTRE_TOP, CENTRE_BOTTOM, r, near, spare)
     xp.multiply(near, u, out=near)
     xp.multiply(near, x, out=near)
-    xp.multiply(x, _HALF_SQRT_PI, out=r)
+    xp.multiply(x, HALF_SQRT_PI, out=r)
     xp.add(near, r, out=near)
     xp.absolute(x, out=r)
     xp.subtract(1.0, r, out=r)
@@ -184,12 +184,12 @@ def _tail(
 ) -> None:
     """y = erfinv where the tail is exp(-r * r); u, v, w are spare."""
     xp.subtract(r, 1.6, out=u)
-    _quotient(xp, _TAIL_TOP, _TAIL_BOTTOM, u, y, v)
+    _quotient(xp, TAIL_TOP, TAIL_BOTTOM, u, y, v)
     xp.greater(r, 5.0, out=mask)
     if mask.any():
         xp.minimum(r, 28.0, out=u)
         xp.subtract(u, 5.0, out=u)
-        _quotient(xp, _FAR_TOP, _FAR_BOTTOM, u, w, v)
+        _quotient(xp, FAR_TOP, FAR_BOTTOM, u, w, v)
         select(xp, mask, w, y, y, bits, u.view(bits.dtype))
         # Where r is infinite, so is the result.
         xp.isinf(r, out=mask)

@@ -16,6 +16,7 @@ from typing import Any
 
 from toolkit import dtypes, ir
 from toolkit.backends import base, loops, operands
+from toolkit.backends.array import special
 from toolkit.backends.loops.formulas import source_digest
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.builder import Builder
@@ -71,10 +72,11 @@ class Code:
 def generator_sources() -> list[Path]:
     """The files that a generated text depends on, in order."""
     own, planned = Path(__file__).parent, Path(loops.__file__).parent
+    others = base, operands, special, dtypes, ir, scalars
     found = [p for folder in (own, planned) for p in sorted(folder.rglob("*.[pl][yl]"))]
     return [
         *(path for path in found if path.parent != own / "native"),  # no kernels
-        *(Path(str(m.__file__)) for m in (base, operands, dtypes, ir, scalars)),
+        *(Path(str(module.__file__)) for module in others),
     ]
 
 

@@ -45,10 +45,12 @@ class LLVMScalars:
     @classmethod
     def has(cls, name: str, dtype: str) -> bool:
         """Whether there is a word for operands of a dtype."""
-        if name in math.INTEGERS:
-            return dtypes.is_integer(dtype)
+        if name in math.INTEGERS and dtypes.is_integer(dtype):
+            return True
         if name == "divide" or name in math.FLOATS:
             return dtypes.is_float(dtype)
+        if name in math.INTEGERS:
+            return False
         if SCALARS[name].llvm:
             return SCALARS[name].is_whole or dtypes.is_float(dtype)
         if name.startswith("bitwise_") and dtypes.is_float(dtype):
@@ -203,7 +205,7 @@ class LLVMScalars:
         if prefix in ("logical", "bitwise") and kind in _BITWISE:
             return lambda a, b: self.b.binary(kind, a, b)
         if name in math.INTEGERS:
-            return lambda a, b: math.INTEGERS[name](self.b, a, b)
+            return lambda a, b: self._of_integers(name, a, b)
         if name in SCALARS and SCALARS[name].llvm or name in math.FLOATS:
             return lambda *xs: self._function(name, xs)
         raise AttributeError(name)
@@ -224,6 +226,12 @@ class LLVMScalars:
             return self.b.binary(f"fcmp {ordered}", a, b, "bool")
         predicate = unsigned if _is_unsigned(a.dtype) else signed
         return self.b.binary(f"icmp {predicate}", a, b, "bool")
+
+    def _of_integers(self, name: str, a: Value, b: Value) -> Value:
+        """A word that may be one of floats, too."""
+        if dtypes.is_float(a.dtype):
+            return self._function(name, (a, b))
+        return math.INTEGERS[name](self.b, a, b)
 
     def _function(self, name: str, xs: tuple[Value, ...]) -> Value:
         if SCALARS[name].is_whole and not dtypes.is_float(xs[0].dtype):

@@ -5,8 +5,8 @@
 x is a `Value` of dtype float32 or float64 with any number of lanes; what a lane
 holds never depends on the others. The results are within 2 units in the last place
 (float32) or 4 (float64) everywhere, but that `sigmoid` may be 0 where it would be
-denormal, with NumPy's values at infinities, NaN, signed zeros and denormals. `sin` and
-`cos` end the current basic block.
+denormal, with NumPy's values at infinities, NaN, signed zeros and denormals; `floor_divide` and
+`remainder` are exact. What has code for rare lanes ends the current basic block.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from typing import Any
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.math import (
+    division,
     error_function,
     exponential,
+    hyperbolic,
     integers,
+    inverse_trigonometric,
     logarithm,
     powers,
     trigonometric,
@@ -26,7 +29,10 @@ from toolkit.backends.numpy.jit.math import (
 from toolkit.backends.numpy.jit.math.vector import Vector
 from toolkit.ir.scalars import SCALARS
 
-_MODULES = (error_function, exponential, logarithm, powers, trigonometric)
+_MODULES = (
+    *(division, error_function, exponential, hyperbolic, inverse_trigonometric),
+    *(logarithm, powers, trigonometric),
+)
 # By the word of the scalar vocabulary: functions of vectors of floats, and those of a
 # builder and integers.
 FLOATS: dict[str, Callable[..., Vector]] = {

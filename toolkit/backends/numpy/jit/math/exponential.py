@@ -127,6 +127,12 @@ def exp_of_moderate(x: Vector) -> Vector:
     return (y + 1.0) * power_of_two(shifted.bits(), x.value.dtype)
 
 
+def quarter_of_exp(x: Vector) -> Vector:
+    """e**x / 4 for x >= 0, finite where e**x / 2 is."""
+    _, shifted, y = _reduced(x)
+    return (y + 1.0) * power_of_two(shifted.bits() - 2, x.value.dtype)
+
+
 def expm1(x: Vector) -> Vector:
     """e**x - 1, precise near 0."""
     limits = _CONSTANTS[x.value.dtype]

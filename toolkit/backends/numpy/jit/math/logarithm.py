@@ -59,16 +59,20 @@ def log(x: Vector) -> Vector:
     return _outside(x, _combine(e, m - 1.0), zero=0.0)
 
 
-def log1p(x: Vector) -> Vector:
-    """log(1 + x), precise near 0: -inf of -1, NaN below."""
+def log1p(x: Vector, low: Vector | None = None) -> Vector:
+    """log(1 + x), precise near 0: -inf of -1, NaN below.
+
+    Or log(1 + x + low) for a low that is small beside x.
+    """
     u = x + 1.0
     e, m = split(u)
     # What the sum lost (Knuth's two-sum), as a part of u: log(u + lost) - log(u).
     back = u - 1.0
-    correction = ((x - back) + (1.0 - (u - back))) / u
+    lost = (x - back) + (1.0 - (u - back))
     near = e.equals(0.0)
     f = x.where(near, m - 1.0)
-    correction = x.constant(0.0).where(near, correction)
+    lost = x.constant(0.0).where(near, lost)
+    correction = (lost if low is None else lost + low) / u
     # x stands here for itself where it is -0.
     result = x.where(x.equals(0.0), _combine(e, f, correction))
     return _outside(x, result, zero=-1.0)

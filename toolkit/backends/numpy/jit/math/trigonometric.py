@@ -1,4 +1,4 @@
-"""sin and cos.
+"""sin, cos and tan.
 
 x = n * pi/2 + r with |r| <= pi/4, in three steps (Cody and Waite): with exact products
 the first is exact and the others round what they leave, so r is precise
@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.math.rare import unless
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,
@@ -32,17 +33,27 @@ class _Constants:
     limit: float
     sine: tuple[float, ...]  # (sin(r) / r - 1) / z, in z = r**2
     cosine: tuple[float, ...]  # (cos(r) - 1 + z / 2) / z**2, in z
+    tangent: tuple[float, ...]  # (tan(r) / r - 1) / z, in z
 
 
-# Minimax for the relative errors of sin and cos on |r| <= pi/4, found by a Remez
-# exchange in 250-bit arithmetic and rounded: 2**-27.8 and 2**-32.9 (float32),
-# 2**-57.8 and 2**-63.8 (float64).
+# Minimax for the relative errors of sin, cos and tan on |r| <= pi/4, found by a Remez
+# exchange in 250-bit arithmetic and rounded: 2**-27.8, 2**-32.9 and 2**-27.8 (float32),
+# 2**-57.8, 2**-63.8 and 2**-55.8 (float64).
 _CONSTANTS = {
     "float32": _Constants(
         parts=(1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
         limit=2.0**17,
         sine=(-0.16666654, 0.008332106, -0.0001950789),
         cosine=(0.041666646, -0.0013887305, 2.4431425e-05),
+        tangent=(
+            0.3333335,
+            0.13332662,
+            0.05406006,
+            0.021281427,
+            0.010837834,
+            8.6910855e-05,
+            0.0043776003,
+        ),
     ),
     "float64": _Constants(
         parts=(1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
@@ -63,6 +74,22 @@ _CONSTANTS = {
             2.0875678084549627e-09,
             -1.135733669492127e-11,
         ),
+        tangent=(
+            0.33333333333332776,
+            0.13333333333414582,
+            0.05396825392668716,
+            0.021869489608571133,
+            0.008863219169809599,
+            0.00359228903372066,
+            0.001454758207588389,
+            0.0005950638705494283,
+            0.00022238204496762446,
+            0.00013652143095931163,
+            -2.6380849071181726e-05,
+            8.944776399735044e-05,
+            -4.487421899614511e-05,
+            2.0862720713266357e-05,
+        ),
     ),
 }
 
@@ -76,6 +103,19 @@ def sin(x: Vector) -> Vector:
 def cos(x: Vector) -> Vector:
     """The cosine of x radians."""
     return _rotated(x, 1)
+
+
+def tan(x: Vector) -> Vector:
+    """The tangent of x radians: an odd polynomial, inverted in every other quarter."""
+    dtype = x.value.dtype
+    # What rounding r makes wrong would be too much of an inverse in float32.
+    r, n = _reduced(x if dtype == "float64" else x.convert("fpext", "float64"))
+    z = r * r
+    y = fma(r * z, polynomial(z, _CONSTANTS[dtype].tangent), r)
+    y = y.where((n & 1).equals(0), -1.0 / y)
+    y = y if dtype == "float64" else y.convert("fptrunc", dtype)
+    # The steps of the reduction would lose the sign of 0.
+    return x.where(x.equals(0.0), y)
 
 
 def _rotated(x: Vector, quarters: int) -> Vector:
@@ -93,6 +133,12 @@ def _rotated(x: Vector, quarters: int) -> Vector:
     return (y.bits() ^ sign).convert("bitcast", x.value.dtype)
 
 
+def half_pi(dtype: str) -> tuple[float, float]:
+    """pi / 2 as the nearest number and what that lacks."""
+    high, low, _ = _CONSTANTS[dtype].parts
+    return high, low
+
+
 def _reduced(x: Vector) -> tuple[Vector, Vector]:
     """r and an integer n whose lowest bits count: x = n * pi/2 + r."""
     numbers = _CONSTANTS[x.value.dtype]
@@ -101,25 +147,13 @@ def _reduced(x: Vector) -> tuple[Vector, Vector]:
     r = x
     for part in numbers.parts:
         r = exact_fma(n, -part, r)
-    b = x.builder
     large = absolute(x) > numbers.limit
-    slow_block, done, before = b.fresh("large"), b.fresh("done"), b.block
-    fast = r.value, shifted.bits().value
-    b.emit(f"br i1 {_any(large).text}, label %{slow_block}, label %{done}")
-    b.label(slow_block)
-    rest, number = _reduced_one_by_one(x.where(large, 2 * numbers.limit))
-    slow = rest.where(large, r).value, number.where(large, shifted.bits()).value
-    after = b.block
-    b.emit(f"br label %{done}")
-    b.label(done)
-    merged = [
-        b.let(
-            f"phi {v.type} [ {u.text}, %{before} ], [ {v.text}, %{after} ]",
-            *(v.dtype, v.lanes),
-        )
-        for u, v in zip(fast, slow, strict=True)
-    ]
-    return Vector(b, merged[0]), Vector(b, merged[1])
+
+    def reduced_one_by_one() -> tuple[Vector, Vector]:
+        return _reduced_one_by_one(x.where(large, 2 * numbers.limit))
+
+    r, n = unless(large, (r, shifted.bits()), reduced_one_by_one)
+    return r, n
 
 
 # --- large angles ---------------------------------------------------------------------
@@ -192,13 +226,3 @@ def _arctangent_of_inverse(n: int, one: int) -> int:
         power //= n * n
         k += 2
     return total
-
-
-def _any(condition: Vector) -> Value:
-    """Whether a condition holds in any lane."""
-    b, value = condition.builder, condition.value
-    if not value.lanes:
-        return value
-    function = f"i1 @llvm.vector.reduce.or.v{value.lanes}i1"
-    b.declarations.add(f"declare {function}({value.type})")
-    return b.let(f"call {function}({value.type} {value.text})", "bool")
