@@ -363,6 +363,23 @@ def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Ten
     """
     x = convert(x)
     count = (x.shape[-1] - sequence_length) // sequence_stride + 1
-    starts = np.arange(count, dtype="int32")[:, None] * sequence_stride
-    places = convert(starts + np.arange(sequence_length, dtype="int32"))
-    return bind(gather_p, x, places, axis=x.ndim - 1)
+    places, run = sequence_runs(count, sequence_length, sequence_stride)
+    if not places.size:
+        return bind(gather_p, x, convert(places), axis=x.ndim - 1)
+    used, last = run * (int(places[-1, -1]) + 1), x.ndim - 1
+    x = reshape(slice_axis(x, last, 0, used), (*x.shape[:-1], used // run, run))
+    pieces = bind(gather_p, x, convert(places), axis=last)
+    return reshape(pieces, (*x.shape[:-2], count, sequence_length))
+
+
+def sequence_runs(count: int, length: int, stride: int) -> tuple[np.ndarray, int]:
+    """Which runs of neighbours, of how many each, overlapping pieces consist of.
+
+    Args:
+        count: of pieces.
+        length: of a piece.
+        stride: between the starts of pieces.
+    """
+    run = math.gcd(length, stride)
+    starts = np.arange(count, dtype="int32")[:, None] * (stride // run)
+    return starts + np.arange(length // run, dtype="int32"), run

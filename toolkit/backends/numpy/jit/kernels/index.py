@@ -56,30 +56,41 @@ def _valid(
         yield wrapped
 
 
-def _ask_for_row(b: Kernel, row: Pointer, run: Index, dtype: str) -> None:
+def _ask_for_row(b: Kernel, row: Pointer, run: Number, dtype: str) -> None:
     """Ask for the beginning of a run of elements that is due in a while."""
     step = CACHE_LINE // dtypes.itemsize(dtype)
     with b.loop(0, b.least(run, step * _LINES), step) as i:
         b.prefetch(row + i)
 
 
-def emit_gather(dtype: str, index_dtype: str) -> Kernel:
-    """out[o, j] = x[o, indices[j]], runs of elements; rows are pairs (o, j)."""
+def emit_gather(dtype: str, index_dtype: str, is_single: bool) -> Kernel:
+    """out[o, j] = x[o, indices[j]], runs of elements; rows are pairs (o, j).
+
+    Args:
+        dtype, index_dtype: of the elements, and of the indices.
+        is_single: whether a run is one element.
+    """
     b = Kernel(current().lanes)
     x, out = b.address(0, dtype), b.address(2, dtype)
     indices, error = b.address(1, index_dtype), b.address(3)
-    count, limit, run = (b.entry(4 + k) for k in range(3))
+    count, limit = b.entry(4), b.entry(5)
+    run = 1 if is_single else b.entry(6)
     with b.loop(b.low // count, (b.high + count - 1) // count) as outer:
         start = outer * count
         low, high = b.most(b.low - start, 0), b.least(b.high - start, count)
         with b.loop(low, high) as position:
-            # No prefetcher follows indices. A bad one is asked for in vain.
-            later = b.least(position + _AHEAD, count - 1)
-            due = b.integer_at(indices + later, index_dtype)
-            _ask_for_row(b, x + (outer * limit + due) * run, run, dtype)
+            if not is_single:
+                # No prefetcher follows indices. A bad one is asked for in vain.
+                later = b.least(position + _AHEAD, count - 1)
+                due = b.integer_at(indices + later, index_dtype)
+                _ask_for_row(b, x + (outer * limit + due) * run, run, dtype)
             with _valid(b, indices, position, index_dtype, limit, error) as index:
                 source = x + (outer * limit + index) * run
-                b.copy(source, out + (start + position) * run, run, dtype)
+                target = out + (start + position) * run
+                if is_single:
+                    b.put_scalar(b.scalar(source, dtype), target)
+                else:
+                    b.copy(source, target, run, dtype)
     return b
 
 
@@ -183,11 +194,12 @@ def lower_gather(
         return Lowered()
     shape, count = x.spec.shape, indices.spec.size
     rows = prod(shape[:axis]) * count
-    numbers = (count, shape[axis], prod(shape[axis + 1 :]))
+    run = prod(shape[axis + 1 :])
+    numbers = (count, shape[axis], run)
     by_rows: set[Reference] = {("out", 0)}
     if axis == 0:
         by_rows.add(("in", 1))
-    code = Code(emit_gather, _moved(x.spec.dtype), indices.spec.dtype)
+    code = Code(emit_gather, _moved(x.spec.dtype), indices.spec.dtype, run == 1)
     operands = (("in", 0), ("in", 1), ("out", 0), ERROR)
     return _one(code, operands, numbers, rows, by_rows, node, "gather", outputs)
 
