@@ -41,6 +41,12 @@ def transforms():
             x, y = sample(shape, dtype), sample(shape, dtype, seed="imaginary")
             for inverse in (False, True):
                 yield Case("dft", (x, y), {"axis": axis, "inverse": inverse}, 8)
+        for shape in ((8,), (3, 5), (0, 4), (2, 1)):
+            x, m = sample(shape, dtype), shape[-1] // 2 + 1
+            yield Case("rdft", (x,), {}, 8)
+            real = sample((*shape[:-1], m), dtype)
+            imag = sample((*shape[:-1], m), dtype, seed="imaginary")
+            yield Case("irdft", (real, imag), {"length": shape[-1]}, 8)
 
 
 LINALG = [*linalg(), *transforms()]

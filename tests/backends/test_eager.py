@@ -91,6 +91,24 @@ def test_functions(function, dtype, taken):
     np.testing.assert_array_equal(apart, whole.T)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_transforms(dtype, taken):
+    real, imag = arrays_of((40, 500), (40, 500), dtype=dtype)
+    accuracy = 1e-3 if dtype == "float32" else 1e-11
+    wide = real.astype("float64") + 1j * imag
+    found = ops.fft2((real, imag)), ops.rfft(real)
+    wanted = np.fft.fft2(wide), np.fft.rfft(wide.real)
+    for y, z in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(y[0], z.real, accuracy, accuracy)
+        np.testing.assert_allclose(y[1], z.imag, accuracy, accuracy)
+    np.testing.assert_allclose(ops.irfft(found[1]), real, accuracy, accuracy)
+    assert len(taken) >= 4 and real.dtype == found[0][0].dtype == dtype
+    count = len(taken)
+    ops.rfft(real[:2])  # so little is left to NumPy
+    ops.rfft(np.ones((2, 17 * 1001), dtype))  # and so are other lengths
+    assert len(taken) == count
+
+
 def test_operands_that_are_broadcast(taken):
     x, y = RNG.random((300, 300)) + 1, RNG.standard_normal(300)
     np.testing.assert_allclose(ops.power(x, y), x**y, 1e-13)

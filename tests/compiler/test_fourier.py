@@ -1,4 +1,4 @@
-"""Fourier transforms as products: against NumPy's in complex128; their gradients."""
+"""Fourier transforms of any length: against NumPy's in complex128; their gradients."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import toolkit
 from tests.compiler.graphs import op_names, target, trace_of
 from tests.helpers import assert_close, check_grads
 from toolkit import ops
-from toolkit.backends.numpy.fourier import transforms_as_products
+from toolkit.backends.numpy.fourier import generated_transforms
 from toolkit.compiler.pipeline import optimize
 
-# One product, a prime number, two and three factors, factors that differ much.
+# Generated, by themselves and of two factors; products of one and two prime numbers,
+# and of factors that differ much.
 EXTENTS = (1, 2, 7, 64, 67, 127, 128, 360, 1000, 1024, 2 * 509, 3 * 4096, 509 * 510)
+EXTENTS += (17, 1 << 15, 3 * 5 * 7 * 243)
 # With a prime factor above 512: alone, as the smaller divisor, and as the larger one.
 LEFT_TO_NUMPY = (521, 10_007, 521 * 528, 510 * 521)
 
@@ -44,6 +46,8 @@ def test_transforms(n, dtype):
     assert (program.code is None) == (n in LEFT_TO_NUMPY)
     wanted = np.fft.rfft(real.astype("float64"))
     check(ops.rfft, wanted, (real,), factor)
+    back = toolkit.function(lambda *x: ops.irfft(x, n))(wanted.real, wanted.imag)
+    assert_close(back, real, factor=1e4 if dtype == "float32" else 1.0)
 
 
 @pytest.mark.parametrize("shape", [(5,), (130,), (2, 5), (2, 66, 5), (70, 3, 1)])
@@ -59,21 +63,48 @@ def test_along_every_axis_and_back(shape):
 def test_gradients():
     real, imag = numbers(2, 70)
     check_grads(toolkit.function(lambda *x: ops.fft(x)), [real, imag])
-    check_grads(toolkit.function(ops.rfft), [real])
+    for n in (8, 33, 70):
+        check_grads(toolkit.function(lambda x, n=n: ops.rfft(x, n)), [real])
+        inverse = toolkit.function(lambda *x, n=n: ops.irfft(x, n))
+        check_grads(inverse, [real, imag])
+
+
+def names_of(function, *shapes):
+    graph = optimize(trace_of(function, *shapes), target())
+    graph = generated_transforms(graph, target())
+    graph.verify()
+    return op_names(graph)
 
 
 def test_real_numbers_take_half_the_products():
     def counts(function, *shapes):
-        graph = optimize(trace_of(function, *shapes), target())
-        graph = transforms_as_products(graph, target())
-        graph.verify()
-        return op_names(graph).count("matmul")
+        return names_of(function, *shapes).count("matmul")
 
-    assert counts(lambda x, y: ops.fft((x, y)), (3, 64), (3, 64)) == 4
-    assert counts(lambda x: ops.fft((x, ops.zeros((3, 64)))), (3, 64)) == 2
-    assert counts(lambda x: ops.fft((x, ops.zeros((3, 128)))), (3, 128)) == 6
+    assert counts(lambda x, y: ops.fft((x, y)), (3, 67), (3, 67)) == 4
+    assert counts(lambda x: ops.fft((x, ops.zeros((3, 67)))), (3, 67)) == 2
+    assert counts(lambda x: ops.fft((x, ops.zeros((3, 134)))), (3, 134)) == 6
+    assert counts(lambda x: ops.rfft(x), (3, 16)) == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "is_whole"),
+    [
+        ((3, 1000), 1, True),
+        ((3, 1 << 14), 1, True),
+        ((3, 1 << 15), 1, False),
+        ((1 << 11, 3), 0, True),
+        ((1 << 12, 3), 0, False),
+    ],
+)
+def test_there_is_code_for_lengths_of_small_factors(shape, axis, is_whole):
+    def function(x, y):
+        return ops.fft2((x, y)) if axis == 0 else ops.fft((x, y))
+
+    found = names_of(function, shape, shape)
+    assert (set(found) == {"dft"}) == is_whole
+    assert "matmul" not in found
 
 
 def test_kernels_of_arrays_transform_by_themselves():
     function = toolkit.function(lambda *x: ops.fft(x), jit_compile=False)
-    assert "dft" in op_names(function.inspect(*numbers(2, 128)).program.graph)
+    assert "dft" in op_names(function.inspect(*numbers(2, 67)).program.graph)

@@ -16,8 +16,8 @@ from toolkit.ops.creation import arange, zeros, zeros_like
 from toolkit.ops.elementwise import cos, greater, where
 from toolkit.ops.index import scatter_p
 from toolkit.ops.padding import pad
-from toolkit.ops.shape import pad_p, slice_axis
-from toolkit.ops.statistics import extract_sequences
+from toolkit.ops.shape import pad_p, reshape, slice_axis
+from toolkit.ops.statistics import extract_sequences, sequence_runs
 from toolkit.ops.symbolic import operation
 
 Pair = tuple[Tensor, Tensor]
@@ -42,6 +42,41 @@ dft_p: Primitive = primitive(
         dft_p, *g, axis=axis, inverse=not inverse
     ),
     axes=lambda real, imag, **attrs: along(real, attrs["axis"]),
+)
+
+
+def _rdft_spec(x: Spec) -> tuple[Spec, Spec]:
+    if not x.ndim:
+        raise ShapeError("rfft: expected a tensor with axes; received a 0-d one")
+    half = Spec((*x.shape[:-1], x.shape[-1] // 2 + 1), x.dtype)
+    return half, half
+
+
+def _irdft_spec(real: Spec, imag: Spec, length: int) -> Spec:
+    if real.shape != imag.shape or real.shape[-1:] != (length // 2 + 1,):
+        raise ShapeError(
+            f"irfft: expected a real and an imaginary part of {length // 2 + 1} "
+            f"frequencies each; received {real.shape} and {imag.shape}"
+        )
+    return Spec((*real.shape[:-1], length), real.dtype)
+
+
+# The first n // 2 + 1 of the sums above of real numbers, along the last axis. Its
+# adjoint is the real part of the inverse sums of so many frequencies, with zeros for
+# the others.
+rdft_p: Primitive = primitive(
+    "rdft",
+    Kind.CONTRACT,
+    _rdft_spec,
+    vjp=lambda g, y, x: bind(irdft_p, *g, length=x.shape[-1]),
+    axes="..._->..._",
+)
+irdft_p: Primitive = primitive(
+    "irdft",
+    Kind.CONTRACT,
+    _irdft_spec,
+    vjp=lambda g, y, real, imag, length: bind(rdft_p, g),
+    axes="..._->..._",
 )
 
 
@@ -100,7 +135,8 @@ def ifft2(x: Any) -> Pair:
 def _resized(x: Tensor, n: int) -> Tensor:
     """The first n elements of the last axis, zeros where there are not so many."""
     last = x.ndim - 1
-    x = slice_axis(x, last, 0, min(n, x.shape[last]))
+    if n <= x.shape[last]:
+        return slice_axis(x, last, 0, n)
     widths = ((0, 0),) * last + ((0, n - x.shape[last]),)
     return bind(pad_p, x, widths=widths, value=0)
 
@@ -127,9 +163,7 @@ def rfft(x: Any, fft_length: int | None = None) -> Pair:
     if x.ndim == 0:
         raise ShapeError("rfft: expected a tensor with axes; received a 0-d one")
     n = _length("rfft", x.shape[-1] if fft_length is None else fft_length)
-    x = _resized(x, n)
-    real, imag = _transform((x, zeros_like(x)), 1)
-    real, imag = (slice_axis(y, x.ndim - 1, 0, n // 2 + 1) for y in (real, imag))
+    real, imag = bind(rdft_p, _resized(x, n))
     return real, imag
 
 
@@ -150,8 +184,7 @@ def irfft(x: Any, fft_length: int | None = None) -> Tensor:
     weights[0] = weights[n // 2 if n % 2 == 0 else 0] = 1 / n
     scale = convert(weights, real.dtype)
     half = (_resized(part, n // 2 + 1) * scale for part in (real, imag))
-    real, imag = (_resized(part, n) for part in half)
-    return _transform((real, imag), 1, inverse=True)[0]
+    return bind(irdft_p, *half, length=n)
 
 
 # --- short times ----------------------------------------------------------------------
@@ -227,11 +260,13 @@ def stft(
 
 def _overlap_add(x: Tensor, stride: int) -> Tensor:
     """The sum of pieces (..., pieces, length) that start `stride` apart."""
-    pieces, length = x.shape[-2:]
-    starts = np.arange(pieces, dtype="int32")[:, None] * stride
-    places = convert(starts + np.arange(length, dtype="int32"))
-    blank = zeros((*x.shape[:-2], (pieces - 1) * stride + length), x.dtype)
-    return bind(scatter_p, blank, places, x, axis=blank.ndim - 1, mode="add")
+    *rest, pieces, length = x.shape
+    places, run = sequence_runs(pieces, length, stride)
+    count = (pieces - 1) * stride + length
+    blank = zeros((*rest, count // run, run), x.dtype)
+    x = reshape(x, (*rest, *places.shape, run))
+    y = bind(scatter_p, blank, convert(places), x, axis=len(rest), mode="add")
+    return reshape(y, (*rest, count))
 
 
 @operation

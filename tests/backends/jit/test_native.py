@@ -16,7 +16,7 @@ pytest.importorskip("llvmlite")
 
 import toolkit
 from tests.backends.jit.libraries import MODELS, Loaded, by_jit, source_of
-from toolkit import ops
+from toolkit import layers, ops
 from toolkit.backends.library import Status
 from toolkit.backends.numpy.jit.native import build
 from toolkit.backends.numpy.jit.processor import FAMILIES, PROCESSORS, Processor
@@ -65,6 +65,23 @@ def test_outputs_have_the_bits_of_the_jit(name, processor, tmp_path):
         status, (y,) = library.run(memory, batch, x)
         assert status == Status.OK
         np.testing.assert_array_equal(y, by_jit(source, batch, x)[0])
+
+
+@needs_compiler
+@pytest.mark.parametrize("processor", [None, "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_transforms_have_their_factors_in_the_object(processor, tmp_path):
+    if processor is not None and not runs_here(processor):
+        pytest.skip(f"this is no {processor}")
+    network = toolkit.Sequential(
+        [toolkit.Input((1200,)), layers.MelSpectrogram(fft_length=200, num_mel_bins=8)]
+    )
+    options = {"processor": processor, "network": network}
+    source, shape = model_source("mel", (1, 3), **options)
+    library = loaded(source, tmp_path)
+    x = numbers(3, shape)
+    status, (y,) = library.run(library.workspace(), 3, x)
+    assert status == Status.OK
+    np.testing.assert_array_equal(y, by_jit(source, 3, x)[0])
 
 
 @needs_compiler

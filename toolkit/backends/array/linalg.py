@@ -57,6 +57,23 @@ class Linalg(Kernels):
             y = xp.fft.ifft(x, axis=axis, norm="forward")
         return self._hand_out_each((y.real, y.imag), real.dtype, out)
 
+    def rdft(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
+        """The first half of the transform of real numbers along the last axis."""
+        wide = x.astype("float32") if is_half(x.dtype) else x
+        y = self.xp.fft.rfft(wide, axis=-1)
+        return self._hand_out_each((y.real, y.imag), x.dtype, out)
+
+    def irdft(self, real: Array, imag: Array, *, length: int, out: Any = None) -> Array:
+        """The real part of the inverse transform of the first half of frequencies."""
+        xp = self.xp
+        wide = "complex128" if real.dtype == "float64" else "complex64"
+        x = xp.empty(real.shape, wide)
+        x.real, x.imag = real, imag
+        # `irfft` counts all but the first and the middle one twice.
+        x[..., 1 : (length + 1) // 2] /= 2
+        y = xp.fft.irfft(x, length, axis=-1, norm="forward")
+        return self._hand_out(y, real.dtype, out)
+
     def solve(self, a: Array, b: Array, *, out: Any = None) -> Array:
         """The x with a @ x = b; LinAlgError if a matrix is singular."""
         return self._run("solve", a, b, out=out)

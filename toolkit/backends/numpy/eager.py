@@ -32,6 +32,8 @@ _PRODUCTS = {
     "conv_input_grad": 1 << 16,
     "conv_kernel_grad": 1 << 16,
 }
+# The same for transforms, in elements of an operand.
+_TRANSFORMS = {"dft": 1 << 14, "rdft": 1 << 14, "irdft": 1 << 13}
 # The same for other kinds, in elements; NumPy is quick at what costs few additions.
 _KINDS = frozenset(
     {
@@ -60,8 +62,8 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
         primitive: what is computed.
         kernel: what computes it where no code is generated.
     """
-    is_left = primitive.name not in _PRODUCTS and primitive.kind not in _KINDS
-    if is_left or primitive.name in _NOTHING:
+    is_left = primitive.name not in (*_PRODUCTS, *_TRANSFORMS)
+    if is_left and (primitive.kind not in _KINDS or primitive.name in _NOTHING):
         return kernel
     programs = Programs(backend, primitive, kernel)
     if primitive.name in _PRODUCTS:
@@ -77,6 +79,7 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
     elements = _COSTLY_ELEMENTS if is_costly else _ELEMENTS
     by_kind = _SIZES.get(primitive.kind, _largest)
     size_of = _gathered if primitive.name == "gather" else by_kind
+    elements = _TRANSFORMS.get(primitive.name, elements)
 
     def other(*arrays: Any, **attrs: Any) -> Any:
         if size_of(*arrays, **attrs) < elements:

@@ -1,8 +1,9 @@
-"""Fourier transforms as products of matrices, for which there is generated code.
+"""Fourier transforms of any length, by those for which there is generated code.
 
-A transform of n = a * b elements is transforms of a elements, a factor for each of
-their results, and transforms of b elements: of order n * (a + b) instead of n * n.
-Those of few elements, and of a prime number of them, are products with a matrix.
+There is code for lengths whose prime factors are small, up to some size. Any other
+transform of n = a * b elements is transforms of a elements, a factor for each of their
+results, and transforms of b elements: of order n * (a + b) instead of n * n. Those of
+few elements, and of a prime number of them, are products with a matrix.
 
 Reference: Cooley and Tukey (1965), https://doi.org/10.1090/S0025-5718-1965-0178586-1
 """
@@ -10,19 +11,27 @@ Reference: Cooley and Tukey (1965), https://doi.org/10.1090/S0025-5718-1965-0178
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.loops.iteration_space import number_of
+from toolkit.backends.numpy.jit.kernels.fourier.plan import (
+    DTYPES,
+    fits,
+    fits_along,
+    fits_real,
+)
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Value
 
 # A transform of so many elements is one product; if they are a prime number, up to so
 # many. Longer ones are left to NumPy.
 _AT_ONCE, _PRIME = 64, 512
-_DTYPES = ("float32", "float64")
+# Of so few real numbers a product is quicker than code for the length.
+_FEW_REAL = 16
 
 # The real and the imaginary part; no imaginary part: it is 0 everywhere.
 Pair = tuple[Any, Any]
@@ -30,32 +39,38 @@ Pair = tuple[Any, Any]
 Turns = dict[tuple[int, int, int, int, str], tuple[Constant, Constant]]
 
 
-def transforms_as_products(graph: Graph, target: Target) -> Graph:
-    """Write transforms as products."""
-    if all(node.op.name != "dft" for node in graph.nodes):
+def generated_transforms(graph: Graph, target: Target) -> Graph:
+    """Write transforms as those that there is code for."""
+    if all(node.op.name not in _REWRITTEN for node in graph.nodes):
         return graph
     turns: Turns = {}
     owned = set(graph.outputs)
     nodes: list[Node] = []
     for node in graph.nodes:
-        if node.op.name == "dft" and _is_generated(node):
-            nodes += _Transform(node, turns).results(owned)
+        if node.op.name in _REWRITTEN and _is_rewritten(node):
+            nodes += _REWRITTEN[node.op.name](node, turns).results(owned)
         else:
             nodes.append(node)
     return graph.replace(nodes)
 
 
-def _is_generated(node: Node) -> bool:
-    """Whether there is code for the dtype, and no large prime factor."""
+def _is_rewritten(node: Node) -> bool:
+    """Whether there is code for what the transform is made of, but not for itself."""
     spec = node.inputs[0].spec
-    if spec.dtype not in _DTYPES or not spec.size:
+    if spec.dtype not in DTYPES or not spec.size:
         return False
-    return _is_smooth(spec.shape[node.attrs["axis"]])
+    axis = node.attrs.get("axis", spec.ndim - 1)
+    n = node.attrs.get("length", spec.shape[axis])
+    if node.op.name == "dft":
+        is_generated = fits_along(spec.shape, axis)
+    else:
+        is_generated = n > _FEW_REAL and fits_real(n)
+    return not is_generated and n > 0 and _is_smooth(n)
 
 
 def _is_smooth(n: int) -> bool:
-    """Whether no prime factor of n is above `_PRIME`."""
-    if n <= _AT_ONCE:
+    """Whether there is code for n, or it has no prime factor above `_PRIME`."""
+    if n <= _AT_ONCE or fits(n):
         return True
     a = _divisor(n)
     return n <= _PRIME if a == 1 else _is_smooth(a) and _is_smooth(n // a)
@@ -79,7 +94,7 @@ class _Transform:
         self.turns = turns
         self.nodes: list[Node] = []
         self.dtype: str = node.inputs[0].spec.dtype
-        self.sign = 1 if node.attrs["inverse"] else -1
+        self.inverse: bool = node.attrs.get("inverse", False)
 
     def results(self, owned: set[Value]) -> list[Node]:
         """The nodes; the last ones make what the transform does.
@@ -87,28 +102,38 @@ class _Transform:
         Args:
             owned: what is to have memory of its own: outputs of the graph.
         """
+        found = self.transformed()
+        makers = {y: node for node in self.nodes for y in node.outputs}
+        if owned.intersection(self.node.outputs):
+            found = [
+                self._bind("stop_gradient", x) if makers[x].op.kind is Kind.VIEW else x
+                for x in found
+            ]
+        names = dict(zip(found, self.node.outputs, strict=True))
+        return [
+            Node(n.op, n.inputs, n.attrs, [names.get(y, y) for y in n.outputs])
+            for n in self.nodes
+        ]
+
+    def transformed(self) -> list[Value]:
+        """The results."""
         real, imag = self.node.inputs
         axis, last = self.node.attrs["axis"], real.spec.ndim - 1
         zero = number_of(imag)
         pair = real, None if zero is not None and zero == 0 else imag
         found = self._along_last(self._swapped(pair, axis, last))
-        found = self._swapped(found, axis, last)
-        if (
-            owned.intersection(self.node.outputs)
-            and self.nodes[-1].op.kind is Kind.VIEW
-        ):
-            found = self._each("stop_gradient", found)
-        names = dict(zip(found, self.node.outputs, strict=True))
-        return [
-            Node(n.op, n.inputs, n.attrs, [names.get(n.outputs[0], n.outputs[0])])
-            for n in self.nodes
-        ]
+        return list(self._swapped(found, axis, last))
 
     def _bind(self, name: str, *inputs: Any, **attrs: Any) -> Value:
-        op = PRIMITIVES[name]
-        y = Value(op.spec(*(x.spec for x in inputs), **attrs))
-        self.nodes.append(Node(op, inputs, attrs, [y]))
+        (y,) = self._bind_all(name, *inputs, **attrs)
         return y
+
+    def _bind_all(self, name: str, *inputs: Any, **attrs: Any) -> Sequence[Value]:
+        op = PRIMITIVES[name]
+        specs = op.spec(*(x.spec for x in inputs), **attrs)
+        outputs = [Value(s) for s in (specs if isinstance(specs, tuple) else (specs,))]
+        self.nodes.append(Node(op, inputs, attrs, outputs))
+        return outputs
 
     def _each(self, name: str, pair: Pair, **attrs: Any) -> Pair:
         real, imag = pair
@@ -122,11 +147,12 @@ class _Transform:
 
     def _turns(self, a: int, b: int, n: int) -> tuple[Constant, Constant]:
         """cos and sin of 2 pi j k / n for j < a and k < b, in the sense of rotation."""
-        key = a, b, n, self.sign, self.dtype
+        sign = 1 if self.inverse else -1
+        key = a, b, n, sign, self.dtype
         if key not in self.turns:
             angles = np.outer(np.arange(a), np.arange(b)) % n * (2 * np.pi / n)
             dtype = dtypes.numpy_dtype(self.dtype)
-            cos, sin = np.cos(angles), self.sign * np.sin(angles)
+            cos, sin = np.cos(angles), sign * np.sin(angles)
             self.turns[key] = Constant(cos.astype(dtype)), Constant(sin.astype(dtype))
         return self.turns[key]
 
@@ -143,9 +169,11 @@ class _Transform:
     def _along_last(self, pair: Pair) -> Pair:
         """The transform along the last axis."""
         *rest, n = pair[0].spec.shape
+        if fits(n) and (n > _AT_ONCE or pair[1] is not None):
+            return self._generated(pair, len(rest))
         a = 1 if n <= _AT_ONCE else _divisor(n)
         if a == 1:
-            return self._of_rows(pair, n)
+            return self._product(pair, self._turns(n, n, n))
         b, axis = n // a, len(rest)
         # (j1, j2) -> (j2, k1) -> (k1, k2) -> (k2, k1)
         pair = self._each("reshape", pair, shape=(*rest, a, b))
@@ -155,10 +183,55 @@ class _Transform:
         pair = self._swapped(pair, axis, axis + 1)
         return self._each("reshape", pair, shape=(*rest, n))
 
-    def _of_rows(self, pair: Pair, n: int) -> Pair:
-        """The transform of few elements."""
-        shape = pair[0].spec.shape
-        if len(shape) < 2:
+    def _generated(self, pair: Pair, axis: int) -> Pair:
+        """The transform along an axis for which there is code."""
+        real, imag = pair
+        if imag is None:
+            zero = Constant(np.zeros((), dtypes.numpy_dtype(self.dtype)))
+            imag = self._bind("broadcast_to", zero, shape=real.spec.shape)
+        attrs = {"axis": axis, "inverse": self.inverse}
+        real, imag = self._bind_all("dft", real, imag, **attrs)
+        return real, imag
+
+    def _product(self, pair: Pair, turns: tuple[Constant, Constant]) -> Pair:
+        """The product of rows with a matrix."""
+        *rest, n = pair[0].spec.shape
+        if not rest:
             pair = self._each("reshape", pair, shape=(1, n))
-        found = self._times("matmul", pair, self._turns(n, n, n))
-        return found if len(shape) > 1 else self._each("reshape", found, shape=shape)
+        found = self._times("matmul", pair, turns)
+        if rest:
+            return found
+        return self._each("reshape", found, shape=found[0].spec.shape[1:])
+
+
+class _OfReal(_Transform):
+    """The same of real numbers along the last axis."""
+
+    def transformed(self) -> list[Value]:
+        """The first half of the results."""
+        (x,) = self.node.inputs
+        shape = self.node.outputs[0].spec.shape
+        n = x.spec.shape[-1]
+        if n <= _AT_ONCE:
+            return list(self._product((x, None), self._turns(n, shape[-1], n)))
+        start, step = (0,) * len(shape), (1,) * len(shape)
+        found = self._along_last((x, None))
+        return list(self._each("slice", found, start=start, stop=shape, step=step))
+
+
+class _ToReal(_Transform):
+    """The inverse transform of the first half of frequencies to real numbers."""
+
+    def transformed(self) -> list[Value]:
+        """The real part of the results."""
+        self.inverse = True
+        n, shape = self.node.attrs["length"], self.node.inputs[0].spec.shape
+        pair: Pair = tuple(self.node.inputs)
+        if n <= _AT_ONCE:
+            return [self._product(pair, self._turns(shape[-1], n, n))[0]]
+        widths = ((0, 0),) * (len(shape) - 1) + ((0, n - shape[-1]),)
+        pair = self._each("pad", pair, widths=widths, value=0)
+        return [self._along_last(pair)[0]]
+
+
+_REWRITTEN = {"dft": _Transform, "rdft": _OfReal, "irdft": _ToReal}

@@ -85,7 +85,7 @@ class NumPyBackend(Backend):
         return BackendPasses(
             expanded=(precision.widen,),
             simplified=(
-                fourier.transforms_as_products,
+                fourier.generated_transforms,
                 pointwise.pointwise_gradients_as_products,
                 reductions.separate_reductions,
                 narrow_rows.join_narrow_rows,

@@ -27,6 +27,19 @@ def dft(real: Array, imag: Array, axis: int, inverse: bool) -> Any:
     return _narrowed(real, y.real, y.imag)
 
 
+def rdft(x: Array) -> Any:
+    """The first half of the transform of real numbers along the last axis."""
+    found = dft(x, np.zeros_like(x), axis=x.ndim - 1, inverse=False)
+    return tuple(y[..., : x.shape[-1] // 2 + 1] for y in found)
+
+
+def irdft(real: Array, imag: Array, length: int) -> Array:
+    """The real part of the inverse transform, with zeros for other frequencies."""
+    widths = [(0, 0)] * (real.ndim - 1) + [(0, length - real.shape[-1])]
+    real, imag = np.pad(real, widths), np.pad(imag, widths)
+    return dft(real, imag, axis=real.ndim - 1, inverse=True)[0]
+
+
 def solve(a: Array, b: Array) -> Array:
     """The x with a @ x = b."""
     return _narrowed(b, np.linalg.solve(widen(a), widen(b)))

@@ -78,14 +78,35 @@ def _dft(write: Writer, node: Node) -> list[str]:
     axis, inverse = node.attrs["axis"], node.attrs["inverse"]
     if inverse:  # without 1 / n it is the transform with both parts exchanged
         real, imag = imag, real
-    last = write.ints([-1])
-    parts = [write.node("Unsqueeze", [x, last]) for x in (real, imag)]
-    pairs = write.node("Concat", parts, axis=-1)
-    if write.opset >= 20:
-        inputs = [pairs, "", write.scalar(axis, "int64")]
-        found = write.node("DFT", inputs)
-    else:
-        found = write.node("DFT", [pairs], axis=axis)
-    places = [write.scalar(i, "int64") for i in (0, 1)]
-    real, imag = (write.node("Gather", [found, i], axis=-1) for i in places)
+    real, imag = _spectrum(write, [real, imag], axis)
     return [imag, real] if inverse else [real, imag]
+
+
+@row("rdft")
+def _rdft(write: Writer, node: Node) -> list[str]:
+    (x,) = node.inputs
+    return _spectrum(write, [write(x)], x.spec.ndim - 1, onesided=1)
+
+
+@row("irdft")
+def _irdft(write: Writer, node: Node) -> list[str]:
+    real, imag = (write(x) for x in node.inputs)
+    axis, length = node.inputs[0].spec.ndim - 1, node.attrs["length"]
+    return _spectrum(write, [imag, real], axis, length)[1:]
+
+
+def _spectrum(
+    write: Writer, parts: list[str], axis: int, length: int | None = None, **attrs: int
+) -> list[str]:
+    """The parts of a transform of one or two parts, filled up to a length."""
+    last = write.ints([-1])
+    parts = [write.node("Unsqueeze", [x, last]) for x in parts]
+    whole = write.node("Concat", parts, axis=-1) if len(parts) > 1 else parts[0]
+    inputs = [whole, "" if length is None else write.scalar(length, "int64")]
+    if write.opset >= 20:
+        found = write.node("DFT", [*inputs, write.scalar(axis, "int64")], **attrs)
+    else:
+        used = inputs if length is not None else inputs[:1]
+        found = write.node("DFT", used, axis=axis, **attrs)
+    places = [write.scalar(i, "int64") for i in (0, 1)]
+    return [write.node("Gather", [found, i], axis=-1) for i in places]

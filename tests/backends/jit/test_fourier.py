@@ -1,0 +1,128 @@
+"""Generated transforms against NumPy's in double precision."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+pytest.importorskip("llvmlite")
+
+import toolkit.ops.fourier  # noqa: F401 - it declares the primitives
+from tests.backends.jit.running import operand_of, run_lowered, vectors_of
+from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.fourier.interleave import interleaved
+from toolkit.backends.numpy.jit.kernels.fourier.plan import radices
+from toolkit.backends.numpy.jit.lowering import lower
+
+# Of each radix, alone and in several stages; odd, and with few and many factors of two.
+LENGTHS = [2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 24, 27, 36, 49, 64, 100, 121]
+LENGTHS += [128, 210, 243, 256, 360, 512, 1000, 1024]
+LIMITS = {"float32": 3e-7, "float64": 1e-15}
+LANES = st.sampled_from([4, 8, 16])
+
+
+def numbers(*shape, dtype, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def run(name, inputs, outputs, chunk=0, **attrs):
+    node = SimpleNamespace(attrs=attrs, op=SimpleNamespace(name=name))
+    operands = [[operand_of(x) for x in arrays] for arrays in (inputs, outputs)]
+    lowered = lower(node, *operands)
+    run_lowered(lowered, inputs, outputs, chunk)
+
+
+def assert_near(found, wanted):
+    """That the root mean square of differences is small beside that of numbers."""
+    limit = LIMITS[str(found[0].dtype)]
+    parts = [part.astype("float64") for part in found]
+    y = parts[0] + 1j * parts[1] if len(parts) > 1 else parts[0]
+    error = np.sqrt(np.mean(np.abs(y - wanted) ** 2))
+    assert error <= limit * np.sqrt(np.mean(np.abs(wanted) ** 2))
+
+
+@given(
+    n=st.sampled_from(LENGTHS),
+    outer=st.integers(1, 5),
+    columns=st.sampled_from([1, 1, 2, 8, 21, 40]),
+    dtype=st.sampled_from(list(LIMITS)),
+    inverse=st.booleans(),
+    lanes=LANES,
+    chunk=st.sampled_from([0, 1, 3]),
+)
+@settings(max_examples=60, deadline=None)
+def test_complex_numbers_along_an_axis(n, outer, columns, dtype, inverse, lanes, chunk):
+    x = numbers(2, outer, n, columns, dtype=dtype)
+    y = np.full_like(x, np.nan)
+    with vectors_of(lanes):
+        run("dft", list(x), list(y), chunk, axis=1, inverse=inverse)
+    transform = np.fft.ifft if inverse else np.fft.fft
+    wanted = transform(x[0].astype("float64") + 1j * x[1], axis=1)
+    assert_near(y, wanted * n if inverse else wanted)
+
+
+@given(
+    half=st.sampled_from(LENGTHS),
+    rows=st.integers(1, 40),
+    dtype=st.sampled_from(list(LIMITS)),
+    lanes=LANES,
+    chunk=st.sampled_from([0, 1, 3]),
+)
+@settings(max_examples=60, deadline=None)
+def test_real_numbers_and_back(half, rows, dtype, lanes, chunk):
+    n = 2 * half
+    x = numbers(rows, n, dtype=dtype)
+    y = np.full((2, rows, half + 1), np.nan, dtype)
+    with vectors_of(lanes):
+        run("rdft", [x], list(y), chunk)
+    assert_near(y, np.fft.rfft(x.astype("float64")))
+    y, x = numbers(*y.shape, dtype=dtype), np.full_like(x, np.nan)
+    with vectors_of(lanes):
+        run("irdft", list(y), [x], chunk, length=n)
+    frequencies = y[0].astype("float64") + 1j * y[1]
+    frequencies[:, 1:-1] /= 2
+    assert_near([x], np.fft.irfft(frequencies, n) * n)
+
+
+@pytest.mark.parametrize("n", [17, 2 * 17, 1 << 15])
+def test_other_lengths_are_left(n):
+    x = [operand_of(part) for part in np.zeros((2, 3, n), "float32")]
+    attrs = {"axis": 1, "inverse": False}
+    node = SimpleNamespace(attrs=attrs, op=SimpleNamespace(name="dft"))
+    assert lower(node, x, x) is None
+
+
+@given(st.integers(1, 1 << 14))
+def test_stages_make_up_the_length(n):
+    found = radices(n)
+    if found is None:
+        assert any(n % p == 0 for p in range(17, n + 1) if p % 2)
+        return
+    assert np.prod(found) == n
+    assert set(found) <= {1, 2, 3, 4, 5, 7, 8, 11, 13}
+    assert n % 8 or found[0] % 4 == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_vectors_in_the_order_of_memory(count, lanes, dtype):
+    class Shuffler(Kernel):
+        """Shuffles the numbers of elements."""
+
+        def shuffled(self, x, y, chosen):
+            both = [*map(int, x.text.split()), *map(int, y.text.split())]
+            return Value(" ".join(str(both[k]) for k in chosen), dtype, lanes)
+
+    numbers = np.arange(count * lanes).reshape(lanes, count)
+    vectors = [Value(" ".join(map(str, part)), dtype, lanes) for part in numbers.T]
+    found = interleaved(Shuffler(lanes), vectors)
+    parts = [list(map(int, value.text.split())) for value in found]
+    if lanes == 1:
+        assert parts == [[k] for k in range(count)]
+    else:
+        assert np.concatenate(parts).tolist() == list(range(count * lanes))

@@ -1,0 +1,143 @@
+"""Transforms of few complex numbers in registers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+
+
+class Complex(NamedTuple):
+    """Vectors of real and of imaginary parts."""
+
+    real: Value
+    imag: Value
+
+
+class Butterflies:
+    """Emits arithmetic of complex vectors."""
+
+    def __init__(self, builder: Kernel) -> None:
+        self.b = builder
+
+    def transform(self, x: Sequence[Complex]) -> list[Complex]:
+        """sum(x[k] * exp(-2 pi i j k / n)) for each j."""
+        n = len(x)
+        if n <= 2:
+            return [self.sum(*x), self.difference(*x)] if n == 2 else list(x)
+        a = 4 if n % 16 == 0 else _smallest_factor(n)
+        if a == n:
+            return self._of_odd(x)
+        # Element a * i + j is the i-th of part j; result k + b * l the l-th of row k.
+        b = n // a
+        inner = [self.transform(x[j::a]) for j in range(a)]
+        rows = [
+            self.transform([self.turned(inner[j][k], j * k, n) for j in range(a)])
+            for k in range(b)
+        ]
+        return [rows[k][m] for m in range(a) for k in range(b)]
+
+    def _of_odd(self, x: Sequence[Complex]) -> list[Complex]:
+        """Of an odd number: each cosine is that of two elements, each sine too."""
+        n = len(x)
+        first, half = x[0], range(1, n // 2 + 1)
+        sums = [self.sum(x[k], x[n - k]) for k in half]
+        differences = [self.difference(x[k], x[n - k]) for k in half]
+        total = first
+        for each in sums:
+            total = self.sum(total, each)
+        found = {0: total}
+        for j in half:
+            angles = [j * k % n * (2 * math.pi / n) for k in half]
+            even = self._combined(first, sums, [math.cos(a) for a in angles])
+            odd = self._combined(None, differences, [math.sin(a) for a in angles])
+            turned = Complex(odd.imag, self._negative(odd.real))
+            found[j] = self.sum(even, turned)
+            found[n - j] = self.difference(even, turned)
+        return [found[j] for j in range(n)]
+
+    def _combined(
+        self, start: Complex | None, x: Sequence[Complex], factors: Sequence[float]
+    ) -> Complex:
+        """start + the sum of factors * x."""
+        result = start
+        for number, factor in zip(x, factors, strict=True):
+            scale = self.b.constant(factor, number.real)
+            if result is None:
+                result = Complex(*(self._times(scale, part) for part in number))
+            else:
+                result = Complex(
+                    *(
+                        self._fma(scale, part, before)
+                        for part, before in zip(number, result, strict=True)
+                    )
+                )
+        assert result is not None
+        return result
+
+    # --- arithmetic -------------------------------------------------------------------
+
+    def sum(self, x: Complex, y: Complex) -> Complex:
+        """x + y."""
+        return Complex(self._add(x.real, y.real), self._add(x.imag, y.imag))
+
+    def difference(self, x: Complex, y: Complex) -> Complex:
+        """x - y."""
+        return Complex(self._less(x.real, y.real), self._less(x.imag, y.imag))
+
+    def product(self, x: Complex, y: Complex) -> Complex:
+        """x * y."""
+        lost = self._negative(self._times(x.imag, y.imag))
+        return Complex(
+            self._fma(x.real, y.real, lost),
+            self._fma(x.real, y.imag, self._times(x.imag, y.real)),
+        )
+
+    def conjugate(self, x: Complex) -> Complex:
+        """x with the opposite imaginary part."""
+        return Complex(x.real, self._negative(x.imag))
+
+    def scaled(self, x: Complex, factor: float) -> Complex:
+        """x * factor."""
+        scale = self.b.constant(factor, x.real)
+        return Complex(self._times(scale, x.real), self._times(scale, x.imag))
+
+    def turned(self, x: Complex, part: int, n: int) -> Complex:
+        """x * exp(-2 pi i part / n)."""
+        part %= n
+        if 8 * part % n == 0:
+            return self._by_eighths(x, 8 * part // n)
+        angle = -2 * math.pi * part / n
+        cos, sin = (self.b.constant(f(angle), x.real) for f in (math.cos, math.sin))
+        return self.product(x, Complex(cos, sin))
+
+    def _by_eighths(self, x: Complex, count: int) -> Complex:
+        """x * exp(-pi i count / 4)."""
+        if count % 2:
+            both = self._add(x.real, x.imag), self._less(x.imag, x.real)
+            x = self.scaled(Complex(*both), math.sqrt(0.5))
+        for _ in range(count // 2):
+            x = Complex(x.imag, self._negative(x.real))
+        return x
+
+    def _add(self, x: Value, y: Value) -> Value:
+        return self.b.binary("fadd", x, y)
+
+    def _less(self, x: Value, y: Value) -> Value:
+        return self.b.binary("fsub", x, y)
+
+    def _times(self, x: Value, y: Value) -> Value:
+        return self.b.binary("fmul", x, y)
+
+    def _fma(self, x: Value, y: Value, z: Value) -> Value:
+        return self.b.intrinsic("fma", x, y, z)
+
+    def _negative(self, x: Value) -> Value:
+        return self.b.let(f"fneg {x.type} {x}", x.dtype, x.lanes)
+
+
+def _smallest_factor(n: int) -> int:
+    return next((k for k in range(2, math.isqrt(n) + 1) if n % k == 0), n)

@@ -1,0 +1,109 @@
+"""Vectors in the order of memory: element after element of each, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+
+# Bytes within which processors move elements in one cycle.
+_SECTION = 16
+
+
+def interleaved(b: Kernel, vectors: Sequence[Value]) -> list[Value]:
+    """The first elements of all vectors, then the second ones, and so on.
+
+    Args:
+        b: what the instructions are for.
+        vectors: a power of two of them.
+    """
+    return _Order(b, vectors).interleaved() if b.lanes > 1 else list(vectors)
+
+
+def separated(b: Kernel, first: Value, second: Value) -> tuple[Value, Value]:
+    """The elements of even and of odd number of two vectors next to each other."""
+    numbers = range(2 * b.lanes)
+    even, odd = (b.shuffled(first, second, numbers[start::2]) for start in (0, 1))
+    return even, odd
+
+
+class _Order:
+    """Vectors whose elements are moved, and what their places say of where they began.
+
+    The number of an element has bits: those of its vector (1, j), and those of its
+    lane (0, i), the highest first in each list. A step exchanges bits.
+    """
+
+    def __init__(self, b: Kernel, vectors: Sequence[Value]) -> None:
+        self.b = b
+        self.vectors = list(vectors)
+        self.outer = [(1, j) for j in reversed(range(len(vectors).bit_length() - 1))]
+        self.inner = [(0, i) for i in reversed(range(b.lanes.bit_length() - 1))]
+
+    def interleaved(self) -> list[Value]:
+        """The vectors in the order in which lanes are the higher bits."""
+        wanted = [*self.inner, *self.outer]
+        kept = len(self.outer)
+        itemsize = dtypes.itemsize(self.vectors[0].dtype)
+        section = min((_SECTION // itemsize).bit_length() - 1, len(self.inner))
+        for bit in self.outer[-section:]:
+            self._push(bit, section)
+        lowest = wanted[kept:]
+        for place, bit in enumerate(lowest):
+            if self.inner[place] == bit:
+                continue
+            if bit in self.inner:
+                self._exchange(0, self.inner.index(bit))
+            self._exchange(self.outer.index(bit), place)
+        return [self._vector(wanted[:kept], k) for k in range(len(self.vectors))]
+
+    def _vector(self, order: Sequence[tuple[int, int]], number: int) -> Value:
+        """The vector whose bits, in an order, are a number."""
+        place = 0
+        for shift, bit in enumerate(reversed(order)):
+            if number >> shift & 1:
+                place |= self._weight(self.outer.index(bit))
+        return self.vectors[place]
+
+    def _weight(self, index: int) -> int:
+        """What an outer bit adds to the number of a vector."""
+        return 1 << (len(self.outer) - 1 - index)
+
+    def _pairs(self, index: int) -> list[tuple[int, int]]:
+        """The numbers of vectors that differ in one bit."""
+        weight = self._weight(index)
+        numbers = range(len(self.vectors))
+        return [(k, k | weight) for k in numbers if not k & weight]
+
+    def _push(self, bit: tuple[int, int], section: int) -> None:
+        """Make an outer bit the lowest of the lanes, within sections of lanes."""
+        index, size = self.outer.index(bit), 1 << section
+        half, lanes = size // 2, self.b.lanes
+        for x, y in self._pairs(index):
+            a, b = self.vectors[x], self.vectors[y]
+            for target, start in ((x, 0), (y, half)):
+                chosen = [
+                    base + start + k + side
+                    for base in range(0, lanes, size)
+                    for k in range(half)
+                    for side in (0, lanes)
+                ]
+                self.vectors[target] = self.b.shuffled(a, b, chosen)
+        first = len(self.inner) - section
+        self.outer[index] = self.inner.pop(first)
+        self.inner.append(bit)
+
+    def _exchange(self, index: int, place: int) -> None:
+        """Exchange an outer bit and one of the lanes."""
+        weight, lanes = 1 << (len(self.inner) - 1 - place), self.b.lanes
+        numbers = range(lanes)
+        low = [k if not k & weight else lanes + k - weight for k in numbers]
+        high = [k + weight if not k & weight else lanes + k for k in numbers]
+        for x, y in self._pairs(index):
+            pair = self.vectors[x], self.vectors[y]
+            self.vectors[x], self.vectors[y] = (
+                self.b.shuffled(*pair, chosen) for chosen in (low, high)
+            )
+        self.outer[index], self.inner[place] = self.inner[place], self.outer[index]

@@ -1,0 +1,267 @@
+"""When transforms are lowered, to which calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.base import Operand
+from toolkit.backends.numpy.jit.builder import Number, Pointer
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.fourier.halves import Halves
+from toolkit.backends.numpy.jit.kernels.fourier.plan import (
+    DTYPES,
+    fills_vectors,
+    fits_along,
+    fits_real,
+    radices,
+    vector_lanes,
+)
+from toolkit.backends.numpy.jit.kernels.fourier.stages import (
+    Across,
+    Pairs,
+    Planes,
+    Stages,
+    plane_bytes,
+)
+from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference, partition
+from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
+
+# Bytes of buffers that all tasks have together.
+_MOST_WORK = 1 << 26
+
+
+class _Rows:
+    """The kernel of a row: four planes of operands, or two and real numbers."""
+
+    def __init__(self, dtype: str, n: int, vectors: int = 0) -> None:
+        self.dtype, self.n = dtype, n
+        self.b = Kernel(vector_lanes(dtypes.itemsize(dtype)))
+        self.vectors = vectors
+
+    def stages(self) -> Stages:
+        """The writer of stages, whose buffers are the task's."""
+        found = radices(self.n)
+        assert found is not None
+        work = self.b.next_address()
+        task = work + self.b.slot * _task_bytes(self.n, self.vectors, self.dtype)
+        return Stages(self.b, self.dtype, found, self.vectors, task)
+
+    def planes(self, start: Sequence[Pointer], offset: Number) -> Planes:
+        """The row of two operands."""
+        real, imag = (part + offset for part in start)
+        return Planes(self.b, self.dtype, real, imag)
+
+    def addresses(self, count: int) -> list[Pointer]:
+        """The next operands."""
+        return [self.b.next_address(self.dtype) for _ in range(count)]
+
+
+def _task_bytes(n: int, vectors: int, dtype: str) -> int:
+    """The bytes of two buffers, of two parts each."""
+    lanes = vector_lanes(dtypes.itemsize(dtype))
+    return 4 * plane_bytes(n * max(1, vectors * lanes), dtype)
+
+
+def emit_rows(dtype: str, n: int) -> Kernel:
+    """(out, out)[row] = the transform of (x, x)[row]."""
+    kernel = _Rows(dtype, n)
+    x, y = kernel.addresses(2), kernel.addresses(2)
+    stages = kernel.stages()
+    with kernel.b.loop(kernel.b.low, kernel.b.high) as row:
+        stages.write(kernel.planes(x, row * n), kernel.planes(y, row * n))
+    stages.turns.declare()
+    return kernel.b
+
+
+def emit_across(dtype: str, n: int) -> Kernel:
+    """The same, of as many rows at once as there are lanes."""
+    kernel = _Rows(dtype, n, vectors=1)
+    b = kernel.b
+    x, y = kernel.addresses(2), kernel.addresses(2)
+    stages = kernel.stages()
+    for row, mask in b.run(b.low, b.high):
+        count = None if mask is None else b.high - row
+        source, target = (
+            Across(b, dtype, real + row * n, imag + row * n, n, count)
+            for real, imag in (x, y)
+        )
+        stages.write(source, target)
+    stages.turns.declare()
+    return b
+
+
+def emit_columns(dtype: str, n: int, vectors: int, ragged: bool) -> Kernel:
+    """The same along an axis with others behind it; a row of the call is some columns.
+
+    Args:
+        dtype: of the parts.
+        n: the extent of the axis.
+        vectors: that the columns are.
+        ragged: whether the last ones may be fewer.
+    """
+    kernel = _Rows(dtype, n, vectors)
+    b, width = kernel.b, vectors * kernel.b.lanes
+    x, y = kernel.addresses(2), kernel.addresses(2)
+    stages = kernel.stages()
+    columns, blocks = b.next_entry(), b.next_entry()
+    with b.loop(b.low, b.high) as row:
+        outer, block = b.split(row, blocks)
+        first = block * width
+        offset = outer * n * columns + first
+        masks: Sequence[Any] = [None] * vectors
+        if ragged:
+            masks = b.first_of_vectors(columns - first, vectors)
+        source, target = (
+            Planes(b, dtype, real + offset, imag + offset, columns, masks)
+            for real, imag in (x, y)
+        )
+        stages.write(source, target)
+    stages.turns.declare()
+    return b
+
+
+def emit_real(dtype: str, half: int) -> Kernel:
+    """(out, out)[row] = the first half of the transform of x[row]."""
+    kernel = _Rows(dtype, half)
+    x, y = kernel.addresses(1), kernel.addresses(2)
+    stages = kernel.stages()
+    halves = Halves(kernel.b, dtype, half, stages.turns)
+    with kernel.b.loop(kernel.b.low, kernel.b.high) as row:
+        numbers = Pairs(kernel.b, dtype, x[0] + row * (2 * half), swapped=False)
+        between = stages.buffers[(len(stages.radices) - 1) % 2]
+        stages.write(numbers, between)
+        halves.spectrum(between, kernel.planes(y, row * (half + 1)))
+    stages.turns.declare()
+    return kernel.b
+
+
+def emit_to_real(dtype: str, half: int) -> Kernel:
+    """out[row] = the real numbers whose half of frequencies is (x, x)[row]."""
+    kernel = _Rows(dtype, half)
+    x, y = kernel.addresses(2), kernel.addresses(1)
+    stages = kernel.stages()
+    halves = Halves(kernel.b, dtype, half, stages.turns)
+    with kernel.b.loop(kernel.b.low, kernel.b.high) as row:
+        numbers = Pairs(kernel.b, dtype, y[0] + row * (2 * half), swapped=True)
+        halves.numbers(kernel.planes(x, row * (half + 1)), stages.buffers[1])
+        stages.write(stages.buffers[1], numbers)
+    stages.turns.declare()
+    return kernel.b
+
+
+# --- lowering -------------------------------------------------------------------------
+
+
+def lower_dft(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """The transform of complex numbers along an axis."""
+    spec, axis = inputs[0].spec, node.attrs["axis"]
+    n, columns = spec.shape[axis], math.prod(spec.shape[axis + 1 :])
+    if not _is_known(inputs) or not fits_along(spec.shape, axis):
+        return None
+    if not spec.size:
+        return Lowered()
+    dtype, rows = spec.dtype, spec.size // (n * columns)
+    order = (1, 0) if node.attrs["inverse"] else (0, 1)  # its parts are exchanged
+    operands: list[Reference] = [(kind, i) for kind in ("in", "out") for i in order]
+    facts = {"flops": _flops(n) * rows * columns, "nbytes": 4 * spec.nbytes}
+    lanes = vector_lanes(dtypes.itemsize(dtype))
+    if columns > 1:
+        vectors = _vectors(dtype, n, columns)
+        blocks = -(-columns // (vectors * lanes))
+        is_ragged = columns % (vectors * lanes) != 0
+        call = Call(
+            Code(emit_columns, dtype, n, vectors, is_ragged),
+            tuple(operands),
+            (columns, blocks),
+            rows * blocks,
+            row_operands=frozenset(operands if blocks == 1 else ()),
+            **facts,
+        )
+        return _with_buffers(call, _task_bytes(n, vectors, dtype))
+    if fills_vectors(n):
+        code, by_rows = Code(emit_rows, dtype, n), frozenset(operands)
+        call = Call(code, tuple(operands), (), rows, row_operands=by_rows, **facts)
+        return _with_buffers(call, _task_bytes(n, 0, dtype))
+    call = Call(Code(emit_across, dtype, n), tuple(operands), (), rows, **facts)
+    return _with_buffers(call, _task_bytes(n, 1, dtype), together=lanes)
+
+
+def lower_rdft(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """The transform of real numbers along the last axis."""
+    return _of_real(emit_real, inputs[0].spec.shape[-1], inputs, outputs)
+
+
+def lower_irdft(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """The transform to real numbers along the last axis."""
+    return _of_real(emit_to_real, node.attrs["length"], inputs, outputs)
+
+
+def _of_real(
+    emit: Any, n: int, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    if not _is_known(inputs) or not fits_real(n):
+        return None
+    spec, half = inputs[0].spec, n // 2
+    if not spec.size:
+        return Lowered()
+    operands: list[Reference] = [("in", i) for i in range(len(inputs))]
+    operands += [("out", i) for i in range(len(outputs))]
+    rows = spec.size // spec.shape[-1]
+    call = Call(
+        Code(emit, spec.dtype, half),
+        tuple(operands),
+        (),
+        rows,
+        row_operands=frozenset(operands),
+        flops=_flops(half) * rows,
+        nbytes=sum(x.spec.nbytes for x in (*inputs, *outputs)),
+    )
+    return _with_buffers(call, _task_bytes(half, 0, spec.dtype))
+
+
+def _is_known(inputs: Sequence[Operand]) -> bool:
+    return inputs[0].spec.dtype in DTYPES and all(x.is_contiguous for x in inputs)
+
+
+def _flops(n: int) -> int:
+    """The arithmetic of a transform, as it is counted for a power of two."""
+    return round(5 * n * math.log2(n))
+
+
+def _vectors(dtype: str, n: int, columns: int) -> int:
+    """The vectors of columns that are transformed together: up to a cache line."""
+    itemsize = dtypes.itemsize(dtype)
+    size = vector_lanes(itemsize) * itemsize
+    most = max(1, CACHE_LINE // size)
+    while most > 1 and (
+        columns * itemsize <= size * (most // 2)
+        or 4 * n * most * size > current().cache_bytes // 2
+    ):
+        most //= 2
+    return most
+
+
+def _with_buffers(call: Call, task: int, together: int = 1) -> Lowered:
+    """A call whose tasks have memory of their own, so many bytes.
+
+    Args:
+        call: its rows are not divided yet.
+        task: the bytes.
+        together: how many rows are computed at once.
+    """
+    grain = partition(call.rows, max(1, _MOST_WORK // task))
+    grain = -(-grain // together) * together
+    operands = (*call.operands, ("work", 0))
+    call = replace(call, operands=operands, grain=grain)
+    return Lowered((call,), task * call.tasks)

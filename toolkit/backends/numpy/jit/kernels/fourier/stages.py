@@ -1,0 +1,322 @@
+"""Transforms in stages: each makes short transforms, and turns what they give.
+
+A stage of radix r reads elements [p + m * k, q] for k < r and writes their transform,
+of which the j-th is turned by w ** (p * j), to [r * p + j, q]; here p < m, and q counts
+what the stages before have made: r times as much behind each. So the last stage leaves
+all in order, and no elements need be exchanged between stages.
+
+Reference: Stockham, High-speed convolution and correlation, 1966.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.backends.base import aligned
+from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.fourier.butterfly import Butterflies, Complex
+from toolkit.backends.numpy.jit.kernels.fourier.interleave import (
+    interleaved,
+    separated,
+)
+from toolkit.backends.numpy.jit.kernels.fourier.plan import common_lanes
+
+# Between the parts of a buffer, so that equal places of them are in other sets of a
+# cache.
+_GAP = 192
+
+
+class Place(Protocol):
+    """Where complex numbers are read, or written, by their number."""
+
+    def load(self, index: Number, vector: int = 0) -> Complex:
+        """The vector that starts at an element."""
+
+    def store(self, x: Complex, index: Number, vector: int = 0) -> None:
+        """Write it."""
+
+
+class Planes:
+    """Real parts and imaginary parts, each in memory of their own.
+
+    Args:
+        b: what the instructions are for.
+        dtype: of the parts.
+        real, imag: where they are.
+        stride: from an element to the next one.
+        masks: for each vector of an element; of a row they hold several elements.
+    """
+
+    def __init__(
+        self,
+        b: Kernel,
+        dtype: str,
+        real: Pointer,
+        imag: Pointer,
+        stride: Number = 1,
+        masks: Sequence[Mask] = (None,),
+    ) -> None:
+        self.b, self.dtype, self.parts = b, dtype, (real, imag)
+        self.stride, self.masks = stride, masks
+
+    def load(self, index: Number, vector: int = 0) -> Complex:
+        """The vector that starts at an element."""
+        place = self._place(index, vector)
+        mask = self.masks[vector]
+        return Complex(*(self.b.load(p, place, self.dtype, mask) for p in self.parts))
+
+    def store(self, x: Complex, index: Number, vector: int = 0) -> None:
+        """Write it."""
+        place = self._place(index, vector)
+        for value, part in zip(x, self.parts, strict=True):
+            self.b.store(value, part, place, self.masks[vector])
+
+    def _place(self, index: Number, vector: int) -> Number:
+        return index * self.stride + vector * self.b.lanes
+
+
+class Across:
+    """Elements of several rows, a row in each lane.
+
+    Args:
+        b: what the instructions are for.
+        dtype: of the parts.
+        real, imag: where they are in the first row.
+        length: of a row.
+        count: of rows, if not all lanes have one.
+    """
+
+    def __init__(
+        self,
+        b: Kernel,
+        dtype: str,
+        real: Pointer,
+        imag: Pointer,
+        length: int,
+        count: Index | None,
+    ) -> None:
+        self.b, self.dtype, self.parts = b, dtype, (real, imag)
+        self.length, self.count = length, count
+        self.mask = None if count is None else b.first_lanes(count)
+
+    def load(self, index: Number, vector: int = 0) -> Complex:
+        """An element of each row."""
+        stride = self.length * dtypes.itemsize(self.dtype)
+        found = [
+            self.b.gather(part + index, stride, 0, self.dtype, self.mask)
+            for part in self.parts
+        ]
+        return Complex(*found)
+
+    def store(self, x: Complex, index: Number, vector: int = 0) -> None:
+        """Write it."""
+        for lane in range(self.b.lanes):
+            if self.count is None:
+                self._put(x, index, lane)
+                continue
+            with self.b.when(self.count > lane):
+                self._put(x, index, lane)
+
+    def _put(self, x: Complex, index: Number, lane: int) -> None:
+        for value, part in zip(x, self.parts, strict=True):
+            text = f"extractelement {value.type} {value}, i64 {lane}"
+            element = self.b.let(text, self.dtype)
+            self.b.put_scalar(element, part + (index + lane * self.length))
+
+
+class Pairs:
+    """Real numbers, of which two neighbours are one complex number."""
+
+    def __init__(self, b: Kernel, dtype: str, start: Pointer, swapped: bool) -> None:
+        self.b, self.dtype, self.start, self.swapped = b, dtype, start, swapped
+
+    def load(self, index: Number, vector: int = 0) -> Complex:
+        """The vector that starts at an element."""
+        first, second = (
+            self.b.load(self.start, index * 2 + k * self.b.lanes, self.dtype, None)
+            for k in range(2)
+        )
+        found = separated(self.b, first, second)
+        return Complex(*(reversed(found) if self.swapped else found))
+
+    def store(self, x: Complex, index: Number, vector: int = 0) -> None:
+        """Write it."""
+        vectors = interleaved(self.b, x[::-1] if self.swapped else x)
+        for k, value in enumerate(vectors):
+            self.b.store(value, self.start, index * 2 + k * self.b.lanes, None)
+
+
+class Turns:
+    """The factors of a kernel: one constant, computed in double precision."""
+
+    def __init__(self, b: Kernel, dtype: str) -> None:
+        self.b, self.dtype = b, dtype
+        self.parts: list[bytes] = []
+        self.size = 0
+
+    def add(self, turns: np.ndarray) -> tuple[Pointer, Pointer]:
+        """Where real and imaginary parts of exp(-2 pi i turns) are."""
+        angles = -2 * np.pi * (turns % 1.0)
+        found = [
+            self._add(np.ascontiguousarray(part, self.dtype))
+            for part in (np.cos(angles), np.sin(angles))
+        ]
+        return found[0], found[1]
+
+    def _add(self, content: np.ndarray) -> Pointer:
+        start, data = self.size, content.tobytes()
+        data += bytes(aligned(len(data)) - len(data))
+        self.parts.append(data)
+        self.size += len(data)
+        return Pointer(self.b, "@turns").element(start, "i8")
+
+    def declare(self) -> None:
+        """Write the constant."""
+        if not self.size:
+            return
+        text = "".join(f"\\{byte:02X}" for byte in b"".join(self.parts))
+        self.b.declarations.add(
+            f"@turns = private unnamed_addr constant [{self.size} x i8] "
+            f'c"{text}", align 64'
+        )
+
+
+class Stages:
+    """Writes the stages of one transform.
+
+    Args:
+        b: what the instructions are for.
+        dtype: of the parts.
+        radices: the lengths that stages transform.
+        vectors: of an element; 0: an element is one number, in a row of them.
+        buffers: where up to two buffers for what is between stages begin.
+    """
+
+    def __init__(
+        self,
+        b: Kernel,
+        dtype: str,
+        radices: Sequence[int],
+        vectors: int,
+        buffers: Pointer,
+    ) -> None:
+        self.b, self.dtype, self.radices = b, dtype, radices
+        self.vectors = vectors
+        self.n = int(np.prod(radices))
+        self.turns = Turns(b, dtype)
+        self.arithmetic = Butterflies(b)
+        width = max(1, vectors * b.lanes)
+        plane = plane_bytes(self.n * width, dtype)
+        self.buffers = [
+            self._planes(buffers + 2 * k * plane, plane, width) for k in range(2)
+        ]
+
+    def _planes(self, start: Pointer, plane: int, width: int) -> Planes:
+        masks = [None] * max(1, self.vectors)
+        return Planes(self.b, self.dtype, start, start + plane, width, masks)
+
+    def write(self, source: Place, target: Place) -> None:
+        """Transform a row, or columns.
+
+        Args:
+            source: where the elements are; not in the first buffer.
+            target: where the results go.
+        """
+        made = 1
+        for number, radix in enumerate(self.radices):
+            is_last = number + 1 == len(self.radices)
+            to = target if is_last else self.buffers[number % 2]
+            if number or self.vectors:
+                self._stage(radix, made, source, to)
+            else:
+                self._first_of_row(radix, source, to)
+            source = to
+            made *= radix
+
+    def _stage(self, radix: int, made: int, source: Place, target: Place) -> None:
+        """A stage whose vectors are of numbers that are turned alike."""
+        m = self.n // (made * radix)
+        if not self.vectors:
+            lanes, vectors, step = common_lanes(made, self.b.lanes), 1, 0
+        else:
+            lanes, vectors, step = self.b.lanes, self.vectors, 1
+        table = self._table(radix, m) if m > 1 else None
+        with self.b.of_lanes(lanes), _each(self.b, m) as p:
+            factors = self._factors(table, p, radix)
+            with _each(self.b, made, step or lanes) as q:
+                for vector in range(vectors):
+                    place = p * made + q
+                    x = [
+                        source.load(place + made * m * k, vector) for k in range(radix)
+                    ]
+                    y = self.arithmetic.transform(x)
+                    place = p * (made * radix) + q
+                    for j, value in enumerate(y):
+                        if j and factors:
+                            value = self.arithmetic.product(value, factors[j - 1])
+                        target.store(value, place + made * j, vector)
+
+    def _table(self, radix: int, m: int) -> tuple[Pointer, Pointer]:
+        turns = np.outer(np.arange(m), np.arange(1, radix)) / (m * radix)
+        return self.turns.add(turns)
+
+    def _factors(
+        self, table: tuple[Pointer, Pointer] | None, p: Number, radix: int
+    ) -> list[Complex]:
+        """Those of one p, for each j > 0."""
+        if table is None:
+            return []
+
+        def in_all_lanes(part: Pointer, index: Number) -> Value:
+            place = self.b.at(part, index, self.dtype)
+            return self.b.splat(self.b.scalar(place, self.dtype))
+
+        places = [p * (radix - 1) + j for j in range(radix - 1)]
+        return [Complex(*(in_all_lanes(t, k) for t in table)) for k in places]
+
+    def _first_of_row(self, radix: int, source: Place, target: Place) -> None:
+        """The first stage of a row: vectors of neighbours, each turned otherwise."""
+        m = self.n // radix
+        lanes = min(self.b.lanes, 1 << (m.bit_length() - 1))
+        if radix & (radix - 1):
+            lanes = 1  # vectors can be interleaved if their number is a power of two
+        turns = np.outer(np.arange(1, radix), np.arange(m)) / self.n
+        table = self.turns.add(turns)
+        with self.b.of_lanes(lanes), _each(self.b, m, lanes) as start:
+            # The last vector may begin before the one in front of it ends.
+            p = start if m % lanes == 0 else self.b.least(start, m - lanes)
+            y = self.arithmetic.transform(
+                [source.load(p + m * k) for k in range(radix)]
+            )
+            for j in range(1, radix):
+                factor = Complex(
+                    *(self.b.load(t, p + m * (j - 1), self.dtype, None) for t in table)
+                )
+                y[j] = self.arithmetic.product(y[j], factor)
+            parts = [
+                interleaved(self.b, [getattr(v, part) for v in y])
+                for part in ("real", "imag")
+            ]
+            for k, value in enumerate(zip(*parts, strict=True)):
+                target.store(Complex(*value), p * radix + k * lanes)
+
+
+@contextmanager
+def _each(b: Kernel, count: int, step: int = 1) -> Iterator[Number]:
+    """range(0, count, step), without a loop if that is one number."""
+    if count <= step:
+        yield 0
+        return
+    with b.loop(0, count, step) as index:
+        yield index
+
+
+def plane_bytes(count: int, dtype: str) -> int:
+    """The bytes of a part of a buffer of so many numbers."""
+    return aligned(count * dtypes.itemsize(dtype)) + _GAP
