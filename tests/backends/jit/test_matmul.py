@@ -36,6 +36,12 @@ from toolkit.core.tensor import backend
 
 LANES = [4, 8, 16]
 DTYPES = ["float32", "float64"]
+INTEGERS = ["int32", "int64", "uint32", "uint64"]
+
+
+def blank(shape, dtype):
+    """An array of what no product has."""
+    return np.full(shape, 99 if dtype in INTEGERS else np.nan, dtype)
 
 
 def plain(x):
@@ -47,7 +53,7 @@ def columns_first(x):
 
 
 def apart(x):
-    wide = np.full((*x.shape[:-1], 3 * x.shape[-1]), np.nan, x.dtype)
+    wide = blank((*x.shape[:-1], 3 * x.shape[-1]), x.dtype)
     wide[..., 1::3] = x
     return wide[..., 1::3]
 
@@ -67,7 +73,11 @@ LAYOUTS = [plain, plain, columns_first, apart, backwards, batch_inside]
 
 
 def numbers(shape, dtype, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    rng = np.random.default_rng(seed)
+    if dtype in INTEGERS:  # so large that sums of products wrap around
+        limits = np.iinfo(dtype)
+        return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    return rng.standard_normal(shape).astype(dtype)
 
 
 def body_of(function, *arrays):
@@ -79,7 +89,7 @@ def body_of(function, *arrays):
 def computed(lower, function, *arrays, chunk=0):
     """The outputs of generated functions."""
     body = body_of(function, *arrays)
-    outputs = [np.full(v.spec.shape, np.nan, v.spec.dtype) for v in body.outputs]
+    outputs = [blank(v.spec.shape, v.spec.dtype) for v in body.outputs]
     lowered = lower(body, [operand_of(a) for a in arrays], [])
     assert lowered is not None
     run_lowered(lowered, arrays, outputs, chunk)
@@ -146,6 +156,30 @@ def factors(draw, dtype):
 def test_any_product(data, dtype, lanes, chunk):
     with vectors_of(lanes):
         check(product, *data.draw(factors(dtype)), chunk=chunk)
+
+
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(INTEGERS),
+    lanes=st.sampled_from(LANES),
+    chunk=st.integers(0, 5),
+)
+@settings(max_examples=30, deadline=None)
+def test_integers_wrap_around(data, dtype, lanes, chunk):
+    a, b = data.draw(factors(dtype))
+    with vectors_of(lanes):
+        (y,) = computed(lower_matmul, product, a, b, chunk=chunk)
+        (z,) = computed(lower_matmul, lambda a, b: ops.matmul(a, b) + 7, a, b)
+    np.testing.assert_array_equal(y, np.matmul(a, b))
+    np.testing.assert_array_equal(z, y + y.dtype.type(7))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("shapes", [((1, 3000), (3000, 700)), ((70, 2500), (2500, 90))])
+def test_many_terms_of_integers(shapes, dtype):
+    a, b = (numbers(shape, dtype, i) for i, shape in enumerate(shapes))
+    (y,) = computed(lower_matmul, product, a, b)
+    np.testing.assert_array_equal(y, np.matmul(a, b))
 
 
 @st.composite
@@ -468,8 +502,8 @@ def test_what_rows_touch():
     assert call.row_operands == {("out", 0)}
 
 
-def test_integers_are_left_to_numpy():
-    x = np.ones((3, 3), "int32")
+def test_short_integers_are_left_to_numpy():
+    x = np.ones((3, 3), "int16")
     assert lower_matmul(body_of(product, x, x), [operand_of(x)] * 2, []) is None
 
 

@@ -49,8 +49,6 @@ def emit_combine(dtype: str, lanes: int, body: Described) -> Kernel:
             first = partials + element * w.itemsize
             with b.accumulate(1, slots, 1, [w.vector(first, mask)]) as iteration:
                 place = first + iteration.index * size
-                iteration.next(
-                    [b.binary("fadd", iteration.values[0], w.vector(place, mask))]
-                )
+                iteration.next([w.sum(iteration.values[0], w.vector(place, mask))])
             epilogue.apply(iteration.values[0], element, column, mask, loaded)
     return b

@@ -183,7 +183,7 @@ class _Dot(MatrixWriter):
         sums = iteration.values[:count]
         for c in range(1, chains):
             more = iteration.values[c * count : (c + 1) * count]
-            sums = [b.binary("fadd", s, t) for s, t in zip(sums, more, strict=True)]
+            sums = [self.sum(s, t) for s, t in zip(sums, more, strict=True)]
         with b.accumulate(whole, self.n.depth, b.lanes, sums) as iteration:
             mask = self.b.first_lanes(self.n.depth - iteration.index)
             iteration.next(
@@ -205,7 +205,7 @@ class _Dot(MatrixWriter):
         found, rest = [], iter(sums)
         for row in rows:
             x = self.vector(row + offset, mask)
-            found += [self.b.intrinsic("fma", x, y, next(rest)) for y in ys]
+            found += [self.plus_product(next(rest), x, y) for y in ys]
         return found
 
     def _total(self, value: Value) -> Value:
@@ -213,6 +213,6 @@ class _Dot(MatrixWriter):
         b, step = self.b, self.b.lanes // 2
         while step:
             chosen = [(i + step) % b.lanes for i in range(b.lanes)]
-            value = b.binary("fadd", value, b.shuffled(value, value, chosen))
+            value = self.sum(value, b.shuffled(value, value, chosen))
             step //= 2
         return b.first_lane(value)

@@ -16,6 +16,8 @@ from toolkit.backends.target import rules
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
 
+# Of results. Integers of fewer bits are multiplied by kernels of their own, or NumPy.
+_DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 # Fewer columns than this would leave most lanes of a vector of columns idle.
 _DOT_COLUMNS = 4
 # Bytes of a block of the second factor that stays in the second-level cache beside
@@ -181,7 +183,7 @@ def problem_of(body: Graph, inputs: Sequence[Operand]) -> Problem | None:
         return None
     a, b = (places[x] for x in anchor.inputs)
     dtype = anchor.outputs[0].spec.dtype
-    if dtype not in ("float32", "float64"):
+    if dtype not in _DTYPES:
         return None
     found = _simplified(_problem(inputs[a], inputs[b], dtype, a, b))
     return replace(found, is_frozen=inputs[found.b].is_frozen)

@@ -170,7 +170,7 @@ class _Row(MatrixWriter):
             row = panel + term * (self.width * self.itemsize)
             ys = [self.vector(row + j * size) for j in range(self.plan.vectors)]
             pairs = zip(ys, iteration.values, strict=True)
-            iteration.next([b.intrinsic("fma", x, y, sum_) for y, sum_ in pairs])
+            iteration.next([self.plus_product(total, x, y) for y, total in pairs])
         masks = b.first_of_vectors(self.high - self.low, self.plan.vectors)
         place = self.sums + self.low * self.itemsize
         for j, (value, mask) in enumerate(zip(iteration.values, masks, strict=True)):
@@ -200,7 +200,7 @@ class _Row(MatrixWriter):
             offset = column * self.itemsize
             rows = self._rows([pointer + offset for pointer in pointers], terms)
             for x, row in zip(xs, rows, strict=True):
-                total = b.intrinsic("fma", x, self.vector(row, mask), total)
+                total = self.plus_product(total, x, self.vector(row, mask))
             b.store(total, self.sums, column, mask)
 
     def _rows(self, pointers: list[Pointer], terms: int) -> Iterator[Pointer]:
@@ -216,5 +216,5 @@ class _Row(MatrixWriter):
             total = b.load(self.sums, column, self.dtype, mask)
             with b.accumulate(0, earlier, 1, [total]) as iteration:
                 before = b.load(result, column, self.dtype, mask)
-                iteration.next([b.binary("fadd", iteration.values[0], before)])
+                iteration.next([self.sum(iteration.values[0], before)])
             b.store(iteration.values[0], result, column, mask)

@@ -189,7 +189,7 @@ def _added(
     """The sums and those that are there already, unless these are the first."""
     with w.b.accumulate(0, w.b.parameter("earlier"), 1, sums) as iteration:
         pairs = zip(iteration.values, places, strict=True)
-        iteration.next([w.b.binary("fadd", x, w.vector(*place)) for x, place in pairs])
+        iteration.next([w.sum(x, w.vector(*place)) for x, place in pairs])
     return iteration.values
 
 
@@ -294,5 +294,5 @@ class _Sums:
         for i, place in enumerate(self.lines.places(a_offset)):
             x = b.splat(b.scalar(place, w.dtype))
             for j, y in enumerate(ys):
-                found.append(b.intrinsic("fma", x, y, sums[i * len(ys) + j]))
+                found.append(w.plus_product(sums[i * len(ys) + j], x, y))
         return found

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.dtypes import is_float
 
 
 class Batch(NamedTuple):
@@ -47,6 +48,16 @@ class MatrixWriter:
     def put(self, value: Value, place: Pointer, mask: Mask = None) -> None:
         """Write a vector."""
         self.b.store(value, place, 0, mask)
+
+    def sum(self, x: Value, y: Value) -> Value:
+        """x + y; of integers, their lowest bits."""
+        return self.b.binary("fadd" if is_float(self.dtype) else "add", x, y)
+
+    def plus_product(self, total: Value, x: Value, y: Value) -> Value:
+        """total + x * y."""
+        if is_float(self.dtype):
+            return self.b.intrinsic("fma", x, y, total)
+        return self.sum(total, self.b.binary("mul", x, y))
 
     @property
     def zero(self) -> Value:
