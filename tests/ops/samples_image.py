@@ -81,6 +81,9 @@ RESIZING = [
     resized((2, 4), "bicubic", antialias=True),
     resized((9, 4), "lanczos3"),
     resized((3, 9), "lanczos5", antialias=True),
+    # So many pixels instead of each.
+    *(resized((10, 21), method) for method in ("bilinear", "bicubic", "lanczos5")),
+    resized((15, 7), "bilinear", antialias=True),
     # Images that are so long that few pixels are summed.
     resized((67, 1), "bilinear", images=_long),
     resized((300, 1), "bilinear", True, images=_long),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import arange
 from toolkit.ops.elementwise import (
+    add,
     equal,
     greater,
     greater_equal,
@@ -72,19 +74,20 @@ def _weights(
     shift: Any,
     method: str,
     antialias: bool,
-    pixels: Any = None,
+    taken: Any = None,
 ) -> Tensor:
     """(n, count): column j holds what pixel j of the result takes of each pixel.
 
     Pixel centers lie at halves; what would come from outside the image counts as 0.
-    If `pixels` are given, (taps, count), each column holds what it takes of these.
+    If `taken` is given, (taps, count), each column holds what it takes of these pixels.
     """
     step = 1 / scale
     places = (arange(count, dtype=step.dtype) + 0.5) * step - shift * step - 0.5
-    if pixels is None:
-        pixels = expand_dims(arange(n, dtype=step.dtype), -1)
+    pixels = expand_dims(arange(n), -1) if taken is None else taken
     apart = absolute(convert(pixels, step.dtype) - places)
     weights = _KERNELS[method](apart / maximum(step, 1.0) if antialias else apart)
+    if taken is not None:
+        weights = where((taken >= 0) & (taken < n), weights, 0.0)
     total = sum(weights, axis=0, keepdims=True)
     usable = greater(absolute(total), 1e-4 if step.dtype == "float32" else 1e-12)
     inside = logical_and(greater_equal(places, -0.5), less_equal(places, n - 0.5))
@@ -165,19 +168,38 @@ def _resampled(
     if n == count:
         return x
     scale = convert(count / n, x.dtype)
+    weights = partial(_weights, n, count, scale, 0.0, method, antialias)
+    if count % n == 0:
+        return _multiplied(x, axis, count // n, _RADII[method], weights)
     reach = _RADII[method] * (max(n / count, 1) if antialias else 1)
     taps = math.ceil(2 * reach)
     if taps * _PIXELS_OF_A_TAP > n:
-        return _along(x, axis, _weights(n, count, scale, 0.0, method, antialias))
+        return _along(x, axis, weights())
     places = (np.arange(count) + 0.5) * (n / count) - 0.5
     first = np.clip(np.floor(places - reach).astype(int) + 1, 0, n - taps)
-    pixels = first + np.arange(taps)[:, None]
-    weights = _weights(n, count, scale, 0.0, method, antialias, pixels)
-    weights = reshape(weights, (taps, count, *[1] * (x.ndim - axis - 1)))
-    y = take(x, pixels[0], axis) * weights[0]
-    for k in range(1, taps):
-        y = y + take(x, pixels[k], axis) * weights[k]
-    return y
+    taken = first + np.arange(taps)[:, None]
+    parts = reshape(weights(taken), (taps, count, *[1] * (x.ndim - axis - 1)))
+    return _total(take(x, taken[k], axis) * parts[k] for k in range(taps))
+
+
+def _multiplied(
+    x: Tensor, axis: int, factor: int, radius: int, weights: Callable[[Any], Tensor]
+) -> Tensor:
+    """x with some pixels instead of each: all see the same neighbours of it."""
+    n, taps = x.shape[axis], 2 * radius + 1
+    taken = arange(n * factor) // factor + np.arange(-radius, radius + 1)[:, None]
+    before, behind = x.shape[:axis], x.shape[axis + 1 :]
+    parts = reshape(weights(taken), (taps, n, factor, *[1] * len(behind)))
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (radius, radius)
+    padded = expand_dims(bind(pad_p, x, widths=tuple(widths), value=0), axis + 1)
+    y = _total(slice_axis(padded, axis, k, k + n) * parts[k] for k in range(taps))
+    return reshape(y, (*before, n * factor, *behind))
+
+
+def _total(terms: Iterable[Tensor]) -> Tensor:
+    """The sum of terms, in their order."""
+    return reduce(add, terms)
 
 
 def _nearest(x: Tensor, axis: int, count: int) -> Tensor:
