@@ -193,24 +193,24 @@ class GroupNormalization(Affine):
     def call(self, inputs: Any) -> Any:
         x = widened(inputs)
         axis = self.axis % x.ndim
-        channels = x.shape[axis]
-        shape = x.shape
-        grouped = (
-            *shape[:axis],
-            self.groups,
-            channels // self.groups,
-            *shape[axis + 1 :],
-        )
-        x = ops.reshape(x, grouped)
-        axes = tuple(i for i in range(1, x.ndim) if i != axis)
-        mean, variance = ops.moments(x, axes, keepdims=True)
-        x = ops.reshape((x - mean) * ops.rsqrt(variance + self.epsilon), shape)
-        channel_shape = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+        places = tuple(i for i in range(1, x.ndim) if i != axis)
+        # Along the axis of channels, so that groups need not be far along it.
+        x = x - self._of_groups(ops.mean(x, places, keepdims=True), axis)
+        variance = ops.mean(ops.square(x), places, keepdims=True)
+        x = x * ops.rsqrt(self._of_groups(variance, axis) + self.epsilon)
+        channel_shape = tuple(n if i == axis else 1 for i, n in enumerate(x.shape))
         if self.gamma is not None:
             x = x * ops.cast(ops.reshape(self.gamma, channel_shape), x.dtype)
         if self.beta is not None:
             x = x + ops.cast(ops.reshape(self.beta, channel_shape), x.dtype)
         return ops.cast(x, self.compute_dtype)
+
+    def _of_groups(self, x: Any, axis: int) -> Any:
+        """For each channel, the mean of those of its group."""
+        *before, channels = x.shape[: axis + 1]
+        grouped = (*before, self.groups, channels // self.groups, *x.shape[axis + 1 :])
+        means = ops.mean(ops.reshape(x, grouped), axis + 1, keepdims=True)
+        return ops.reshape(ops.broadcast_to(means, grouped), x.shape)
 
 
 class RMSNormalization(Layer):
