@@ -61,6 +61,29 @@ def test_strided_inputs(name):
     check(lambda x, y: x * 2.0 + y, x, normal(*x.shape, seed=1))
 
 
+@given(
+    rows=st.sampled_from([7, 8, 9, 16, 40, 70]),
+    columns=st.sampled_from([2, 3, 8, 17, 63, 65, 130]),
+    order=st.permutations([0, 1, 2]),
+    dtypes=st.lists(st.sampled_from(["float32", "float64", "int8"]), min_size=2),
+    lanes=st.sampled_from([4, 8, 16]),
+    chunk=st.sampled_from([0, 1, 3]),
+)
+@settings(max_examples=40, deadline=None)
+def test_operands_that_lie_across_the_rows(rows, columns, order, dtypes, lanes, chunk):
+    x = normal(rows, 3, columns, dtype=dtypes[0]).transpose(order)
+    y = normal(rows, 3, columns, dtype=dtypes[1], seed=1).transpose(order)
+    z = normal(*x.shape, seed=2)
+    column, row = normal(*x.shape[:-1], 1, seed=3), normal(x.shape[-1], seed=4)
+
+    def function(x, y, z, column, row):
+        x, y = ops.cast(x, "float32"), ops.cast(y, "float32")
+        return x - y * z, x * 2.0 + column * row
+
+    with vectors_of(lanes):
+        check(function, x, y, z, column, row, chunk=chunk)
+
+
 def of_dtype(x, dtype):
     """By way of integers: what a negative float is without a sign differs by CPU."""
     return (x.astype("int64") if dtype.startswith("uint") else x).astype(dtype)

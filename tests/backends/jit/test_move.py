@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 pytest.importorskip("llvmlite")
 
 import toolkit.ops  # noqa: F401 - it declares the primitives
-from tests.backends.jit.running import operand_of, run_lowered
+from tests.backends.jit.running import operand_of, run_lowered, vectors_of
 from toolkit.backends.numpy.jit.kernels import move
 from toolkit.backends.numpy.jit.lowering import lower
 from toolkit.backends.registry import get_backend
@@ -65,6 +65,20 @@ def test_copies_of_views(extents, columns, dtype, data):
     order = data.draw(st.permutations(range(x.ndim)))
     view = x.transpose(order)
     run("copy", [view], view.reshape(-1), {})
+
+
+@given(
+    st.lists(st.sampled_from([1, 3, 8, 17, 64, 70]), min_size=2, max_size=3),
+    st.sampled_from([4, 8, 16]),
+    DTYPES,
+    st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_axes_change_places(shape, lanes, dtype, data):
+    x = numbers(shape, dtype)
+    view = x.transpose(data.draw(st.permutations(range(x.ndim))))
+    with vectors_of(lanes):
+        run("copy", [view], view.reshape(-1), {})
 
 
 # Primitives whose code wants whole arrays: attributes for arrays of shape (4, 5, 6).

@@ -70,3 +70,19 @@ def collapse(
 def stride_class(stride: int, itemsize: int) -> int:
     """1 for the next element, 0 for the same one, -1 for anything else."""
     return 1 if stride == itemsize else 0 if stride == 0 else -1
+
+
+def loops_across(
+    loops: Loops, strides: Sequence[int], itemsize: int, vector: int
+) -> list[int]:
+    """The loops over rows along which elements lie next to one another.
+
+    There are none if those of a row do, too, or if they are no vector of so many bytes.
+    """
+    if stride_class(strides[-1], itemsize) >= 0:
+        return []
+    return [
+        loop
+        for loop, extent in enumerate(loops.extents[: loops.rows])
+        if strides[loop] == itemsize and extent * itemsize >= vector
+    ]

@@ -32,10 +32,10 @@ from toolkit.backends.loops.plan import (
     PICK,
     PLACE,
     PUT,
-    NestPlanner,
     SizedNest,
     Source,
 )
+from toolkit.backends.loops.planner import NestPlanner
 from toolkit.ir import PRIMITIVES, Graph
 
 Known = dict[Source, Value]

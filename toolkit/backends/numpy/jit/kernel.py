@@ -5,7 +5,7 @@ Loads and stores are of whole vectors, under a mask, or gathered; bools are byte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from toolkit import dtypes
@@ -242,6 +242,24 @@ class Kernel(Builder):
             x.dtype,
             len(numbers),
         )
+
+    def transposed(self, rows: Sequence[Value]) -> list[Value]:
+        """The columns of square blocks, beside each other, of a power of two of rows.
+
+        Blocks of 1, 2, 4, ... elements beside the diagonal change places.
+        """
+        lanes, found = rows[0].lanes, list(rows)
+        step = 1
+        while step < len(found):
+            upper = [i + lanes - step if i & step else i for i in range(lanes)]
+            lower = [i + lanes if i & step else i + step for i in range(lanes)]
+            for i in range(len(found)):
+                if not i & step:
+                    x, y = found[i], found[i + step]
+                    found[i] = self.shuffled(x, y, upper)
+                    found[i + step] = self.shuffled(x, y, lower)
+            step *= 2
+        return found
 
     # --- errors -----------------------------------------------------------------------
 

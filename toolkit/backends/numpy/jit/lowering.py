@@ -15,7 +15,7 @@ from typing import Any
 
 from toolkit.backends.base import Operand, aligned, contiguous
 from toolkit.backends.loops.iteration_space import index_problem
-from toolkit.backends.loops.plan import TASKS
+from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
 from toolkit.definitions.records import record

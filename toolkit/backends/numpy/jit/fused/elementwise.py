@@ -15,7 +15,8 @@ from toolkit.backends.loops.iteration_space import (
     picks_in_rows,
 )
 from toolkit.backends.loops.phases import Phases, cost as cost_of
-from toolkit.backends.loops.plan import COLUMN, FULL, ONE, NestPlanner, SizedNest
+from toolkit.backends.loops.plan import COLUMN, FULL, ONE, SizedNest
+from toolkit.backends.loops.planner import NestPlanner
 from toolkit.backends.loops.structure import structure_of
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.nest import emit_plan

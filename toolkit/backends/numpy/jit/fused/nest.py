@@ -11,6 +11,7 @@ from toolkit.backends.numpy.jit.builder import Number
 from toolkit.backends.numpy.jit.fused.partials import Partials
 from toolkit.backends.numpy.jit.fused.row_index import Picks
 from toolkit.backends.numpy.jit.fused.rows import Held, Streamed
+from toolkit.backends.numpy.jit.fused.turned import Turned
 from toolkit.backends.numpy.jit.fused.values import Bases
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
@@ -39,7 +40,9 @@ class _Nest:
         unit = values.entry(values.numbers.unit)
         low, high = b.low * unit, b.high * unit
         row = (Held if plan.held else Streamed)(values, self.partials)
-        if plan.is_flat:
+        if isinstance(row, Streamed) and plan.turn >= 0:
+            Turned(row).write(low, high)
+        elif plan.is_flat:
             row.part(bases, low, high)
         elif plan.one_row:
             self.partials.load(row.parts)

@@ -160,7 +160,7 @@ class Values:
         read = self.plan.reads[k]
         if read.inner == 0:
             return self.splat(base, read.dtype)
-        if read.inner < 0:
+        if read.inner < 0 and not read.turned:
             stride = self.strides[k, self.numbers.rank - 1]
             return self.b.gather(base, stride, index, read.dtype, mask)
         return self.b.load(base, index, read.dtype, mask)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from toolkit.backends.numpy.jit.builder import Number, Pointer
 from toolkit.backends.numpy.jit.epilogue import Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.matmul.pack import transposed
 from toolkit.backends.numpy.jit.kernels.matmul.plan import ProductNumbers, ProductPlan
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.backends.numpy.jit.processor import current
@@ -96,7 +95,7 @@ class Finish(MatrixWriter):
             steps = range(0, lanes * vectors, vectors)
             places = [first_line + i * self.vector_bytes for i in steps]
             target = self.across + j * (lanes * line)
-            for i, x in enumerate(transposed(b, [self.vector(x) for x in places])):
+            for i, x in enumerate(b.transposed([self.vector(x) for x in places])):
                 self.put(x, target + i * line)
         left = n.columns - row
         count = b.least(left, vectors * lanes)

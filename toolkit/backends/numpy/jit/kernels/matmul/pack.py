@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 
@@ -201,24 +201,5 @@ class Packer:
                 offset = term * w.itemsize
                 rows = [w.vector(x + offset) for x in lines]
                 place = target + term * self.term_bytes
-                for i, column in enumerate(transposed(b, rows)):
+                for i, column in enumerate(b.transposed(rows)):
                     w.put(column, place + i * self.term_bytes)
-
-
-def transposed(b: Kernel, rows: Sequence[Value]) -> list[Value]:
-    """The columns of square blocks, beside each other, of a power of two of rows.
-
-    Blocks of 1, 2, 4, ... elements beside the diagonal change places.
-    """
-    lanes, found = b.lanes, list(rows)
-    step = 1
-    while step < len(found):
-        upper = [i + lanes - step if i & step else i for i in range(lanes)]
-        lower = [i + lanes if i & step else i + step for i in range(lanes)]
-        for i in range(len(found)):
-            if not i & step:
-                x, y = found[i], found[i + step]
-                found[i] = b.shuffled(x, y, upper)
-                found[i + step] = b.shuffled(x, y, lower)
-        step *= 2
-    return found

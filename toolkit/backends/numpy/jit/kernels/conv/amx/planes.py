@@ -20,7 +20,6 @@ from toolkit.backends.numpy.jit.kernels.amx import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, Line, lines
 from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import odd_lines
-from toolkit.backends.numpy.jit.kernels.matmul.pack import transposed
 from toolkit.definitions.records import record
 
 _ITEM = 2
@@ -159,7 +158,7 @@ def _turn(
             rows.append(b.load(source, i * line.pitch, planes.dtype, mask))
         pairs = [paired(b, *pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
         place, half = target + channel * planes.pitch, BLOCK_LINES // 2
-        for i, found in enumerate(transposed(b, pairs)):
+        for i, found in enumerate(b.transposed(pairs)):
             for k in (0, half):
                 cell_pairs = b.shuffled(found, found, range(k, k + half))
                 b.store(cell_pairs, place + (i + k) * planes.pitch, 0, None)

@@ -21,7 +21,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     paired,
     rounded,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, transposed
+from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES
 
 
 class StripNumbers(NamedTuple):
@@ -139,7 +139,7 @@ def write_block(
     read = _pairs if block.packing == LINES else _lines
     found = read(b, x, block, partial)
     if block.is_second != (block.packing == LINES):
-        found = transposed(b, found)
+        found = b.transposed(found)
     for i, pairs in enumerate(found):
         b.store(pairs, y + i * TILE_ROW_BYTES, 0, None)
 

@@ -1,0 +1,290 @@
+"""Makes the plan of a fused body, from its nodes and the strides of its operands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from math import prod
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.base import Operand
+from toolkit.backends.loops.formulas import formula
+from toolkit.backends.loops.iteration_space import (
+    Shape,
+    Space,
+    is_reduction,
+    is_relabelling,
+    loop_steps,
+    number_of,
+    picks_in_rows,
+    reduced_part,
+    space_of,
+)
+from toolkit.backends.loops.nest import (
+    Loops,
+    broadcast_strides,
+    collapse,
+    loops_across,
+    split_strides,
+    stride_class,
+)
+from toolkit.backends.loops.plan import (
+    COLUMN,
+    FULL,
+    ONE,
+    PICK,
+    PLACE,
+    PUT,
+    ROW,
+    LoopNest,
+    Read,
+    SizedNest,
+    Source,
+    Step,
+    Write,
+)
+from toolkit.backends.target import rules
+from toolkit.ir import PRIMITIVES, Graph, Node, Value
+
+# Tasks that the rows of a batch are divided into, for any number of threads.
+TASKS = 16
+# Rows up to this many vectors are kept in registers.
+MOST_HELD = 2
+# A sum of everything goes through rows of this many elements.
+BLOCK = 2048
+
+
+def _formula_of(step: Step) -> str:
+    record = PRIMITIVES.get(step.op)
+    rule = record.scalar if record else None
+    return formula(rule, len(step.arguments), step.attrs)
+
+
+class NestPlanner:
+    """Makes the plan of a body for operands of these strides."""
+
+    def __init__(
+        self, body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> None:
+        self.body = body
+        self.space: Space = space_of(body.nodes)
+        self.operands: dict[Any, Operand] = dict(zip(body.inputs, inputs, strict=True))
+        self.index: dict[Any, int] = {value: k for k, value in enumerate(body.inputs)}
+        self.sources: dict[Value, Source] = {}
+        self.steps: list[Step] = []
+        self.reads: dict[tuple[int, tuple[int, ...]], int] = {}
+        columns = self.space.columns or 1
+        self.loop_steps: list[int] = loop_steps(body.nodes, self.space)
+        self.row_steps: list[int] = [
+            s // columns for s in self.loop_steps if s >= columns
+        ]
+        for node in body.nodes:
+            self._visit(node)
+
+    def _full_shapes(self) -> list[Shape]:
+        """The shapes that full values are computed in."""
+        values = [y for node in self.body.nodes for y in node.outputs]
+        values += [n.inputs[0] for n in self.body.nodes if is_reduction(n)]
+        return [v.spec.shape for v in values if self.space.is_full(v)]
+
+    def _visit(self, node: Node) -> None:
+        result = node.outputs[0]
+        if is_relabelling(node):
+            x = node.inputs[0]
+            self.sources[result] = self._source(x, x.spec.shape)
+            return
+        if picks_in_rows(node):
+            self._pick(node)
+            return
+        frame = result.spec.shape
+        reduces, role = "", self._role_of(frame)
+        if is_reduction(node):
+            frame = node.inputs[0].spec.shape
+            reduces, role = self._role_of(frame), self._reduced_role(node)
+        arguments = tuple(self._source(x, frame) for x in node.inputs)
+        attrs = () if reduces else tuple(sorted(node.attrs.items()))
+        self.sources[result] = ("step", len(self.steps))
+        self.steps.append(
+            Step(node.op.name, arguments, attrs, result.spec.dtype, role, reduces)
+        )
+
+    def _pick(self, node: Node) -> None:
+        """Take or change an element of each row."""
+        x, indices, *updates = node.inputs
+        place = self._place(self._source(indices, indices.spec.shape))
+        row = self._source(x, x.spec.shape)
+        dtype = node.outputs[0].spec.dtype
+        if updates:
+            update = self._source(updates[0], indices.spec.shape)
+            attrs = (("mode", node.attrs["mode"]),)
+            step = Step(PUT, (row, place, update), attrs, dtype, FULL)
+        else:
+            step = Step(PICK, (row, place), (), dtype, ROW)
+        self.sources[node.outputs[0]] = ("step", len(self.steps))
+        self.steps.append(step)
+
+    def _place(self, index: Source) -> Source:
+        """The step that checks an index."""
+        step = Step(PLACE, (index,), (), "int32", ROW)
+        if step not in self.steps:
+            self.steps.append(step)
+        return "step", self.steps.index(step)
+
+    def _role_of(self, frame: Shape) -> str:
+        return FULL if prod(frame) == self.space.size else ROW
+
+    def _reduced_role(self, node: Node) -> str:
+        if not self.space.is_full(node.inputs[0]):
+            return ONE  # a reduction of what rows have
+        part = reduced_part(node)
+        if part == "trailing" or self.space.rows == 1:
+            return ROW
+        return COLUMN if part == "leading" else ONE
+
+    def _source(self, value: Any, frame: Shape) -> Source:
+        """Where a value comes from when it is read beside those of a shape."""
+        if value in self.sources:
+            return self.sources[value]
+        number = number_of(value)
+        if number is not None:
+            return "number", number.tobytes().hex(), value.spec.dtype
+        key = (self.index[value], self._strides(value, frame))
+        return "read", self.reads.setdefault(key, len(self.reads))
+
+    def _strides(self, value: Any, frame: Shape) -> tuple[int, ...]:
+        """Strides along the loops."""
+        along = broadcast_strides(self.operands[value], frame)
+        if prod(frame) == self.space.size:
+            return tuple(split_strides(along, frame, self.loop_steps))
+        inside = len(self.loop_steps) - len(self.row_steps)
+        return (*split_strides(along, frame, self.row_steps), *[0] * inside)
+
+    def plan(self, lanes: int) -> SizedNest:
+        """The plan, and what it leaves open, for vectors of some number of lanes."""
+        steps, split = self.loop_steps, self.space.rows is not None
+        extents = [a // b for a, b in zip(steps, steps[1:], strict=False)]
+        rows = len(self.row_steps) - 1 if split else 0
+        writes = [self._write(y) for y in self.body.outputs]
+        strides = [row for _, row in self.reads]
+        strides += [self._contiguous(w.role, w.dtype) for w in writes]
+        loops, strides = collapse(extents, strides, rows)
+        if not loops.extents:
+            loops = Loops((1,), 0)
+            strides = [*[(0,)] * len(self.reads), *[(1,)] * len(writes)]
+        if loops.rows == len(loops.extents):  # rows of one element
+            loops = Loops((*loops.extents, 1), loops.rows)
+            strides = [(*row, 0) for row in strides]
+        loops, strides, ragged = self._in_blocks(loops, strides, writes)
+        if not split and not ragged:
+            loops = Loops(loops.extents, len(loops.extents) - 1)
+        across = self._across(loops, strides, lanes)
+        votes = Counter(chain.from_iterable(across))
+        turn = max(votes, key=votes.__getitem__, default=-1)
+        plan = LoopNest(
+            reads=tuple(
+                self._read(k, row, loops.rows, turn in lying)
+                for (k, _), row, lying in zip(self.reads, strides, across, strict=False)
+            ),
+            steps=tuple(self.steps),
+            writes=tuple(writes),
+            row_loops=loops.rows,
+            column_loops=len(loops.extents) - loops.rows,
+            one_row=split and not loops.rows,
+            held=self._held(loops, lanes) if (split or loops.rows) and turn < 0 else 0,
+            ragged=ragged,
+            formulas=tuple(map(_formula_of, self.steps)),
+            even=rules.rows_independent and any(step.reduces for step in self.steps),
+            turn=turn,
+        )
+        leading = self._leading(loops, plan)
+        return SizedNest(plan, self.space, loops, strides, leading)
+
+    def _write(self, value: Any) -> Write:
+        source = self.sources[value]
+        if source[0] != "step":  # what is read, as it is
+            role, dtype = self._role_of(value.spec.shape), value.spec.dtype
+            copy = Step("stop_gradient", (source,), (), dtype, role)
+            source = ("step", len(self.steps))
+            self.steps.append(copy)
+        step = self.steps[source[1]]
+        return Write(source, step.dtype, step.role)
+
+    def _contiguous(self, role: str, dtype: str) -> tuple[int, ...]:
+        """The strides of a whole array of this role."""
+        size, inside = dtypes.itemsize(dtype), len(self.loop_steps) - 1
+        if role == FULL:
+            return tuple(size * step for step in self.loop_steps[1:])
+        outer = len(self.row_steps) - 1
+        if role == ROW:
+            along = [size * step for step in self.row_steps[1:]]
+            return (*along, *[0] * (inside - outer))
+        if role == COLUMN:
+            return (
+                *[0] * outer,
+                *[size * step for step in self.loop_steps[1 + outer :]],
+            )
+        return (0,) * inside
+
+    def _in_blocks(
+        self, loops: Loops, strides: list[tuple[int, ...]], writes: list[Write]
+    ) -> tuple[Loops, list[tuple[int, ...]], bool]:
+        """Sums of everything in one loop as sums of blocks; whether the last is cut."""
+        total = any(w.role == ONE for w in writes)
+        if not total or self.space.rows is not None or len(loops.extents) > 1:
+            return loops, strides, False
+        (count,) = loops.extents
+        cut: list[tuple[int, ...]] = [(BLOCK * n, n) for (n,) in strides]
+        return Loops((-(-count // BLOCK), BLOCK), 1), cut, True
+
+    def _across(
+        self, loops: Loops, strides: list[tuple[int, ...]], lanes: int
+    ) -> list[list[int]]:
+        """For each read, the loops over rows along which it lies if a row jumps."""
+        columns = len(loops.extents) - loops.rows
+        is_plain = all(step.role == FULL and not step.reduces for step in self.steps)
+        if columns != 1 or not is_plain or not lanes:
+            return [[] for _ in self.reads]
+        return [
+            loops_across(loops, row, self._itemsize(key), 4 * lanes)
+            for (key, _), row in zip(self.reads, strides, strict=False)
+        ]
+
+    def _read(
+        self, key: int, strides: tuple[int, ...], rows: int, turned: bool
+    ) -> Read:
+        dtype = self.body.inputs[key].spec.dtype
+        inner = stride_class(strides[-1], self._itemsize(key))
+        by_row, by_column = any(strides[:rows]), any(strides[rows:])
+        return Read(key, dtype, inner, by_row, by_column, turned)
+
+    def _itemsize(self, key: int) -> int:
+        return dtypes.itemsize(self.body.inputs[key].spec.dtype)
+
+    def _held(self, loops: Loops, lanes: int) -> int:
+        """How many vectors a short row fills; 0 if rows are long."""
+        columns = loops.extents[loops.rows :]
+        if len(columns) > 1 or columns[0] > MOST_HELD * lanes:
+            return 0
+        return -(-columns[0] // lanes)
+
+    def _leading(self, loops: Loops, plan: LoopNest) -> int:
+        """The extent that the work divides along: the leading one of the values."""
+        first = loops.extents[0]
+        if plan.even and plan.adds_rows:
+            if plan.ragged:
+                return first
+            # Of what is summed, whatever else is computed beside it.
+            found = [
+                node.inputs[0].spec.shape
+                for node in self.body.nodes
+                if is_reduction(node)
+            ]
+            leading = next((n for n in found[0] if n > 1), 1)
+            return first if first % leading else leading
+        shapes = [shape for shape in self._full_shapes() if any(n > 1 for n in shape)]
+        leading = min((next(n for n in s if n > 1) for s in shapes), default=1)
+        # Few images of many elements are work for more threads than there are images.
+        few = leading < TASKS and first // leading >= TASKS
+        return first if few or first % leading else leading
