@@ -62,6 +62,21 @@ def test_strided_inputs(name):
 
 
 @given(
+    step=st.sampled_from([-2, -1, 2, 3, 4, 5]),
+    shape=st.lists(st.sampled_from([1, 2, 7, 16, 33, 70]), min_size=1, max_size=2),
+    dtype=st.sampled_from(["bool", "int8", "float32", "float64"]),
+    lanes=st.sampled_from([4, 8, 16]),
+    chunk=st.sampled_from([0, 1, 3]),
+)
+@settings(max_examples=60, deadline=None)
+def test_elements_that_are_a_few_apart(step, shape, dtype, lanes, chunk):
+    x = of_dtype(normal(*shape[:-1], shape[-1] * abs(step)), dtype)[..., ::step]
+    with vectors_of(lanes):
+        y = normal(*x.shape)
+        check(lambda x, y: ops.cast(x, "float32") - y, x, y, chunk=chunk)
+
+
+@given(
     rows=st.sampled_from([7, 8, 9, 16, 40, 70]),
     columns=st.sampled_from([2, 3, 8, 17, 63, 65, 130]),
     order=st.permutations([0, 1, 2]),

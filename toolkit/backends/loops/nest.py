@@ -8,6 +8,9 @@ from toolkit.backends.base import Operand
 from toolkit.backends.loops.iteration_space import Shape, suffix_products
 from toolkit.definitions.records import record
 
+# Strides, in elements, of which vectors are read whole and lanes are chosen.
+NEAR = (-1, 0, 1, 2, 3, 4)
+
 
 @record
 class Loops:
@@ -67,9 +70,10 @@ def collapse(
     return Loops(tuple(kept), kept_rows), turned
 
 
-def stride_class(stride: int, itemsize: int) -> int:
-    """1 for the next element, 0 for the same one, -1 for anything else."""
-    return 1 if stride == itemsize else 0 if stride == 0 else -1
+def stride_class(stride: int, itemsize: int) -> int | None:
+    """How many elements lie from one to the next, if it is few; else None."""
+    step, rest = divmod(stride, itemsize)
+    return step if step in NEAR and not rest else None
 
 
 def loops_across(
@@ -77,9 +81,10 @@ def loops_across(
 ) -> list[int]:
     """The loops over rows along which elements lie next to one another.
 
-    There are none if those of a row do, too, or if they are no vector of so many bytes.
+    There are none if those of a row are near, too, or if there is no vector of so many
+    bytes.
     """
-    if stride_class(strides[-1], itemsize) >= 0:
+    if stride_class(strides[-1], itemsize) is not None:
         return []
     return [
         loop

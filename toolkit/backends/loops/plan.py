@@ -58,7 +58,7 @@ class Read:
 
     operand: int
     dtype: str
-    inner: int
+    inner: int | None
     by_row: bool
     by_column: bool
     turned: bool = False

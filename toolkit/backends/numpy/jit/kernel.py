@@ -142,6 +142,40 @@ class Kernel(Builder):
         start = self.splat(self.int64(index * stride))
         return self.gather_at(base, self.binary("add", start, steps), "i8", dtype, mask)
 
+    def chosen(
+        self, base: Pointer, step: int, index: Number, dtype: str, mask: Mask
+    ) -> Value:
+        """Elements that are a few apart, from the `index`-th of them on.
+
+        Args:
+            step: -1, or more than 1.
+        """
+        size, lanes = dtypes.itemsize(dtype), self.lanes
+        stored, first = self._stored(dtype)[0], index * step
+        if step == -1:
+            turned = range(lanes - 1, -1, -1)
+            mask = mask and self.shuffled(mask, mask, turned)
+            found = self.load(base, first - (lanes - 1), stored, mask)
+            return self._loaded(self.shuffled(found, found, turned), dtype)
+        if mask is not None:
+            return self.gather(base, step * size, index, dtype, mask)
+        # Nothing is read behind the last element: the last vector ends there.
+        starts = [*range(0, (step - 1) * lanes, lanes), (lanes - 1) * (step - 1)]
+        places = range(0, lanes * step, step)
+        found = self.load(base, first, stored, None)
+        # The lanes of what is found so far, and how many elements that was found in.
+        known, seen = list(places), lanes
+        for start in starts[1:]:
+            more = self.load(base, first + start, stored, None)
+            fresh = [min(lanes + place - start, 2 * lanes - 1) for place in places]
+            chosen = [
+                old if place < seen else new
+                for place, old, new in zip(places, known, fresh, strict=True)
+            ]
+            found = self.shuffled(found, more, chosen)
+            known, seen = list(range(lanes)), start + lanes
+        return self._loaded(found, dtype)
+
     def gather_at(
         self, base: Pointer, numbers: Value, kind: str, dtype: str, mask: Mask
     ) -> Value:

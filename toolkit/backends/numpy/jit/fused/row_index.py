@@ -76,6 +76,6 @@ class Picks(Values):
         """What is read at one column of the row."""
         read = self.plan.reads[k]
         stride: Number = dtypes.itemsize(read.dtype)
-        if read.inner < 0:
+        if read.inner != 1:
             stride = self.strides[k, self.numbers.rank - 1]
         return self.splat(self.row_bases[k] + column * stride, read.dtype)

@@ -91,8 +91,8 @@ class Values:
         last = numbers.rank - 1
         for array in range(arrays):
             for loop in range(numbers.rank):
-                gathers = array < self.first_write and plan.reads[array].inner < 0
-                if (loop < last or gathers) and self._moves(array, loop):
+                jumps = array < self.first_write and plan.reads[array].inner != 1
+                if (loop < last or jumps) and self._moves(array, loop):
                     entry = self.entry(numbers.stride(array, loop))
                     self.strides[array, loop] = entry
         return bases
@@ -160,10 +160,12 @@ class Values:
         read = self.plan.reads[k]
         if read.inner == 0:
             return self.splat(base, read.dtype)
-        if read.inner < 0 and not read.turned:
-            stride = self.strides[k, self.numbers.rank - 1]
-            return self.b.gather(base, stride, index, read.dtype, mask)
-        return self.b.load(base, index, read.dtype, mask)
+        if read.inner == 1 or read.turned:
+            return self.b.load(base, index, read.dtype, mask)
+        if read.inner is not None:
+            return self.b.chosen(base, read.inner, index, read.dtype, mask)
+        stride = self.strides[k, self.numbers.rank - 1]
+        return self.b.gather(base, stride, index, read.dtype, mask)
 
     def columns(self, start: Number) -> Value:
         """The columns of a vector that starts at one."""
