@@ -183,6 +183,19 @@ def test_reshapes_in_a_row_are_one():
     assert op_names(graph) == ["reshape"]
 
 
+@pytest.mark.parametrize(
+    ("function", "copies"),
+    [
+        (lambda x: ops.tile(x, (2, 1)), 0),
+        (lambda x: ops.reshape(x, (4, 3)), 1),
+        (lambda x: ops.reshape(ops.exp(x), (4, 3)), 1),
+    ],
+)
+def test_results_that_are_views_are_copied_and_no_others(function, copies):
+    graph = after(rewriting.own_outputs, function, (3, 4))
+    assert [node.op.name for node in graph.nodes].count("stop_gradient") == copies
+
+
 def test_what_is_replaced_stays_alive_while_its_id_stands_for_it():
     substitute = rewriting.Substitution()
     old, new = (Tensor(None, Spec((2,), "float32")) for _ in range(2))

@@ -22,14 +22,14 @@ EXTENTS = st.lists(st.integers(0, 5), min_size=1, max_size=3)
 COLUMNS = st.sampled_from([1, 7, 40])
 
 
-def run(name, inputs, expected, attrs):
+def run(name, inputs, expected, attrs, chunk=2):
     found = np.empty_like(expected)
     lowered = getattr(move, f"lower_{name}")(
         SimpleNamespace(attrs=attrs),
         [operand_of(a) for a in inputs],
         [operand_of(found)],
     )
-    run_lowered(lowered, inputs, [found], chunk=2)
+    run_lowered(lowered, inputs, [found], chunk)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -68,6 +68,47 @@ def test_copies_of_views(extents, columns, dtype, data):
 
 
 @given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(lambda x: sum(x) < 9),
+    st.sampled_from([1, 7, 1000]),
+    st.sampled_from([4, 8, 16]),
+    DTYPES,
+)
+@settings(max_examples=40, deadline=None)
+def test_short_rows_side_by_side(runs, rows, lanes, dtype):
+    arrays = [
+        np.random.default_rng(i).integers(-9, 10, (rows, n)).astype(dtype)
+        for i, n in enumerate(runs)
+    ]
+    with vectors_of(lanes):
+        run("concatenate", arrays, np.concatenate(arrays, 1), {"axis": 1}, chunk=0)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("extent", [1, 5, 100_000])
+def test_concatenated_views(axis, extent):
+    x = numbers((3, 2 * extent, 4), "int16")
+    arrays = [x[:, extent:], x[:, :extent], x[1:2, :extent] + x[:, :extent]]
+    run_whole("concatenate", arrays, {"axis": axis})
+
+
+@given(
+    st.sampled_from([(2,), (3, 1), (70,), (2, 500), (150, 2), (1, 9, 64)]),
+    st.integers(1, 9),
+    st.sampled_from([4, 8, 16]),
+    DTYPES,
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_rows_of_a_few_elements(shape, columns, lanes, dtype, repeated):
+    if repeated:
+        view = np.broadcast_to(numbers((*shape, 1), dtype), (*shape, columns))
+    else:
+        view = np.moveaxis(numbers((*shape[:-1], columns, shape[-1]), dtype), -1, -2)
+    with vectors_of(lanes):
+        run("copy", [view], view.reshape(-1), {}, chunk=0)
+
+
+@given(
     st.lists(st.sampled_from([1, 3, 8, 17, 64, 70]), min_size=2, max_size=3),
     st.sampled_from([4, 8, 16]),
     DTYPES,
@@ -95,8 +136,11 @@ WHOLE = {
 def test_views_are_copied_where_code_wants_whole_arrays(name, chunk):
     first, second = numbers((2, 4, 5, 6), "float32")
     views = [first[:, ::-1], second.transpose(1, 0, 2).copy().transpose(1, 0, 2)]
-    inputs = views if name == "concatenate" else views[:1]
-    attrs = WHOLE[name]
+    run_whole(name, views if name == "concatenate" else views[:1], WHOLE[name], chunk)
+
+
+def run_whole(name, inputs, attrs, chunk=0):
+    """Run a node as programs do, behind copies of views where code wants them."""
     expected = np.asarray(REFERENCE[name](*inputs, **attrs))
     found = np.empty(expected.shape, expected.dtype)
     lowered = lower(

@@ -78,11 +78,10 @@ def own_outputs(graph: Graph, target: Target) -> Graph:
 
     Inputs, constants, views, and values that are returned twice.
     """
-    producers = graph.producers()
+    producers, layouts = graph.producers(), Layouts(graph, target.inputs)
     nodes, outputs, seen = list(graph.nodes), [], set()
     for value in graph.outputs:
-        producer = producers.get(value)
-        shared = producer is None or producer.op.kind is Kind.VIEW
+        shared = value not in producers or value in layouts.views
         if shared or value in seen:
             copy = Value(value.spec)
             nodes.append(Node(PRIMITIVES["stop_gradient"], (value,), {}, (copy,)))

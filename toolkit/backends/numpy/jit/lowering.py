@@ -239,8 +239,10 @@ def lower(
         return None
     name, argument = node.op.name, node
     if name == "fused":
-        first = node.attrs["body"].nodes[0].op.name
-        name, argument = (first if first in ANCHORS else name), node.attrs["body"]
+        body = node.attrs["body"]
+        first = body.nodes[0].op.name
+        is_copy = first == "stop_gradient" and len(body.nodes) == len(inputs) == 1
+        name, argument = (first if first in ANCHORS or is_copy else name), body
     elif name in ANCHORS:
         argument = Graph(node.inputs, (node,), node.outputs)
     lower_node = lowering(name)

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.backends.loops.nest import collapse
 from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, MOVED, Number, Pointer
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
+from toolkit.backends.numpy.jit.fused.elementwise import LEAST_BYTES, lower_fused
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.interleave import LONGEST, Part, interleaved
 from toolkit.backends.numpy.jit.lowering import (
+    TASKS,
     Call,
     Lowered,
     Operand,
@@ -24,12 +27,18 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import PRIMITIVES, Graph, Node, Value as GraphValue
 
+# Rows of a group that are worth it to put together a vector of them at a time.
+_FEWEST_ROWS = 64
+
 
 def lower_copy(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """The elements of a view, in its order, one after the other."""
     source = inputs[0]
+    short = _short_rows(source)
+    if short:
+        return Lowered((short,))
     if source.spec.dtype not in MEMORY_TYPES:
         moved = MOVED[dtypes.itemsize(source.spec.dtype)]
         source = Operand(source.spec.with_dtype(moved), source.strides)
@@ -39,42 +48,109 @@ def lower_copy(
     return lower_fused(Graph((x,), (copy,), (y,)), [source], [contiguous(spec)])
 
 
-def emit_run(dtype: str) -> Kernel:
-    """out[row, offset:] = x[row], a run of elements."""
+def _short_rows(x: Operand) -> Call | None:
+    """The copy of rows of a few elements that are apart, if columns are contiguous.
+
+    So are channels that move behind pixels, and elements that are repeated.
+    """
+    itemsize, columns = dtypes.itemsize(x.spec.dtype), x.spec.shape[-1:]
+    if not x.spec.size or not columns or not 1 < columns[0] <= LONGEST:
+        return None
+    loops, (strides,) = collapse(x.spec.shape, [x.strides], x.spec.ndim - 1)
+    *steps, last, apart = 0, *strides
+    count = loops.extents[loops.rows - 1] if loops.rows else 0
+    if loops.rows not in (1, 2) or last != itemsize or count < _FEWEST_ROWS:
+        return None
+    place: Reference = ("in", 0)
+    parts = [Part(place, 1, k * apart, steps[-1]) for k in range(columns[0])]
+    rows = prod(loops.extents[: loops.rows])
+    return interleaved(MOVED[itemsize], parts, rows, count, {("out", 0)})
+
+
+def emit_run(dtype: str, is_cut: bool) -> Kernel:
+    """out[row, offset:] = x[row], a run of elements.
+
+    Args:
+        dtype: of an element.
+        is_cut: whether runs are copied part by part, the rows of the call.
+    """
     b = Kernel(current().lanes)
-    x, out = b.address(0, dtype), b.address(1, dtype)
-    run, size, offset = (b.entry(2 + k) for k in range(3))
-    with b.loop(b.low, b.high) as row:
-        target = out + (row * size + offset)
-        b.copy(x + row * run, target, run, dtype)
+    x, out = b.address(0), b.address(1, dtype)
+    run, size, offset, step, parts, part = (b.entry(2 + k) for k in range(6))
+    with b.loop(b.low, b.high) as unit:
+        row, number = b.split(unit, parts) if is_cut else (unit, 0)
+        first, end = b.part(number, part, run) if is_cut else (0, run)
+        source = b.at(x + row * step, first, dtype)
+        b.copy(source, out + (row * size + offset + first), end - first, dtype)
     return b
 
 
 def lower_concatenate(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """Arrays one behind the other along an axis: a call for each."""
+    """Arrays one behind the other along an axis."""
     axis, spec = node.attrs["axis"], outputs[0].spec
-    if not all(x.is_contiguous for x in inputs):
-        return None
-    rows, calls, offset = prod(spec.shape[:axis]), [], 0
+    if not spec.size:
+        return Lowered()
+    given = {i: x for i, x in enumerate(inputs) if x.spec.size}
     size = prod(spec.shape[axis:])
-    code = Code(emit_run, MOVED[dtypes.itemsize(spec.dtype)])
-    for i, x in enumerate(inputs):
-        run = prod(x.spec.shape[axis:])
-        operands: tuple[Reference, ...] = (("in", i), ("out", 0))
-        call = Call(
-            code,
-            operands,
-            (run, size, offset),
-            rows if run else 0,
-            partition(rows),
-            frozenset(operands) if axis else frozenset(),
-            nbytes=2 * x.spec.nbytes,
-        )
-        calls.append(call)
-        offset += run
+    if axis and size <= LONGEST:
+        if not all(x.is_contiguous for x in inputs):
+            return None
+        parts = [Part(("in", i), prod(x.spec.shape[axis:])) for i, x in given.items()]
+        places = {("out", 0), *(part.place for part in parts)}
+        rows = prod(spec.shape[:axis])
+        dtype = MOVED[dtypes.itemsize(spec.dtype)]
+        return Lowered((interleaved(dtype, parts, rows, rows, places),))
+    calls, offset = [], 0
+    for i, x in given.items():
+        step = _row_step(x, axis)
+        if step is None:
+            return None
+        calls.append(_copied_runs(i, x, axis, step, (size, offset)))
+        offset += prod(x.spec.shape[axis:])
     return Lowered(tuple(calls))
+
+
+def _copied_runs(
+    number: int, x: Operand, axis: int, step: int, place: tuple[int, int]
+) -> Call:
+    """The call that copies the runs of an input.
+
+    Args:
+        number, x: the input.
+        axis: along which arrays follow each other.
+        step: bytes from one run of x to the next.
+        place: the elements of a whole row, and of what comes before those of x.
+    """
+    operands: tuple[Reference, ...] = (("in", number), ("out", 0))
+    rows, run = prod(x.spec.shape[:axis]), prod(x.spec.shape[axis:])
+    parts = _parts(rows, x.spec.nbytes)
+    by_rows = operands if x.is_contiguous else operands[1:]
+    return Call(
+        Code(emit_run, MOVED[dtypes.itemsize(x.spec.dtype)], parts > 1),
+        operands,
+        (run, *place, step, parts, -(-run // parts)),
+        rows * parts,
+        partition(rows * parts),
+        frozenset(by_rows) if axis and parts == 1 else frozenset(),
+        nbytes=2 * x.spec.nbytes,
+    )
+
+
+def _parts(rows: int, nbytes: int) -> int:
+    """How many parts each run is cut into, where there are few, but long ones."""
+    return 1 if rows >= TASKS or nbytes < 2 * LEAST_BYTES else TASKS // rows
+
+
+def _row_step(x: Operand, axis: int) -> int | None:
+    """The bytes from a run behind `axis` to the next; None if they vary."""
+    itemsize = dtypes.itemsize(x.spec.dtype)
+    loops, (strides,) = collapse(x.spec.shape, [x.strides], axis)
+    inside = strides[loops.rows :]
+    if loops.rows > 1 or inside not in ((), (itemsize,)):
+        return None
+    return strides[0] if loops.rows else 0
 
 
 def emit_pad(
