@@ -23,7 +23,7 @@ from toolkit.ops.checks import broadcast_shapes, check_integers, normalize_axis
 from toolkit.ops.creation import arange, zeros, zeros_like
 from toolkit.ops.elementwise import add, equal, less, where, zero_like
 from toolkit.ops.numeric import logical_and
-from toolkit.ops.shape import broadcast_to, reshape
+from toolkit.ops.shape import broadcast_to, reshape, slice_axis
 from toolkit.ops.symbolic import operation
 
 Shape = tuple[int, ...]
@@ -368,7 +368,8 @@ def scatter_update(
 
 def columns_of(indices: Tensor) -> list[Tensor]:
     """The tensors indices[..., i]."""
+    axis, shape = indices.ndim - 1, indices.shape[:-1]
     return [
-        bind(gather_p, indices, convert(i, "int32"), axis=indices.ndim - 1)
+        reshape(slice_axis(indices, axis, i, i + 1), shape)
         for i in range(indices.shape[-1])
     ]

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 pytest.importorskip("llvmlite")
 
 import toolkit
-from tests.backends.jit.running import operand_of, run_lowered
+from tests.backends.jit.running import operand_of, run_lowered, vectors_of
 from toolkit import ops
 from toolkit.backends.numpy.jit.lowering import lower
 from toolkit.backends.registry import get_backend
@@ -33,14 +33,14 @@ def cases(draw):
     return x, axis, kind, random
 
 
-def run(name, inputs, expected, attrs):
+def run(name, inputs, expected, attrs, chunk=2):
     found = np.empty_like(expected)
     lowered = lower(
         SimpleNamespace(attrs=attrs, op=SimpleNamespace(name=name)),
         [operand_of(a) for a in inputs],
         [operand_of(found)],
     )
-    run_lowered(lowered, inputs, [found], chunk=2)
+    run_lowered(lowered, inputs, [found], chunk)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -84,6 +84,45 @@ def test_along_an_axis(case, count):
         attrs = {"axis": axis, "mode": mode}
         expected = REFERENCE["put_along_axis"](x, indices, updates, **attrs)
         run("put_along_axis", [x, indices, updates], expected, attrs)
+
+
+@given(
+    shape=st.lists(st.sampled_from([1, 2, 5, 70]), min_size=1, max_size=3),
+    count=st.sampled_from([1, 8, 9, 100]),
+    lanes=st.sampled_from([4, 8, 16]),
+    dtype=st.sampled_from(["bool", "float16", "float32", "float64"]),
+    kind=st.sampled_from(["int16", "int32", "int64"]),
+    bad=st.booleans(),
+    data=st.data(),
+)
+@settings(max_examples=80, deadline=None)
+def test_vectors_of_indices(shape, count, lanes, dtype, kind, bad, data):
+    random = np.random.default_rng(data.draw(st.integers(0, 9)))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    x, n = random.integers(-5, 6, shape).astype(dtype), shape[axis]
+    along = [*shape[:axis], count, *shape[axis + 1 :]]
+    for name, extents in (("gather", [count]), ("take_along_axis", along)):
+        indices = random.integers(-n, n, extents).astype(kind)
+        expected = REFERENCE[name](x, indices, axis=axis)
+        with vectors_of(lanes):
+            if bad:
+                indices.flat[-1] = wrong = data.draw(st.sampled_from([n, -n - 1]))
+                assert noted(name, [x, indices], expected, axis) == [1, wrong, n]
+            else:
+                run(name, [x, indices], expected, {"axis": axis}, chunk=0)
+
+
+def noted(name, inputs, expected, axis):
+    """What is noted of a bad index: the last, and no other element is wrong."""
+    found, bad = expected.copy(), []
+    lowered = lower(
+        SimpleNamespace(attrs={"axis": axis}, op=SimpleNamespace(name=name)),
+        [operand_of(a) for a in inputs],
+        [operand_of(found)],
+    )
+    run_lowered(lowered, inputs, [found], bad=bad)
+    np.testing.assert_array_equal(found, expected)
+    return bad
 
 
 @pytest.mark.parametrize("bad", [5, -6])

@@ -7,7 +7,6 @@ skipped; the program stops before anything is written that outlives it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -17,6 +16,11 @@ from toolkit.backends.loops.plan import UPDATES
 from toolkit.backends.numpy.jit.builder import MOVED, Index, Number, Pointer, Value
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.take import (
+    emit_gather_elements,
+    emit_take,
+    valid_index,
+)
 from toolkit.backends.numpy.jit.lowering import (
     ERROR,
     TASKS,
@@ -37,64 +41,34 @@ _AHEAD, _LINES = 12, 8
 _COMBINED = ("float32", "float64", "int32", "int64")
 
 
-@contextmanager
-def _valid(
-    b: Kernel,
-    indices: Pointer,
-    position: Number,
-    dtype: str,
-    limit: Index,
-    error: Pointer,
-) -> Iterator[Index]:
-    """The wrapped index at a position, for what runs only if it is in range."""
-    given = b.integer_at(indices + position, dtype)
-    negative, moved = given < 0, given + limit
-    wrapped = b.index(f"select i1 {negative}, i64 {moved}, i64 {given}")
-    with b.when(b.compare("uge", wrapped, limit)):
-        b.note_bad_index(error, given, limit)
-    with b.when(b.compare("ult", wrapped, limit)):
-        yield wrapped
-
-
-def _ask_for_row(b: Kernel, row: Pointer, run: Number, dtype: str) -> None:
+def _ask_for_row(b: Kernel, row: Pointer, run: Index, dtype: str) -> None:
     """Ask for the beginning of a run of elements that is due in a while."""
     step = CACHE_LINE // dtypes.itemsize(dtype)
     with b.loop(0, b.least(run, step * _LINES), step) as i:
         b.prefetch(row + i)
 
 
-def emit_gather(dtype: str, index_dtype: str, is_single: bool) -> Kernel:
-    """out[o, j] = x[o, indices[j]], runs of elements; rows are pairs (o, j).
-
-    Args:
-        dtype, index_dtype: of the elements, and of the indices.
-        is_single: whether a run is one element.
-    """
+def emit_gather(dtype: str, index_dtype: str) -> Kernel:
+    """out[o, j] = x[o, indices[j]], runs of elements; rows are pairs (o, j)."""
     b = Kernel(current().lanes)
     x, out = b.address(0, dtype), b.address(2, dtype)
     indices, error = b.address(1, index_dtype), b.address(3)
-    count, limit = b.entry(4), b.entry(5)
-    run = 1 if is_single else b.entry(6)
+    count, limit, run = (b.entry(4 + k) for k in range(3))
     with b.loop(b.low // count, (b.high + count - 1) // count) as outer:
         start = outer * count
         low, high = b.most(b.low - start, 0), b.least(b.high - start, count)
         with b.loop(low, high) as position:
-            if not is_single:
-                # No prefetcher follows indices. A bad one is asked for in vain.
-                later = b.least(position + _AHEAD, count - 1)
-                due = b.integer_at(indices + later, index_dtype)
-                _ask_for_row(b, x + (outer * limit + due) * run, run, dtype)
-            with _valid(b, indices, position, index_dtype, limit, error) as index:
+            # No prefetcher follows indices. A bad one is asked for in vain.
+            later = b.least(position + _AHEAD, count - 1)
+            due = b.integer_at(indices + later, index_dtype)
+            _ask_for_row(b, x + (outer * limit + due) * run, run, dtype)
+            with valid_index(b, indices, position, index_dtype, limit, error) as index:
                 source = x + (outer * limit + index) * run
-                target = out + (start + position) * run
-                if is_single:
-                    b.put_scalar(b.scalar(source, dtype), target)
-                else:
-                    b.copy(source, target, run, dtype)
+                b.copy(source, out + (start + position) * run, run, dtype)
     return b
 
 
-def emit_scatter(dtype: str, index_dtype: str, mode: str) -> Kernel:
+def emit_scatter(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Kernel:
     """out = x with updates[o, j] at indices[j]; rows are runs of the destination.
 
     Each range of rows goes through all indices and takes those that fall into it, in
@@ -104,62 +78,65 @@ def emit_scatter(dtype: str, index_dtype: str, mode: str) -> Kernel:
     b = Kernel(current().lanes)
     x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
     indices, error = b.address(1, index_dtype), b.address(4)
-    count, limit, run, outers = (b.entry(5 + k) for k in range(4))
+    count, limit, outers = (b.entry(k) for k in (5, 6, 8))
+    run: Number = 1 if is_single else b.entry(7)
     with b.when(b.let(f"icmp ne ptr {x}, {out}", "bool")):
         with b.loop(b.low, b.high) as row:
             b.copy(x + row * run, out + row * run, run, dtype)
     first = b.low // limit
     last = b.least(outers, (b.high - 1 + limit) // limit)
     with b.loop(first, last) as outer, b.loop(0, count) as position:
-        with _valid(b, indices, position, index_dtype, limit, error) as index:
+        with valid_index(b, indices, position, index_dtype, limit, error) as index:
             row = outer * limit + index
             mine = b.binary("and", row >= b.low, row < b.high)
             with b.when(mine):
                 source = updates + (outer * count + position) * run
                 target = out + row * run
-                for i, mask in b.run(0, run):
-                    new = b.load(source, i, dtype, mask)
-                    if mode != "set":
-                        old = b.load(target, i, dtype, mask)
-                        new = _combined(b, mode, old, new)
-                    b.store(new, target, i, mask)
+                put = _put if is_single else _put_run
+                put(b, mode, dtype, source, target, run)
     return b
 
 
-def emit_take(dtype: str, index_dtype: str) -> Kernel:
-    """out[row, j, i] = x[row, indices[row, j, i], i]."""
-    b = Kernel(current().lanes)
-    x, out = b.address(0, dtype), b.address(2, dtype)
-    indices, error = b.address(1, index_dtype), b.address(3)
-    count, limit, run = (b.entry(4 + k) for k in range(3))
-    for row, i, position in _along(b, count, run):
-        with _valid(b, indices, position, index_dtype, limit, error) as index:
-            source = x + ((row * limit + index) * run + i)
-            b.put_scalar(b.scalar(source, dtype), out + position)
-    return b
-
-
-def emit_put(dtype: str, index_dtype: str, mode: str) -> Kernel:
+def emit_put(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Kernel:
     """out = x with updates[row, j, i] at [row, indices[row, j, i], i]."""
     b = Kernel(current().lanes)
     x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
     indices, error = b.address(1, index_dtype), b.address(4)
-    count, limit, run = (b.entry(5 + k) for k in range(3))
+    count, limit = b.entry(5), b.entry(6)
+    run: Number = 1 if is_single else b.entry(7)
     size = limit * run
     with b.loop(b.low, b.high) as row:
         b.copy(x + row * size, out + row * size, size, dtype)
     for row, i, position in _along(b, count, run):
-        with _valid(b, indices, position, index_dtype, limit, error) as index:
+        with valid_index(b, indices, position, index_dtype, limit, error) as index:
             target = out + ((row * limit + index) * run + i)
-            new = b.scalar(updates + position, dtype)
-            if mode != "set":
-                new = _combined(b, mode, b.scalar(target, dtype), new)
-            b.put_scalar(new, target)
+            _put(b, mode, dtype, updates + position, target)
     return b
 
 
+def _put_run(
+    b: Kernel, mode: str, dtype: str, source: Pointer, target: Pointer, run: Number
+) -> None:
+    """Combine a run of elements."""
+    for i, mask in b.run(0, run):
+        new = b.load(source, i, dtype, mask)
+        if mode != "set":
+            new = _combined(b, mode, b.load(target, i, dtype, mask), new)
+        b.store(new, target, i, mask)
+
+
+def _put(
+    b: Kernel, mode: str, dtype: str, source: Pointer, target: Pointer, run: Number = 1
+) -> None:
+    """Combine one element."""
+    new = b.scalar(source, dtype)
+    if mode != "set":
+        new = _combined(b, mode, b.scalar(target, dtype), new)
+    b.put_scalar(new, target)
+
+
 def _along(
-    b: Kernel, count: Index, run: Index
+    b: Kernel, count: Index, run: Number
 ) -> Iterator[tuple[Index, Index, Number]]:
     """Every row, element of a run, and position of an index."""
     with b.loop(b.low, b.high) as row, b.loop(0, count) as j, b.loop(0, run) as i:
@@ -176,6 +153,11 @@ def _combined(b: Kernel, mode: str, old: Value, new: Value) -> Value:
 
 def _moved(dtype: str) -> str:
     return MOVED[dtypes.itemsize(dtype)]
+
+
+def _is_near(indices: Operand, elements: int) -> bool:
+    """Whether vectors of 32 bits can tell where each of so many elements is."""
+    return indices.spec.dtype in ("int32", "int64") and elements < 1 << 31
 
 
 def _all_contiguous(operands: Sequence[Operand]) -> bool:
@@ -199,7 +181,10 @@ def lower_gather(
     by_rows: set[Reference] = {("out", 0)}
     if axis == 0:
         by_rows.add(("in", 1))
-    code = Code(emit_gather, _moved(x.spec.dtype), indices.spec.dtype, run == 1)
+    kinds = _moved(x.spec.dtype), indices.spec.dtype
+    code = Code(emit_gather, *kinds)
+    if run == 1:
+        code = Code(emit_gather_elements, *kinds, _is_near(indices, shape[axis]))
     operands = (("in", 0), ("in", 1), ("out", 0), ERROR)
     return _one(code, operands, numbers, rows, by_rows, node, "gather", outputs)
 
@@ -219,7 +204,7 @@ def lower_scatter(
     outer, run = prod(shape[:axis]), prod(shape[axis + 1 :])
     rows = outer * shape[axis] if x.spec.size else 0
     numbers = (indices.spec.size, shape[axis], run, outer)
-    code = Code(emit_scatter, dtype, indices.spec.dtype, mode)
+    code = Code(emit_scatter, dtype, indices.spec.dtype, mode, run == 1)
     operands = (("in", 0), ("in", 1), ("in", 2), ("out", 0), ERROR)
     by_rows: set[Reference] = {("in", 0), ("out", 0)}
     lowered = _one(code, operands, numbers, rows, by_rows, node, "scatter", outputs)
@@ -252,7 +237,11 @@ def lower_take_along_axis(
     numbers, rows = found
     if not outputs[0].spec.size:
         return Lowered()
-    code = Code(emit_take, _moved(inputs[0].spec.dtype), inputs[1].spec.dtype)
+    x, indices = inputs
+    _, limit, run = numbers
+    is_near = _is_near(indices, limit * run)
+    kinds = _moved(x.spec.dtype), indices.spec.dtype
+    code = Code(emit_take, *kinds, is_near, run == 1)
     operands = (("in", 0), ("in", 1), ("out", 0), ERROR)
     by_rows = {o for o in operands if o != ERROR}
     return _one(
@@ -272,7 +261,7 @@ def lower_put_along_axis(
     if not outputs[0].spec.size:
         return Lowered()
     dtype = _moved(dtype) if mode == "set" else dtype
-    code = Code(emit_put, dtype, inputs[1].spec.dtype, mode)
+    code = Code(emit_put, dtype, inputs[1].spec.dtype, mode, numbers[2] == 1)
     operands = (("in", 0), ("in", 1), ("in", 2), ("out", 0), ERROR)
     by_rows = {o for o in operands if o != ERROR}
     return _one(code, operands, numbers, rows, by_rows, node, "put_along_axis", outputs)

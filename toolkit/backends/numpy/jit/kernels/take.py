@@ -1,0 +1,134 @@
+"""Single elements by checked indices, in vectors where all of them are in range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from toolkit.backends.numpy.jit.builder import (
+    MEMORY_TYPES,
+    Index,
+    Number,
+    Pointer,
+    Value,
+)
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.numpy.jit.scalars import LLVMScalars
+
+
+@contextmanager
+def valid_index(
+    b: Kernel,
+    indices: Pointer,
+    position: Number,
+    dtype: str,
+    limit: Index,
+    error: Pointer,
+) -> Iterator[Index]:
+    """The wrapped index at a position, for what runs only if it is in range."""
+    given = b.integer_at(indices + position, dtype)
+    negative, moved = given < 0, given + limit
+    wrapped = b.index(f"select i1 {negative}, i64 {moved}, i64 {given}")
+    with b.when(b.compare("uge", wrapped, limit)):
+        b.note_bad_index(error, given, limit)
+    with b.when(b.compare("ult", wrapped, limit)):
+        yield wrapped
+
+
+def emit_gather_elements(dtype: str, index_dtype: str, is_near: bool) -> Kernel:
+    """out[o, j] = x[o, indices[j]]; rows are pairs (o, j)."""
+    e = _Elements(dtype, index_dtype, is_near, True)
+    b, count = e.b, e.count
+    with b.loop(b.low // count, b.ceil_div(b.high, count)) as outer:
+        start = outer * count
+        low, high = b.most(b.low - start, 0), b.least(b.high - start, count)
+        e.take(e.x + outer * e.limit, e.indices, e.out + start, (low, high))
+    return b
+
+
+def emit_take(dtype: str, index_dtype: str, is_near: bool, is_single: bool) -> Kernel:
+    """out[row, j, i] = x[row, indices[row, j, i], i]."""
+    e = _Elements(dtype, index_dtype, is_near, is_single)
+    b = e.b
+    with b.loop(b.low, b.high) as row:
+        line = e.x + row * e.limit * e.run
+        lines, length = (1, e.count) if is_single else (e.count, e.run)
+        with b.loop(0, lines) as j:
+            start = (row * lines + j) * length
+            e.take(line, e.indices + start, e.out + start, (0, length))
+    return b
+
+
+class _Elements:
+    """Takes elements by indices.
+
+    The table: x, the indices, the result, the error block; how many indices there are,
+    the extent of x that they are positions along, and the elements behind each.
+
+    Args:
+        dtype, index_dtype: of what is moved, and of the indices.
+        is_near: whether 31 bits tell where an element of a line of x is.
+        is_single: whether there is one element behind each.
+    """
+
+    def __init__(
+        self, dtype: str, index_dtype: str, is_near: bool, is_single: bool
+    ) -> None:
+        self.b = b = Kernel(current().lanes)
+        self.dtype, self.index_dtype = dtype, index_dtype
+        self.is_near = is_near
+        self.x, self.out = b.address(0, dtype), b.address(2, dtype)
+        self.indices, self.error = b.address(1, index_dtype), b.address(3)
+        self.count, self.limit = b.entry(4), b.entry(5)
+        self.run: Number = 1 if is_single else b.entry(6)
+
+    def take(
+        self, x: Pointer, indices: Pointer, out: Pointer, places: tuple[Number, Number]
+    ) -> None:
+        """out[i] = x[indices[i]], or x[indices[i], i] if there are several behind each.
+
+        Args:
+            x, indices, out: where those of a line begin.
+            places: the range of i.
+        """
+        b, (low, high) = self.b, places
+        if not self.is_near:
+            self._one_by_one(x, indices, out, places)
+            return
+        whole = b.whole_vectors(low, high, b.lanes)
+        with b.loop(low, whole, b.lanes) as first:
+            numbers, are_valid = self._numbers(indices, first)
+            with b.when(are_valid):
+                kind = MEMORY_TYPES[self.dtype]
+                found = b.gather_at(x, numbers, kind, self.dtype, None)
+                b.store(found, out, first, None)
+            with b.when(b.opposite(are_valid)):
+                self._one_by_one(x, indices, out, (first, first + b.lanes))
+        self._one_by_one(x, indices, out, (whole, high))
+
+    def _numbers(self, indices: Pointer, first: Number) -> tuple[Value, Value]:
+        """The elements that a vector of indices names, and whether all exist."""
+        b, s = self.b, LLVMScalars(self.b)
+        given = b.load(indices, first, self.index_dtype, None)
+        limit = s.cast(b.splat(self.limit), self.index_dtype)
+        zero = s.const(0, given)
+        index = s.select(s.less(given, zero), s.add(given, limit), given)
+        are_valid = s.logical_and(s.less_equal(zero, index), s.less(index, limit))
+        numbers = s.cast(index, "int32")
+        if self.run != 1:
+            columns = s.add(b.int32(b.int64(first)), b.lane_numbers())
+            run = b.int32(b.int64(self.run))
+            numbers = s.add(s.multiply(numbers, run), columns)
+        return numbers, b.holds_everywhere(are_valid)
+
+    def _one_by_one(
+        self, x: Pointer, indices: Pointer, out: Pointer, places: tuple[Number, Number]
+    ) -> None:
+        b, kind = self.b, self.index_dtype
+        with (
+            b.loop(*places) as i,
+            valid_index(b, indices, i, kind, self.limit, self.error) as index,
+        ):
+            number = index if self.run == 1 else index * self.run + i
+            b.put_scalar(b.scalar(x + number, self.dtype), out + i)
