@@ -83,6 +83,21 @@ def test_short_rows_side_by_side(runs, rows, lanes, dtype):
         run("concatenate", arrays, np.concatenate(arrays, 1), {"axis": 1}, chunk=0)
 
 
+@given(
+    st.sampled_from([(1,), (3,), (500, 1), (300, 2), (7, 100, 4)]),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.sampled_from([4, 8, 16]),
+    DTYPES,
+)
+@settings(max_examples=40, deadline=None)
+def test_pads_of_short_rows(shape, low, high, lanes, dtype):
+    x = numbers(shape, dtype)
+    attrs = {"widths": (*[(0, 0)] * (x.ndim - 1), (low, high)), "value": -3}
+    with vectors_of(lanes):
+        run("pad", [x], REFERENCE["pad"](x, **attrs), attrs, chunk=0)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("extent", [1, 5, 100_000])
 def test_concatenated_views(axis, extent):

@@ -81,8 +81,7 @@ def emit_scatter(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Ke
     count, limit, outers = (b.entry(k) for k in (5, 6, 8))
     run: Number = 1 if is_single else b.entry(7)
     with b.when(b.let(f"icmp ne ptr {x}, {out}", "bool")):
-        with b.loop(b.low, b.high) as row:
-            b.copy(x + row * run, out + row * run, run, dtype)
+        b.copy(x + b.low * run, out + b.low * run, (b.high - b.low) * run, dtype)
     first = b.low // limit
     last = b.least(outers, (b.high - 1 + limit) // limit)
     with b.loop(first, last) as outer, b.loop(0, count) as position:
@@ -105,8 +104,7 @@ def emit_put(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Kernel
     count, limit = b.entry(5), b.entry(6)
     run: Number = 1 if is_single else b.entry(7)
     size = limit * run
-    with b.loop(b.low, b.high) as row:
-        b.copy(x + row * size, out + row * size, size, dtype)
+    b.copy(x + b.low * size, out + b.low * size, (b.high - b.low) * size, dtype)
     for row, i, position in _along(b, count, run):
         with valid_index(b, indices, position, index_dtype, limit, error) as index:
             target = out + ((row * limit + index) * run + i)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Value, literal
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import Call, Reference, partition
@@ -36,8 +36,30 @@ class Part:
     step: int = 0
 
 
+@record
+class Edge:
+    """What is around the parts of each row.
+
+    Attributes:
+        low, high: how many elements before and after them.
+        number: their bytes, as an integer without a sign.
+    """
+
+    low: int = 0
+    high: int = 0
+    number: int = 0
+
+
+_NO_EDGE = Edge()
+
+
 def interleaved(
-    dtype: str, parts: Sequence[Part], rows: int, count: int, by_rows: set[Reference]
+    dtype: str,
+    parts: Sequence[Part],
+    rows: int,
+    count: int,
+    by_rows: set[Reference],
+    edge: Edge = _NO_EDGE,
 ) -> Call:
     """The call that writes rows of the parts, one behind the other.
 
@@ -46,27 +68,28 @@ def interleaved(
         rows: in all.
         count: of a group.
         by_rows: the operands that fall apart along the rows.
+        edge: what is around the parts.
     """
     runs = tuple(part.run for part in parts)
     out: Reference = ("out", 0)
     return Call(
-        Code(emit_interleaved, dtype, runs),
+        Code(emit_interleaved, dtype, runs, edge),
         (*(part.place for part in parts), out),
         (count, *(n for part in parts for n in (part.offset, part.step))),
         rows,
         partition(rows),
         frozenset(by_rows),
-        nbytes=2 * rows * sum(runs) * dtypes.itemsize(dtype),
+        nbytes=rows * (2 * sum(runs) + edge.low + edge.high) * dtypes.itemsize(dtype),
     )
 
 
-def emit_interleaved(dtype: str, runs: tuple[int, ...]) -> Kernel:
+def emit_interleaved(dtype: str, runs: tuple[int, ...], edge: Edge) -> Kernel:
     """out[row] = the runs of each array for that row; rows are in groups."""
     b = Kernel(current().lanes)
     arrays = [b.next_address(dtype) for _ in runs]
     out, count = b.next_address(dtype), b.next_entry()
     places = [(b.next_entry(), b.next_entry()) for _ in runs]
-    size = sum(runs)
+    writer = _Rows(b, dtype, runs, edge)
     with b.loop(b.low // count, b.ceil_div(b.high, count)) as group:
         start = group * count
         low, high = b.most(b.low - start, 0), b.least(b.high - start, count)
@@ -74,60 +97,72 @@ def emit_interleaved(dtype: str, runs: tuple[int, ...]) -> Kernel:
             x.element(offset + group * step, "i8")
             for x, (offset, step) in zip(arrays, places, strict=True)
         ]
-        _write(
-            b,
-            dtype,
-            list(zip(sources, runs, strict=True)),
-            out + start * size,
-            (low, high),
-        )
+        writer.write(sources, out + start * len(writer.columns), (low, high))
     return b
 
 
-def _write(
-    b: Kernel,
-    dtype: str,
-    sources: Sequence[tuple[Pointer, int]],
-    out: Pointer,
-    rows: tuple[Number, Number],
-) -> None:
-    """Rows of a group: as many as a vector has lanes together, then one by one."""
-    (low, high), runs = rows, [run for _, run in sources]
-    lanes, size = max(b.lanes, _VECTOR // dtypes.itemsize(dtype)), sum(runs)
-    whole = b.whole_vectors(low, high, lanes)
-    with b.of_lanes(lanes), b.loop(low, whole, lanes) as row:
-        vectors = [
-            b.load(x, row * run + k * lanes, dtype, None)
-            for x, run in sources
-            for k in range(run)
-        ]
-        for k in range(size):
-            b.store(_joined(b, vectors, runs, k), out, row * size + k * lanes, None)
-    with b.loop(whole, high) as row:
-        place = out + row * size
-        for (x, run), start in zip(sources, accumulate(runs, initial=0), strict=False):
-            for k in range(run):
-                b.put_scalar(b.scalar(x + (row * run + k), dtype), place + (start + k))
+class _Rows:
+    """Writes the rows of a group.
 
+    Attributes:
+        columns: which array an element of a row comes from, and which of its run it is;
+            None: from no array.
+    """
 
-def _joined(
-    b: Kernel, vectors: Sequence[Value], runs: Sequence[int], number: int
-) -> Value:
-    """The number-th vector of the rows."""
-    size, starts = sum(runs), list(accumulate(runs, initial=0))
-    columns = [(i, k) for i, run in enumerate(runs) for k in range(run)]
-    wanted = []
-    for place in range(number * b.lanes, (number + 1) * b.lanes):
-        row, (i, k) = place // size, columns[place % size]
-        vector, lane = divmod(row * runs[i] + k, b.lanes)
-        wanted.append((starts[i] + vector, lane))
-    first, *others = sorted({vector for vector, _ in wanted})
-    # A lane that comes from a later vector is replaced then.
-    found = b.shuffled(vectors[first], vectors[first], [lane for _, lane in wanted])
-    for other in others:
-        lanes = [
-            b.lanes + lane if vector == other else i
-            for i, (vector, lane) in enumerate(wanted)
+    def __init__(
+        self, builder: Kernel, dtype: str, runs: Sequence[int], edge: Edge
+    ) -> None:
+        self.b = builder
+        self.dtype, self.runs, self.number = dtype, runs, edge.number
+        inner = [(i, k) for i, run in enumerate(runs) for k in range(run)]
+        self.columns: list[tuple[int, int] | None] = [
+            *[None] * edge.low,
+            *inner,
+            *[None] * edge.high,
         ]
-        found = b.shuffled(found, vectors[other], lanes)
-    return found
+
+    def write(
+        self, sources: Sequence[Pointer], out: Pointer, rows: tuple[Number, Number]
+    ) -> None:
+        """As many rows as a vector has lanes together, then one by one."""
+        b, size, (low, high) = self.b, len(self.columns), rows
+        lanes = max(b.lanes, _VECTOR // dtypes.itemsize(self.dtype))
+        whole = b.whole_vectors(low, high, lanes)
+        with b.of_lanes(lanes), b.loop(low, whole, lanes) as row:
+            vectors = [
+                b.load(x, row * run + k * lanes, self.dtype, None)
+                for x, run in zip(sources, self.runs, strict=True)
+                for k in range(run)
+            ]
+            for k in range(size):
+                b.store(self._joined(vectors, k), out, row * size + k * lanes, None)
+        edge = Value(literal(self.number, self.dtype), self.dtype)
+        with b.loop(whole, high) as row:
+            for place, column in enumerate(self.columns):
+                value = edge
+                if column:
+                    x, run = sources[column[0]], self.runs[column[0]]
+                    value = b.scalar(x + (row * run + column[1]), self.dtype)
+                b.put_scalar(value, out + (row * size + place))
+
+    def _joined(self, vectors: Sequence[Value], number: int) -> Value:
+        """The number-th vector of some rows, of those that the arrays give to them."""
+        b, starts = self.b, list(accumulate(self.runs, initial=0))
+        wanted = []
+        for place in range(number * b.lanes, (number + 1) * b.lanes):
+            row, column = divmod(place, len(self.columns))
+            array, k = self.columns[column] or (len(self.runs), 0)
+            run = self.runs[array] if array < len(self.runs) else 0
+            vector, lane = divmod(row * run + k, b.lanes)
+            wanted.append((starts[array] + vector, lane))
+        given = [*vectors, b.filled(self.number, self.dtype)]
+        first, *others = sorted({vector for vector, _ in wanted})
+        # A lane that comes from a later vector is replaced then.
+        found = b.shuffled(given[first], given[first], [lane for _, lane in wanted])
+        for other in others:
+            lanes = [
+                b.lanes + lane if vector == other else i
+                for i, (vector, lane) in enumerate(wanted)
+            ]
+            found = b.shuffled(found, given[other], lanes)
+        return found

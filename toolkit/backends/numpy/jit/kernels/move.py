@@ -14,7 +14,12 @@ from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, MOVED, Number, Poin
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.elementwise import LEAST_BYTES, lower_fused
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.interleave import LONGEST, Part, interleaved
+from toolkit.backends.numpy.jit.kernels.interleave import (
+    LONGEST,
+    Edge,
+    Part,
+    interleaved,
+)
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
     Call,
@@ -213,6 +218,12 @@ def lower_pad(
     element = np.array(node.attrs["value"]).astype(dtypes.numpy_dtype(spec.dtype))
     moved = MOVED[dtypes.itemsize(spec.dtype)]
     operands: tuple[Reference, ...] = (("in", 0), ("out", 0))
+    if spec.size and result.shape[-1] <= LONGEST and not any(map(any, widths[:-1])):
+        low, high = widths[-1]
+        edge = Edge(low, high, int.from_bytes(element.tobytes(), "little"))
+        part, rows = Part(("in", 0), spec.shape[-1]), prod(spec.shape[:-1])
+        by_rows = set(operands) if spec.ndim > 1 else set()
+        return Lowered((interleaved(moved, [part], rows, rows, by_rows, edge),))
     rows = result.shape[0] if result.size else 0
     call = Call(
         Code(emit_pad, moved, spec.shape[1:], widths, element.tobytes().hex()),
@@ -294,11 +305,8 @@ def emit_unless_same(dtype: str) -> Kernel:
     """out[row] = x[row], unless out is x: a Variable that is updated in place."""
     b = Kernel(current().lanes)
     x, out, run = b.address(0, dtype), b.address(1, dtype), b.entry(2)
-    with (
-        b.when(b.let(f"icmp ne ptr {x}, {out}", "bool")),
-        b.loop(b.low, b.high) as row,
-    ):
-        b.copy(x + row * run, out + row * run, run, dtype)
+    with b.when(b.let(f"icmp ne ptr {x}, {out}", "bool")):
+        b.copy(x + b.low * run, out + b.low * run, (b.high - b.low) * run, dtype)
     return b
 
 
