@@ -97,6 +97,29 @@ def test_what_emerges_from_fusion(rows, columns, dtype, chunk):
             check(cross_entropy, x, labels, chunk=chunk)
 
 
+@given(
+    rows=st.sampled_from([8, 17, 40]),
+    columns=st.sampled_from([2, 16, 33, 70]),
+    dtype=st.sampled_from(["float32", "float64"]),
+    chunk=st.sampled_from([0, 1, 2]),
+)
+@settings(max_examples=20, deadline=None)
+def test_reductions_of_what_lies_across_the_rows(rows, columns, dtype, chunk):
+    x, y = normal(columns, rows, dtype=dtype).T, normal(rows, columns, dtype=dtype)
+    check(softmax, x, chunk=chunk)
+    for axis in (0, 1, None):
+        check(lambda x, y: ops.sum(x * y, axis=axis), x, y, chunk=chunk)  # noqa: B023
+    check(lambda x, y: (x + y, ops.max(x - y, axis=1)), x, y, chunk=chunk)
+
+
+def test_what_reductions_read_across_the_rows_is_turned_first():
+    x = normal(64, 48, dtype="float32").T
+    graph = optimize(graph_of(softmax, x), Target(backend()))
+    y = operand_of(np.empty_like(x))
+    first, _ = lower_fused(graph, [operand_of(x)], [y]).calls
+    assert first.prepares == x.nbytes
+
+
 def sparse_cross_entropy(x, labels):
     """The losses and the gradient, with labels as numbers of classes."""
     indices = ops.reshape(labels, (-1, 1))

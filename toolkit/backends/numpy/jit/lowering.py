@@ -278,7 +278,7 @@ def _of_wide(
         i: contiguous(wide[x].spec) for i, x in enumerate(argument.inputs) if x in wide
     }
     argument = _reading(argument, wide)
-    return _behind(casts, lower_node, argument, inputs, outputs)
+    return behind_copies(casts, lower_node, argument, inputs, outputs)
 
 
 def _reading(argument: Any, instead: Mapping[Any, Any]) -> Any:
@@ -304,10 +304,10 @@ def _of_copies(
     if not views:
         return None
     copies = {i: contiguous(inputs[i].spec) for i in views}
-    return _behind(copies, lower_node, argument, inputs, outputs)
+    return behind_copies(copies, lower_node, argument, inputs, outputs)
 
 
-def _behind(
+def behind_copies(
     copies: Mapping[int, Operand],
     lower_node: Lowering,
     argument: Any,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from toolkit.backends.base import Operand, aligned
+from toolkit import dtypes
+from toolkit.backends.base import Operand, aligned, contiguous
 from toolkit.backends.loops.formulas import words_of
 from toolkit.backends.loops.iteration_space import (
     REDUCTIONS,
@@ -14,6 +15,7 @@ from toolkit.backends.loops.iteration_space import (
     is_relabelling,
     picks_in_rows,
 )
+from toolkit.backends.loops.nest import loops_across
 from toolkit.backends.loops.phases import Phases, cost as cost_of
 from toolkit.backends.loops.plan import COLUMN, FULL, ONE, SizedNest
 from toolkit.backends.loops.planner import NestPlanner
@@ -26,6 +28,7 @@ from toolkit.backends.numpy.jit.lowering import (
     Call,
     Lowered,
     Reference,
+    behind_copies,
     index_problem,
     partition,
 )
@@ -93,7 +96,28 @@ def _lower(
     planned = NestPlanner(body, inputs, outputs).plan(current().lanes)
     if planned.plan.picks and planned.plan.column_loops > 1:
         return None
+    crossing = _crossing(planned)
+    nbytes = sum(inputs[i].spec.nbytes for i in crossing)
+    if crossing and nbytes > LEAST_BYTES:
+        copies = {i: contiguous(inputs[i].spec) for i in crossing}
+        return behind_copies(copies, lower_fused, body, inputs, outputs)
     return _Lowering(planned, inputs, outputs, _problem(body)).lowered()
+
+
+def _crossing(planned: SizedNest) -> list[int]:
+    """The operands that lie across the rows, where rows are not turned."""
+    found = [
+        read.operand
+        for read, strides in zip(planned.plan.reads, planned.strides, strict=False)
+        if not read.turned
+        and loops_across(
+            planned.loops,
+            strides,
+            dtypes.itemsize(read.dtype),
+            4 * current().lanes,
+        )
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _problem(body: Graph) -> str:
