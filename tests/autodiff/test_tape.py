@@ -599,3 +599,39 @@ def test_gradients_are_the_same_inside_a_traced_function():
         return tape.gradient(y, x)
 
     assert_close(toolkit.function(gradient)(), gradient())
+
+
+def derivatives(function, x):
+    x = ops.array(x)
+    with toolkit.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.gradient(y, x).numpy()
+
+
+def test_running_products_that_go_far_and_come_back():
+    """No product that the result does not have overflows, or hides behind a zero."""
+    x = np.array([0.1] * 25 + [10] * 50, "float32")
+    found = derivatives(lambda x: ops.sum(ops.cumprod(x)), x)
+    y = np.cumprod(x.astype("float64"))
+    np.testing.assert_allclose(found, np.cumsum(y[::-1])[::-1] / x, 1e-4)
+    x = np.array([0, 1, 1e30, 1e30, 1e30], "float32")
+    found = derivatives(lambda x: ops.sum(ops.cumprod(x)), x)
+    np.testing.assert_array_equal(found, [np.inf, 0, 0, 0, 0])
+
+
+def test_second_derivatives_of_running_products():
+    for x in ([2.0, 3.0, 0.5, -1.0], [2.0, 0.0, 3.0, 0.0, 4.0], [0.0, 5.0, 2.0]):
+        with toolkit.GradientTape() as outer:
+            values = ops.array(x, "float64")
+            outer.watch(values)
+            with toolkit.GradientTape() as inner:
+                inner.watch(values)
+                y = ops.cumprod(values)[-1]
+            first = inner.gradient(y, values)
+        second = outer.jacobian(first, values).numpy()
+        for i in range(len(x)):
+            for j in range(len(x)):
+                rest = np.delete(np.array(x), [i, j])
+                expected = 0 if i == j else np.prod(rest)
+                np.testing.assert_allclose(second[i, j], expected, 1e-12, 1e-12)

@@ -81,6 +81,16 @@ def test_what_something_else_reads_stays():
     np.testing.assert_allclose(found.numpy()[:, 3:], np.array(expected)[:, 3:], 1e-6)
 
 
+def test_parts_that_are_repeated_are_added():
+    def function(a, b):
+        return padded(a, 3, 0) + ops.pad(b, [(0, 0)] * (b.ndim - 1) + [(0, 3)])
+
+    a = np.ones((2, 3), "float32")
+    for b in (a[:1], a[0], np.stack([a, 2 * a])):
+        found = toolkit.function(function)(a, b)
+        np.testing.assert_array_equal(found, function(ops.array(a), ops.array(b)))
+
+
 def test_overlaps_and_other_axes_are_added():
     def overlap(a, b):
         return padded(a, 2, 0) + padded(b, 0, 2)

@@ -119,6 +119,15 @@ def test_empty_extents(function, operands):
         np.testing.assert_allclose(y.numpy(), expected.numpy(), 1e-5, 1e-6)
 
 
+def test_signals_that_are_shorter_than_a_piece():
+    pieces = ops.extract_sequences(filled(2, 5), 8, 2)
+    assert pieces.shape == (2, 0, 8)
+    real, imag = ops.stft(filled(2, 5), 8, 2, 8, center=False)
+    assert real.shape == imag.shape == (2, 0, 5)
+    symbol = toolkit.KerasTensor((None, None))
+    assert ops.extract_sequences(symbol, 64, 16).shape == (None, None, 64)
+
+
 def test_sums_of_nothing_are_zero():
     y = ops.conv_transpose(filled(1, 4, 4, 0), filled(3, 3, 2, 0), 1, "same")
     assert y.shape == (1, 4, 4, 2) and not y.numpy().any()

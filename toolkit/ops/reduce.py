@@ -120,17 +120,29 @@ argmin_p: Primitive = primitive("argmin", Kind.REDUCE, _arg_spec, axes=_arg_axes
 
 
 def _cumprod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: int, reverse: bool) -> Tensor:
-    """The product before x_i times s_i = g_i + x_{i+1} * s_{i+1}: exact at zeros."""
-    n = x.shape[axis]
-    if n == 0:
+    """sum_j g_j * y_j / x_i, or the products of the other factors among zeros."""
+    if x.shape[axis] == 0:
         return g
+    zero = equal(x, 0)
+    among_zeros = any(zero, axis=axis, keepdims=True)
+    total = bind(cumsum_p, g * y, axis=axis, reverse=not reverse)
+    others = _others_among_zeros(g, where(among_zeros, x, 1.0), axis, reverse)
+    return where(among_zeros, others, total / where(zero, 1.0, x))
+
+
+def _others_among_zeros(g: Tensor, x: Tensor, axis: int, reverse: bool) -> Tensor:
+    """The product before x_i times s_i = g_i + x_{i+1} * s_{i+1}.
+
+    Products of any neighbours are formed, which may overflow where none of y does.
+    """
+    n = x.shape[axis]
     one = full(reduced_shape(x.shape, (axis,), True), 1, x.dtype)
     first, last = slice_axis(x, axis, 0, n - 1), slice_axis(x, axis, 1, n)
     if reverse:
-        before = [bind(cumprod_p, last, axis=axis, reverse=True), one]
+        parts = [bind(cumprod_p, last, axis=axis, reverse=True), one]
         following = [one, first]
     else:
-        before = [one, bind(cumprod_p, first, axis=axis, reverse=False)]
+        parts = [one, bind(cumprod_p, first, axis=axis, reverse=False)]
         following = [last, one]
 
     def composed(inner: Any, outer: Any) -> Any:
@@ -140,7 +152,9 @@ def _cumprod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: int, reverse: bool) -> T
 
     steps = concatenate(following, axis), g
     _, s = associative_scan(composed, steps, reverse=not reverse, axis=axis)
-    return concatenate(before, axis) * s
+    before = concatenate(parts, axis)
+    # A product of what comes behind may overflow where a zero is before it.
+    return before * where(equal(before, 0), where(isfinite(s), s, 0.0), s)
 
 
 cumsum_p: Primitive = primitive(

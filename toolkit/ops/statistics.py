@@ -362,10 +362,11 @@ def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Ten
         sequence_stride: elements between the starts of neighbouring pieces.
     """
     x = convert(x)
-    count = (x.shape[-1] - sequence_length) // sequence_stride + 1
+    count = builtins.max((x.shape[-1] - sequence_length) // sequence_stride + 1, 0)
+    if not count * sequence_length:
+        nothing = convert(np.zeros((count, sequence_length), "int32"))
+        return bind(gather_p, x, nothing, axis=x.ndim - 1)
     places, run = sequence_runs(count, sequence_length, sequence_stride)
-    if not places.size:
-        return bind(gather_p, x, convert(places), axis=x.ndim - 1)
     used, last = run * (int(places[-1, -1]) + 1), x.ndim - 1
     x = reshape(slice_axis(x, last, 0, used), (*x.shape[:-1], used // run, run))
     pieces = bind(gather_p, x, convert(places), axis=last)

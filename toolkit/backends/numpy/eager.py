@@ -47,6 +47,9 @@ _NARROW = ("float16", "bfloat16")
 # Calls of other shapes that programs are made for, of each operation: what has had none
 # until then is left to NumPy. Code for windows is made for each shape, and it stays.
 _MOST = 256
+# What has the same bits by NumPy's kernels: the first call is left to them.
+_SAME = (Kind.MOVE, Kind.SORT, Kind.RANDOM)
+_MOVED = ("gather", "take_along_axis", "dynamic_slice", "dynamic_update_slice")
 _NOTHING = ("stop_gradient",)  # what returns its operand as it is
 # Scratch memory of calls that have ended, for the next ones: a block for each thread
 # that calls, of no more than so many bytes.
@@ -77,9 +80,9 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
         return product
     is_costly = primitive.kind is Kind.COMPOSITE or primitive.cost >= _COSTLY
     elements = _COSTLY_ELEMENTS if is_costly else _ELEMENTS
-    by_kind = _SIZES.get(primitive.kind, _largest)
-    size_of = _gathered if primitive.name == "gather" else by_kind
     elements = _TRANSFORMS.get(primitive.name, elements)
+    by_kind = _SIZES.get(primitive.kind, _largest)
+    size_of = _SIZES_BY_NAME.get(primitive.name, by_kind)
 
     def other(*arrays: Any, **attrs: Any) -> Any:
         if size_of(*arrays, **attrs) < elements:
@@ -112,6 +115,17 @@ def _gathered(x: Any, indices: Any, *, axis: int, **attrs: Any) -> int:
     return size
 
 
+def _transformed(
+    first: Any, *others: Any, axis: int = -1, length: int = 0, **attrs: Any
+) -> int:
+    """The elements of an operand, if code for its length may be needed again.
+
+    Code is made for each length; signals that are not cut have ever new ones.
+    """
+    n = length or first.shape[axis]
+    return first.size if n & (n - 1) == 0 else 0
+
+
 def _drawn(key: Any, *, shape: Sequence[int], **attrs: Any) -> int:
     """The elements of what is drawn."""
     return prod(shape)
@@ -122,6 +136,15 @@ _SIZES: dict[Kind, Callable[..., int]] = {
     Kind.ELEMENTWISE: _broadcast,
     Kind.RANDOM: _drawn,
 }
+_SIZES_BY_NAME: dict[str, Callable[..., int]] = {
+    "gather": _gathered,
+    **dict.fromkeys(_TRANSFORMS, _transformed),
+}
+
+
+def _exact(value: Any) -> Hashable:
+    """What tells an attribute from others, also 0.0 from -0.0, and NaN from none."""
+    return value.hex() if type(value) is float else value
 
 
 class Programs:
@@ -137,18 +160,32 @@ class Programs:
         self._backend, self._primitive, self._kernel = backend, primitive, kernel
         self._found: dict[Hashable, _Program] = {}
         self._refused: set[Hashable] = set()  # of which there is no program
+        # What came once, of a primitive whose kernel has the same bits.
+        self._once: set[Hashable] = set()
+        self._is_same = primitive.kind in _SAME or primitive.name in _MOVED
 
     def __call__(self, *arrays: Any, **attrs: Any) -> Any:
         if rules.plain or rules.rows_independent or rules.processor is not None:
             return self._kernel(*arrays, **attrs)
         signature = tuple([(type(x), x.shape, x.strides, x.dtype) for x in arrays])
-        key = settings.placement(), signature, *attrs.values()
+        key = settings.placement(), signature, *map(_exact, attrs.values())
         program = self._found.get(key)
-        if program is None and key not in self._refused and len(self._found) < _MOST:
+        if program is None and self._is_wanted(key):
             # What calls in the midst of this - a signal's handler - finds NumPy.
             with rules.inside(plain=True):
                 program = self._remember(key, self._made(signature, attrs))
         return self._kernel(*arrays, **attrs) if program is None else program(*arrays)
+
+    def _is_wanted(self, key: Hashable) -> bool:
+        """Whether a program is to be made: of what comes again, if that is as well."""
+        if key in self._refused or len(self._found) >= _MOST:
+            return False
+        if self._is_same and key not in self._once:
+            if len(self._once) >= _MOST:
+                self._once.clear()
+            self._once.add(key)
+            return False
+        return True
 
     def _remember(self, key: Hashable, program: _Program | None) -> _Program | None:
         if program is not None:

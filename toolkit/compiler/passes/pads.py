@@ -78,6 +78,8 @@ def _added(
     terms = tuple(sums[x] for x in add.inputs if x in sums)
     if len(terms) < 2 or terms[0].axis != terms[1].axis:
         return None
+    if add.inputs[0].spec != add.inputs[1].spec:  # one is repeated
+        return None
     pairs = zip(terms, add.inputs, strict=True)
     is_read = any(term.terms and uses[x] > 1 for term, x in pairs)
     return None if is_read else _Sum(terms[0].axis, terms)

@@ -157,7 +157,7 @@ def scale_and_translate(
 
 
 # A product with so many pixels takes as long as one more pixel of a weighted sum.
-_PIXELS_OF_A_TAP = 24
+_PIXELS_OF_A_TAP, _MOST_TAPS = 24, 32
 
 
 def _resampled(
@@ -173,7 +173,7 @@ def _resampled(
         return _multiplied(x, axis, count // n, _RADII[method], weights)
     reach = _RADII[method] * (max(n / count, 1) if antialias else 1)
     taps = math.ceil(2 * reach)
-    if taps * _PIXELS_OF_A_TAP > n:
+    if taps > _MOST_TAPS or taps * _PIXELS_OF_A_TAP > n:
         return _along(x, axis, weights())
     places = (np.arange(count) + 0.5) * (n / count) - 0.5
     first = np.clip(np.floor(places - reach).astype(int) + 1, 0, n - taps)

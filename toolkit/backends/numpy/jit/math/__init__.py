@@ -5,8 +5,9 @@
 x is a `Value` of dtype float32 or float64 with any number of lanes; what a lane
 holds never depends on the others. The results are within 2 units in the last place
 (float32) or 4 (float64) everywhere, but that `sigmoid` may be 0 where it would be
-denormal, with NumPy's values at infinities, NaN, signed zeros and denormals; `floor_divide` and
-`remainder` are exact. What has code for rare lanes ends the current basic block.
+denormal, with NumPy's values at infinities, NaN, signed zeros and denormals;
+`floor_divide` and `remainder` are exact. What has code for rare lanes ends the current
+basic block.
 """
 
 from __future__ import annotations
