@@ -309,15 +309,30 @@ def test_a_row_has_the_bits_of_a_row_among_others(lower, depth):
     np.testing.assert_array_equal(one, many[3:4])
 
 
-@pytest.mark.parametrize("columns", [512, 1 << 20])
-def test_what_a_row_reads_is_packed_while_it_stays(columns):
+def test_rows_are_packed_where_caches_hold_a_part_of_them():
     x = np.empty((1, 8192), "float32")
-    w = np.broadcast_to(np.float32(0), (8192, columns))
-    spec = contiguous(operand_of(w).spec)
-    for is_frozen in (True, False):
+    processor = replace(PROCESSORS["x86-64-v4"], cache_bytes=1 << 21)
+    for columns, is_frozen in ((512, True), (512, False), (1 << 20, True)):
+        w = np.broadcast_to(np.float32(0), (8192, columns))
+        spec = contiguous(operand_of(w).spec)
         known = replace(spec, is_frozen=is_frozen)
-        lowered = lower_matmul(body_of(product, x, w), [operand_of(x), known], [])
-        assert any(call.prepares for call in lowered.calls) == is_frozen
+        with rules.inside(processor=processor):
+            lowered = lower_matmul(body_of(product, x, w), [operand_of(x), known], [])
+        is_packed = any(call.prepares for call in lowered.calls)
+        assert is_packed == (is_frozen and columns == 512)
+
+
+@pytest.mark.parametrize("depth", [5000, 5003])
+def test_a_row_is_summed_in_parts_of_the_depth(depth):
+    a, b = numbers((1, depth), "float32"), numbers((depth, 333), "float32", 1)
+    bias = numbers((333,), "float32", 2)
+    lowered = lower_matmul(
+        body_of(dense, a, b, bias), [operand_of(x) for x in (a, b, bias)], []
+    )
+    assert lowered.calls[0].rows > 1
+    (found,) = computed(lower_matmul, dense, a, b, bias)
+    expected = np.maximum(a.astype("float64") @ b + bias, 0)
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-4)
 
 
 # --- epilogues ------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.row import (
     RowPlan,
     emit_row,
     emit_row_panels,
+    emit_row_parts,
     panel_bytes,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
@@ -60,6 +61,9 @@ from toolkit.ir import Graph
 _CHUNK = 256
 # Vectors of columns that one row of a call computes of a product of one row.
 _VECTORS = 4
+# The most bytes of panels of a product of one row, in caches of a core: more are read
+# in the order of memory as they are.
+_CACHES = 16
 # Bytes that are worth a task.
 _TASK_BYTES = 1 << 18
 
@@ -151,7 +155,10 @@ def _row(p: Problem, body: Graph) -> Lowered:
     width = _VECTORS * p.lanes
     panel = panel_bytes(p.depth, width, p.itemsize)
     rows = -(-p.columns // width)
-    packed = p.is_frozen
+    packed = p.is_frozen and rows * panel <= _CACHES * current().cache_bytes
+    parts = partition(p.depth, p.nbytes // _TASK_BYTES)
+    if not packed and not p.even and parts < p.depth:
+        return _row_in_parts(p, body, parts)
     sums = aligned((1 + chained) * p.columns * p.itemsize)
     panels: list[Reference] = [("work", sums)] if packed else []
     calls = []
@@ -180,6 +187,24 @@ def _row(p: Problem, body: Graph) -> Lowered:
         )
     )
     return Lowered(calls, sums + packed * aligned(rows * panel))
+
+
+def _row_in_parts(p: Problem, body: Graph, step: int) -> Lowered:
+    """A product of one row, of which each part of the depth is summed apart."""
+    parts = -(-p.depth // step)
+    sums = parts * p.columns * p.itemsize
+    plan = RowPlan(p.dtype, p.lanes, _VECTORS, current().registers // 2)
+    call = Call(
+        Code(emit_row_parts, plan),
+        (("in", p.a), ("in", p.b), ("work", 0)),
+        RowNumbers(p.depth, p.columns, p.a_term, p.b_term, step, 0),
+        parts,
+        1,
+        flops=p.flops,
+        nbytes=p.nbytes,
+        is_stream=True,
+    )
+    return Lowered([call, combining(p, body, parts, ("work", 0))], aligned(sums))
 
 
 def _numbers(batch: Iterable[Axis]) -> list[int]:

@@ -12,6 +12,7 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, Packer
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.definitions.records import record
+from toolkit.ir import Graph
 
 # Terms whose addresses are formed from one pointer: x86 adds 0, 1, 2, 4 times a stride.
 _TERMS_PER_POINTER = 5
@@ -36,10 +37,10 @@ class RowPlan:
     lanes: int
     vectors: int
     terms: int
-    a: int
-    b: int
-    chained: bool
-    packed: bool
+    a: int = 0
+    b: int = 1
+    chained: bool = False
+    packed: bool = False
 
 
 class RowNumbers(NamedTuple):
@@ -91,30 +92,50 @@ def emit_row(plan: RowPlan, body: Described) -> Kernel:
     The table: the addresses of the body's inputs and outputs, of panels if there are
     any, and of memory for the sums, twice if the plan is chained; `RowNumbers`.
     """
-    row = _Row(Kernel(plan.lanes), plan, body)
-    row.write()
+    row = _Row(Kernel(plan.lanes), plan, body.body)
+    row.write(Epilogue(body.body, row.b, row.bases))
+    return row.b
+
+
+def emit_row_parts(plan: RowPlan) -> Kernel:
+    """The function that sums parts of the depth, each a row of the call.
+
+    What a part reads of the second factor is in the order of memory. The table: the
+    addresses of the factors, and of the sums of each part; `RowNumbers`.
+    """
+    row = _Row(Kernel(plan.lanes), plan, None)
+    row.write_parts()
     return row.b
 
 
 class _Row(MatrixWriter):
     """Writes the function."""
 
-    def __init__(self, builder: Kernel, plan: RowPlan, body: Described) -> None:
+    def __init__(self, builder: Kernel, plan: RowPlan, graph: Graph | None) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
         self.width: int = plan.vectors * plan.lanes
-        graph, b = body.body, self.b
-        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
-        self.first, self.second = bases[plan.a], bases[plan.b]
+        b, count = self.b, len((*graph.inputs, *graph.outputs)) if graph else 2
+        self.bases: list[Pointer] = [b.next_address() for _ in range(count)]
+        self.first, self.second = self.bases[plan.a], self.bases[plan.b]
         if plan.packed:
             self.second = b.next_address()
         self.sums: Pointer = b.next_address()
         self.n = n = RowNumbers(*(b.next_entry() for _ in RowNumbers._fields))
-        self.epilogue = Epilogue(graph, b, bases)
         self.third: Number = 3 * n.b_term
 
-    def write(self) -> None:
+    def write_parts(self) -> None:
+        """Some terms of all columns."""
+        b, n, sums = self.b, self.n, self.sums
+        self.low: Number = 0
+        self.high: Number = n.columns
+        with b.loop(b.low, b.high) as part:
+            self.sums = sums + part * n.columns * self.itemsize
+            self._sum_rows(self.second, *b.part(part, n.step, n.depth))
+
+    def write(self, epilogue: Epilogue) -> None:
         """All columns at once, or a panel after the other."""
+        self.epilogue = epilogue
         if not self.plan.packed:
             self._columns(self.b.low, self.b.high, self.second)
             return
@@ -139,8 +160,8 @@ class _Row(MatrixWriter):
     def _columns(self, first: Number, end: Number, y: Pointer) -> None:
         """Sum all terms of some widths of columns, then apply the epilogue."""
         b, n, result = self.b, self.n, self.sums
-        self.low: Number = first * self.width
-        self.high: Number = b.least(end * self.width, n.columns)
+        self.low = first * self.width
+        self.high = b.least(end * self.width, n.columns)
         if self.plan.chained:
             result = self.sums + n.columns * self.itemsize
             with b.loop(0, b.ceil_div(n.depth, n.step)) as step:
