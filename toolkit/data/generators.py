@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.backends.spares import Spares
 from toolkit.data.dataset import Dataset, source
 from toolkit.data.errors import note, place
 from toolkit.data.signatures import fitter, keeping
-from toolkit.data.spares import Spares
 from toolkit.data.specs import opened
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import Empty, TensorSpec, map_leaves, stacked

@@ -13,11 +13,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from toolkit.backends.spares import Spares
 from toolkit.data.errors import note, place
 from toolkit.data.profiling import Stage, Watch
 from toolkit.data.rows import Rows
 from toolkit.data.shares import ABSENT, RowsOf, Selection
-from toolkit.data.spares import Spares
 from toolkit.data.structure import stacked
 
 if TYPE_CHECKING:

@@ -1,0 +1,85 @@
+"""Memory of arrays that is used again, only when nobody has them any more."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import ops
+from toolkit.backends.spares import Spares
+
+SHAPE = (128, 1024)
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+# What a consumer may keep of an array.
+KEPT = {
+    "itself": lambda array: array,
+    "a view": lambda array: array[1:2].T,
+    "a view of another dtype": lambda array: array.view("uint8"),
+    "a buffer": memoryview,
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_memory_is_used_again_when_nothing_is_left_of_an_array(name):
+    spares = Spares()
+    array = spares.empty(SHAPE, "float32")
+    kept, first = KEPT[name](array), address(array)
+    del array
+    assert address(spares.empty(SHAPE, "float32")) != first
+    del kept
+    assert first in {address(spares.empty(SHAPE, "float32")) for _ in range(2)}
+
+
+def test_arrays_are_aligned_and_others_fit_into_their_memory():
+    spares = Spares()
+    first = address(spares.empty(SHAPE, "float32"))
+    assert first % 64 == 0
+    other = spares.empty((SHAPE[1], SHAPE[0], 2), "int16")
+    assert (address(other), other.flags.c_contiguous) == (first, True)
+    assert address(spares.empty((3 * SHAPE[0], 1024), "float32")) != first
+
+
+def test_objects_and_small_arrays_are_new():
+    spares = Spares()
+    for shape, dtype in (((4,), "float32"), (SHAPE, object)):
+        assert spares.empty(shape, dtype).flags.owndata
+
+
+def test_no_more_bytes_are_kept_than_asked_for():
+    spares = Spares(most=64, nbytes=1 << 21)
+    arrays = [spares.empty(SHAPE, "float32") for _ in range(6)]
+    assert sum(block.nbytes for block in spares._blocks) <= 1 << 21
+    assert spares.empty((1 << 20,), "float32").flags.owndata
+    assert len({*map(address, arrays)}) == 6
+
+
+def test_threads_get_memory_of_their_own():
+    spares = Spares(most=8)
+
+    def write(number):
+        for _ in range(200):
+            array = spares.empty(SHAPE, "float32")
+            array[:] = number
+            if not (array == number).all():
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(write, range(4)))
+
+
+def test_eager_results_are_kept_apart():
+    x = ops.ones((1024, 1024))
+    results = [ops.exp(x * i).numpy() for i in range(5)]
+    for i, found in enumerate(results):
+        np.testing.assert_allclose(found, np.exp(np.float32(i)), 1e-5)
+    part = ops.exp(x)[3:4]
+    for _ in range(4):
+        toolkit.ops.negative(x)
+    np.testing.assert_allclose(part, np.e, 1e-5)
