@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import toolkit
+from toolkit import ops
 from toolkit.backends.numpy.jit.builder import Index
 from toolkit.backends.numpy.jit.code import Code, load
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
@@ -164,3 +166,10 @@ def test_a_known_mask_is_a_constant_or_none():
     assert constant_mask(4, 4) is None
     mask = constant_mask(1, 3)
     assert (mask.text, mask.lanes) == ("<i1 true, i1 false, i1 false>", 3)
+
+
+def test_what_is_chosen_is_stored_whole():
+    """LLVM stores no part of a vector where it knows nothing of what was there."""
+    x = ops.ones((64, 64))
+    program = toolkit.function(lambda x: ops.max(x, axis=0))
+    assert "freeze <" in program.inspect(x).source(0)

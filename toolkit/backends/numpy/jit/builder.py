@@ -205,6 +205,7 @@ class Builder:
         self.lanes = lanes
         self.lines: list[str] = []
         self.declarations: set[str] = set()
+        self.selected: set[str] = set()  # the names of what `select` gave
         self._count = 0
         self.block: str = "entry"
         # The parameters of a kernel: the rows [low, high) of a task, and its number.
@@ -263,12 +264,10 @@ class Builder:
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         """a where the condition holds, else b."""
-        return self.let(
-            f"select {condition.type} {condition.text}, "
-            f"{a.type} {a.text}, {b.type} {b.text}",
-            a.dtype,
-            a.lanes,
-        )
+        text = f"select {condition.type} {condition}, {a.type} {a}, {b.type} {b}"
+        found = self.let(text, a.dtype, a.lanes)
+        self.selected.add(found.text)
+        return found
 
     def convert(self, instruction: str, x: Value, dtype: str) -> Value:
         """`instruction type x to type`: a conversion or a bitcast."""

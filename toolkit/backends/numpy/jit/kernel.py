@@ -205,6 +205,8 @@ class Kernel(Builder):
         size = dtypes.itemsize(value.dtype)
         place = self.at(base, index, value.dtype)
         if mask is None:
+            if value.text in self.selected:
+                value = self._settled(value)
             self.emit(f"store {value.type} {value}, ptr {place}, align {size}")
             return
         bits = f"<{self.lanes} x i1>"
@@ -214,6 +216,14 @@ class Kernel(Builder):
             f"call void {name}({value.type} {value}, ptr {place}, i32 {size}, "
             f"{bits} {mask})"
         )
+
+    def _settled(self, value: Value) -> Value:
+        """The value; LLVM is not told that it may be what is there already.
+
+        It would store what differs alone, by an instruction that takes AMD's
+        processors ten times as long where they have no registers for masks.
+        """
+        return self.let(f"freeze {value.type} {value}", value.dtype, value.lanes)
 
     def _stored(self, dtype: str) -> tuple[str, str, int]:
         """The dtype in memory, the type of a vector of it, and an element's bytes."""
