@@ -13,7 +13,6 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
@@ -27,7 +26,6 @@ from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     tiles,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
-from toolkit.backends.numpy.jit.processor import CACHE_LINE
 from toolkit.definitions.records import record
 
 
@@ -256,7 +254,6 @@ class _Correlation(ConvolutionWriter):
             for row in range(tile.size):
                 element = start + row * axis.step * pitch
                 self.epilogue.prefetch(element, sum(live))
-        self._prefetch(tile, axis, place)
         sums = self._taps(tile, axis, place, sums)
         if dots:
             rows = range(0, len(sums), panel.vectors)
@@ -270,22 +267,6 @@ class _Correlation(ConvolutionWriter):
                 element = start + steps
                 value = sums[row * len(live) + j]
                 self.epilogue.apply(value, element, column, bits, loaded)
-
-    def _prefetch(self, tile: Tile, axis: Axis, place: _Place) -> None:
-        """Ask for what the next row of outputs is the first to see.
-
-        Where each output sees few channels, waiting for them is most of the work, and
-        panels leave gaps that no prefetcher follows.
-        """
-        panel, lanes = place.panel, CACHE_LINE // dtypes.itemsize(self.dtype)
-        assert panel
-        if not self.plan.channels.spread or not place.visible:
-            return
-        outer, *_ = place.visible[0]
-        ahead = place.x + outer.taps * outer.gap * outer.pitch
-        for row in range(tile.size):
-            for channel in range(0, panel.vectors * self.b.lanes, lanes):
-                self.b.prefetch(ahead + (row * axis.stride * axis.pitch + channel))
 
     def _total(self, sums: list[Value]) -> Value:
         """Dot products: the sums of vectors' lanes, as the lanes of one vector."""
