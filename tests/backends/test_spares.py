@@ -74,7 +74,7 @@ def test_threads_get_memory_of_their_own():
         assert all(pool.map(write, range(4)))
 
 
-def test_eager_results_are_kept_apart():
+def test_results_are_kept_apart():
     x = ops.ones((1024, 1024))
     results = [ops.exp(x * i).numpy() for i in range(5)]
     for i, found in enumerate(results):
@@ -83,3 +83,11 @@ def test_eager_results_are_kept_apart():
     for _ in range(4):
         toolkit.ops.negative(x)
     np.testing.assert_allclose(part, np.e, 1e-5)
+
+
+def test_results_of_programs_are_kept_apart():
+    function = toolkit.function(lambda x: (x + 1.0, x * 2.0))
+    x = ops.ones((1024, 1024))
+    kept = [[y.numpy() for y in function(x * i)] for i in range(4)]
+    for i, (first, second) in enumerate(kept):
+        assert (first == i + 1).all() and (second == 2 * i).all()

@@ -82,3 +82,7 @@ class Spares:
         left = self._nbytes - nbytes
         while self._blocks and sum(block.nbytes for block in [*self._blocks]) > left:
             self._blocks.popleft()
+
+
+# Of the results of programs and of eager operations, on the host.
+RESULTS = Spares(most=64, nbytes=1 << 28, least=1 << 20)

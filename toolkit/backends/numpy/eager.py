@@ -17,7 +17,7 @@ import numpy as np
 from toolkit import dtypes, settings
 from toolkit.backends.base import Backend, Kernel, Operand, Share, contiguous
 from toolkit.backends.places import Location, NodeOperands, Places, Shares
-from toolkit.backends.spares import Spares
+from toolkit.backends.spares import RESULTS
 from toolkit.backends.target import rules
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
@@ -56,8 +56,6 @@ _NOTHING = ("stop_gradient",)  # what returns its operand as it is
 # that calls, of no more than so many bytes.
 _spare: list[Any] = []
 _MOST_KEPT = 1 << 26
-# What results are written to, if they are large: that of earlier ones that are gone.
-_memory = Spares(most=64, nbytes=1 << 28, least=1 << 20)
 
 
 def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kernel:
@@ -279,7 +277,7 @@ class _Program:
             runner = self._idle.pop()
         except IndexError:
             runner = self._bound()
-        results = [_memory.empty(*result) for result in self._results]
+        results = [RESULTS.empty(*result) for result in self._results]
         work = self._take() if self._work else None
         runner.objects[:] = [*map(id, arrays), *map(id, results), id(work)]
         runner.run()

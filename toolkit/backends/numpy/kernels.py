@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from toolkit import dtypes
 from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend, Kernel, Move, Operand
 from toolkit.backends.library import Library, LibrarySource
 from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
+from toolkit.backends.spares import RESULTS
 from toolkit.backends.target import BackendPasses
 from toolkit.console.frames import warn
 from toolkit.ir import Primitive, Spec
@@ -45,6 +47,12 @@ class NumPyBackend(Backend):
         if not self._has_llvmlite:
             return kernel
         return eager.eager_kernel(self, primitive, kernel)
+
+    def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Any]:
+        """Arrays for the results of one call, in memory of those that are gone."""
+        return [
+            RESULTS.empty(shape, dtypes.numpy_dtype(dtype)) for shape, dtype in specs
+        ]
 
     def fuses(self, node: Any) -> bool:
         """Whether the generator knows the operation and its dtypes."""
