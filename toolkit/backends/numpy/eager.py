@@ -2,7 +2,8 @@
 
 What computes a call follows from the shapes, strides and dtypes of its arrays and from
 the settings, and does not change as long as these stay: a call that is repeated has the
-same bits.
+same bits. What only moves, sorts or draws has the same bits by NumPy's kernels, and is
+left to them until it comes again.
 """
 
 from __future__ import annotations
