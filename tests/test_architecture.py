@@ -15,6 +15,7 @@ LEVELS = (
     (
         *("errors", "machine", "settings", "dtypes", "tree", "thread_state"),
         *("arguments", "type_aliases", "definitions", "console", "files", "pictures"),
+        "spares",
         "reading",
     ),
     ("ir", "data", "comm"),

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.spares import Spares
 from toolkit.data.dataset import Dataset, source
 from toolkit.data.errors import note, place
 from toolkit.data.signatures import fitter, keeping
@@ -18,6 +17,7 @@ from toolkit.data.specs import opened
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import Empty, TensorSpec, map_leaves, stacked
 from toolkit.errors import ArgumentError, ArgumentTypeError
+from toolkit.spares import Spares
 
 
 @source("from_generator")

@@ -13,12 +13,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from toolkit.backends.spares import Spares
 from toolkit.data.errors import note, place
 from toolkit.data.profiling import Stage, Watch
 from toolkit.data.rows import Rows
 from toolkit.data.shares import ABSENT, RowsOf, Selection
 from toolkit.data.structure import stacked
+from toolkit.spares import Spares
 
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset

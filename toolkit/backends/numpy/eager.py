@@ -18,9 +18,9 @@ import numpy as np
 from toolkit import dtypes, settings
 from toolkit.backends.base import Backend, Kernel, Operand, Share, contiguous
 from toolkit.backends.places import Location, NodeOperands, Places, Shares
-from toolkit.backends.spares import RESULTS
 from toolkit.backends.target import rules
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
+from toolkit.spares import RESULTS
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.lowering import Lowered

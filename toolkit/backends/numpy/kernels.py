@@ -17,10 +17,10 @@ from toolkit.backends.base import Backend, Kernel, Move, Operand
 from toolkit.backends.library import Library, LibrarySource
 from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
-from toolkit.backends.spares import RESULTS
 from toolkit.backends.target import BackendPasses
 from toolkit.console.frames import warn
 from toolkit.ir import Primitive, Spec
+from toolkit.spares import RESULTS
 
 
 class NumPyBackend(Backend):

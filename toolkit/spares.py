@@ -31,7 +31,7 @@ class Spares:
         least: bytes of an array; smaller ones come from memory that the process keeps.
 
     Example:
-        >>> from toolkit.backends.spares import Spares
+        >>> from toolkit.spares import Spares
         >>> spares = Spares()
         >>> array = spares.empty((256, 256), "float32")
         >>> address = array.ctypes.data

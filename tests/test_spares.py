@@ -7,7 +7,7 @@ import pytest
 
 import toolkit
 from toolkit import ops
-from toolkit.backends.spares import Spares
+from toolkit.spares import Spares
 
 SHAPE = (128, 1024)
 
