@@ -26,17 +26,8 @@ if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.lowering import Lowered
     from toolkit.backends.numpy.jit.runner import Runner
 
-# From how many products of an element and a column, or a filter, on code is generated.
-# NumPy takes a product of matrices to its BLAS, and gathers what windows see.
-_PRODUCTS = {
-    "matmul": 1 << 21,
-    "conv": 1 << 16,
-    "conv_input_grad": 1 << 16,
-    "conv_kernel_grad": 1 << 16,
-}
-# The same for transforms, in elements of an operand.
-_TRANSFORMS = {"dft": 1 << 14, "rdft": 1 << 14, "irdft": 1 << 13}
-# The same for other kinds, in elements; NumPy is quick at what costs few additions.
+# What code is generated for, by kind, and from how many elements on; NumPy is quick at
+# what costs few additions.
 _KINDS = frozenset(
     {
         *(Kind.ELEMENTWISE, Kind.REDUCE, Kind.POOL, Kind.COMPOSITE),
@@ -67,51 +58,52 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
         primitive: what is computed.
         kernel: what computes it where no code is generated.
     """
-    is_left = primitive.name not in (*_PRODUCTS, *_TRANSFORMS)
-    if is_left and (primitive.kind not in _KINDS or primitive.name in _NOTHING):
+    size_of, fewest = _BY_NAME.get(primitive.name, (None, 0))
+    is_left = primitive.kind not in _KINDS or primitive.name in _NOTHING
+    if size_of is None and is_left:
         return kernel
     programs = Programs(backend, primitive, kernel)
-    if primitive.name in _PRODUCTS:
-        fewest = _PRODUCTS[primitive.name]
+    if size_of is not None:
 
-        def product(first: Any, second: Any, **attrs: Any) -> Any:
-            if first.size * second.shape[-1] < fewest:
-                return kernel(first, second, **attrs)
-            return programs(first, second, **attrs)
+        def named(*arrays: Any, **attrs: Any) -> Any:
+            if size_of(*arrays, **attrs) < fewest:
+                return kernel(*arrays, **attrs)
+            return programs(*arrays, **attrs)
 
-        return product
+        return named
     is_costly = primitive.kind is Kind.COMPOSITE or primitive.cost >= _COSTLY
     elements = _COSTLY_ELEMENTS if is_costly else _ELEMENTS
-    elements = _TRANSFORMS.get(primitive.name, elements)
-    by_kind = _SIZES.get(primitive.kind, _largest)
-    size_of = _SIZES_BY_NAME.get(primitive.name, by_kind)
+    by_kind = _broadcast if primitive.kind is Kind.ELEMENTWISE else _largest
 
-    def other(*arrays: Any, **attrs: Any) -> Any:
-        if size_of(*arrays, **attrs) < elements:
-            return kernel(*arrays, **attrs)
-        return programs(*arrays, **attrs)
+    def other(first: Any, *others: Any, **attrs: Any) -> Any:
+        most = first.size
+        for x in others:
+            most *= x.size
+        if most < elements or by_kind(first, *others) < elements:
+            return kernel(first, *others, **attrs)
+        return programs(first, *others, **attrs)
 
     return other
 
 
-def _largest(first: Any, *others: Any, **attrs: Any) -> int:
+def _largest(*arrays: Any) -> int:
     """The elements of the largest operand."""
-    size: int = first.size
-    for x in others:
-        size = max(size, x.size)
+    found: int = max(x.size for x in arrays)
+    return found
+
+
+def _broadcast(*arrays: Any) -> int:
+    """The elements of an elementwise result."""
+    return np.broadcast(*arrays).size
+
+
+def _multiplied(first: Any, second: Any, **attrs: Any) -> int:
+    """Products of an element and a column, or a filter, of a product."""
+    size: int = first.size * second.shape[-1]
     return size
 
 
-def _broadcast(first: Any, *others: Any, **attrs: Any) -> int:
-    """The elements of an elementwise result, or of what it is no larger than."""
-    size: int = first.size
-    for x in others:
-        size *= x.size
-    is_known = not others or size < _COSTLY_ELEMENTS
-    return size if is_known else np.broadcast(first, *others).size
-
-
-def _gathered(x: Any, indices: Any, *, axis: int, **attrs: Any) -> int:
+def _gathered(x: Any, indices: Any, *, axis: int) -> int:
     """The elements of what is gathered."""
     size: int = indices.size * (x.size // max(1, x.shape[axis]))
     return size
@@ -133,14 +125,18 @@ def _drawn(key: Any, *, shape: Sequence[int], **attrs: Any) -> int:
     return prod(shape)
 
 
-# How much there is to compute, or to move.
-_SIZES: dict[Kind, Callable[..., int]] = {
-    Kind.ELEMENTWISE: _broadcast,
-    Kind.RANDOM: _drawn,
-}
-_SIZES_BY_NAME: dict[str, Callable[..., int]] = {
-    "gather": _gathered,
-    **dict.fromkeys(_TRANSFORMS, _transformed),
+# How much there is to compute of an operation, and from how much on code is generated.
+# NumPy takes a product of matrices to its BLAS, and gathers what windows see.
+_BY_NAME: dict[str, tuple[Callable[..., int], int]] = {
+    "matmul": (_multiplied, 1 << 21),
+    "conv": (_multiplied, 1 << 16),
+    "conv_input_grad": (_multiplied, 1 << 16),
+    "conv_kernel_grad": (_multiplied, 1 << 16),
+    "dft": (_transformed, 1 << 14),
+    "rdft": (_transformed, 1 << 14),
+    "irdft": (_transformed, 1 << 13),
+    "gather": (_gathered, _ELEMENTS),
+    "random_uniform": (_drawn, _ELEMENTS),
 }
 
 
