@@ -26,7 +26,8 @@ class Spares:
     """Makes arrays, in the memory of earlier ones that are gone; for any thread.
 
     Args:
-        most: blocks of memory that are kept.
+        most: blocks of memory that are kept. Of a pipeline one batch is in use while
+            the next one is made, and there may be several arrays.
         nbytes: of all of them.
         least: bytes of an array; smaller ones come from memory that the process keeps.
 

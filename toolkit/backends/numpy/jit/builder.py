@@ -269,6 +269,14 @@ class Builder:
         self.selected.add(found.text)
         return found
 
+    def across_lanes(self, how: str, condition: Value) -> Value:
+        """The "or", or the "and", of what holds in each lane."""
+        if not condition.lanes:
+            return condition
+        name = f"i1 @llvm.vector.reduce.{how}.v{condition.lanes}i1"
+        self.declarations.add(f"declare {name}({condition.type})")
+        return self.let(f"call {name}({condition.type} {condition})", "bool")
+
     def convert(self, instruction: str, x: Value, dtype: str) -> Value:
         """`instruction type x to type`: a conversion or a bitcast."""
         target = vector_type(TYPES[dtype], x.lanes)

@@ -305,12 +305,6 @@ class Kernel(Builder):
             step *= 2
         return found
 
-    def holds_everywhere(self, condition: Value) -> Value:
-        """Whether a condition holds in every lane."""
-        function = f"i1 @llvm.vector.reduce.and.v{condition.lanes}i1"
-        self.declarations.add(f"declare {function}({condition.type})")
-        return self.let(f"call {function}({condition.type} {condition})", "bool")
-
     # --- errors -----------------------------------------------------------------------
 
     def note_bad_index(self, error: Pointer, index: Value, limit: Number) -> None:

@@ -204,9 +204,8 @@ class LLVMScalars:
         prefix, _, kind = name.partition("_")
         if prefix in ("logical", "bitwise") and kind in _BITWISE:
             return lambda a, b: self.b.binary(kind, a, b)
-        if name in math.INTEGERS:
-            return lambda a, b: self._of_integers(name, a, b)
-        if name in SCALARS and SCALARS[name].llvm or name in math.FLOATS:
+        is_function = name in math.FLOATS or name in math.INTEGERS
+        if is_function or (name in SCALARS and SCALARS[name].llvm):
             return lambda *xs: self._function(name, xs)
         raise AttributeError(name)
 
@@ -227,15 +226,12 @@ class LLVMScalars:
         predicate = unsigned if _is_unsigned(a.dtype) else signed
         return self.b.binary(f"icmp {predicate}", a, b, "bool")
 
-    def _of_integers(self, name: str, a: Value, b: Value) -> Value:
-        """A word that may be one of floats, too."""
-        if dtypes.is_float(a.dtype):
-            return self._function(name, (a, b))
-        return math.INTEGERS[name](self.b, a, b)
-
     def _function(self, name: str, xs: tuple[Value, ...]) -> Value:
-        if SCALARS[name].is_whole and not dtypes.is_float(xs[0].dtype):
-            return xs[0]
+        if not dtypes.is_float(xs[0].dtype):
+            if name in math.INTEGERS:
+                return math.INTEGERS[name](self.b, *xs)
+            if SCALARS[name].is_whole:
+                return xs[0]
         llvm = SCALARS[name].llvm or math.FLOATS[name]
         if isinstance(llvm, str) and is_rounding(llvm):
             return math.of_vectors(partial(rounded, llvm), self.b, *xs)

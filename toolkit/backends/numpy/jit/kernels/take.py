@@ -120,7 +120,7 @@ class _Elements:
             columns = s.add(b.int32(b.int64(first)), b.lane_numbers())
             run = b.int32(b.int64(self.run))
             numbers = s.add(s.multiply(numbers, run), columns)
-        return numbers, b.holds_everywhere(are_valid)
+        return numbers, b.across_lanes("and", are_valid)
 
     def _one_by_one(
         self, x: Pointer, indices: Pointer, out: Pointer, places: tuple[Number, Number]

@@ -17,7 +17,7 @@ def unless(
     """
     b = rare.builder
     slow, done, before = b.fresh("rare"), b.fresh("done"), b.block
-    b.emit(f"br i1 {holds_in_any(rare).text}, label %{slow}, label %{done}")
+    b.emit(f"br i1 {b.across_lanes('or', rare.value)}, label %{slow}, label %{done}")
     b.label(slow)
     chosen = [x.where(rare, y) for x, y in zip(found(), usual, strict=True)]
     after = b.block
@@ -37,16 +37,6 @@ def phi(like: Vector, *sources: tuple[Value, str]) -> Vector:
     return Vector(b, b.let(f"phi {value.type} {listed}", value.dtype, value.lanes))
 
 
-def holds_in_any(condition: Vector) -> Value:
-    """Whether a condition holds in any lane."""
-    b, value = condition.builder, condition.value
-    if not value.lanes:
-        return value
-    function = f"i1 @llvm.vector.reduce.or.v{value.lanes}i1"
-    b.declarations.add(f"declare {function}({value.type})")
-    return b.let(f"call {function}({value.type} {value.text})", "bool")
-
-
 def repeated(first: Vector, step: Callable[[Vector], tuple[Vector, Vector]]) -> Vector:
     """A value after steps, at least one: each says whether a lane needs another."""
     b = first.builder
@@ -56,11 +46,11 @@ def repeated(first: Vector, step: Callable[[Vector], tuple[Vector, Vector]]) -> 
     slot = len(b.lines)
     current = phi(first, (first.value, before))
     following, more = step(current)
-    again = holds_in_any(more)
+    again = b.across_lanes("or", more.value)
     # The block that a step ends in, and its result, are known only now.
     text = f"phi {first.value.type} [ {first.value.text}, %{before} ], "
     text += f"[ {following.value.text}, %{b.block} ]"
     b.lines[slot] = f"  {current.value.text} = {text}"
-    b.emit(f"br i1 {again.text}, label %{loop}, label %{done}")
+    b.emit(f"br i1 {again}, label %{loop}, label %{done}")
     b.label(done)
     return following

@@ -148,6 +148,4 @@ class Limits:
         either = conditions[0]
         for condition in conditions[1:]:
             either = b.binary("or", either, condition)
-        name = f"@llvm.vector.reduce.or.v{b.lanes}i1"
-        b.declarations.add(f"declare i1 {name}(<{b.lanes} x i1>)")
-        return b.let(f"call i1 {name}({either.type} {either.text})", "bool")
+        return b.across_lanes("or", either)

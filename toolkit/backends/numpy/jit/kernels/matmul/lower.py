@@ -156,9 +156,9 @@ def _row(p: Problem, body: Graph) -> Lowered:
     panel = panel_bytes(p.depth, width, p.itemsize)
     rows = -(-p.columns // width)
     packed = p.is_frozen and rows * panel <= _CACHES * current().cache_bytes
-    parts = partition(p.depth, p.nbytes // _TASK_BYTES)
-    if not packed and not p.even and parts < p.depth:
-        return _row_in_parts(p, body, parts)
+    part = partition(p.depth, p.nbytes // _TASK_BYTES)
+    if not packed and not p.even and part < p.depth:
+        return _row_in_parts(p, body, part)
     sums = aligned((1 + chained) * p.columns * p.itemsize)
     panels: list[Reference] = [("work", sums)] if packed else []
     calls = []
@@ -189,15 +189,15 @@ def _row(p: Problem, body: Graph) -> Lowered:
     return Lowered(calls, sums + packed * aligned(rows * panel))
 
 
-def _row_in_parts(p: Problem, body: Graph, step: int) -> Lowered:
-    """A product of one row, of which each part of the depth is summed apart."""
-    parts = -(-p.depth // step)
+def _row_in_parts(p: Problem, body: Graph, part: int) -> Lowered:
+    """A product of one row, of which so many terms at a time are summed apart."""
+    parts = -(-p.depth // part)
     sums = parts * p.columns * p.itemsize
     plan = RowPlan(p.dtype, p.lanes, _VECTORS, current().registers // 2)
     call = Call(
         Code(emit_row_parts, plan),
         (("in", p.a), ("in", p.b), ("work", 0)),
-        RowNumbers(p.depth, p.columns, p.a_term, p.b_term, step, 0),
+        RowNumbers(p.depth, p.columns, p.a_term, p.b_term, part, 0),
         parts,
         1,
         flops=p.flops,

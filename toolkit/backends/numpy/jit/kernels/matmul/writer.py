@@ -8,7 +8,6 @@ from typing import NamedTuple
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.dtypes import is_float
 
 
 class Batch(NamedTuple):
@@ -51,11 +50,11 @@ class MatrixWriter:
 
     def sum(self, x: Value, y: Value) -> Value:
         """x + y; of integers, their lowest bits."""
-        return self.b.binary("fadd" if is_float(self.dtype) else "add", x, y)
+        return self.b.binary("fadd" if dtypes.is_float(self.dtype) else "add", x, y)
 
     def plus_product(self, total: Value, x: Value, y: Value) -> Value:
         """total + x * y."""
-        if is_float(self.dtype):
+        if dtypes.is_float(self.dtype):
             return self.b.intrinsic("fma", x, y, total)
         return self.sum(total, self.b.binary("mul", x, y))
 
