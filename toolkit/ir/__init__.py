@@ -6,7 +6,7 @@ node. A `Graph` is a pure value: a pass takes one and returns a new one.
 
 from toolkit.ir.axes import Axes, along, axes_of, letters
 from toolkit.ir.graph import Graph, Node, format_graph
-from toolkit.ir.nodes import cast_node, fused_node, fused_p
+from toolkit.ir.nodes import cast_node, fused_node, fused_p, node_of
 from toolkit.ir.primitive import PRIMITIVES, Kind, Primitive, primitive
 from toolkit.ir.scalars import Rule
 from toolkit.ir.value import Constant, Narrow, Spec, Value
@@ -30,5 +30,6 @@ __all__ = [
     "fused_node",
     "fused_p",
     "letters",
+    "node_of",
     "primitive",
 ]

@@ -1,12 +1,13 @@
-"""Nodes that passes make: fused ones, which are computed as one kernel, and casts."""
+"""Nodes that passes make: fused ones, which are computed as one kernel, and others."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit.ir.graph import Graph, Node
 from toolkit.ir.primitive import PRIMITIVES, Kind, Primitive
-from toolkit.ir.value import Spec
+from toolkit.ir.value import Spec, Value
 
 
 def _spec(*inputs: Spec, body: Graph) -> Any:
@@ -21,6 +22,19 @@ fused_p: Primitive = Primitive("fused", Kind.ELEMENTWISE, _spec)
 def fused_node(body: Graph, device: str | None = None) -> Node:
     """The node that computes a graph of its own inputs, and defines its outputs."""
     return Node(fused_p, body.inputs, {"body": body}, body.outputs, device)
+
+
+def node_of(
+    name: str,
+    inputs: Sequence[Any],
+    attrs: Mapping[str, Any],
+    device: str | None = None,
+) -> Node:
+    """The node of a primitive, with new values for what it gives."""
+    op = PRIMITIVES[name]
+    found = op.spec(*(x.spec for x in inputs), **attrs)
+    specs = found if isinstance(found, tuple) else (found,)
+    return Node(op, inputs, attrs, [Value(spec) for spec in specs], device)
 
 
 def cast_node(x: Any, y: Any) -> Node:

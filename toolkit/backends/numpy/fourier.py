@@ -25,7 +25,7 @@ from toolkit.backends.numpy.jit.kernels.fourier.plan import (
     fits_real,
 )
 from toolkit.backends.target import Target
-from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Value
+from toolkit.ir import Constant, Graph, Kind, Node, Value, node_of
 
 # A transform of so many elements is one product; if they are a prime number, up to so
 # many. Longer ones are left to NumPy.
@@ -129,11 +129,9 @@ class _Transform:
         return y
 
     def _bind_all(self, name: str, *inputs: Any, **attrs: Any) -> Sequence[Value]:
-        op = PRIMITIVES[name]
-        specs = op.spec(*(x.spec for x in inputs), **attrs)
-        outputs = [Value(s) for s in (specs if isinstance(specs, tuple) else (specs,))]
-        self.nodes.append(Node(op, inputs, attrs, outputs))
-        return outputs
+        node = node_of(name, inputs, attrs)
+        self.nodes.append(node)
+        return node.outputs
 
     def _each(self, name: str, pair: Pair, **attrs: Any) -> Pair:
         real, imag = pair

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolkit.backends.target import Target
 from toolkit.definitions.records import record
-from toolkit.ir import PRIMITIVES, Graph, Node, Value
+from toolkit.ir import Graph, Node, Value, node_of
 
 
 @record
@@ -152,9 +152,9 @@ class _Writer:
         return self._node("concatenate", pieces, axis=axis)
 
     def _node(self, name: str, inputs: Sequence[Value], **attrs: Any) -> Value:
-        op = PRIMITIVES[name]
-        y = Value(op.spec(*(x.spec for x in inputs), **attrs))
-        self.nodes.append(Node(op, inputs, attrs, (y,), self._device))
+        node = node_of(name, inputs, attrs, self._device)
+        self.nodes.append(node)
+        y: Value = node.outputs[0]
         return y
 
 

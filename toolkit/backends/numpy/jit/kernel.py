@@ -332,6 +332,15 @@ class Kernel(Builder):
         with self.loop(whole, high, self.lanes) as index:
             yield index, self.first_lanes(high - index)
 
+    @contextmanager
+    def each(self, count: int, step: int = 1) -> Iterator[Number]:
+        """range(0, count, step), without a loop if that is one number."""
+        if 0 < count <= step:
+            yield 0
+            return
+        with self.loop(0, count, step) as index:
+            yield index
+
     def whole_vectors(self, low: Number, high: Number, width: int) -> Number:
         """Where the part of range(low, high) that is a multiple of `width` ends."""
         return ((high - low) & -width) + low

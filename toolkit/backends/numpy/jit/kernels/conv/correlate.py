@@ -131,7 +131,7 @@ class _Correlation(ConvolutionWriter):
             count: how many they are.
         """
         if not self.plan.cuts_panels:
-            return self.each(count)
+            return self.b.each(count)
         b, total = self.b, sum(panel.count for panel in self.plan.panels)
         ends = place.strip, place.strip + 1
         low, high = (end * total // self.strips - first for end in ends)
@@ -142,7 +142,7 @@ class _Correlation(ConvolutionWriter):
         at, lanes = self.plan.channels, self.plan.lanes
         depth = prod(self.plan.taps) * at.depth
         weights = self.plan.weights // at.blocks
-        with self.each(at.blocks) as block:
+        with self.b.each(at.blocks) as block:
             first = 0
             for panel in self.plan.panels:
                 with self._each_panel(place, first, panel.count) as index:
@@ -219,7 +219,7 @@ class _Correlation(ConvolutionWriter):
             if len(tile.segments) > MOST_SEGMENTS:
                 self._positions_of(tile, axis, place)
                 continue
-            with self.each(tile.count) as index:
+            with self.b.each(tile.count) as index:
                 first = index * tile.size + tile.start
                 base = first * axis.stride + axis.offset
                 x = place.x + base * axis.pitch

@@ -124,7 +124,7 @@ class _KernelGrad(ConvolutionWriter):
         if is_last and self.plan.taps_of_tile > 1:
             yield from self._static_taps(place, axis)
             return
-        with self.each(axis.taps) as tap:
+        with self.b.each(axis.taps) as tap:
             moved = self._at_tap(place, depth, tap)
             if is_last:
                 yield moved
@@ -174,7 +174,7 @@ class _KernelGrad(ConvolutionWriter):
             return
         first = 0
         for size, count in split(at.depth, self.plan.rows):
-            with self.each(count) as index:
+            with self.b.each(count) as index:
                 channel = index * size + first
                 yield replace(
                     place,
@@ -187,9 +187,9 @@ class _KernelGrad(ConvolutionWriter):
 
     def _panels(self, place: _Place) -> Iterator[_Place]:
         """The panels of all blocks of channels."""
-        with self.each(self.plan.channels.blocks) as block:
+        with self.b.each(self.plan.channels.blocks) as block:
             for panel in self.plan.panels:
-                with self.each(panel.count) as index:
+                with self.b.each(panel.count) as index:
                     yield self._at_panel(place, block, panel, index)
 
     def _at_panel(

@@ -1,11 +1,9 @@
-"""What the writers of convolution kernels share: addresses, and loops that may fold."""
+"""What the writers of convolution kernels share: addresses, and sums of lanes."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.builder import TYPES, Number, Pointer, Value
+from toolkit.backends.numpy.jit.builder import TYPES, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 
 
@@ -19,10 +17,6 @@ class ConvolutionWriter:
     def address(self, number: int) -> Pointer:
         """An address of the table."""
         return self.b.address(number, self.dtype)
-
-    def each(self, count: int) -> AbstractContextManager[Number]:
-        """A loop over range(count); none where that has one element."""
-        return nullcontext(0) if count == 1 else self.b.loop(0, count)
 
     def total(self, vector: Value) -> Value:
         """The sum of a vector's lanes, in a fixed order."""

@@ -10,8 +10,7 @@ Reference: Stockham, High-speed convolution and correlation, 1966.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -247,9 +246,9 @@ class Stages:
         else:
             lanes, vectors, step = self.b.lanes, self.vectors, 1
         table = self._table(radix, m) if m > 1 else None
-        with self.b.of_lanes(lanes), _each(self.b, m) as p:
+        with self.b.of_lanes(lanes), self.b.each(m) as p:
             factors = self._factors(table, p, radix)
-            with _each(self.b, made, step or lanes) as q:
+            with self.b.each(made, step or lanes) as q:
                 for vector in range(vectors):
                     place = p * made + q
                     x = [
@@ -288,7 +287,7 @@ class Stages:
             lanes = 1  # vectors can be interleaved if their number is a power of two
         turns = np.outer(np.arange(1, radix), np.arange(m)) / self.n
         table = self.turns.add(turns)
-        with self.b.of_lanes(lanes), _each(self.b, m, lanes) as start:
+        with self.b.of_lanes(lanes), self.b.each(m, lanes) as start:
             # The last vector may begin before the one in front of it ends.
             p = start if m % lanes == 0 else self.b.least(start, m - lanes)
             y = self.arithmetic.transform(
@@ -305,16 +304,6 @@ class Stages:
             ]
             for k, value in enumerate(zip(*parts, strict=True)):
                 target.store(Complex(*value), p * radix + k * lanes)
-
-
-@contextmanager
-def _each(b: Kernel, count: int, step: int = 1) -> Iterator[Number]:
-    """range(0, count, step), without a loop if that is one number."""
-    if count <= step:
-        yield 0
-        return
-    with b.loop(0, count, step) as index:
-        yield index
 
 
 def plane_bytes(count: int, dtype: str) -> int:

@@ -230,7 +230,7 @@ class _Winograd(PatchWriter):
             x = self.points + point * plan.point
             y = self.products + point * plan.point
             for panel in panels(at.width, plan.vectors, b.lanes):
-                with self.each(panel.count) as index:
+                with self.b.each(panel.count) as index:
                     column = index * (panel.vectors * b.lanes) + panel.first
                     w = self.w + column * (points * at.depth)
                     w = w + point * (at.depth * panel.vectors * b.lanes)

@@ -274,11 +274,11 @@ class _WinogradGrad(PatchWriter):
             g = self.gradients.points + point * plan.point
             sums = self.sums + point * plan.sums
             for panel in panels(plan.width, plan.vectors, b.lanes):
-                with self.each(panel.count) as index:
+                with self.b.each(panel.count) as index:
                     column = index * (panel.vectors * b.lanes) + panel.first
                     panel_g = g + column * (plan.vector // b.lanes)
                     panel_sums = sums + column
-                    with self.each(vectors) as vector, self.each(parts) as part:
+                    with self.b.each(vectors) as vector, self.b.each(parts) as part:
                         source = x + vector * plan.vector
                         source = source + part * plan.rows
                         channel = vector * parts + part
