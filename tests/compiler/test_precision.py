@@ -45,6 +45,31 @@ def test_conversions_have_the_bits_of_ml_dtypes():
     np.testing.assert_array_equal(back.numpy(), expected.astype(np.float32))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: ops.transpose(x[1:])])
+def test_what_is_cast_there_and_back_is_rounded(dtype, view):
+    x = np.linspace(-6e3, 6e3, 390).reshape(-1, 3).astype(dtype)
+
+    def split(x):
+        high = ops.cast(x + x, "bfloat16")
+        return view(high), ops.cast(view(high), dtype), x + x - ops.cast(high, dtype)
+
+    compiled = toolkit.function(split)
+    for found, expected in zip(compiled(x), split(ops.convert_to_tensor(x)), strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    assert compiled.inspect(x).program.code is not None
+
+
+def test_what_is_cast_there_and_back_in_a_loop_is_rounded():
+    def halve(x):
+        turn = lambda i, x: (i + 1, ops.cast(ops.cast(x, "bfloat16"), "float32") / 3)
+        return ops.while_loop(lambda i, x: i < 4, turn, (0, x))[1]
+
+    x = np.linspace(1, 9, 50, dtype=np.float32)
+    found = toolkit.function(halve)(x).numpy()
+    np.testing.assert_array_equal(found, halve(ops.convert_to_tensor(x)).numpy())
+
+
 def dense():
     return [layers.Flatten(), layers.Dense(16, "relu"), layers.Dense(3)]
 

@@ -10,7 +10,7 @@ import numpy as np
 from toolkit.backends.numpy.jit.lowering import PRODUCTS
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
 from toolkit.backends.target import Target
-from toolkit.ir import Constant, Graph, Narrow, Node, Value, cast_node
+from toolkit.ir import Constant, Graph, Kind, Narrow, Node, Value, cast_node
 
 _OF_BITS = ("bitcast",)  # what a number is made of, not what it is
 
@@ -19,8 +19,8 @@ def widen(graph: Graph, target: Target) -> Graph:
     """Compute in float32 what is bfloat16 inside a graph.
 
     A processor without arithmetic in bfloat16 converts every operand; to keep float32
-    is faster, and more precise. What enters and leaves the graph stays bfloat16, and
-    `storing` says what else is stored so.
+    is faster, and more precise. What enters and leaves the graph stays bfloat16, what
+    is cast there and back is rounded, and `storing` says what else is stored so.
     """
     return _widened(graph, _cast) if _has_narrow(graph) else graph
 
@@ -60,13 +60,17 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
             stand_ins[x] = Constant(x.constant.astype(np.float32))
         return stand_ins.get(x, x)
 
-    rounded = _only_rounded(graph)
+    rounded, there_and_back = _only_rounded(graph), _cast_there_and_back(graph)
     for node in graph.nodes:
         given = [value(x) for x in node.inputs]
         if node.op.name in _OF_BITS:
             nodes += _narrow_nodes(node, given, stand_ins)
-        else:
-            nodes.append(_wide_node(node, given, stand_ins, rounded))
+            continue
+        nodes.append(_wide_node(node, given, stand_ins, rounded))
+        for y in there_and_back.intersection(node.outputs):
+            narrow, wide = Value(y.spec), Narrow(y.spec.with_dtype(WIDE))
+            nodes += [cast_node(stand_ins[y], narrow), cast_node(narrow, wide)]
+            stand_ins[y] = wide
     outputs = [value(y) for y in graph.outputs]
     if enter is _cast:
         for i, y in enumerate(graph.outputs):
@@ -85,6 +89,24 @@ def _only_rounded(graph: Graph) -> set[Value]:
         is_cast = node.op.name == "cast" and node.attrs["dtype"] == NARROW
         (rounded if is_cast else others).update(node.inputs)
     return {x for x in rounded - others if x.spec.dtype == WIDE}
+
+
+def _cast_there_and_back(graph: Graph) -> set[Value]:
+    """The values that a cast to bfloat16 makes, and that another cast reads.
+
+    Who writes that asks for what is rounded, or for what rounding leaves.
+    """
+    made: dict[Any, Value] = {}  # of each value, or a view of it, what a cast made
+    read = set()
+    for node in graph.nodes:
+        (x, *_), (y, *_) = node.inputs or (None,), node.outputs or (None,)
+        if node.op.kind is Kind.VIEW and x in made:
+            made[y] = made[x]
+        elif node.op.name == "cast" and y.spec.dtype == NARROW:
+            made[y] = y
+        elif node.op.name == "cast" and x in made:
+            read.add(made[x])
+    return read
 
 
 def _wide_node(
@@ -132,7 +154,7 @@ def _narrow_nodes(
     nodes.append(Node(node.op, operands, node.attrs, node.outputs))
     for y in node.outputs:
         if y.spec.dtype == NARROW:
-            stand_ins[y] = Value(y.spec.with_dtype(WIDE))
+            stand_ins[y] = Narrow(y.spec.with_dtype(WIDE))
             nodes.append(cast_node(y, stand_ins[y]))
     return nodes
 
