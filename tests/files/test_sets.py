@@ -265,6 +265,40 @@ def test_a_junction_is_not_followed(tmp_path, monkeypatch):
     assert text_of(tmp_path) == {"a": "1"} and text_of(tmp_path / "c") == {"d": "1"}
 
 
+def test_a_save_may_count_only_while_it_is_looked_for(tmp_path, monkeypatch):
+    """Each time that a reader has found it ready, it has got its places meanwhile."""
+    saved, identity = iter("123456789"), file_sets._identity
+
+    def come():
+        """A save that counts, and whose files have not got their places."""
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(FileSet, "_finish", interrupt)
+            text = next(saved)
+            save(pair(tmp_path), a=text, b=text)
+
+    def interrupt(files, folder):
+        raise KeyboardInterrupt
+
+    def go(path):
+        if path.name == ".pair.ready" and os.path.lexists(path):
+            pair(tmp_path).settle()
+        return identity(path)
+
+    tried = []
+
+    def read(folder):
+        tried.append(folder)
+        if len(tried) == 1:
+            come()
+            raise FileNotFoundError
+        return (folder / "a").read_text()
+
+    come()
+    monkeypatch.setattr(file_sets, "_identity", go)
+    assert pair(tmp_path).read(read) == "2"
+    assert tried == [tmp_path, tmp_path]
+
+
 def test_many_savers_and_readers(tmp_path):
     """Whoever reads sees files of one save, however many others save."""
     save(pair(tmp_path), a="0", b="0")

@@ -74,8 +74,9 @@ class FileSet:
         """
         for _ in range(_TRIES):
             before, error, result = self._state(), None, None
+            folder, *_ = before
             try:
-                result = read(self.folder())
+                result = read(folder)
             except Exception as caught:
                 error = caught
             if before == self._state():
@@ -93,10 +94,14 @@ class FileSet:
             os.close(handle)
         return handle is not None
 
-    def _state(self) -> Any:
-        """Something that differs once the files have been replaced."""
-        key = self.folder() / self._key
-        return _identity(self._ready), _identity(key)
+    def _state(self) -> tuple[Path, Any, Any]:
+        """Where the files are, and what differs once they have been replaced."""
+        while True:
+            folder = self.folder()
+            ready, key = _identity(self._ready), _identity(folder / self._key)
+            if ready or folder == self.root:
+                return folder, ready, key
+            # They have got their places meanwhile.
 
     # --- writing ----------------------------------------------------------------------
 
