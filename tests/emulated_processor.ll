@@ -137,6 +137,21 @@ define internal <16 x i32> @emulated.bfloat16.end(<16 x i32> %start, <16 x i32> 
   ret <16 x i32> %found
 }
 
+define internal <16 x float> @emulated.avx512bf16.dpbf16ps.512(<16 x float> %sums, <32 x i16> %x, <32 x i16> %y) {
+  %x.32 = bitcast <32 x i16> %x to <16 x i32>
+  %y.32 = bitcast <32 x i16> %y to <16 x i32>
+  %a = call <32 x float> @emulated.widened(<16 x i32> %x.32)
+  %b = call <32 x float> @emulated.widened(<16 x i32> %y.32)
+  %a.0 = shufflevector <32 x float> %a, <32 x float> poison, <16 x i32> <EVERY_1_FROM_0>
+  %b.0 = shufflevector <32 x float> %b, <32 x float> poison, <16 x i32> <EVERY_1_FROM_0>
+  %a.1 = shufflevector <32 x float> %a, <32 x float> poison, <16 x i32> <EVERY_1_FROM_16>
+  %b.1 = shufflevector <32 x float> %b, <32 x float> poison, <16 x i32> <EVERY_1_FROM_16>
+  ; The second product first, each added with one rounding.
+  %high = call <16 x float> @llvm.fma.v16f32(<16 x float> %a.1, <16 x float> %b.1, <16 x float> %sums)
+  %found = call <16 x float> @llvm.fma.v16f32(<16 x float> %a.0, <16 x float> %b.0, <16 x float> %high)
+  ret <16 x float> %found
+}
+
 define internal <32 x i32> @emulated.int8(<32 x i32> %sums, <16 x i32> %x, <16 x i32> %y) {
   %x.8 = bitcast <16 x i32> %x to <64 x i8>
   %y.8 = bitcast <16 x i32> %y to <64 x i8>
@@ -262,6 +277,7 @@ define internal <16 x float> @emulated.avx512.mask.scalef.ps.512(<16 x float> %x
   ret <16 x float> %found
 }
 
+declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
 declare <32 x float> @llvm.fma.v32f32(<32 x float>, <32 x float>, <32 x float>)
 declare <32 x i32> @llvm.smax.v32i32(<32 x i32>, <32 x i32>)
 declare <32 x i32> @llvm.smin.v32i32(<32 x i32>, <32 x i32>)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-_FEATURES = "+amx-tile,+amx-bf16,+amx-int8,+avx512bf16,+avx512vnni"
+_FEATURES = ("amx-tile", "amx-bf16", "amx-int8", "avx512bf16", "avx512vnni")
 _LACKING = r"[\w.]*(?:tile|avx512|tdp)[\w.]*"
 _CALLED = re.compile(rf"@llvm\.x86\.({_LACKING})\(")
 _DECLARED = re.compile(rf"^declare .*@llvm\.x86\.{_LACKING}\(.*\n", re.MULTILINE)
@@ -67,21 +67,59 @@ def _splat(found: re.Match[str]) -> str:
 @contextmanager
 def processor_with_tiles() -> Iterator[None]:
     """Inside, this machine's processor has tiles, its own or emulated ones."""
-    from toolkit.backends.numpy.jit import engine
-    from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
+    from toolkit.backends.numpy.jit.processor import Processor
 
-    own = Processor.host()
-    if own.tiles:
+    if Processor.host().tiles:
         yield
         return
+    with _emulating(tiles=True):
+        yield
+
+
+@contextmanager
+def processor_with_dots() -> Iterator[None]:
+    """Inside, it has no tiles, but dot products of bfloat16 that are worth it."""
+    from toolkit.backends.numpy.jit.processor import Processor
+
+    if Processor.host().has_dots:
+        yield
+        return
+    with _emulating(cpu="znver4"):
+        yield
+
+
+def without_rounding() -> Any:
+    """This machine's processor, if it multiplied bfloat16 no faster than float32."""
+    from toolkit.backends.numpy.jit.processor import Processor
+
+    own = Processor.host()
+    features = [x for x in own.features.split(",") if not x.endswith("bf16")]
+    return replace(own, tiles=False, features=",".join(features))
+
+
+# Ways to multiply what is rounded to bfloat16: parameters of fixtures. The second one
+# differs by its instructions alone.
+WAYS = [
+    pytest.param(processor_with_tiles, id="tiles"),
+    pytest.param(processor_with_dots, id="dots", marks=pytest.mark.one_in(3)),
+]
+
+
+@contextmanager
+def _emulating(**facts: Any) -> Iterator[None]:
+    """Inside, this machine has AVX-512, and what is said."""
+    from toolkit.backends.numpy.jit import engine
+    from toolkit.backends.numpy.jit.processor import LEVELS, PROCESSORS, Processor
+
+    own, level = Processor.host(), "x86-64-v4"
     if own.architecture != "x86_64":
-        pytest.skip("AMX is emulated on x86 only")
+        pytest.skip("AVX-512 is emulated on x86 only")
     better = replace(
-        PROCESSORS["x86-64-v4"],
+        PROCESSORS[level],
         triple=own.triple,
-        features=_FEATURES,
+        features=",".join(f"+{x}" for x in (*LEVELS[level], *_FEATURES)),
         cache_bytes=own.cache_bytes,
-        tiles=True,
+        **facts,
     )
     compile_there, machine_there = engine._compile, engine.machine
 

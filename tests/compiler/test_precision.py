@@ -55,14 +55,18 @@ def test_what_is_cast_there_and_back_is_rounded(dtype, view):
         return view(high), ops.cast(view(high), dtype), x + x - ops.cast(high, dtype)
 
     compiled = toolkit.function(split)
-    for found, expected in zip(compiled(x), split(ops.convert_to_tensor(x)), strict=True):
+    for found, expected in zip(
+        compiled(x), split(ops.convert_to_tensor(x)), strict=True
+    ):
         np.testing.assert_array_equal(found.numpy(), expected.numpy())
     assert compiled.inspect(x).program.code is not None
 
 
 def test_what_is_cast_there_and_back_in_a_loop_is_rounded():
     def halve(x):
-        turn = lambda i, x: (i + 1, ops.cast(ops.cast(x, "bfloat16"), "float32") / 3)
+        def turn(i, x):
+            return i + 1, ops.cast(ops.cast(x, "bfloat16"), "float32") / 3
+
         return ops.while_loop(lambda i, x: i < 4, turn, (0, x))[1]
 
     x = np.linspace(1, 9, 50, dtype=np.float32)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +13,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from toolkit.backends.numpy.jit import llvm
+from toolkit.backends.numpy.jit import llvm, processor
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, _lesser
 from toolkit.errors import ArgumentError
 
@@ -51,9 +53,37 @@ def test_a_system_that_does_not_tell_what_it_has(monkeypatch):
         raise RuntimeError("failed to get host cpu features.")
 
     monkeypatch.setattr(llvm.binding(), "get_host_cpu_features", fail)
+    monkeypatch.setattr(processor, "_untold", list)
     monkeypatch.delenv("TOOLKIT_PROCESSOR", raising=False)
     found = Processor.host.__wrapped__()
     assert found.lanes == 4 and found.features == ""
+
+
+class OfArm:
+    """A C library where there are dot products, of bfloat16 too, and nothing else."""
+
+    class getauxval:
+        def __new__(cls, entry):
+            return {16: 1 << 20, 26: 1 << 14}[entry.value] | 1
+
+    @staticmethod
+    def sysctlbyname(name, value, size, new, new_size):
+        assert size._obj.value == 4 and new.value is None and new_size.value == 0
+        value._obj.value = 1
+        return 0 if name.endswith((b"FEAT_DotProd", b"FEAT_BF16")) else -1
+
+
+@pytest.mark.parametrize(
+    "system, kind", [("linux", "aarch64"), ("darwin", "arm64"), ("win32", "ARM64")]
+)
+def test_what_llvm_does_not_tell_of_arm(monkeypatch, system, kind):
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(platform, "machine", lambda: kind)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: OfArm())
+    known = system != "win32"
+    assert processor._untold() == ["+dotprod", "+bf16"] * known
+    better = replace(PROCESSORS["aarch64"], features=",".join(processor._untold()))
+    assert better.has("dotprod") == better.has_dots == known
 
 
 PROGRAM = """

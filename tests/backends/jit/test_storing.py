@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import toolkit
-from tests.emulated_processor import processor_with_tiles
+from tests.emulated_processor import WAYS, without_rounding
 from toolkit import layers, ops
 from toolkit.backends.loops.iteration_space import fits
 from toolkit.backends.numpy import storing
@@ -22,10 +22,10 @@ from toolkit.core.tensor import backend
 from toolkit.ir import PRIMITIVES, Graph, Narrow, Node, Spec, Value, fused_p
 
 
-@pytest.fixture(scope="module", autouse=True)
-def tiles():
-    """AMX's, or emulated ones."""
-    with processor_with_tiles():
+@pytest.fixture(scope="module", autouse=True, params=WAYS)
+def way(request):
+    """By AMX's tiles, or by dot products."""
+    with request.param():
         yield
 
 
@@ -180,7 +180,7 @@ def test_what_is_not(small, watched):
         compiled(function, x[:rows], w)
         assert not narrow_values(watched)
     watched.clear()
-    with rules.inside(processor=replace(Processor.host(), tiles=False)):
+    with rules.inside(processor=without_rounding()):
         compiled(twice, x, w)
     assert not watched
 

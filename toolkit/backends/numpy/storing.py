@@ -1,4 +1,4 @@
-"""What is stored as bfloat16 between kernels, on processors with tiles.
+"""What is stored as bfloat16 between kernels, where products round their factors.
 
 Inside a program all is computed in float32, see `precision`. But kernels that wait for
 memory wait half as long for numbers of half the bytes. They round large results that
@@ -30,7 +30,7 @@ def store_narrow(graph: Graph, target: Target) -> Graph:
         target: what it is compiled for.
     """
     processor = current()
-    if not processor.has_tiles or rules.rows_independent:
+    if not processor.rounds_factors or rules.rows_independent:
         return graph
     return _Storing(graph, processor.cache_bytes).stored()
 

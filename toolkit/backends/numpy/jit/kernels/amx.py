@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel, integers
-from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
-from toolkit.backends.numpy.jit.processor import TILE_LINES
+from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, narrowed
+from toolkit.backends.numpy.jit.processor import TILE_LINES, current
 
 # Lines of a block that fills a tile, terms of a line, and bytes of all.
 BLOCK_LINES, BLOCK_TERMS, BLOCK_BYTES = TILE_LINES, 32, 1024
@@ -25,9 +25,9 @@ TILE_ROW_BYTES = 64
 SPAN = 2 * BLOCK_LINES
 PANELS = 8
 SUMS_BYTES = 4 * SPAN * PANELS
+TILE_COUNT = 8
 # What the tiles are, as 32-bit numbers: one palette, 64 bytes a row and 16 rows in all.
 _SHAPES = (1, 0, 0, 0, *[64 << 16 | 64] * 4, 0, 0, 0, 0, *[0x10101010] * 2, 0, 0)
-_COUNT = 8
 # What multiplies bfloat16, and int8.
 BFLOAT16, INT8 = "tdpbf16ps", "tdpbssd"
 
@@ -79,7 +79,7 @@ class Tiles:
             instruction: what multiplies.
         """
         sums = len(rows) * len(columns)
-        of_columns = range(_COUNT - len(columns), _COUNT)
+        of_columns = range(TILE_COUNT - len(columns), TILE_COUNT)
         of_rows = range(sums, of_columns[0])
         for tile, place in zip(of_columns, columns, strict=True):
             self._move("tileloadd64", tile, place, column)
@@ -113,6 +113,8 @@ def quarters(place: Pointer, stride: Number) -> list[Pointer]:
 
 def rounded(b: Kernel, low: Value, high: Value) -> Value:
     """Two vectors as bfloat16, one behind the other, two numbers in a lane of int32."""
+    if not current().has("avx512bf16"):
+        low, high = (x if x.dtype == NARROW else narrowed(b, x) for x in (low, high))
     if low.dtype == NARROW:
         return _joined(b, low, high, range(BLOCK_TERMS))
     kind, narrow = low.type, f"<{BLOCK_TERMS} x bfloat>"

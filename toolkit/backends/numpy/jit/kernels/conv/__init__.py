@@ -5,7 +5,7 @@ work is cut for the registers, and a plan all of it. `correlate` writes the loop
 convolutions and input gradients, with `sums` innermost, after `pack` has put the
 weights in order; `kernel_grad` writes those of kernel gradients, whose parts `total`
 adds up. `winograd` does all three with fewer multiplications where that is possible,
-`amx` in the tiles of processors that have them, of factors rounded to bfloat16.
+`rounded` rounds factors to bfloat16 on processors that multiply these faster.
 """
 
 from toolkit.backends.numpy.jit.kernels.conv.lower import (

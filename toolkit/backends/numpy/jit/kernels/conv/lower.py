@@ -11,7 +11,6 @@ from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
 from toolkit.backends.numpy.jit.kernels.conv import geometry
-from toolkit.backends.numpy.jit.kernels.conv.amx import lower_rounded
 from toolkit.backends.numpy.jit.kernels.conv.correlate import emit_correlation
 from toolkit.backends.numpy.jit.kernels.conv.feed import channels
 from toolkit.backends.numpy.jit.kernels.conv.pack import (
@@ -28,6 +27,7 @@ from toolkit.backends.numpy.jit.kernels.conv.problem import (
     tap_stride,
     windows,
 )
+from toolkit.backends.numpy.jit.kernels.conv.rounded import lower_rounded
 from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     best_vectors,

@@ -9,11 +9,11 @@ from math import prod
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.conv import geometry
-from toolkit.backends.numpy.jit.kernels.conv.amx import lower_rounded_grad
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, channels
 from toolkit.backends.numpy.jit.kernels.conv.grad_plan import KernelGradPlan
 from toolkit.backends.numpy.jit.kernels.conv.kernel_grad import emit_kernel_grad
 from toolkit.backends.numpy.jit.kernels.conv.problem import elements, lanes_of, windows
+from toolkit.backends.numpy.jit.kernels.conv.rounded import lower_rounded_grad
 from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     cycles,

@@ -16,7 +16,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     quarters,
 )
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
-from toolkit.backends.numpy.jit.kernels.matmul.amx.product import TiledProduct
+from toolkit.backends.numpy.jit.kernels.matmul.rounded.product import TiledProduct
 
 # Words of a line of rows that a tile holds.
 BLOCK_WORDS = TILE_ROW_BYTES // WORD_BYTES

@@ -11,7 +11,6 @@ from toolkit import dtypes
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
-from toolkit.backends.numpy.jit.kernels.matmul.amx import lower_rounded
 from toolkit.backends.numpy.jit.kernels.matmul.combine import combining
 from toolkit.backends.numpy.jit.kernels.matmul.dot import DotNumbers, DotPlan, emit_dot
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
@@ -28,6 +27,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.plan import (
 )
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Axis, Problem, problem_of
 from toolkit.backends.numpy.jit.kernels.matmul.product import emit_product
+from toolkit.backends.numpy.jit.kernels.matmul.rounded import lower_rounded
 from toolkit.backends.numpy.jit.kernels.matmul.row import (
     RowNumbers,
     RowPlan,

@@ -1,4 +1,4 @@
-"""Convolutions whose factors are rounded to bfloat16, in the tiles of AMX.
+"""Convolutions whose factors are rounded to bfloat16, in blocks of the size of tiles.
 
 `grid` puts inputs and the zeros around them in lines, on which each tap is a shift.
 `pixels` packs them for `correlation`, the convolution and its input gradient, `planes`
@@ -9,7 +9,9 @@ or, where the weights are more than that cache holds, into parts of those, and i
 are packed in front.
 """
 
-from toolkit.backends.numpy.jit.kernels.conv.amx.lower import lower_rounded
-from toolkit.backends.numpy.jit.kernels.conv.amx.lower_grad import lower_rounded_grad
+from toolkit.backends.numpy.jit.kernels.conv.rounded.lower import lower_rounded
+from toolkit.backends.numpy.jit.kernels.conv.rounded.lower_grad import (
+    lower_rounded_grad,
+)
 
 __all__ = ["lower_rounded", "lower_rounded_grad"]

@@ -11,7 +11,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     TILE_ROW_BYTES,
     rounded,
 )
-from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, lines
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, lines
 from toolkit.definitions.records import record
 
 # Lines of the first cache that share a set are these many lines apart, or a multiple.

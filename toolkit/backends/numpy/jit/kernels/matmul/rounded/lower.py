@@ -14,17 +14,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     PANELS,
     SPAN,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.amx.deep import (
-    PART,
-    DeepNumbers,
-    Read,
-    emit_deep_product,
-)
-from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import StripNumbers, emit_strips
-from toolkit.backends.numpy.jit.kernels.matmul.amx.product import (
-    RoundedNumbers,
-    emit_rounded_product,
-)
+from toolkit.backends.numpy.jit.kernels.dots import flops_in_blocks
 from toolkit.backends.numpy.jit.kernels.matmul.combine import combining
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     APART,
@@ -33,6 +23,20 @@ from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     packing_of,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
+from toolkit.backends.numpy.jit.kernels.matmul.rounded.deep import (
+    PART,
+    DeepNumbers,
+    Read,
+    emit_deep_product,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.rounded.pack import (
+    StripNumbers,
+    emit_strips,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.rounded.product import (
+    RoundedNumbers,
+    emit_rounded_product,
+)
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
     Call,
@@ -45,8 +49,8 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
 # What a core does in a second, as measured over shapes of (16, 64, 64) and more:
-# arithmetic of float32, that of tiles, bytes it packs.
-_FLOPS, _TILE_FLOPS, _BYTES = 1.5e11, 1.5e12, 1.8e10
+# arithmetic of float32, and bytes it packs.
+_FLOPS, _BYTES = 1.5e11, 1.8e10
 # Arithmetic, and bytes, that are worth a task.
 _TASK_FLOPS, _TASK_BYTES = 1 << 26, 1 << 18
 # Strips, and blocks of each, that a row of a packing call packs: of a factor whose
@@ -153,8 +157,8 @@ def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
 
 
 def _pays(p: Problem) -> bool:
-    """Whether tiles are there, and packing for them is not the longer part."""
-    if not current().has_tiles:
+    """Whether blocks are multiplied, and packing them is not the longer part."""
+    if not current().rounds_factors:
         return False
     # A batch's products, and rows that have to be the same in any batch, are float32's.
     if p.batch or p.even or p.turned or p.dtype != "float32" or not p.flops:
@@ -164,7 +168,7 @@ def _pays(p: Problem) -> bool:
     rows, columns = (-(-n // SPAN) * SPAN for n in (p.rows, p.columns))
     of_a, of_b = p.items
     packed = p.rows * of_a + (0 if p.is_frozen else p.columns * of_b)
-    seconds = 2 * rows * columns * p.depth / _TILE_FLOPS
+    seconds = 2 * rows * columns * p.depth / flops_in_blocks(_FLOPS)
     seconds += packed * p.depth / _BYTES
     return seconds < p.flops / _FLOPS
 

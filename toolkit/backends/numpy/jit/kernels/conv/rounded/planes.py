@@ -18,8 +18,8 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     TILE_ROW_BYTES,
     paired,
 )
-from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, Line, lines
-from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import odd_lines
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, Line, lines
+from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import odd_lines
 from toolkit.definitions.records import record
 
 _ITEM = 2

@@ -1,4 +1,4 @@
-"""From a kernel gradient of rounded factors to calls: tiles, then a total."""
+"""From a kernel gradient of rounded factors to calls: products, then a total."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.amx import BLOCK_TERMS
 from toolkit.backends.numpy.jit.kernels.conv import geometry
-from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, grid_of
-from toolkit.backends.numpy.jit.kernels.conv.amx.kernel_grad import (
+from toolkit.backends.numpy.jit.kernels.conv.problem import elements, windows
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, grid_of
+from toolkit.backends.numpy.jit.kernels.conv.rounded.kernel_grad import (
     RoundedGradPlan,
     emit_pairs,
     emit_planes,
@@ -18,18 +19,17 @@ from toolkit.backends.numpy.jit.kernels.conv.amx.kernel_grad import (
     emit_rounded_grad,
     emit_rounded_total,
 )
-from toolkit.backends.numpy.jit.kernels.conv.amx.lower import (
+from toolkit.backends.numpy.jit.kernels.conv.rounded.lower import (
     Shape,
     is_quicker,
     may_round,
 )
-from toolkit.backends.numpy.jit.kernels.conv.amx.planes import (
+from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
     Pairs,
     Planes,
     positions_of,
 )
-from toolkit.backends.numpy.jit.kernels.conv.amx.unfold import OVERLAPPING, unfolded
-from toolkit.backends.numpy.jit.kernels.conv.problem import elements, windows
+from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import OVERLAPPING, unfolded
 from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
 from toolkit.backends.numpy.jit.lowering import (
     Call,

@@ -17,6 +17,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     Tiles,
     quarters,
 )
+from toolkit.backends.numpy.jit.kernels.dots import tiles_of
 
 
 class RoundedNumbers(NamedTuple):
@@ -71,7 +72,7 @@ class TiledProduct:
         self.n: Any = self.numbers(*(b.next_entry() for _ in self.numbers._fields))
         self.epilogue = Epilogue(graph, b, bases)
         self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0, self.dtype))
-        self.tiles: Tiles = Tiles(b)
+        self.tiles: Tiles = tiles_of(b)
 
     def write(self) -> None:
         """A group of panels stays in the cache for all rows of a part."""

@@ -20,8 +20,9 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     Tiles,
     quarters,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.amx.pack import Block, write_block
+from toolkit.backends.numpy.jit.kernels.dots import tiles_of
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES
+from toolkit.backends.numpy.jit.kernels.matmul.rounded.pack import Block, write_block
 
 # Blocks of a strip that are packed at a time.
 PART = 8
@@ -79,7 +80,7 @@ class _Deep:
     def __init__(self, b: Kernel, places: list[Pointer], n: DeepNumbers) -> None:
         self.b, self.n = b, n
         self.a, self.second, self.sums, self.scratch = places
-        self.tiles: Tiles = Tiles(b)
+        self.tiles: Tiles = tiles_of(b)
 
     def write(self, of_a: Read, of_b: Read) -> None:
         """Parts of the terms of each slot, one after the other."""

@@ -13,10 +13,11 @@ pytest.importorskip("llvmlite")
 
 import toolkit
 from tests.backends.jit.running import graph_of, operand_of, run_lowered
-from tests.emulated_processor import processor_with_tiles
+from tests.emulated_processor import WAYS
 from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
-from toolkit.backends.numpy.jit.kernels.matmul import amx
+from toolkit.backends.numpy.jit.kernels import dots
+from toolkit.backends.numpy.jit.kernels.matmul import rounded as products
 from toolkit.backends.numpy.jit.lowering import lower
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, find
 from toolkit.backends.target import Target, rules
@@ -26,12 +27,13 @@ from toolkit.ir import Graph, Node, Value
 
 FEATURES = "+amx-tile,+amx-bf16,+avx512bf16"
 WITH_TILES = replace(PROCESSORS["x86-64-v4"], features=FEATURES, tiles=True)
+WITH_DOTS = replace(PROCESSORS["x86-64-v4"], cpu="znver4", features="+avx512bf16")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def tiles():
-    """AMX's, or emulated ones."""
-    with processor_with_tiles():
+@pytest.fixture(scope="module", autouse=True, params=WAYS)
+def way(request):
+    """By AMX's tiles, or by dot products."""
+    with request.param():
         yield
 
 
@@ -94,7 +96,8 @@ def assert_close(found, a, b):
 @pytest.fixture
 def always(monkeypatch):
     """Tiles for products of any extents."""
-    monkeypatch.setattr(amx.lower, "_FLOPS", 1.0)
+    monkeypatch.setattr(products.lower, "_FLOPS", 1.0)
+    monkeypatch.setattr(dots, "_GAIN", 1e12)
 
 
 SHAPES = [
@@ -298,21 +301,39 @@ def test_libraries_use_no_tiles():
     assert not any(p.tiles for p in (*find(None, True), *find("x86-64", True)))
 
 
-def test_instructions():
+def instructions(processor):
+    """The machine code of what packs a factor, and of the product."""
     a, b = normal((256, 512)), normal((512, 256))
-    with rules.inside(processor=WITH_TILES):
+    with rules.inside(processor=processor):
         calls = lowered_of(ops.matmul, a, b).calls
-        texts = [call.code.text() for call in calls]
+        packing, _, product = (call.code.text() for call in calls)
     library = llvm.binding_for_all()
-    machine = library.Target.from_triple(WITH_TILES.triple).create_target_machine(
-        cpu=WITH_TILES.cpu, features=FEATURES, opt=2
+    machine = library.Target.from_triple(processor.triple).create_target_machine(
+        cpu=processor.cpu, features=processor.features, opt=2
     )
-    packing, _, product = (
-        machine.emit_assembly(library.parse_assembly(text)) for text in texts
-    )
+    return [
+        machine.emit_assembly(library.parse_assembly(text))
+        for text in (packing, product)
+    ]
+
+
+def test_instructions_of_tiles():
+    packing, product = instructions(WITH_TILES)
     assert "vcvtne2ps2bf16" in packing
     assert product.count("tdpbf16ps") == 4
     assert product.count("ldtilecfg") == product.count("tilerelease") == 1
+
+
+def test_instructions_of_dot_products():
+    packing, product = instructions(WITH_DOTS)
+    assert "vcvtne2ps2bf16" in packing
+    function = product[product.index("multiply_2:") :]
+    lines = function[: function.index("retq")].splitlines()
+    # The loop over words: its sums are in registers.
+    dots = [i for i, line in enumerate(lines) if "vdpbf16ps" in line]
+    assert len(dots) == 16
+    assert not any("rsp)" in line for line in lines[dots[0] : dots[-1]])
+    assert "tile" not in product
 
 
 def test_inspect_shows_what_is_rounded():

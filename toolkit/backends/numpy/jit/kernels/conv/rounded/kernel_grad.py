@@ -18,14 +18,15 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     TILE_ROW_BYTES,
     Tiles,
 )
-from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Tap
-from toolkit.backends.numpy.jit.kernels.conv.amx.planes import (
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Tap
+from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
     Pairs,
     Planes,
     pack_pairs,
     pack_planes,
 )
-from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
+from toolkit.backends.numpy.jit.kernels.dots import tiles_of
 from toolkit.definitions.records import record
 
 _ITEM = 4
@@ -198,7 +199,7 @@ class _KernelGrad:
 
     def __init__(self, b: Kernel, plan: RoundedGradPlan) -> None:
         self.b, self.plan = b, plan
-        self.tiles: Tiles = Tiles(b)
+        self.tiles: Tiles = tiles_of(b)
         sizes = [axis.taps for axis in plan.axes]
         self.taps = plan.planes.grid.taps(plan.axes, sizes)
 

@@ -22,9 +22,10 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     Tiles,
     quarters,
 )
-from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Tap, place_of
-from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import Pixels, pack_pixels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Tap, place_of
+from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels, pack_pixels
+from toolkit.backends.numpy.jit.kernels.dots import tiles_of
 from toolkit.definitions.records import record
 
 _ITEM = 4
@@ -153,7 +154,7 @@ class _Correlation:
         self.weights = b.next_address()
         self.epilogue = Epilogue(graph, b, bases)
         self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0.0, "float32"))
-        self.tiles: Tiles = Tiles(b)
+        self.tiles: Tiles = tiles_of(b)
 
     def group(
         self, group: Number, pixels: Pointer, image: Number, first: Number

@@ -1,4 +1,4 @@
-"""From a convolution of rounded factors to calls: packing, then tiles."""
+"""From a convolution of rounded factors to calls: packing, then products."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     SPAN,
 )
 from toolkit.backends.numpy.jit.kernels.conv import geometry
-from toolkit.backends.numpy.jit.kernels.conv.amx.correlation import (
-    RoundedPlan,
-    emit_pixels,
-    emit_rounded_correlation,
-    emit_rounded_panels,
-)
-from toolkit.backends.numpy.jit.kernels.conv.amx.grid import Grid, grid_of
-from toolkit.backends.numpy.jit.kernels.conv.amx.pixels import Pixels
-from toolkit.backends.numpy.jit.kernels.conv.amx.unfold import OVERLAPPING, unfolded
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
     elements,
     tap_stride,
     windows,
 )
+from toolkit.backends.numpy.jit.kernels.conv.rounded.correlation import (
+    RoundedPlan,
+    emit_pixels,
+    emit_rounded_correlation,
+    emit_rounded_panels,
+)
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, grid_of
+from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels
+from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import OVERLAPPING, unfolded
 from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
-from toolkit.backends.numpy.jit.kernels.matmul.amx.lower import Factor, pack_call
+from toolkit.backends.numpy.jit.kernels.dots import flops_in_blocks
 from toolkit.backends.numpy.jit.kernels.matmul.pack import APART, packing_of
+from toolkit.backends.numpy.jit.kernels.matmul.rounded.lower import Factor, pack_call
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
     Call,
@@ -48,30 +49,30 @@ from toolkit.backends.target import rules
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec
 
-# What a core does in a second: arithmetic of float32, that of tiles, bytes it packs.
-_FLOPS, _TILE_FLOPS, _BYTES = 2e11, 1.5e12, 3e10
+# What a core does in a second: arithmetic of float32, and bytes it packs.
+_FLOPS, _BYTES = 2e11, 3e10
 # Arithmetic of a task, and taps that are written out.
 _TASK_FLOPS, _MOST_TAPS = 1 << 25, 32
 
 
 def may_round(node: Node) -> bool:
-    """Whether tiles may compute a convolution or a gradient of one."""
+    """Whether a convolution or a gradient of one may round its factors."""
     attrs = node.attrs
     if attrs.get("factors") != NARROW or attrs["groups"] != 1:
         return False
     # Rows that have to be the same in any batch are float32's.
-    return current().has_tiles and not rules.rows_independent
+    return current().rounds_factors and not rules.rows_independent
 
 
-def is_quicker(flops: int, in_tiles: int, packed: int) -> bool:
-    """Whether tiles take less time than float32.
+def is_quicker(flops: int, in_blocks: int, packed: int) -> bool:
+    """Whether blocks take less time than float32.
 
     Args:
         flops: of the convolution.
-        in_tiles: of whole tiles.
+        in_blocks: of whole ones.
         packed: bytes of float32 that are packed.
     """
-    return in_tiles / _TILE_FLOPS + packed / _BYTES < flops / _FLOPS
+    return in_blocks / flops_in_blocks(_FLOPS) + packed / _BYTES < flops / _FLOPS
 
 
 def lower_rounded(
@@ -184,11 +185,11 @@ class _Lowering:
         positions = grid.parts * grid.part * grid.steps[0]
         taps = sum(len(plan.taps(axes)) for axes in self.sweeps)
         rows = -(-positions // SPAN) * SPAN * images * taps
-        in_tiles = 2 * rows * pixels.blocks * BLOCK_TERMS * plan.panels * SPAN
+        in_blocks = 2 * rows * pixels.blocks * BLOCK_TERMS * plan.panels * SPAN
         packed = self.images.spec.nbytes * self.cost
         if not self.weights.is_frozen:
             packed += self.weights.spec.nbytes
-        return is_quicker(self.flops, in_tiles, packed)
+        return is_quicker(self.flops, in_blocks, packed)
 
     def lowered(self) -> Lowered:
         """All calls, in order."""

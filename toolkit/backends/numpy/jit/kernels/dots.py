@@ -1,0 +1,170 @@
+"""Products of blocks by vectors, where bfloat16 has dot products but no tiles.
+
+An instruction multiplies a word, which is a pair of bfloat16, by one in each lane, and
+adds both products to the float32 there (AVX512_BF16's `vdpbf16ps`, NEON's `bfdot`).
+The sums of a tile are in memory, that is in the first cache. For each product of blocks
+those of some lines are in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.amx import (
+    BFLOAT16,
+    BLOCK_BYTES,
+    BLOCK_LINES,
+    TILE_COUNT,
+    TILE_ROW_BYTES,
+    Tiles,
+)
+from toolkit.backends.numpy.jit.processor import current
+
+_WORD_BYTES = 4
+# What a core does in a second in tiles, as measured; how much more dot products do than
+# float32: twice as much, less a tenth for loading and storing sums.
+_TILE_FLOPS, _GAIN = 1.5e12, 1.8
+_PARAMETERS = (
+    "ptr noalias %rows",
+    "ptr noalias %first",
+    "ptr noalias %second",
+    "ptr noalias %sums",
+    "i64 %row",
+    "i64 %column",
+)
+
+
+def tiles_of(b: Kernel) -> Tiles:
+    """What multiplies blocks of bfloat16 on the processor that is compiled for."""
+    return Tiles(b) if current().has_tiles else Dots(b)
+
+
+def flops_in_blocks(of_float32: float) -> float:
+    """What a core computes in a second; in float32 it is `of_float32`."""
+    return _TILE_FLOPS if current().has_tiles else _GAIN * of_float32
+
+
+class Dots(Tiles):
+    """Emits what tiles do in other instructions."""
+
+    def __init__(self, b: Kernel) -> None:
+        self.b = b
+        self.sums: Pointer = b.memory(TILE_COUNT * BLOCK_LINES, b.filled(0, "float32"))
+
+    def configure(self) -> None:
+        """Nothing: there are no tiles."""
+
+    def release(self) -> None:
+        """Nothing."""
+
+    def clear(self, count: int) -> None:
+        """Make some sums 0."""
+        b = self.b
+        with b.loop(0, count * BLOCK_BYTES, TILE_ROW_BYTES) as i:
+            b.store(b.filled(0, "float32"), self.sums + i, 0, None)
+
+    def load_sums(self, places: Sequence[Pointer], stride: Number) -> None:
+        """Go on with sums whose rows are `stride` bytes apart."""
+        for tile, place in enumerate(places):
+            self._copy((place, stride), (self._tile(tile), TILE_ROW_BYTES))
+
+    def store_sums(self, places: Sequence[Pointer], stride: Number) -> None:
+        """Write the sums to rows that are `stride` bytes apart."""
+        for tile, place in enumerate(places):
+            self._copy((self._tile(tile), TILE_ROW_BYTES), (place, stride))
+
+    def multiply(
+        self,
+        rows: Sequence[Pointer],
+        row: Number,
+        columns: Sequence[Pointer],
+        column: Number,
+        instruction: str = BFLOAT16,
+    ) -> None:
+        """Add the products of each block of rows and each of columns, rows outermost.
+
+        Args:
+            rows, columns: where the blocks begin; one or two of columns.
+            row, column: bytes from one of their lines to the next.
+            instruction: that of tiles for bfloat16.
+        """
+        if instruction != BFLOAT16:
+            raise NotImplementedError(instruction)
+        b, count = self.b, len(columns)
+        name = f"multiply_{count}"
+        b.declarations |= _function(name, count)
+        for i, place in enumerate(rows):
+            sums = self._tile(i * count)
+            pointers = [f"ptr {p}" for p in (place, columns[0], columns[-1], sums)]
+            numbers = [f"i64 {n}" for n in (row, column)]
+            b.emit(f"call void @{name}({', '.join([*pointers, *numbers])})")
+
+    def _tile(self, number: int) -> Pointer:
+        return self.sums + number * BLOCK_BYTES
+
+    def _copy(
+        self, source: tuple[Pointer, Number], target: tuple[Pointer, Number]
+    ) -> None:
+        """Copy the rows of a tile; each place has its stride."""
+        b = self.b
+        with b.loop(0, BLOCK_LINES) as i:
+            x, y = (place + i * stride for place, stride in (source, target))
+            b.store(b.load(x, 0, "float32", None), y, 0, None)
+
+
+def _function(name: str, blocks: int) -> set[str]:
+    """A function that multiplies a block of rows by some of columns.
+
+    It is one of its own so that registers hold nothing else.
+    """
+    processor = current()
+    b = Kernel(processor.lanes)
+    starts = range(0, TILE_ROW_BYTES, 4 * processor.lanes)
+    # Half of the registers are sums.
+    lines = processor.registers // 2 // (blocks * len(starts))
+    of_rows, of_sums = b.pointer_parameter("rows"), b.pointer_parameter("sums")
+    columns = [b.pointer_parameter(x) for x in ("first", "second")[:blocks]]
+    row, column = b.parameter("row"), b.parameter("column")
+    with b.loop(0, BLOCK_LINES, lines) as first:
+        low = of_sums + first * TILE_ROW_BYTES
+        places = [
+            low + (block * BLOCK_BYTES + line * TILE_ROW_BYTES + start)
+            for line in range(lines)
+            for block in range(blocks)
+            for start in starts
+        ]
+        words = [of_rows + first * row + line * row for line in range(lines)]
+        initial = [b.load(place, 0, "float32", None) for place in places]
+        count = TILE_ROW_BYTES // _WORD_BYTES
+        with b.accumulate(0, count, 1, initial) as iteration:
+            word, sums = iteration.index, iteration.values
+            ys = [
+                b.load(place + word * column + start, 0, "int32", None)
+                for place in columns
+                for start in starts
+            ]
+            found = []
+            for i, place in enumerate(words):
+                x = b.splat(b.scalar(place + word * _WORD_BYTES, "int32"))
+                for j, y in enumerate(ys):
+                    found.append(_plus_dots(b, sums[i * len(ys) + j], x, y))
+            iteration.next(found)
+        for place, value in zip(places, iteration.values, strict=True):
+            b.store(value, place, 0, None)
+    text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
+    return {*b.declarations, text}
+
+
+def _plus_dots(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
+    """`sums` and both products of the words of x and y in each lane."""
+    kind = f"<{2 * b.lanes} x bfloat>"
+    name = "@llvm.x86.avx512bf16.dpbf16ps.512"
+    if current().is_arm64:
+        name = f"@llvm.aarch64.neon.bfdot.v{b.lanes}f32.v{2 * b.lanes}bf16"
+    b.declarations.add(f"declare {sums.type} {name}({sums.type}, {kind}, {kind})")
+    words = [b.let(f"bitcast {v.type} {v} to {kind}", "uint16") for v in (x, y)]
+    operands = ", ".join(f"{kind} {v.text}" for v in words)
+    text = f"call {sums.type} {name}({sums.type} {sums}, {operands})"
+    return b.let(text, "float32", b.lanes)
