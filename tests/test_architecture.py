@@ -1,6 +1,7 @@
 """The architecture, checked on the sources: levels, late imports, names and sizes."""
 
 import ast
+import gc
 import re
 from functools import cache
 from pathlib import Path
@@ -61,10 +62,20 @@ MAX_FUNCTION = 60  # lines without the docstring
 @cache
 def sources():
     """Path inside the package -> syntax tree, for every module."""
-    return {
-        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8"))
-        for path in sorted(PACKAGE.rglob("*.py"))
-    }
+    gc.disable()  # a million nodes, none of which is garbage
+    try:
+        return {
+            path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8"))
+            for path in sorted(PACKAGE.rglob("*.py"))
+        }
+    finally:
+        gc.enable()
+
+
+@cache
+def imports_of_all():
+    """Path inside the package -> what `imports` finds, for every module."""
+    return {path: list(imports(tree)) for path, tree in sources().items()}
 
 
 def part_of(name):
@@ -96,16 +107,16 @@ def imports(tree, late=False):
                 yield node.module, node.lineno, late
         elif is_type_checking(node):
             yield from imports(ast.Module(node.orelse, []), late)
-        else:
+        elif not isinstance(node, ast.expr):
             inner = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
             yield from imports(node, late or inner)
 
 
 def internal_imports():
     """(path, line, part that imports, part that is imported) between two parts."""
-    for path, tree in sources().items():
+    for path, found in imports_of_all().items():
         importer = part_of(path)
-        for module, line, _ in imports(tree):
+        for module, line, _ in found:
             if module.startswith("toolkit."):
                 imported = part_of(module.removeprefix("toolkit."))
                 # What is no part is a name that the package itself exports.
@@ -186,8 +197,8 @@ def test_no_cycle_within_a_level():
 def test_optional_packages_are_imported_late():
     wrong = [
         f"toolkit/{path}:{line} imports {module} at the top"
-        for path, tree in sources().items()
-        for module, line, late in imports(tree)
+        for path, found in imports_of_all().items()
+        for module, line, late in found
         if part_of(module) in OPTIONAL and not late
     ]
     assert not wrong, "\n".join(wrong)

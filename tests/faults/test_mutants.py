@@ -35,11 +35,11 @@ def test_each_format_has_its_share():
 @pytest.mark.parametrize("only", ["safetensors", "onnx"])
 @pytest.mark.one_in(2)
 def test_damaged_files_of_a_kind(only, tmp_path):
-    check(f"1/{only}", 500, tmp_path)
+    check(f"1/{only}", 300, tmp_path)
 
 
 def test_damaged_files(tmp_path):
-    check(15, 1_000, tmp_path)
+    check(15, 600, tmp_path)
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def test_places_in_a_sorted_sequence(edges, shape, dtype, side, seed, lanes, chu
     chunk=st.sampled_from([0, 1, 3]),
     data=st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_order_along_an_axis(shape, dtype, seed, lanes, chunk, data):
     axis = data.draw(st.integers(0, len(shape) - 1))
     x = numbers(shape, dtype, seed)
