@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from math import prod
 
 from toolkit.backends.loops.iteration_space import space_of
-from toolkit.backends.numpy.jit.lowering import ANCHORS, PRODUCTS
+from toolkit.backends.numpy.jit.lowering import ANCHORS, PRODUCTS, may_round
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import Target, rules
@@ -120,7 +119,7 @@ def _may_read(node: Node, value: Value) -> bool:
     """Whether a node can widen what it loads, or round it no more."""
     product = _product(node)
     if product is not None and any(x is value for x in product.inputs):
-        return _rounds(product)
+        return may_round(product)
     if node.op is not fused_p or not _fills(value, node):
         return False
     # Other nodes, such as one that picks elements of rows, read what is in memory.
@@ -128,15 +127,6 @@ def _may_read(node: Node, value: Value) -> bool:
         member.op.kind for member in node.attrs["body"].nodes if member != product
     }
     return members <= {Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW}
-
-
-def _rounds(product: Node) -> bool:
-    """Whether a product rounds its factors, and is none of a batch of matrices."""
-    if product.attrs.get("factors") != NARROW:
-        return False
-    if product.op.name == "matmul":
-        return bool(prod(product.inputs[1].spec.shape[:-2]) == 1)
-    return bool(product.attrs["groups"] == 1)
 
 
 def _with_casts(

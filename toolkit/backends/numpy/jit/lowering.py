@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
 from importlib import import_module
+from math import prod
 from typing import Any
 
 from toolkit.backends.base import Operand, aligned, contiguous
@@ -20,7 +21,7 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
 from toolkit.definitions.records import record
 from toolkit.dtypes import is_complex
-from toolkit.ir import Graph, Value, cast_node
+from toolkit.ir import Graph, Node, Value, cast_node
 
 # What lowerings take from here, some of it from elsewhere.
 __all__ = ["TASKS", "Call", "Lowered", "Operand", "contiguous", "index_problem"]
@@ -191,6 +192,15 @@ ANCHORS = frozenset(
 PRODUCTS = frozenset({"conv", "conv_input_grad", "conv_kernel_grad", "matmul"})
 # Those of ANCHORS that are lowered behind copies of factors that are not contiguous.
 STRAIGHT = frozenset({"matmul_int4", "conv_integer"})
+
+
+def may_round(product: Node) -> bool:
+    """Whether a product, of one matrix or group, may round its factors to bfloat16."""
+    if product.attrs.get("factors") != NARROW:
+        return False
+    if product.op.name == "matmul":
+        return bool(prod(product.inputs[1].spec.shape[:-2]) == 1)
+    return bool(product.attrs["groups"] == 1)
 
 
 def takes_whole(node: Any) -> bool:

@@ -49,10 +49,10 @@ from toolkit.backends.numpy.jit.lowering import (
     Lowered,
     Reference,
     index_problem,
+    may_round,
     operands_of,
     partition,
 )
-from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
 from toolkit.ir import Graph
@@ -77,7 +77,7 @@ def lower_matmul(
         return None
     if not p.products * p.size:
         return Lowered()
-    if body.nodes[0].attrs.get("factors") == NARROW:
+    if may_round(body.nodes[0]):
         rounded = lower_rounded(p, body)
         if rounded is not None:
             return rounded

@@ -41,9 +41,9 @@ from toolkit.backends.numpy.jit.lowering import (
     Lowered,
     Operand,
     Reference,
+    may_round,
     partition,
 )
-from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
 from toolkit.definitions.records import record
@@ -55,13 +55,11 @@ _FLOPS, _BYTES = 2e11, 3e10
 _TASK_FLOPS, _MOST_TAPS = 1 << 25, 32
 
 
-def may_round(node: Node) -> bool:
-    """Whether a convolution or a gradient of one may round its factors."""
-    attrs = node.attrs
-    if attrs.get("factors") != NARROW or attrs["groups"] != 1:
-        return False
+def rounds(node: Node) -> bool:
+    """Whether this processor may round the factors of a convolution, or a gradient."""
     # Rows that have to be the same in any batch are float32's.
-    return current().rounds_factors and not rules.rows_independent
+    is_free = current().rounds_factors and not rules.rows_independent
+    return is_free and may_round(node)
 
 
 def is_quicker(flops: int, in_blocks: int, packed: int) -> bool:
@@ -86,7 +84,7 @@ def lower_rounded(
         operands: which of them are images and weights.
         turned: whether it is an input gradient.
     """
-    if not may_round(body.nodes[0]):
+    if not rounds(body.nodes[0]):
         return None
     found = _Lowering(body, inputs, operands, turned)
     return found.lowered() if found.pays else None

@@ -22,7 +22,7 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.kernel_grad import (
 from toolkit.backends.numpy.jit.kernels.conv.rounded.lower import (
     Shape,
     is_quicker,
-    may_round,
+    rounds,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
     Pairs,
@@ -51,7 +51,7 @@ _TOTAL_GRAIN = 1 << 14
 
 def lower_rounded_grad(node: Node, inputs: Sequence[Operand]) -> Lowered | None:
     """The calls of a kernel gradient; None where those of float32 are quicker."""
-    if not may_round(node):
+    if not rounds(node):
         return None
     found = _Lowering(node, inputs)
     return found.lowered() if found.pays else None
