@@ -62,16 +62,70 @@ def test_what_is_cast_there_and_back_is_rounded(dtype, view):
     assert compiled.inspect(x).program.code is not None
 
 
-def test_what_is_cast_there_and_back_in_a_loop_is_rounded():
-    def halve(x):
-        def turn(i, x):
-            return i + 1, ops.cast(ops.cast(x, "bfloat16"), "float32") / 3
+def narrow(x):
+    return ops.cast(x, "bfloat16")
 
-        return ops.while_loop(lambda i, x: i < 4, turn, (0, x))[1]
 
+def wide(x):
+    return ops.cast(x, "float32")
+
+
+def halved(x):
+    return ops.while_loop(
+        lambda i, x: i < 4, lambda i, x: (i + 1, wide(narrow(x)) / 3), (0, x)
+    )[1]
+
+
+def carried(x):
+    return wide(
+        ops.while_loop(
+            lambda i, x: i < 9,
+            lambda i, x: (i + 1, narrow(wide(x) + 1e-3)),
+            (0, narrow(x)),
+        )[1]
+    )
+
+
+def scanned(x):
+    total, each = ops.scan(
+        lambda s, x: (narrow(wide(s) + x), narrow(x)), narrow(x[0]), x
+    )
+    return wide(total), wide(each)
+
+
+def captured_by_a_loop(x):
+    high = narrow(x)
+    return ops.fori_loop(0, 2, lambda i, y: y + x - wide(high), x)
+
+
+def captured_by_a_branch(x):
+    high = narrow(x)
+    return ops.cond(x[0] > 0, lambda: x - wide(high), lambda: x)
+
+
+def chosen_by_a_branch(x):
+    return wide(ops.cond(x[0] > 0, lambda: narrow(x), lambda: narrow(3 * x)))
+
+
+def moved(x):
+    parts = [narrow(x), ops.stop_gradient(narrow(2 * x)), ops.take(narrow(x), [3, 1])]
+    parts.append(ops.where(x > 4, narrow(x), narrow(5 * x)))
+    return wide(ops.roll(ops.pad(ops.concatenate(parts), (1, 2)), 3))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(halved, carried, scanned, captured_by_a_loop, captured_by_a_branch),
+        *(chosen_by_a_branch, moved),
+    ],
+    ids=lambda function: function.__name__,
+)
+def test_what_is_moved_between_the_casts_is_rounded(function):
     x = np.linspace(1, 9, 50, dtype=np.float32)
-    found = toolkit.function(halve)(x).numpy()
-    np.testing.assert_array_equal(found, halve(ops.convert_to_tensor(x)).numpy())
+    found, right = toolkit.function(function)(x), function(ops.convert_to_tensor(x))
+    for y, expected in zip(*map(toolkit.tree.flatten, (found, right)), strict=True):
+        np.testing.assert_array_equal(y.numpy(), expected.numpy())
 
 
 def dense():

@@ -13,6 +13,10 @@ from toolkit.backends.target import Target
 from toolkit.ir import Constant, Graph, Kind, Narrow, Node, Value, cast_node
 
 _OF_BITS = ("bitcast",)  # what a number is made of, not what it is
+# What gives back elements of its operands as they are.
+_MOVES = (Kind.VIEW, Kind.MOVE)
+_MOVING = ("gather", "take_along_axis", "put_along_axis", "where", "stop_gradient")
+_MOVING += ("dynamic_slice", "dynamic_update_slice")
 
 
 def widen(graph: Graph, target: Target) -> Graph:
@@ -20,7 +24,7 @@ def widen(graph: Graph, target: Target) -> Graph:
 
     A processor without arithmetic in bfloat16 converts every operand; to keep float32
     is faster, and more precise. What enters and leaves the graph stays bfloat16, what
-    is cast there and back is rounded, and `storing` says what else is stored so.
+    is cast there and back is rounded, and `storing` says what else is.
     """
     return _widened(graph, _cast) if _has_narrow(graph) else graph
 
@@ -60,7 +64,10 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
             stand_ins[x] = Constant(x.constant.astype(np.float32))
         return stand_ins.get(x, x)
 
-    rounded, there_and_back = _only_rounded(graph), _cast_there_and_back(graph)
+    rounded, there_and_back = (
+        _only_rounded(graph),
+        _cast_there_and_back(graph, enter is _replace),
+    )
     for node in graph.nodes:
         given = [value(x) for x in node.inputs]
         if node.op.name in _OF_BITS:
@@ -91,21 +98,34 @@ def _only_rounded(graph: Graph) -> set[Value]:
     return {x for x in rounded - others if x.spec.dtype == WIDE}
 
 
-def _cast_there_and_back(graph: Graph) -> set[Value]:
-    """The values that a cast to bfloat16 makes, and that another cast reads.
+def _cast_there_and_back(graph: Graph, is_inner: bool) -> set[Value]:
+    """The values that a cast to bfloat16 makes, and that another one reads.
 
-    Who writes that asks for what is rounded, or for what rounding leaves.
+    Who writes that asks for what is rounded, or for what rounding leaves. What moves
+    elements may stand in between; and what goes into a loop or a branch, or comes out,
+    may be read so there.
+
+    Args:
+        graph: whose nodes are looked at.
+        is_inner: whether it is a loop's or a branch's.
     """
-    made: dict[Any, Value] = {}  # of each value, or a view of it, what a cast made
-    read = set()
+    none: frozenset[Value] = frozenset()
+    made: dict[Any, frozenset[Value]] = {}  # of each value, what casts made it of
+    read = set(none)
     for node in graph.nodes:
-        (x, *_), (y, *_) = node.inputs or (None,), node.outputs or (None,)
-        if node.op.kind is Kind.VIEW and x in made:
-            made[y] = made[x]
-        elif node.op.name == "cast" and y.spec.dtype == NARROW:
-            made[y] = y
-        elif node.op.name == "cast" and x in made:
-            read.add(made[x])
+        casts = none.union(*(made.get(x, none) for x in node.inputs))
+        if node.op.name == "cast":
+            (y,) = node.outputs
+            if y.spec.dtype == NARROW:
+                made[y] = frozenset([y])
+            else:
+                read |= casts
+        elif node.op.kind is Kind.CONTROL:
+            read |= casts
+        elif casts and (node.op.kind in _MOVES or node.op.name in _MOVING):
+            made |= dict.fromkeys(node.outputs, casts)
+    if is_inner:
+        read = read.union(*(made.get(y, none) for y in graph.outputs))
     return read
 
 
