@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
+import toolkit
 from toolkit import Input, Model, Sequential, layers
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError
 from toolkit.models import clone_model
@@ -208,3 +209,75 @@ def test_a_layer_with_an_input_shape_warns_once_for_its_class(nothing_told, give
     assert not {"input_shape", "input_dim"} & first.get_config().keys()
     with pytest.warns(UserWarning, match="Flatten: Do not pass"):
         layers.Flatten(input_shape=(2, 2))
+
+
+def rows_of(count):
+    """An Embedding each row of which is its number."""
+    numbers = np.arange(count, dtype="float32")[:, None]
+    return layers.Embedding(count, 1, weights=[numbers], dtype="float32")
+
+
+@pytest.fixture
+def policy(request):
+    toolkit.config.set_dtype_policy(request.param)
+    yield
+    toolkit.config.set_dtype_policy(None)
+
+
+NUMBERED = {
+    "embedding": lambda: rows_of(2000),
+    "encoding": lambda: layers.CategoryEncoding(2000, output_mode="one_hot"),
+    "bins": lambda: layers.Discretization([256.5, 258.0, 998.5, 1000.0]),
+    "lookup": lambda: layers.IntegerLookup(vocabulary=[257, 999, 1001]),
+    "inside": lambda: Sequential([rows_of(2000)]),
+}
+
+
+@pytest.mark.parametrize(
+    "policy", ["float32", "mixed_bfloat16", "mixed_float16", "bfloat16"], indirect=True
+)
+@pytest.mark.parametrize("given", ["int64", "int32", "float32"])
+@pytest.mark.parametrize("name", NUMBERED)
+def test_numbers_of_rows_are_exact(name, given, policy):
+    """In whatever dtype the first layer computes, eagerly and compiled."""
+    x = np.array([[257], [999], [1001]])
+    layer = NUMBERED[name]()
+    expected = np.asarray(layer(x.astype(given)), "float64")
+    model = Sequential([layer])
+    for found in (model(x.astype(given)), model.predict(x.astype(given), verbose=0)):
+        np.testing.assert_array_equal(np.asarray(found, "float64"), expected)
+    if name == "embedding":
+        np.testing.assert_array_equal(expected[..., 0], x)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"], indirect=True)
+def test_large_numbers_of_rows_are_exact(policy):
+    x = np.array([[2**24 + 1], [2**24 + 3]])
+    seen = []
+
+    class Rows(layers.Embedding):
+        def call(self, inputs):
+            seen.append(inputs)
+            return super().call(inputs * 0)
+
+    model = Sequential([Rows(4, 2)])
+    model.build((None, 1))
+    seen.clear()
+    model(x)
+    np.testing.assert_array_equal(np.asarray(seen[0]), x)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16"], indirect=True)
+def test_what_is_not_cast_keeps_its_digits(policy):
+    """Normalization subtracts a mean: what 16 bits leave of the rest is too little."""
+    x = np.float32([[1000.1, 1000.2, 1000.4]])
+    layer = layers.LayerNormalization()
+    expected = np.asarray(layer(x), "float32")
+    for model in (
+        Sequential([layer]),
+        Sequential([Sequential([layer])]),
+    ):
+        np.testing.assert_array_equal(np.asarray(model(x), "float32"), expected)
+    embedding = layers.Embedding(2000, 4)
+    embedding.dtype_policy = "mixed_bfloat16"
+    assert embedding._input_dtype is None

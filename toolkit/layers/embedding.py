@@ -49,6 +49,7 @@ class Embedding(QuantizableLayer):
     """
 
     _adapted = "embeddings"
+    _casts_inputs = False
     _modes = ("int8", "int4")
     _warned_of_negative = False
     _embeddings: Variable
@@ -83,8 +84,6 @@ class Embedding(QuantizableLayer):
         self.supports_masking: bool = mask_zero
         # The caller's array is no configuration: files hold weights apart.
         self._arguments = {**(self._arguments or {}), "weights": None}
-        # Indices are no floats to be cast: 16 bits could not tell them apart.
-        self._input_dtype = None
         if weights is not None:
             self.build(None)
             self.set_weights(weights if isinstance(weights, list) else [weights])

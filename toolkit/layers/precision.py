@@ -20,7 +20,12 @@ class Precision:
     _path: str | None = None
     _autocast_dtype: str | None
     _dtype_policy: DTypePolicy
-    _input_dtype: str | None = None  # what floating inputs are cast to; None: as is
+    # Whether floating inputs are cast to the compute dtype, where that is wished; not
+    # those that are numbers of something, which 16 bits could not tell apart.
+    _casts_inputs: bool = True
+    _input_dtype: str | None = (
+        None  # what they are cast to; None: they stay as they are
+    )
     _modes: tuple[str, ...] = ()
     _policy_map: DTypePolicyMap | None = None
 
@@ -56,7 +61,9 @@ class Precision:
             self._accept_quantized(policy)
         self._dtype_policy = policy
         casts = self.autocast and dtypes.is_float(policy.compute_dtype)
-        self._input_dtype = policy.compute_dtype if casts else None
+        self._input_dtype = (
+            policy.compute_dtype if casts and self._casts_inputs else None
+        )
         mixed = casts and policy.compute_dtype != policy.variable_dtype
         self._autocast_dtype = policy.compute_dtype if mixed else None
 

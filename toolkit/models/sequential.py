@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit import tree
+from toolkit import dtypes, settings, tree
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, ToolkitError
 from toolkit.layers import InputLayer
@@ -40,6 +40,8 @@ class Sequential(Model):
         >>> model.output_shape, model.count_params()
         ((None, 2), 23)
     """
+
+    _casts_inputs = False  # each layer does
 
     def __init__(
         self,
@@ -139,7 +141,7 @@ class Sequential(Model):
     def _chain_layers(self, shape: Any) -> None:
         """Call each layer on the outputs of the one before, from an Input on."""
         if not isinstance(self._layers[0], InputLayer):
-            dtype = self._layers[0].compute_dtype
+            dtype = _dtype_in_front_of(self._layers[0])
             self._layers = [InputLayer(batch_shape=shape, dtype=dtype), *self._layers]
         elif tuple(self._layers[0].batch_shape) != shape:
             raise ShapeError(
@@ -161,6 +163,7 @@ class Sequential(Model):
         functional._kind = "Sequential"
         # Images of another size may fit the layers too, which check it themselves.
         functional._is_strict = False
+        functional._keeps_integers = not all(x._casts_inputs for x in self.layers[:1])
         self._set_functional(functional)
 
     def _check_takes_one(self, layer: Layer) -> None:
@@ -313,3 +316,13 @@ class Sequential(Model):
             if all(n is None or isinstance(n, int) for n in tree.flatten(shape)):
                 model.build(tuple(shape))
         return model
+
+
+def _dtype_in_front_of(layer: Layer) -> str:
+    """The dtype of an Input that nobody has made: what the layer casts its inputs to.
+
+    One that casts nothing gets at least the digits that an Input has by itself.
+    """
+    dtype: str = layer.compute_dtype
+    is_narrow = dtypes.is_float(dtype) and dtypes.itemsize(dtype) < 4
+    return settings.floatx() if is_narrow and layer._input_dtype is None else dtype

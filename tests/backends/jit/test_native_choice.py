@@ -32,6 +32,7 @@ LEVELS = FAMILIES["x86-64"]
 LACKED = {"x86-64-v2": "fma", "x86-64-v3": "avx512vl", "x86-64-v4": None}
 # Bits that are reserved, or of other kinds of processors: never set beside the others.
 RESERVED = {"sse4.2": 16, "fma": 16, "avx512vl": 26, "avx512vpopcntdq": 15}
+RESERVED |= {"avx512bf16": 15}
 
 needs_x86 = pytest.mark.skipif(
     shutil.which("cc") is None or Processor.host().architecture != "x86_64",
@@ -44,7 +45,8 @@ def lack(monkeypatch):
     """`lack(feature)`: libraries that are built then do not find it here."""
 
     def lack(feature):
-        tables = (features._ONE_C, features._SEVEN_B, features._SEVEN_C)
+        tables = features._ONE_C, features._SEVEN_B, features._SEVEN_C
+        tables += (features._PART_A,)
         (bits,) = [table for table in tables if feature in table]
         monkeypatch.setitem(bits, feature, RESERVED[feature])
 
@@ -80,7 +82,9 @@ def chosen(memory):
 
 
 @needs_x86
-@pytest.mark.parametrize("feature", ["avx512vpopcntdq", "fma", "avx512vl"])
+@pytest.mark.parametrize(
+    "feature", ["avx512vpopcntdq", "fma", "avx512vl", "avx512bf16"]
+)
 def test_a_lesser_processor_is_told(feature, tmp_path, lack):
     source, _ = model_source("mlp", (1,), processor="x86-64-v2")
     assert init(loaded(source, tmp_path)) == Status.OK

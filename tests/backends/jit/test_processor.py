@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import subprocess
 import sys
 from dataclasses import replace
@@ -53,7 +52,7 @@ def test_a_system_that_does_not_tell_what_it_has(monkeypatch):
         raise RuntimeError("failed to get host cpu features.")
 
     monkeypatch.setattr(llvm.binding(), "get_host_cpu_features", fail)
-    monkeypatch.setattr(processor, "_untold", list)
+    monkeypatch.setattr(processor, "_untold", lambda triple: [])
     monkeypatch.delenv("TOOLKIT_PROCESSOR", raising=False)
     found = Processor.host.__wrapped__()
     assert found.lanes == 4 and found.features == ""
@@ -74,16 +73,27 @@ class OfArm:
 
 
 @pytest.mark.parametrize(
-    "system, kind", [("linux", "aarch64"), ("darwin", "arm64"), ("win32", "ARM64")]
+    "system, triple, is_told",
+    [
+        ("linux", "aarch64-unknown-linux-gnu", True),
+        ("darwin", "arm64-apple-darwin24", True),
+        ("win32", "aarch64-pc-windows-msvc", False),
+        ("linux", "armv7-unknown-linux-gnueabihf", False),  # bits mean something else
+    ],
 )
-def test_what_llvm_does_not_tell_of_arm(monkeypatch, system, kind):
+def test_what_llvm_does_not_tell_of_arm(monkeypatch, system, triple, is_told):
     monkeypatch.setattr(sys, "platform", system)
-    monkeypatch.setattr(platform, "machine", lambda: kind)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: OfArm())
-    known = system != "win32"
-    assert processor._untold() == ["+dotprod", "+bf16"] * known
-    better = replace(PROCESSORS["aarch64"], features=",".join(processor._untold()))
-    assert better.has("dotprod") == better.has_dots == known
+    found = processor._untold(triple)
+    assert found == ["+dotprod", "+bf16"] * is_told
+    better = replace(PROCESSORS["aarch64"], features=",".join(found))
+    assert better.has("dotprod") == better.has_dots == is_told
+
+
+def test_an_older_c_library_tells_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    assert processor._untold("aarch64-unknown-linux-gnu") == []
 
 
 PROGRAM = """

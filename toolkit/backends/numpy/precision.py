@@ -15,8 +15,10 @@ from toolkit.ir import Constant, Graph, Kind, Narrow, Node, Value, cast_node
 _OF_BITS = ("bitcast",)  # what a number is made of, not what it is
 # What gives back elements of its operands as they are.
 _MOVES = (Kind.VIEW, Kind.MOVE)
-_MOVING = ("gather", "take_along_axis", "put_along_axis", "where", "stop_gradient")
-_MOVING += ("dynamic_slice", "dynamic_update_slice")
+_MOVING = {
+    *("gather", "take_along_axis", "put_along_axis", "where", "stop_gradient"),
+    *("dynamic_slice", "dynamic_update_slice"),
+}
 
 
 def widen(graph: Graph, target: Target) -> Graph:

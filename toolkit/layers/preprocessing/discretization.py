@@ -41,6 +41,7 @@ class Discretization(Layer):
         [[0, 2, 3, 1], [1, 3, 2, 1]]
     """
 
+    _casts_inputs = False
     bin_boundaries: Any
     summary: Array
 

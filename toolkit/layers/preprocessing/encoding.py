@@ -92,6 +92,8 @@ class CategoryEncoding(Layer):
         [[1.0, 2.0, 0.0], [2.0, 0.0, 1.0]]
     """
 
+    _casts_inputs = False
+
     def __init__(
         self,
         num_tokens: int | None = None,

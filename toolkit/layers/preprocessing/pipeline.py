@@ -27,12 +27,11 @@ class Pipeline(Layer):
         [0.25, 0.25]
     """
 
-    _converts_inputs = False
+    _converts_inputs = _casts_inputs = False
 
     def __init__(self, layers: list[Any], name: str | None = None) -> None:
         super().__init__(name=name)
         self._pipeline_layers = layers
-        self._input_dtype = None
         self._allow_non_tensor_positional_args = True
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import tree
+from toolkit import dtypes, tree
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert_input
 from toolkit.core.tensor import Tensor
@@ -19,6 +19,7 @@ class FunctionalInputs(FunctionalSymbols):
 
     _kind = "Functional"  # what messages call it
     _is_strict = True  # whether inputs must have the shape of their symbols
+    _keeps_integers = False  # whether these are not cast to a symbol's floating dtype
     name: str
     _input_spec: Any
     _last_fit: Any
@@ -101,7 +102,9 @@ class FunctionalInputs(FunctionalSymbols):
                 )
             return None
         mask = getattr(x, "_keras_mask", None)
-        tensor = convert_input(x, own.dtype)
+        dtype = getattr(x, "dtype", None) if self._keeps_integers else None
+        is_kept = dtype is not None and dtypes.is_integer(str(dtype))
+        tensor = convert_input(x, str(dtype) if is_kept else own.dtype)
         rank, expected = tensor.ndim, own.ndim
         if rank == expected + 1 and tensor.shape[-1] == 1:
             tensor = tensor[..., 0]

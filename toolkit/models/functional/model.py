@@ -41,7 +41,8 @@ class Functional(FunctionalInputs, Model):
         **kwargs: `trainable`, `dtype` and the other arguments of layers.
     """
 
-    _converts_inputs = False  # each is cast to the dtype of its symbol instead
+    # Each is converted to the dtype of its symbol instead.
+    _converts_inputs = _casts_inputs = False
 
     def __init__(
         self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any
@@ -69,7 +70,6 @@ class Functional(FunctionalInputs, Model):
         self.built = True
         self._computes_mask = type(self).compute_mask is not Functional.compute_mask
         self.supports_masking = True
-        self._input_dtype = None
         self._allow_non_tensor_positional_args = True
         if trainable is not None:  # the layers keep theirs
             self._trainable = bool(trainable)

@@ -72,7 +72,7 @@ class OnnxModel(FunctionalInputs, Model):
     """
 
     _kind = "OnnxModel"
-    _converts_inputs = False
+    _converts_inputs = _casts_inputs = False
 
     def __init__(
         self,
@@ -102,7 +102,6 @@ class OnnxModel(FunctionalInputs, Model):
             self._outputs_struct = only(self._outputs)
         self.output_names: list[str] = [v.name for v in self._graph.outputs]
         self.built = True
-        self._input_dtype = None
         self._allow_non_tensor_positional_args = True
 
     def _make_weights(self, frozen: Sequence[str]) -> None:

@@ -29,8 +29,8 @@ _ARM64 = ("aarch64", "arm64")
 # What LLVM does not find out about 64-bit ARMs: the entry of Linux's auxiliary vector
 # and its bit (arch/arm64/include/uapi/asm/hwcap.h), and what macOS calls it.
 _UNTOLD = {
-    "dotprod": (16, 1 << 20, b"hw.optional.arm.FEAT_DotProd"),
-    "bf16": (26, 1 << 14, b"hw.optional.arm.FEAT_BF16"),
+    "dotprod": ((16, 1 << 20), b"hw.optional.arm.FEAT_DotProd"),
+    "bf16": ((26, 1 << 14), b"hw.optional.arm.FEAT_BF16"),
 }
 _V2 = ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "movbe", "xsave")
@@ -118,6 +118,7 @@ class Processor:
     def host() -> Processor:
         """The processor of this machine, or the lesser one that is to be used."""
         llvm = binding()
+        triple = llvm.get_default_triple()
         try:
             features = llvm.get_host_cpu_features()
         except RuntimeError:  # LLVM does not know how to ask this system
@@ -125,9 +126,9 @@ class Processor:
         lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
         is_x86 = platform.machine() in ("x86_64", "AMD64")
         found = Processor(
-            triple=llvm.get_default_triple(),
+            triple=triple,
             cpu=llvm.get_host_cpu_name(),
-            features=",".join(filter(None, (features.flatten(), *_untold()))),
+            features=",".join(filter(None, (features.flatten(), *_untold(triple)))),
             has_fma=not is_x86 or bool(features.get("fma")),
             cache_bytes=_host_cache_bytes(),
             tiles=bool(features.get("amx-bf16")) and _may_use_tiles(),
@@ -154,27 +155,36 @@ def _lesser(machine: Processor, name: str) -> Processor:
     )
 
 
-def _untold() -> list[str]:
-    """What this processor has and LLVM does not find out, in its words."""
-    system = sys.platform if platform.machine() in _ARM64 else ""
-    if system not in ("linux", "darwin"):
+def _untold(triple: str) -> list[str]:
+    """What a processor has and LLVM does not find out, in its words.
+
+    Args:
+        triple: of this process, which may be one of 32 bits on a processor of 64.
+    """
+    if triple.partition("-")[0] not in _ARM64:
         return []
-    libc = ctypes.CDLL(None)
-    has = _has_on_linux if system == "linux" else _has_on_mac
-    return [f"+{name}" for name, facts in _UNTOLD.items() if has(libc, *facts)]
+    if sys.platform == "linux":
+        found = [name for name, (bit, _) in _UNTOLD.items() if _has_on_linux(*bit)]
+    elif sys.platform == "darwin":
+        found = [name for name, (_, key) in _UNTOLD.items() if _has_on_mac(key)]
+    else:
+        found = []
+    return [f"+{name}" for name in found]
 
 
-def _has_on_linux(libc: ctypes.CDLL, entry: int, bit: int, name: bytes) -> bool:
-    libc.getauxval.restype = ctypes.c_ulong
-    return bool(libc.getauxval(ctypes.c_ulong(entry)) & bit)
+def _has_on_linux(entry: int, bit: int) -> bool:
+    ask = getattr(ctypes.CDLL(None), "getauxval", None)
+    if ask is None:  # an older C library
+        return False
+    ask.restype = ctypes.c_ulong
+    return bool(ask(ctypes.c_ulong(entry)) & bit)
 
 
-def _has_on_mac(libc: ctypes.CDLL, entry: int, bit: int, name: bytes) -> bool:
+def _has_on_mac(key: bytes) -> bool:
     value = ctypes.c_int(0)
-    size = ctypes.c_size_t(ctypes.sizeof(value))
-    null = ctypes.c_void_p()
-    status = libc.sysctlbyname(
-        name, ctypes.byref(value), ctypes.byref(size), null, ctypes.c_size_t(0)
+    size, null = ctypes.c_size_t(ctypes.sizeof(value)), ctypes.c_void_p()
+    status = ctypes.CDLL(None).sysctlbyname(
+        key, ctypes.byref(value), ctypes.byref(size), null, ctypes.c_size_t(0)
     )
     return status == 0 and value.value == 1
 

@@ -90,8 +90,7 @@ class Dots(Tiles):
             row, column: bytes from one of their lines to the next.
             instruction: that of tiles for bfloat16.
         """
-        if instruction != BFLOAT16:
-            raise NotImplementedError(instruction)
+        assert instruction == BFLOAT16
         b, count = self.b, len(columns)
         name = f"multiply_{count}"
         b.declarations |= _function(name, count)
@@ -147,7 +146,9 @@ def _function(name: str, blocks: int) -> set[str]:
             ]
             found = []
             for i, place in enumerate(words):
-                x = b.splat(b.scalar(place + word * _WORD_BYTES, "int32"))
+                # Rows begin at any number, not at any word.
+                at = place + word * _WORD_BYTES
+                x = b.splat(b.let(f"load i32, ptr {at}, align 2", "int32"))
                 for j, y in enumerate(ys):
                     found.append(_plus_dots(b, sums[i * len(ys) + j], x, y))
             iteration.next(found)

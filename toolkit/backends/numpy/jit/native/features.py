@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from toolkit.backends.numpy.jit.processor import LEVELS, Processor
 
-# Bits of cpuid, by LLVM's names: of ECX of leaf 1, of EBX and of ECX of leaf 7.
+# Bits of cpuid, by LLVM's names: of ECX of leaf 1, of EBX and of ECX of leaf 7, and of
+# EAX of that leaf's second part.
 _ONE_C = {
     "sse3": 0,
     "pclmul": 1,
@@ -41,6 +42,7 @@ _SEVEN_C = {
     "avx512bitalg": 12,
     "avx512vpopcntdq": 14,
 }
+_PART_A = {"avxvnni": 4, "avx512bf16": 5}
 _OSXSAVE = 27  # of leaf 1: the system tells what it saves
 # The registers that a system has to save for vectors of 32 and of 64 bytes.
 _AVX, _AVX512 = 0x06, 0xE6
@@ -57,6 +59,7 @@ def needed(processor: Processor) -> list[str]:
         f"i32 {one}",
         f"i32 {_mask(_SEVEN_B, features)}",
         f"i32 {_mask(_SEVEN_C, features)}",
+        f"i32 {_mask(_PART_A, features)}",
         f"i64 {states}",
     ]
 

@@ -17,7 +17,7 @@
 ; offset of a section, where the text is, of which processor
 %Problem = type { i64, i64, i64 }
 ; what cpuid has to say of leaf 1 (ECX) and leaf 7 (EBX, ECX), the registers to be saved
-%Needs = type { i32, i32, i32, i64 }
+%Needs = type { i32, i32, i32, i32, i64 }
 
 declare i64 @run(ptr, ptr)
 declare ptr @helpers()

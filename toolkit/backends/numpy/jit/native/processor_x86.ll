@@ -21,6 +21,12 @@ ask:
   %seven.b.at = getelementptr i32, ptr %found, i64 1
   %seven.b = load i32, ptr %seven.b.at
   %seven.c = load i32, ptr %c.at
+  ; Some processors have no second part, and tell something else instead.
+  %parts = load i32, ptr %found
+  call void @cpuid(i32 7, i32 1, ptr %found)
+  %part.told = load i32, ptr %found
+  %has.part = icmp ne i32 %parts, 0
+  %part.a = select i1 %has.part, i32 %part.told, i32 0
   br label %next
 next:
   %left = phi i64 [ $PROCESSORS, %ask ], [ %k, %look ], [ %k, %states ]
@@ -33,15 +39,19 @@ look:
   %one.c.needed = extractvalue %Needs %needs, 0
   %seven.b.needed = extractvalue %Needs %needs, 1
   %seven.c.needed = extractvalue %Needs %needs, 2
-  %saved.needed = extractvalue %Needs %needs, 3
+  %part.a.needed = extractvalue %Needs %needs, 3
+  %saved.needed = extractvalue %Needs %needs, 4
   %one.c.kept = and i32 %one.c, %one.c.needed
   %one.c.fine = icmp eq i32 %one.c.kept, %one.c.needed
   %seven.b.kept = and i32 %seven.b, %seven.b.needed
   %seven.b.fine = icmp eq i32 %seven.b.kept, %seven.b.needed
   %seven.c.kept = and i32 %seven.c, %seven.c.needed
   %seven.c.fine = icmp eq i32 %seven.c.kept, %seven.c.needed
+  %part.a.kept = and i32 %part.a, %part.a.needed
+  %part.a.fine = icmp eq i32 %part.a.kept, %part.a.needed
   %some.fine = and i1 %one.c.fine, %seven.b.fine
-  %fine = and i1 %some.fine, %seven.c.fine
+  %others.fine = and i1 %seven.c.fine, %part.a.fine
+  %fine = and i1 %some.fine, %others.fine
   br i1 %fine, label %system, label %next
 system:
   ; Whether the system saves the registers of vectors. Leaf 1 has said that it tells.
