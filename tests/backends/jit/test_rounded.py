@@ -324,16 +324,23 @@ def test_instructions_of_tiles():
     assert product.count("ldtilecfg") == product.count("tilerelease") == 1
 
 
-def test_instructions_of_dot_products():
-    packing, product = instructions(WITH_DOTS)
-    assert "vcvtne2ps2bf16" in packing
+@pytest.mark.parametrize(
+    "processor, rounds, dot, stack",
+    [
+        (WITH_DOTS, "vcvtne2ps2bf16", "vdpbf16ps", "rsp)"),
+        (replace(PROCESSORS["aarch64"], features="+bf16"), "bfcvtn", "bfdot", "[sp"),
+    ],
+    ids=["x86", "arm"],
+)
+def test_instructions_of_dot_products(processor, rounds, dot, stack):
+    packing, product = instructions(processor)
+    assert rounds in packing and "tile" not in product
     function = product[product.index("multiply_2:") :]
-    lines = function[: function.index("retq")].splitlines()
+    lines = function[: function.index(".size")].splitlines()
     # The loop over words: its sums are in registers.
-    dots = [i for i, line in enumerate(lines) if "vdpbf16ps" in line]
+    dots = [i for i, line in enumerate(lines) if dot in line]
     assert len(dots) == 16
-    assert not any("rsp)" in line for line in lines[dots[0] : dots[-1]])
-    assert "tile" not in product
+    assert not any(stack in line for line in lines[dots[0] : dots[-1]])
 
 
 def test_inspect_shows_what_is_rounded():

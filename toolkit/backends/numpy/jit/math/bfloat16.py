@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Builder, Value, vector_type
+from toolkit.backends.numpy.jit.processor import current
 
 NARROW, WIDE = "bfloat16", "float32"
 
@@ -21,8 +22,12 @@ def widened(b: Builder, x: Value) -> Value:
 def narrowed(b: Builder, x: Value) -> Value:
     """The nearest bfloat16, a tie to the even one.
 
-    AVX512_BF16 has an instruction for it, which makes denormal numbers 0.
+    ARMs have an instruction for it; that of AVX512_BF16 makes denormal numbers 0.
     """
+    if current().is_arm64 and current().has("bf16"):
+        half, bits_of = (vector_type(kind, x.lanes) for kind in ("bfloat", "i16"))
+        found = b.let(f"fptrunc {x.type} {x} to {half}", NARROW, x.lanes)
+        return b.let(f"bitcast {half} {found} to {bits_of}", NARROW, x.lanes)
     bits = b.convert("bitcast", x, "int32")
 
     def constant(number: int) -> Value:

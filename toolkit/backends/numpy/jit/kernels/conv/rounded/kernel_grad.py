@@ -1,4 +1,4 @@
-"""Kernel gradients whose factors are rounded, in tiles.
+"""Kernel gradients whose factors are rounded, in blocks of tiles.
 
 A row of tiles is an input channel, a column an output channel; positions are added up
 in the tiles, for one tap after the other.
