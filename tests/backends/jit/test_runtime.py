@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -152,6 +153,59 @@ def test_several_callers_at_once():
         toolkit.config.set_num_threads(None)
 
 
+def callers(count, turns, begin):
+    """Whether programs that several threads run at once compute what they should."""
+    barrier = threading.Barrier(count)
+
+    def work(number):
+        x, y = np.arange(5000), np.zeros(5000, int)
+        runner = bound([add(number, 0, 1, 5000, 100)], x, y)
+        for _ in range(turns):
+            y[...] = 0
+            barrier.wait()
+            begin(number)
+            runner.run()
+            if not (y == x + number).all():
+                return False
+        return True
+
+    with ThreadPoolExecutor(count) as pool:
+        return all(pool.map(work, range(count)))
+
+
+def test_several_first_callers_start_the_workers_once(monkeypatch):
+    started, start = [], runtime.Workers._start
+
+    def slow_start(self):
+        started.append(self)
+        time.sleep(0.01)
+        start(self)
+
+    monkeypatch.setattr(runtime.Workers, "_start", slow_start)
+    monkeypatch.setattr(runtime, "_wanted", lambda: time.sleep(0.002) or 2)
+    runtime.stop_workers()
+    try:
+        assert callers(4, 3, lambda number: None)
+        assert len(started) == 1
+    finally:
+        runtime.stop_workers()
+
+
+def test_workers_may_be_stopped_under_others(monkeypatch):
+    """Who runs a program on them holds their memory, and goes on alone."""
+    monkeypatch.setattr(runtime, "_wanted", lambda: 2)
+    try:
+        assert callers(4, 200, lambda number: number or runtime.stop_workers())
+    finally:
+        runtime.stop_workers()
+
+
+def test_stopped_workers_are_not_started():
+    threads = runtime.Workers(2)
+    threads.stop()
+    assert threads.pool == 0
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
 def test_a_forked_child_has_workers_of_its_own():
     toolkit.config.set_num_threads(2)
@@ -271,24 +325,19 @@ def test_workers_sleep_as_the_system_can(triple, is_library):
     assert is_library or clock is None or clock in machine.emit_assembly(module)
 
 
-def stop_workers():
-    if runtime._workers is not None:
-        runtime._workers.stop()
-
-
 @pytest.fixture(params=["of the system", "condition"])
 def way(request, monkeypatch):
     """How workers sleep: as always here, and as where there is no futex."""
     if request.param == "condition":
         if sys.platform == "win32":
             pytest.skip("there are no conditions")
-        stop_workers()
+        runtime.stop_workers()
         for name in ("_runtime", "_workers"):
             monkeypatch.setattr(runtime, name, None)
         monkeypatch.setattr(runtime, "waiting", lambda processor: request.param)
         assert "@pthread_cond_wait" in runtime.runtime_text()
     yield
-    stop_workers()
+    runtime.stop_workers()
 
 
 def wait_until_asleep(workers):
@@ -315,7 +364,7 @@ def test_workers_wake_up_and_end(way):
             assert (y == x + 1).all()
             if turn % 10 == 0:
                 wait_until_asleep(2)
-        stop_workers()
+        runtime.stop_workers()
         runner.run()  # by others
     finally:
         toolkit.config.set_num_threads(None)

@@ -44,8 +44,8 @@ class Runner:
         Raises:
             OutOfRangeError: if an index that a call was given is out of range.
         """
-        pool = workers().pool if self.image.is_shared else 0
-        if self._runtime.run(self.address, pool):
+        threads = workers() if self.image.is_shared else None
+        if self._runtime.run(self.address, threads.pool if threads else 0):
             first = self.image.error_word
             _, index, limit, section = self._words[first : first + 4]
             number = (section - ctypes.addressof(self._words)) // 8

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from string import Template
-from threading import Lock
+from threading import RLock
 from time import perf_counter
 from typing import Any
 
@@ -219,21 +219,30 @@ def _name_functions() -> None:
 
 
 class Workers:
-    """The worker threads of this process: all threads but the one that calls."""
+    """Worker threads of this process: all threads but the one that calls.
+
+    Once they are stopped, what still has them runs on the thread that calls alone.
+    """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._block: Any = None
         self._running: list[_thread.LockType] = []  # of each: held until it ends
-        self._lock = Lock()
+        self._is_stopped = False
+        self._lock = RLock()
 
     @property
     def pool(self) -> int:
-        """The address of what the threads share, started now if need be; 0: none."""
+        """The address of what the threads share, started now if need be; 0: none.
+
+        It is there as long as the workers are: whoever runs a program holds them.
+        """
         if self.threads < 2:
             return 0
         if self._block is None:
             with self._lock:
+                if self._is_stopped and self._block is None:
+                    return 0
                 if self._block is None:
                     self._start()
         return self._address
@@ -249,7 +258,7 @@ class Workers:
             running = _thread.allocate_lock()
             running.acquire()
             try:
-                _thread.start_new_thread(_work, (argument, running))
+                _thread.start_new_thread(_work, (argument, running, block))
             except RuntimeError:
                 break  # as many as the system gives
             self._running.append(running)
@@ -257,16 +266,13 @@ class Workers:
 
     def stop(self) -> None:
         """End the threads, after what they are doing."""
+        with self._lock:
+            self._is_stopped = True
         if self._block is None:
             return
         runtime().stop(self._address)
-        for running in self._running:
-            running.acquire()
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin anew: after a fork the threads are not in the child."""
-        self._block, self._running, self._lock = None, [], Lock()
+        while self._running:
+            self._running.pop().acquire()
 
 
 def _seconds_of_a_pause() -> float:
@@ -279,8 +285,8 @@ def _seconds_of_a_pause() -> float:
     return max(1e-9, min(times) / _PAUSES)
 
 
-def _work(argument: int, running: _thread.LockType) -> None:
-    """What a worker thread does."""
+def _work(argument: int, running: _thread.LockType, block: Any) -> None:
+    """What a worker thread does; the block is there as long as that takes."""
     try:
         runtime().worker(argument)
     finally:
@@ -289,26 +295,39 @@ def _work(argument: int, running: _thread.LockType) -> None:
 
 _runtime: Runtime | None = None
 _workers: Workers | None = None
-_creating = Lock()
+_creating = RLock()  # a signal's handler may call what it interrupts
 
 
 def runtime() -> Runtime:
     """The runtime of this process."""
     global _runtime
     if _runtime is None:
-        _runtime = Runtime()
+        with _creating:
+            if _runtime is None:
+                _runtime = Runtime()
     return _runtime
 
 
 def workers() -> Workers:
     """The workers of this process, as many as `settings.num_threads()` says."""
     global _workers
-    if _workers is None or _workers.threads != _wanted():
+    found = _workers
+    if found is None or found.threads != _wanted():
         with _creating:
-            if _workers is not None:
-                _workers.stop()
-            _workers = Workers(_wanted())
-    return _workers
+            found = _workers
+            if found is None or found.threads != _wanted():
+                stop_workers()
+                found = _workers = Workers(_wanted())
+    return found
+
+
+def stop_workers() -> None:
+    """End the threads, after what they are doing; the next program starts others."""
+    global _workers
+    with _creating:
+        found, _workers = _workers, None
+        if found is not None:
+            found.stop()
 
 
 def _wanted() -> int:
@@ -316,17 +335,11 @@ def _wanted() -> int:
 
 
 def _after_fork() -> None:
-    global _creating
-    _creating = Lock()
-    if _workers is not None:
-        _workers.forget()
+    """Begin anew: the threads are not in the child."""
+    global _creating, _workers
+    _creating, _workers = RLock(), None
 
 
-def _at_exit() -> None:
-    if _workers is not None:
-        _workers.stop()
-
-
-atexit.register(_at_exit)
+atexit.register(stop_workers)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
