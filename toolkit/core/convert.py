@@ -59,6 +59,8 @@ def extent(number: float, dtype: str) -> Any:
 
 
 def _to_tensor(x: Any, dtype: str | None) -> Tensor:
+    if type(x) is np.ndarray:
+        return Tensor(_stored(_checked(np.array(x))))
     value = getattr(x, "value", None)
     if isinstance(value, Tensor):  # a Variable
         return value
@@ -200,7 +202,9 @@ def operands(*xs: Any) -> tuple[tuple[Tensor, ...], str]:
     else:
         return xs, first._dtype
     known = tuple([x if isinstance(x, _SCALARS) else convert(x) for x in xs])
-    kinds = list(map(weak_type, known))
+    kinds = [x._dtype if type(x) is Tensor else weak_type(x) for x in known]
+    if kinds.count(kinds[0]) == len(kinds) and type(kinds[0]) is str:
+        return known, kinds[0]  # type: ignore[return-value]
     dtype = dtypes.result_type(*kinds)
     if kinds.count(dtype) == len(kinds):
         return known, dtype  # type: ignore[return-value]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from toolkit import dtype_policies, dtypes, regularizers, tree
 from toolkit.arguments import unknown_to
 from toolkit.console.frames import warn
@@ -26,6 +28,7 @@ from toolkit.layers.call import (
     masks_of,
     passed_on,
     standardize_arguments,
+    standardize_input,
 )
 from toolkit.layers.config import Configurable, given_shape
 from toolkit.layers.input_spec import check_inputs, describe
@@ -122,7 +125,7 @@ class Layer(Configurable, Operation):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            # The common case, one tensor of the right dtype: no walk over arguments.
+            # The common case, one tensor or array: no walk over arguments.
             if (
                 len(args) == 1
                 and (not kwargs or kwargs.keys() == _TRAINING)
@@ -131,6 +134,8 @@ class Layer(Configurable, Operation):
                 and not self._context_names
             ):
                 (x,) = args
+                if type(x) is np.ndarray and self._converts_inputs:
+                    args = (x := standardize_input(x, self._input_dtype),)
                 if type(x) is Tensor and mask_of(x) is None:
                     dtype, wanted = x.dtype, self._input_dtype
                     if wanted in (None, dtype) or dtype not in dtypes.FLOATS:
