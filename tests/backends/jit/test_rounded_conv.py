@@ -133,6 +133,7 @@ def test_convolutions(always, name, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.one_in(4)
 def test_factors_that_are_stored_as_bfloat16(always, name, kind):
     """The bits are those of factors in float32, whichever of them are narrow."""
     arrays, attrs = PROBLEMS[name].of(kind, "float32")
