@@ -50,7 +50,7 @@ TRIALS = {
     "char_lm": Trial("--epochs 1 --steps 20", "", (3.2, 1.75)),
     "char_lm lstm": Trial("--epochs 1 --steps 20", "", (3.4, 1.95)),
     "cifar10_cnn": Trial("--epochs 1", "--epochs 10", (0.75, 0.97)),
-    "cifar10_resnet20": Trial("--epochs 4", "--epochs 12", (0.35, 0.97)),
+    "cifar10_resnet20": Trial("--epochs 6", "--epochs 12", (0.80, 0.97)),
     "custom_loop": Trial("--epochs 2", "", (0.85, 0.96)),
     "digits_cnn": Trial("--epochs 2", "", (0.75, 0.985)),
     "digits_mlp": Trial("--epochs 2", "", (0.85, 0.965)),

@@ -271,7 +271,9 @@ def test_gradients_of_a_layer_with_any_number_of_threads():
         more = problem.of(kind, "float32")[1]
         exact = expected(kind, [factors[name] for name in names], more)
         scale = np.abs(exact).max()
-        np.testing.assert_allclose(found / scale, exact / scale, atol=2e-6)
+        # Dot products add more terms to one sum, one after the other.
+        limit = 2e-6 if Processor.host().has_dots else 1e-6
+        np.testing.assert_allclose(found / scale, exact / scale, atol=limit)
     assert str(said).count("factors=bfloat16") >= 2
     threads = toolkit.config.num_threads()
     toolkit.config.set_num_threads(3 - min(threads, 2))
