@@ -23,9 +23,7 @@ class Precision:
     # Whether floating inputs are cast to the compute dtype, where that is wished; not
     # those that are numbers of something, which 16 bits could not tell apart.
     _casts_inputs: bool = True
-    _input_dtype: str | None = (
-        None  # what they are cast to; None: they stay as they are
-    )
+    _input_dtype: str | None = None  # what they are cast to; None: as they are
     _modes: tuple[str, ...] = ()
     _policy_map: DTypePolicyMap | None = None
 
@@ -60,12 +58,11 @@ class Precision:
         if policy.quantization_mode is not None:
             self._accept_quantized(policy)
         self._dtype_policy = policy
-        casts = self.autocast and dtypes.is_float(policy.compute_dtype)
-        self._input_dtype = (
-            policy.compute_dtype if casts and self._casts_inputs else None
-        )
-        mixed = casts and policy.compute_dtype != policy.variable_dtype
-        self._autocast_dtype = policy.compute_dtype if mixed else None
+        compute = policy.compute_dtype
+        casts = self.autocast and dtypes.is_float(compute)
+        self._input_dtype = compute if casts and self._casts_inputs else None
+        mixed = casts and compute != policy.variable_dtype
+        self._autocast_dtype = compute if mixed else None
 
     @property
     def compute_dtype(self) -> str:

@@ -133,36 +133,18 @@ def test_moving_arrays_are_found(threads):
         assert y.tolist() == [0, *(x[1:] + 5)]
 
 
-def test_several_callers_at_once():
-    toolkit.config.set_num_threads(2)
-    try:
+def callers(count, turns, begin=lambda number: None):
+    """Whether programs that several threads run at once compute what they should.
 
-        def work(number):
-            x, y = np.arange(5000), np.zeros(5000, int)
-            runner = bound([add(number, 0, 1, 5000, 100)], x, y)
-            for _ in range(200):
-                y[...] = 0
-                runner.run()
-                if not (y == x + number).all():
-                    return False
-            return True
-
-        with ThreadPoolExecutor(4) as pool:
-            assert all(pool.map(work, [1, 2, 3, 4]))
-    finally:
-        toolkit.config.set_num_threads(None)
-
-
-def callers(count, turns, begin):
-    """Whether programs that several threads run at once compute what they should."""
-    barrier = threading.Barrier(count)
+    Args:
+        begin: called with the number of the thread, from 1 on, before each run.
+    """
 
     def work(number):
         x, y = np.arange(5000), np.zeros(5000, int)
         runner = bound([add(number, 0, 1, 5000, 100)], x, y)
         for _ in range(turns):
             y[...] = 0
-            barrier.wait()
             begin(number)
             runner.run()
             if not (y == x + number).all():
@@ -170,7 +152,15 @@ def callers(count, turns, begin):
         return True
 
     with ThreadPoolExecutor(count) as pool:
-        return all(pool.map(work, range(count)))
+        return all(pool.map(work, range(1, count + 1)))
+
+
+def test_several_callers_at_once():
+    toolkit.config.set_num_threads(2)
+    try:
+        assert callers(4, 200)
+    finally:
+        toolkit.config.set_num_threads(None)
 
 
 def test_several_first_callers_start_the_workers_once(monkeypatch):
@@ -185,7 +175,8 @@ def test_several_first_callers_start_the_workers_once(monkeypatch):
     monkeypatch.setattr(runtime, "_wanted", lambda: time.sleep(0.002) or 2)
     runtime.stop_workers()
     try:
-        assert callers(4, 3, lambda number: None)
+        barrier = threading.Barrier(4)
+        assert callers(4, 3, lambda number: barrier.wait())
         assert len(started) == 1
     finally:
         runtime.stop_workers()
@@ -193,9 +184,16 @@ def test_several_first_callers_start_the_workers_once(monkeypatch):
 
 def test_workers_may_be_stopped_under_others(monkeypatch):
     """Who runs a program on them holds their memory, and goes on alone."""
+    barrier = threading.Barrier(4)
+
+    def stop(number):
+        barrier.wait()
+        if number == 1:
+            runtime.stop_workers()
+
     monkeypatch.setattr(runtime, "_wanted", lambda: 2)
     try:
-        assert callers(4, 200, lambda number: number or runtime.stop_workers())
+        assert callers(4, 200, stop)
     finally:
         runtime.stop_workers()
 

@@ -113,7 +113,7 @@ def _cast_there_and_back(graph: Graph, is_inner: bool) -> set[Value]:
     """
     none: frozenset[Value] = frozenset()
     made: dict[Any, frozenset[Value]] = {}  # of each value, what casts made it of
-    read = set(none)
+    read: set[Value] = set()
     for node in graph.nodes:
         casts = none.union(*(made.get(x, none) for x in node.inputs))
         if node.op.name == "cast":

@@ -241,11 +241,9 @@ class Workers:
             return 0
         if self._block is None:
             with self._lock:
-                if self._is_stopped and self._block is None:
-                    return 0
-                if self._block is None:
+                if self._block is None and not self._is_stopped:
                     self._start()
-        return self._address
+        return 0 if self._block is None else self._address
 
     def _start(self) -> None:
         block = np.zeros(_POOL_BYTES + 16 * self.threads + ALIGNMENT, np.uint8)

@@ -83,13 +83,7 @@ class Dots(Tiles):
         column: Number,
         instruction: str = BFLOAT16,
     ) -> None:
-        """Add the products of each block of rows and each of columns, rows outermost.
-
-        Args:
-            rows, columns: where the blocks begin; one or two of columns.
-            row, column: bytes from one of their lines to the next.
-            instruction: that of tiles for bfloat16.
-        """
+        """The same as with tiles, of one or two blocks of columns, and of bfloat16."""
         assert instruction == BFLOAT16
         b, count = self.b, len(columns)
         name = f"multiply_{count}"
