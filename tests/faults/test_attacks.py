@@ -10,7 +10,7 @@ from tests.faults.guard import tally
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-# The attacks of one test that always runs, a fourth of all in these tests together.
+# The attacks of one test that always runs, an eighth of all in these tests together.
 MANY = 20
 
 
@@ -25,7 +25,7 @@ def check(start, stop, folder):
     return counts
 
 
-@pytest.mark.parametrize("start", range(0, len(ATTACKS), 4 * MANY))
+@pytest.mark.parametrize("start", range(0, len(ATTACKS), 8 * MANY))
 def test_some_attacks(start, tmp_path):
     assert check(start, min(start + MANY, len(ATTACKS)), tmp_path)["error"]
 

@@ -73,15 +73,16 @@ class References:
         return self.known[steps]
 
 
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("run_eagerly", [False, True])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.one_in(2)
-def test_an_interrupt_at_any_call_leaves_whole_steps(run_eagerly):
+@pytest.mark.one_in(4)
+def test_an_interrupt_at_any_call_leaves_whole_steps(run_eagerly, seed):
     traced_fit(made(run_eagerly))  # what is done once is not among the calls
     names = traced_fit(made(run_eagerly))
     ends = [i for i, name in enumerate(names) if name in ("__enter__", "__exit__")]
-    random = np.random.default_rng(0)
-    calls = {*random.choice(ends, 50, False), *random.choice(len(names), 30, False)}
+    random = np.random.default_rng(seed)
+    calls = {*random.choice(ends, 25, False), *random.choice(len(names), 15, False)}
     references = References(run_eagerly)
     interrupted = 0
     for call in sorted(calls):
@@ -96,7 +97,7 @@ def test_an_interrupt_at_any_call_leaves_whole_steps(run_eagerly):
             assert_same(state_of(model), before, names[call], call)
         model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
         assert_same(state_of(model), after, names[call], call)
-    assert interrupted > 60
+    assert interrupted > 30
 
 
 def assert_same(found, expected, *what):

@@ -119,7 +119,7 @@ def test_products(always, turned):
 
 
 @pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_factors_that_are_stored_as_bfloat16(always, turned):
     """The bits are those of factors in float32, whichever of them are narrow.
 

@@ -127,13 +127,14 @@ PROBLEMS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.one_in(2)
 def test_convolutions(always, name, kind):
     assert_right(kind, *PROBLEMS[name].of(kind, "float32"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_factors_that_are_stored_as_bfloat16(always, name, kind):
     """The bits are those of factors in float32, whichever of them are narrow."""
     arrays, attrs = PROBLEMS[name].of(kind, "float32")
