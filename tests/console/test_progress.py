@@ -1,6 +1,7 @@
 """Bars of what takes long: when they appear, what they show, and that they leave."""
 
 import io
+import os
 import sys
 import threading
 import time
@@ -38,6 +39,8 @@ class Terminal(io.StringIO):
 def terminal(monkeypatch):
     """Standard error as a terminal, on which bars appear at once."""
     shown = Terminal()
+    # Older versions of tqdm read it, and GNU readline sets it where it is imported.
+    monkeypatch.delenv("COLUMNS", raising=False)
     # Not sys.stderr itself, which pytest changes between set-up and test.
     seen = SimpleNamespace(stderr=shown, modules=sys.modules)
     monkeypatch.setattr(progress, "sys", seen)
@@ -131,13 +134,14 @@ def test_compiling_is_shown_with_the_name_of_the_function(terminal, monkeypatch)
     assert all(found.done == found.total for found in begun if found.total)
 
 
-def test_a_cache_in_a_file_is_shown_while_it_is_made(terminal, tmp_path):
-    def slow(x):
-        time.sleep(0.01)
-        return x
+def slowly(x):
+    time.sleep(0.01)
+    return x
 
+
+def test_a_cache_in_a_file_is_shown_while_it_is_made(terminal, tmp_path):
     path = tmp_path / "cache"
-    cached = Dataset.range(20).map(slow).cache(path)
+    cached = Dataset.range(20).map(slowly).cache(path)
     assert len(list(cached)) == 20
     assert f"caching in {path}" in terminal.getvalue()
     assert "/20 [" in terminal.getvalue()
@@ -147,13 +151,27 @@ def test_a_cache_in_a_file_is_shown_while_it_is_made(terminal, tmp_path):
 
 
 def test_a_data_set_that_is_saved_is_shown(terminal, tmp_path):
-    def slow(x):
-        time.sleep(0.01)
-        return x
-
-    Dataset.range(20).map(slow).save(tmp_path / "saved")
+    Dataset.range(20).map(slowly).save(tmp_path / "saved")
     assert f"saving in {tmp_path / 'saved'}" in terminal.getvalue()
     assert "/20 [" in terminal.getvalue()
+
+
+def test_a_long_path_leaves_room_for_how_much_is_done(terminal, tmp_path):
+    termios = pytest.importorskip("termios")
+    path = tmp_path / ("long" * 20) / "the name"
+    path.parent.mkdir()
+    ends = os.openpty()
+    try:
+        termios.tcsetwinsize(ends[1], (24, 80))
+        terminal.fileno = lambda: ends[1]
+        Dataset.range(20).map(slowly).save(path)
+    finally:
+        for end in ends:
+            os.close(end)
+    drawings = terminal.drawings()
+    assert all(len(line) <= 80 and line.startswith("saving in /") for line in drawings)
+    assert all("..." in line and "long/the name" in line for line in drawings)
+    assert any("/20 [" in line for line in drawings)
 
 
 def test_a_cache_that_is_not_finished_takes_its_bar_away(terminal, tmp_path):

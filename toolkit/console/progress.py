@@ -22,6 +22,7 @@ from typing import Any
 from toolkit import settings
 
 DELAY, REFRESH = 1.0, 0.2  # seconds before the bar appears, and between two drawings
+_FIGURES = 40  # columns that are left for how much is done
 
 
 def can_redraw(stream: Any) -> bool:
@@ -68,7 +69,7 @@ class Work:
         from tqdm.auto import tqdm
 
         look = {"bar_format": "{desc}", "leave": False, "dynamic_ncols": True}
-        with tqdm(desc=self.label, file=sys.stderr, **look) as bar:
+        with tqdm(file=sys.stderr, **look) as bar:
             bar.start_t -= DELAY
             while True:
                 self._show(bar)
@@ -80,13 +81,25 @@ class Work:
         with suppress(IndexError):  # the last stage has just ended
             shown = self.stages[0]
         name = f": {shown.name}" if shown.name else ""
-        bar.set_description_str(f"{self.label}{name}", refresh=False)
+        columns = bar.format_dict["ncols"]  # None in a notebook
+        text = f"{self.label}{name}"
+        if columns is not None:
+            text = _within(max(columns - _FIGURES, _FIGURES), text)
+        bar.set_description_str(text, refresh=False)
         bar.n, bar.total = shown.done, shown.total
         known = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}]"
         bar.bar_format = known if shown.total else "{desc} {n_fmt} [{elapsed}]"
         if not (shown.total or shown.done):
             bar.bar_format = "{desc} [{elapsed}]"
         bar.refresh()
+
+
+def _within(columns: int, text: str) -> str:
+    """The text, without its middle if it is longer: a path has its name at the end."""
+    if len(text) <= columns:
+        return text
+    end = (columns - 3) // 2
+    return f"{text[: columns - 3 - end]}...{text[-end:]}"
 
 
 class _Current(local):
