@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 
 TOLERANCE = 1e-5
+# What needs a version that is later than others do, as the guide to ONNX says.
+LATER = {"int8 convolutions": (1, 24)}
 
 
 def relative_error(found, expected):
@@ -76,8 +78,13 @@ def main():
     options = parser.parse_args()
     failed, worst, counts = [], 0.0, {}
     files = sorted(options.folder.glob("*.onnx"), key=lambda path: int(path.stem))
+    own = tuple(map(int, version("onnxruntime").split(".")[:2]))
+    left_out = 0
     for path in files:
         name = path.with_suffix(".txt").read_text()
+        if own < LATER.get(name, own):
+            left_out += 1
+            continue
         try:
             error = run(path)
         except Exception as exception:
@@ -89,8 +96,8 @@ def main():
         if options.nodes:
             counts[name] = nodes_of(path)
     print(
-        f"onnxruntime {version('onnxruntime')}: {len(files)} files, worst relative "
-        f"error {worst:.1e}"
+        f"onnxruntime {version('onnxruntime')}: {len(files) - left_out} files, worst "
+        f"relative error {worst:.1e}; {left_out} need a later version"
     )
     if options.nodes and not options.nodes.exists():
         options.nodes.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
