@@ -81,7 +81,7 @@ class Work:
         with suppress(IndexError):  # the last stage has just ended
             shown = self.stages[0]
         name = f": {shown.name}" if shown.name else ""
-        columns = bar.format_dict["ncols"]  # None in a notebook
+        columns = bar.format_dict["ncols"]  # None where that is not known
         text = f"{self.label}{name}"
         if columns is not None:
             text = _within(max(columns - _FIGURES, _FIGURES), text)
