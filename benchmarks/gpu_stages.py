@@ -160,6 +160,13 @@ def nccl(save):
     return found, all(found.values())
 
 
+def read(save):
+    """A step of each library, which reads its files."""
+    import gpu_speed
+
+    return gpu_speed.read(save)
+
+
 def speed(save, case, precision, seconds):
     """Seconds of a step of training beside torch and JAX, where these are installed."""
     import gpu_speed
@@ -191,7 +198,7 @@ def profile(save, case, precision, seconds):
 STAGES = {
     stage.__name__: stage
     for stage in (
-        *(facts, first, nccl, speed, compiled, profile),
+        *(facts, first, nccl, read, speed, compiled, profile),
         *(gpu_calls.calls, gpu_fits.accuracy, gpu_fits.fits),
         *(gpu_limits.autotune, gpu_limits.memory, gpu_limits.processes),
         gpu_limits.digest,

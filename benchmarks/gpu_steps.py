@@ -46,6 +46,7 @@ def correct():
 
 def fast():
     """Where a step of training spends its time, and how long it takes beside peers."""
+    yield stage("read", 120, *GPU)
     for case, precision in RUNS:
         told = (case, precision, "{limit}")
         name = f"profile-{case}-{precision}"

@@ -1,5 +1,10 @@
 """The table of gpu_speed.py; nothing that is measured is imported here."""
 
+from time import perf_counter
+
+# About when this process began: what imports this does so before all that takes long.
+BEGUN = perf_counter()
+
 # What each library needs, in the order in which they are measured.
 OURS, COMPILED = "toolkit", "torch/compile"
 LIBRARIES = {

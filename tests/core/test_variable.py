@@ -8,7 +8,7 @@ import pytest
 
 import toolkit
 from tests.helpers import assert_close, is_free
-from toolkit import ops
+from toolkit import initializers, ops  # noqa: F401  (names of initializers)
 from toolkit.backends import base
 from toolkit.core import naming, variable
 from toolkit.core.locks import Locks, commit_all
@@ -527,13 +527,12 @@ def test_all_locks_are_taken_in_one_order_and_given_back():
 
 
 def test_an_interrupt_while_locks_are_taken_gives_them_back():
-    class Interrupting:
-        def acquire(self):
-            raise KeyboardInterrupt
+    def interrupted():
+        raise KeyboardInterrupt
 
     variables = [Variable(float(i)) for i in range(2)]
     locks = Locks(variables)
-    locks.locks.append(Interrupting())
+    locks._take.append(interrupted)
     with pytest.raises(KeyboardInterrupt):
         locks.__enter__()
     assert all(map(is_free, variables))

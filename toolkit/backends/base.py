@@ -159,6 +159,13 @@ class Backend:
         """
         return None
 
+    def foresee(self, lowered: Any) -> None:
+        """Begin what takes long of what `lower` returned, before a program needs it.
+
+        Args:
+            lowered: for a node of a graph; the rest of it is lowered meanwhile.
+        """
+
     def prepared(self, lowered: Any, frozen: Collection[int], result: int = 0) -> Any:
         """What `lower` returned, where inputs of these numbers never change.
 

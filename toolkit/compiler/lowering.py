@@ -180,6 +180,8 @@ class _Lowering:
         layouts = (self.layouts[v] for v in (*node.inputs, *node.outputs))
         is_aligned = all(layout.offset % 16 == 0 for layout in layouts)
         lowered = self.backend.lower(node, inputs, outputs, is_aligned)
+        if lowered is not None:
+            self.backend.foresee(lowered)
         frozen = [i for i, x in enumerate(inputs) if x.is_frozen]
         if lowered is None or not frozen:
             return lowered

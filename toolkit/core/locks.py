@@ -33,21 +33,24 @@ class Locks:
 
     def __init__(self, variables: Iterable[Variable]) -> None:
         self.locks: list[threading.RLock] = [v.lock for v in sorted(variables, key=id)]
+        # A step takes tens of them: to look the methods up takes as long as to call.
+        self._take = [lock.acquire for lock in self.locks]
+        self._give = [lock.release for lock in self.locks]
 
     def __enter__(self) -> None:
-        taken = []
+        taken = 0
         try:
-            for lock in self.locks:
-                lock.acquire()
-                taken.append(lock)
+            for take in self._take:
+                take()
+                taken += 1
         except BaseException:  # interrupted while another thread's step runs
-            for lock in taken:
-                lock.release()
+            for give in self._give[:taken]:
+                give()
             raise
 
     def __exit__(self, *exception: object) -> None:
-        for lock in self.locks:
-            lock.release()
+        for give in self._give:
+            give()
 
 
 def commit_all(variables: list[Variable], arrays: list[Any]) -> None:

@@ -179,9 +179,10 @@ class ConcreteFunction:
         """Whether all Variables are known to be where they are computed on."""
         if len(accelerators) > 1:
             return False  # the types of arrays do not tell
-        used = map(_array_of, (*self.variables, *self.written))
-        hosts = [kind is np.ndarray for kind in map(type, used)]
-        return not any(hosts) if backend().is_accelerator else all(hosts)
+        kinds = set(map(type, map(_array_of, (*self.variables, *self.written))))
+        if backend().is_accelerator:
+            return np.ndarray not in kinds
+        return kinds <= {np.ndarray}
 
     def _values(self) -> list[Any]:
         """The arrays of the Variables, all as of one moment."""

@@ -1,13 +1,12 @@
 """Plans of cuDNN: kept in memory and on disk, and the fastest of them on request."""
 
-import pickle
 from types import SimpleNamespace
 
 import pytest
 
 import toolkit
 from toolkit.backends import disk_cache
-from toolkit.backends.cupy import cudnn, planning
+from toolkit.backends.cupy import cudnn
 from toolkit.backends.cupy.cuda_device import TIMED, CudaDevice
 from toolkit.backends.cupy.signatures import Geometry, convolution
 from toolkit.errors import ArgumentError
@@ -62,7 +61,7 @@ def made(monkeypatch):
     """Every graph that was planned."""
     found = []
 
-    def plan(signature, where, workspace=None):
+    def plan(signature, where, workspace=None, names_all=False):
         found.append(Graph())
         return found[-1]
 
@@ -177,42 +176,10 @@ def test_several_plans_are_made_together_and_stored(made, tmp_path):
     for key in keys[1:]:
         assert plans.get(*key).workspace == 0
     assert len(made) == 2
-    # What is known, or is one alone, is not worth a process.
-    plans.prepare(keys, make)
-    cudnn.Plans("GPU 90", 0, None).prepare(keys[:1], make)
-    assert len(asked) == 1
-
-
-def test_processes_that_cannot_plan_are_asked_in_vain(monkeypatch):
-    key = signature(), None
-    monkeypatch.setattr(planning, "available_cores", lambda: 2)
-    # A device that says nothing: with or without cuDNN nothing is planned for it.
-    assert planning.planned([key, key], "", 90) == {}
-
-    def no_room(*command, **options):
-        raise BlockingIOError("Resource temporarily unavailable")
-
-    monkeypatch.setattr(planning.subprocess, "Popen", no_room)
-    assert planning.planned([key, key], "", 90) == {}
-
-
-def test_no_process_is_begun_where_it_would_not_help(monkeypatch):
-    key = signature(), None
-    monkeypatch.setattr(planning.subprocess, "Popen", None)
-    assert planning.planned([key], "", 90) == {}
-    with monkeypatch.context() as patch:
-        patch.setattr(planning, "available_cores", lambda: 1)
-        assert planning.planned([key, key], "", 90) == {}
-    monkeypatch.setattr(planning.sys, "frozen", True, raising=False)
-    assert planning.planned([key, key], "", 90) == {}
-
-
-def test_a_process_makes_what_it_is_asked_for(made, monkeypatch):
-    keys = [(signature(), 64), (signature("float16"), None)]
-    monkeypatch.setattr(Frontend, "create_device_properties", str, raising=False)
-    asked = pickle.dumps((keys, "what a device says", 90))
-    assert pickle.loads(planning.answer(asked)) == [bytes([0]), bytes([0])]
-    assert len(made) == 2
+    # What is known is not asked for again.
+    plans.prepare(keys, lambda missing: dict.fromkeys(missing))
+    assert all(map(plans.has, keys))
+    assert not cudnn.Plans("GPU 90", 0, None).has(keys[0])
 
 
 @pytest.fixture

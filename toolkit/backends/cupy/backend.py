@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,10 @@ class CupyBackend(Backend):
             return None
         return named(found, node)
 
+    def foresee(self, lowered: Lowered) -> None:
+        """Begin to compile kernels and to make plans."""
+        self.device.foresee(lowered.steps)
+
     def assemble(self, lowered: Sequence[Any], shares: Any, barrier: int) -> Any:
         """One program for consecutive lowered nodes."""
         return GpuProgram(self.device, lowered)
@@ -166,18 +171,13 @@ class CupyBackend(Backend):
 
     def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Array]:
         """As `empty` gives them; small ones lie in one piece of memory."""
-        sizes = [math.prod(shape) * dtypes.itemsize(dtype) for shape, dtype in specs]
-        small = [i for i, nbytes in enumerate(sizes) if nbytes <= SMALL]
-        if len(small) < 2:
+        places, end = _places(tuple(specs))
+        if not end:
             return super().results(specs)
-        offsets, end = packed([sizes[i] for i in small])
-        block, places = (
-            self.empty((end,), "uint8"),
-            dict(zip(small, offsets, strict=True)),
-        )
+        block = self.empty((end,), "uint8")
         return [
-            self.view(block, places[i], *spec) if i in places else self.empty(*spec)
-            for i, spec in enumerate(specs)
+            self.empty(*spec) if place is None else self.view(block, place, *spec)
+            for place, spec in zip(places, specs, strict=True)
         ]
 
     def aligned(self, shape: tuple[int, ...], dtype: str) -> Array:
@@ -283,3 +283,17 @@ class CupyBackend(Backend):
             "memory": self.device.memory(),
             "matmul precision": settings.matmul_precision(),
         }
+
+
+@lru_cache(256)
+def _places(
+    specs: tuple[tuple[tuple[int, ...], str], ...],
+) -> tuple[list[int | None], int]:
+    """Where in one block several small arrays lie, None for large ones; its bytes."""
+    sizes = [math.prod(shape) * dtypes.itemsize(dtype) for shape, dtype in specs]
+    small = [i for i, nbytes in enumerate(sizes) if nbytes <= SMALL]
+    if len(small) < 2:
+        return [None] * len(specs), 0
+    offsets, end = packed([sizes[i] for i in small])
+    found = dict(zip(small, offsets, strict=True))
+    return [found.get(i) for i in range(len(specs))], end

@@ -75,9 +75,10 @@ class Binder:
         # Compiled together with the kernels that may start several of them at once.
         twins = [k.many for k, times in count.items() if k.many and times > 1]
         kernels = list(dict.fromkeys((*count, *twins)))
-        self.functions = dict(zip(kernels, self.device.load(kernels), strict=True))
+        # Plans first: kernels are compiled meanwhile.
         graphs = [step.signature for _, step in plain if isinstance(step, Dnn)]
         self.device.prepare(graphs, self.dnn_limit)
+        self.functions = dict(zip(kernels, self.device.load(kernels), strict=True))
         needed = max((self._workspace(step) for _, step in plain), default=0)
         if needed:
             # Bindings of one program never run at once.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import cached_property, partial
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
-from threading import RLock
+from threading import RLock, Thread
 from typing import Any
 
 import numpy as np
@@ -18,19 +17,62 @@ from toolkit import dtypes, settings
 from toolkit.backends import disk_cache
 from toolkit.backends.cupy import algorithms, cublaslt, cudnn, nvrtc, planning
 from toolkit.backends.cupy.availability import cupy_module, usable_libraries
+from toolkit.backends.cupy.compiling import Compiler
 from toolkit.backends.cupy.cublaslt import Gemm
-from toolkit.backends.cupy.cuda.launch import Kernel
+from toolkit.backends.cupy.cuda.launch import Kernel, Launch
 from toolkit.backends.cupy.device import Array, Device, OutOfMemory
 from toolkit.backends.cupy.signatures import Signature
-from toolkit.machine import available_cores
+from toolkit.backends.cupy.steps import WORKSPACES, Dnn, Step
 
 # How often a plan that is timed runs in a graph, and how often that is started.
 TIMED, ROUNDS = 10, 3
+SOME_PRODUCT = Gemm(
+    *(64, 64, 64),
+    transpose=(False, False),
+    leading=(64, 64, 64),
+    dtypes=("float32", "float32"),
+    compute="32F",
+)
 
 
 def cache_folder() -> Path | None:
     """The folder of compiled kernels and of plans; None if they are not kept."""
     return disk_cache.folder("kernels")
+
+
+class Turn:
+    """The scope of a device: one thread's turn, and its device and stream for CuPy.
+
+    A step enters it several times, one in the other: only the first asks CuPy.
+    """
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.owner = device
+        self.lock = RLock()
+        self.depth = 0
+        self.entered = ExitStack()  # CuPy's contexts, of the first
+
+    def __enter__(self) -> None:
+        if self.owner.broken:
+            raise self.owner.broken
+        self.lock.acquire()
+        try:
+            if self.depth == 0:
+                self.entered.enter_context(self.owner.device)
+                self.entered.enter_context(self.owner.stream)
+            self.depth += 1
+        except BaseException:
+            self.entered.close()
+            self.lock.release()
+            raise
+
+    def __exit__(self, *exception: object) -> None:
+        self.depth -= 1
+        try:
+            if self.depth == 0:
+                self.entered.close()
+        finally:
+            self.lock.release()
 
 
 class CudaDevice(Device):
@@ -63,15 +105,14 @@ class CudaDevice(Device):
         self.missing: dict[str, str]
         self.libraries, self.missing = usable_libraries()
         self.arch: int = int(self.device.compute_capability)
+        self._compiler = Compiler(self._cubin)
         self._functions: dict[Kernel, Callable[..., None]] = {}
-        self._turn = RLock()
+        self._turn = Turn(self)
+        if "cublaslt" in self.libraries:
+            Thread(target=self._begin_products).start()
 
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        if self.broken:
-            raise self.broken
-        with self._turn, self.device, self.stream:
-            yield
+    def scope(self) -> Turn:
+        return self._turn
 
     def raising(self) -> AbstractContextManager[Any]:
         config = import_module("cupyx")  # or factors of what has none are given
@@ -153,12 +194,21 @@ class CudaDevice(Device):
 
     # --- work -------------------------------------------------------------------------
 
+    def foresee(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if isinstance(step, Launch):
+                if step.kernel not in self._functions:
+                    self._compiler.foresee(step.kernel)
+            # What is timed is planned here.
+            elif isinstance(step, Dnn) and not settings.autotune():
+                key = step.signature, WORKSPACES[0][1]
+                if planning.is_slow(step.signature) and not self._graphs.has(key):
+                    self._planner.begin(key)
+
     def load(self, kernels: Sequence[Kernel]) -> list[Callable[..., None]]:
         missing = [k for k in kernels if k not in self._functions]
         if missing:
-            workers = min(len(missing), available_cores())
-            with ThreadPoolExecutor(workers) as pool:
-                cubins = list(pool.map(self._cubin, missing))
+            cubins = self._compiler.compiled(missing)
             if folder := cache_folder():
                 disk_cache.trim_at_times(folder)
             with self.device:
@@ -190,6 +240,14 @@ class CudaDevice(Device):
             if path:
                 disk_cache.store(path, cubin)
         return cubin
+
+    def _begin_products(self) -> None:
+        """Ask for some algorithm: the first answer takes a tenth of a second.
+
+        Until a program asks, its model is built.
+        """
+        with self.device, suppress(Exception):  # whatever it is, a program will see it
+            algorithms.Plans().offers(SOME_PRODUCT, 16, cublaslt.WORKSPACE)
 
     @cached_property
     def _products(self) -> algorithms.Plans:
@@ -223,17 +281,22 @@ class CudaDevice(Device):
         with self.device:
             return self._products.offers(gemm, alignment, cublaslt.WORKSPACE)
 
+    @cached_property
+    def _planner(self) -> planning.Planner:
+        with self.device:
+            return planning.Planner(cudnn.properties(self.device.id), self.arch)
+
     def prepare(self, signatures: Sequence[Signature], workspace: int | None) -> None:
         if settings.autotune():
-            return  # what is timed is made here
-        keys = [(signature, workspace) for signature in signatures]
-        slow = list(filter(planning.is_slow, keys))
+            return
+        slow = list(filter(planning.is_slow, signatures))
         if slow:
+            for signature in signatures:  # while processes make the others
+                if not planning.is_slow(signature):
+                    self.dnn(signature, workspace)
+            keys = [(signature, workspace) for signature in slow]
             with self.device:
-                said = partial(cudnn.properties, self.device.id)
-                self._graphs.prepare(
-                    slow, lambda missing: planning.planned(missing, said(), self.arch)
-                )
+                self._graphs.prepare(keys, self._planner.planned)
 
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
         with self.device:

@@ -7,7 +7,7 @@ they are. Plans are kept in memory, and on disk by graph, versions and device.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -133,7 +133,10 @@ def _apply(fe: Any, graph: Any, node: Any, inputs: list[Any]) -> tuple[Any, ...]
 
 
 def plan(
-    signature: Signature, where: Mapping[str, Any], workspace: int | None = None
+    signature: Signature,
+    where: Mapping[str, Any],
+    workspace: int | None = None,
+    names_all: bool = False,
 ) -> Any:
     """The frontend's graph with a plan that is as exact as the signature asks.
 
@@ -143,17 +146,34 @@ def plan(
         signature: what to compute.
         where: as for `make_graph`.
         workspace: the most bytes of scratch memory; None for no limit.
+        names_all: whether the graph is to know of every plan that there is. To name
+            those that cuDNN expects least of takes as long as all else, so they are
+            looked for only where no other one will do.
 
     Raises:
         UnsupportedOnBackend: cuDNN has no plan.
     """
+    modes = frontend().heur_mode
+    if not names_all:
+        with suppress(UnsupportedOnBackend):
+            return _planned(signature, where, workspace, [modes.A])
+    every = [modes.A, modes.B, modes.FALLBACK]
+    return _planned(signature, where, workspace, every)
+
+
+def _planned(
+    signature: Signature,
+    where: Mapping[str, Any],
+    workspace: int | None,
+    modes: Sequence[Any],
+) -> Any:
+    """The same, of the plans that some of cuDNN's heuristics name."""
     fe = frontend()
     graph = make_graph(signature, where)
     try:
         graph.validate()
         graph.build_operation_graph()
-        modes = fe.heur_mode
-        graph.create_execution_plans([modes.A, modes.B, modes.FALLBACK])
+        graph.create_execution_plans(list(modes))
         notes = fe.numerical_note
         # The same seed gives the same bits.
         refused = [notes.NONDETERMINISTIC]
@@ -235,34 +255,30 @@ class Plans:
     def get(self, signature: Signature, workspace: int | None = None) -> GraphPlan:
         """The plan of a graph, from memory, from disk, or made now."""
         key = signature, workspace
-        if key not in self._plans:
-            path = self._path(key, "plan")
-            graph = self._read(path)
-            if graph is None:
-                graph = self._made(key)
-                self._write(path, graph)
+        if not self.has(key):
+            graph = self._made(key)
+            self._write(self._path(key, "plan"), graph)
             self._plans[key] = GraphPlan(self, signature, graph)
         return self._plans[key]
+
+    def has(self, key: Key) -> bool:
+        """Whether a plan is in memory or on disk."""
+        if key not in self._plans:
+            graph = self._read(self._path(key, "plan"))
+            if graph is not None:
+                self._plans[key] = GraphPlan(self, key[0], graph)
+        return key in self._plans
 
     def prepare(
         self, keys: Iterable[Key], make: Callable[[list[Key]], dict[Key, bytes]]
     ) -> None:
-        """Have those plans made together that are nowhere yet, if they are several.
+        """Have those plans made together that are nowhere yet.
 
         Args:
             keys: of the graphs.
             make: gives their plans as they are stored, as far as it can.
         """
-        missing = []
-        for key in dict.fromkeys(keys):
-            if key not in self._plans:
-                graph = self._read(self._path(key, "plan"))
-                if graph is None:
-                    missing.append(key)
-                else:
-                    self._plans[key] = GraphPlan(self, key[0], graph)
-        if len(missing) < 2:
-            return
+        missing = [key for key in dict.fromkeys(keys) if not self.has(key)]
         for key, content in make(missing).items():
             with suppress(Exception):  # whatever is wrong with it: it is made here
                 graph = restored(content, {"handle": self.handle})
@@ -289,7 +305,7 @@ class Plans:
             path = self._path(key, "tuned")
             graph = self._read(path)
             if graph is None:
-                graph = self._made(key)
+                graph = self._made(key, names_all=True)
                 if self._choose(signature, graph, measure):
                     self._write(path, graph)
                 else:
@@ -297,9 +313,9 @@ class Plans:
             self._tuned[key] = GraphPlan(self, signature, graph)
         return self._tuned[key]
 
-    def _made(self, key: Key) -> Any:
+    def _made(self, key: Key, names_all: bool = False) -> Any:
         signature, workspace = key
-        return plan(signature, {"handle": self.handle}, workspace)
+        return plan(signature, {"handle": self.handle}, workspace, names_all)
 
     def _choose(
         self, signature: Signature, graph: Any, measure: Callable[[GraphPlan], float]

@@ -9,7 +9,7 @@ import contextlib
 import gc
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.memory import Fetches, Uploads
 from toolkit.backends.cupy.signatures import Signature
+from toolkit.backends.cupy.steps import Step
 from toolkit.backends.pending_copy import PendingCopy
 from toolkit.errors import DeviceError, OutOfDeviceMemory, OutOfRangeError
 
@@ -65,6 +66,20 @@ class Words:
     told: int = -1
 
 
+class Failing:
+    """A context in which errors of a device's libraries become ours."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, self.device.failures):
+            raise self.device.failed(error) from error
+
+
 class Device(ABC):
     """A GPU: memory, kernels, libraries, and streams.
 
@@ -94,6 +109,7 @@ class Device(ABC):
         self.started: int = 0
         self._idle: list[WeakMethod[Any]] = []
         self.last: Callable[[], str] = lambda: "nothing"
+        self._failing = Failing(self)
 
     @cached_property
     def uploads(self) -> Uploads:
@@ -122,17 +138,17 @@ class Device(ABC):
         Raises:
             OutOfDeviceMemory: naming the largest buffers of a plan.
         """
-        nbytes = math.prod(shape) * dtypes.itemsize(dtype)
         for attempt in range(2):
             try:
                 # To ask costs more than small arrays do.
-                if plan is None or nbytes <= self.room():
-                    with self.failing():
+                if plan is None or _bytes(shape, dtype) <= self.room():
+                    with self._failing:
                         return self.empty(shape, dtype)
             except OutOfMemory:
                 pass
             if attempt == 0:
                 self.reclaim()
+        nbytes = _bytes(shape, dtype)
         raise OutOfDeviceMemory(
             f"{self.name}: no room for {what} of {nbytes:,} bytes; "
             f"{self.memory()}{largest(plan)}"
@@ -255,6 +271,9 @@ class Device(ABC):
         """Whether the library has an algorithm for a product of operands so aligned."""
         return True
 
+    def foresee(self, steps: Sequence[Step]) -> None:  # noqa: B027
+        """Begin what takes long before `load` and `dnn` will be asked for it."""
+
     def prepare(  # noqa: B027
         self, signatures: Sequence[Signature], workspace: int | None
     ) -> None:
@@ -286,20 +305,16 @@ class Device(ABC):
 
     # --- what went wrong --------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def failing(self) -> Iterator[None]:
+    def failing(self) -> Failing:
         """The context of calls that report what has failed before them.
 
         Raises:
             DeviceError: naming what was started last; if every later call fails too,
                 the device is broken.
         """
-        try:
-            yield
-        except self.failures as error:
-            raise self._failed(error) from error
+        return self._failing
 
-    def _failed(self, error: Exception) -> DeviceError:
+    def failed(self, error: Exception) -> DeviceError:
         text = f"{self.name}: {error}; what was started last: {self.last()}"
         try:
             self.synchronize()
@@ -334,6 +349,10 @@ class Device(ABC):
             _, index, limit = rows[first].tolist()
             problem = words.problems[first]
             raise OutOfRangeError(problem.format(index=index, limit=limit))
+
+
+def _bytes(shape: tuple[int, ...], dtype: str) -> int:
+    return math.prod(shape) * dtypes.itemsize(dtype)
 
 
 def largest(plan: Any) -> str:

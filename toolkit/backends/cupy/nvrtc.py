@@ -17,6 +17,9 @@ from toolkit.errors import DeviceError
 # C++17, and arithmetic as IEEE 754 has it: nothing here asks for fast approximations.
 # A prelude holds more than one kernel uses, which is nothing to warn of.
 OPTIONS = ("--std=c++17", "-default-device", "--disable-warnings")
+# What headers of the compiler's own declare is not used, and to read them takes half of
+# the time. NVRTC 13 knows the option; of some versions before, it is an error.
+MINIMAL = "--minimal"
 BUILTINS = "libnvrtc-builtins.so.*"
 
 
@@ -63,6 +66,13 @@ def version() -> str:
     return ".".join(map(str, numbers))
 
 
+@cache
+def options() -> tuple[str, ...]:
+    """Those of every compilation."""
+    is_known = int(version().partition(".")[0] or 0) >= 13
+    return (*OPTIONS, MINIMAL) if is_known else OPTIONS
+
+
 def key(kernel: Kernel, arch: int, runtime: str = "") -> str:
     """A name that only equal machine code shares.
 
@@ -70,7 +80,7 @@ def key(kernel: Kernel, arch: int, runtime: str = "") -> str:
         kernel, arch: as for `compile_kernel`.
         runtime: the version of the library that loads it.
     """
-    facts = (version(), runtime, arch, OPTIONS, kernel.name, kernel.source)
+    facts = (version(), runtime, arch, options(), kernel.name, kernel.source)
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
@@ -82,7 +92,7 @@ def _check(status: int) -> None:
 
 
 def compile_source(
-    source: str, name: str, arch: int, options: Sequence[str] = ()
+    source: str, name: str, arch: int, more: Sequence[str] = ()
 ) -> tuple[bytes, str]:
     """The machine code of a source.
 
@@ -90,7 +100,7 @@ def compile_source(
         source: complete CUDA C++ text.
         name: what messages call it.
         arch: the compute capability, 90 for sm_90.
-        options: further ones for the compiler.
+        more: options for the compiler beside `options`.
 
     Returns:
         The cubin, and what the compiler said.
@@ -111,7 +121,7 @@ def compile_source(
         )
     )
     try:
-        words = [w.encode() for w in (f"-arch=sm_{arch}", *OPTIONS, *options)]
+        words = [w.encode() for w in (f"-arch=sm_{arch}", *options(), *more)]
         array = (ctypes.c_char_p * len(words))(*words)
         status = nvrtc.nvrtcCompileProgram(program, len(words), array)
         log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
@@ -136,6 +146,6 @@ def _read(
     return content.raw
 
 
-def compile_kernel(kernel: Kernel, arch: int, options: Sequence[str] = ()) -> bytes:
+def compile_kernel(kernel: Kernel, arch: int, more: Sequence[str] = ()) -> bytes:
     """The cubin of a kernel for a compute capability."""
-    return compile_source(kernel.source, kernel.name, arch, options)[0]
+    return compile_source(kernel.source, kernel.name, arch, more)[0]

@@ -1,4 +1,4 @@
-"""Plans of cuDNN that processes of their own make, each some of them.
+"""Plans of cuDNN that processes of their own make, beside what their caller does.
 
 Normalizations and attention are compiled when they are planned, for a second each, and
 the frontend keeps Python's lock meanwhile: threads would wait for each other. Nothing
@@ -12,15 +12,19 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from time import monotonic
+from threading import Lock
 
 from toolkit.backends.cupy import cudnn
+from toolkit.backends.cupy.signatures import Signature
 from toolkit.machine import available_cores
 
-# Processes at once; the seconds that one has to begin, and those for each plan: what is
-# not there then is made by who asked.
-MOST, BEGINNING, EACH = 16, 30, 10
+# Processes at once.
+MOST = 32
+# The seconds that a process has for its plan: what is not there then is made by who
+# asked.
+LIMIT = 40
 _START = (
     "import sys; sys.path[:] = {path!r}; "
     "from toolkit.backends.cupy import planning; planning.work(); "
@@ -29,58 +33,69 @@ _START = (
 )
 
 
-def is_slow(key: cudnn.Key) -> bool:
+def is_slow(signature: Signature) -> bool:
     """Whether planning compiles, as it does for all but convolutions."""
-    return not key[0].nodes[0].op.startswith("conv")
+    return not signature.nodes[0].op.startswith("conv")
 
 
-def planned(
-    keys: Sequence[cudnn.Key], properties: str, arch: int
-) -> dict[cudnn.Key, bytes]:
-    """The plans of graphs as they are stored; without those that could not be made.
+class Planner:
+    """Makes plans from when they are known of to when they are needed.
 
     Args:
-        keys: of the graphs.
         properties: what the device says of itself.
         arch: its compute capability, such as 90.
     """
-    count = min(len(keys), available_cores(), MOST)
-    # Where this is no interpreter's process there is nothing to start.
-    if count < 2 or not sys.executable or getattr(sys, "frozen", False):
-        return {}
-    groups = [list(keys[i::count]) for i in range(count)]
-    command = [sys.executable, "-c", _START.format(path=sys.path)]
-    found: dict[cudnn.Key, bytes] = {}
-    begun: list[subprocess.Popen[bytes]] = []
-    end = monotonic() + BEGINNING + EACH * len(groups[0])
-    try:
-        with suppress(OSError):  # the system may have no room for more
-            for group in groups:
-                begun.append(_begun(command, pickle.dumps((group, properties, arch))))
-        for process, group in zip(begun, groups, strict=False):
-            with suppress(Exception):  # whatever it was: plans are not there
-                content, _ = process.communicate(timeout=max(0, end - monotonic()))
-                made = pickle.loads(content)
-                found |= {k: m for k, m in zip(group, made, strict=True) if m}
-    finally:
-        for process in begun:
-            process.kill()
-            process.wait()
-    return found
 
+    def __init__(self, properties: str, arch: int) -> None:
+        self.properties = properties
+        self.arch = arch
+        self._begun: dict[cudnn.Key, Future[bytes]] = {}
+        # The threads wait for processes, and are there only as long as those.
+        self._threads: ThreadPoolExecutor | None = None
+        self._turn = Lock()
 
-def _begun(command: Sequence[str], asked: bytes) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdin is not None
-    with suppress(OSError), process.stdin as pipe:
-        pipe.write(asked)
-    process.stdin = None  # it is closed
-    return process
+    def begin(self, key: cudnn.Key) -> None:
+        """Make a plan that `planned` will be asked for, if it helps."""
+        cores = available_cores()
+        # Where this is no interpreter's process there is nothing to start.
+        if cores < 2 or not sys.executable or getattr(sys, "frozen", False):
+            return
+        with self._turn:
+            if key not in self._begun:
+                if self._threads is None:  # a process waits half of its time
+                    self._threads = ThreadPoolExecutor(min(2 * cores, MOST))
+                self._begun[key] = self._threads.submit(self._made, key)
+
+    def planned(self, keys: Sequence[cudnn.Key]) -> dict[cudnn.Key, bytes]:
+        """The plans of graphs as they are stored; without those that could not be made.
+
+        One alone that was not begun is made by who asked.
+        """
+        if len(keys) > 1:
+            for key in keys:
+                self.begin(key)
+        with self._turn:
+            found = {k: self._begun.pop(k) for k in keys if k in self._begun}
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False)
+        return {key: plan for key, each in found.items() if (plan := each.result())}
+
+    def _made(self, key: cudnn.Key) -> bytes:
+        """What a process of its own answers; empty if it cannot."""
+        command = [sys.executable, "-c", _START.format(path=sys.path)]
+        asked = pickle.dumps((key, self.properties, self.arch))
+        # Whatever it was, the system may have no room for one more: no plan is there.
+        with suppress(Exception):
+            return subprocess.run(
+                command,
+                input=asked,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=LIMIT,
+                check=True,
+            ).stdout
+        return b""
 
 
 def work() -> None:
@@ -93,18 +108,13 @@ def work() -> None:
 
 
 def answer(asked: bytes) -> bytes:
-    """The plans that are asked for, empty where one could not be made.
+    """The plan that is asked for, empty if it could not be made.
 
     What fails is left to who asked: it says why when it is made there.
     """
-    keys, properties, arch = pickle.loads(asked)
+    (signature, workspace), properties, arch = pickle.loads(asked)
     made = cudnn.frontend().create_device_properties(properties)
     where = {"device_property": made, "sm_version": arch}
-    found = []
-    for signature, workspace in keys:
-        content = b""
-        with suppress(Exception):
-            graph = cudnn.plan(signature, where, workspace)
-            content = bytes(graph.serialize())
-        found.append(content)
-    return pickle.dumps(found)
+    with suppress(Exception):
+        return bytes(cudnn.plan(signature, where, workspace).serialize())
+    return b""

@@ -18,12 +18,20 @@ from toolkit.backends.cupy.binding import Binder, Binding, Where, operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
 from toolkit.backends.cupy.device import Device, largest
 from toolkit.backends.cupy.memory import SMALL, packed
-from toolkit.backends.cupy.steps import Dnn, Loop, Lowered, Product, Step
+from toolkit.backends.cupy.steps import (
+    WORKSPACES,
+    Dnn,
+    Loop,
+    Lowered,
+    Product,
+    Step,
+)
 from toolkit.definitions.records import record
 from toolkit.errors import OutOfDeviceMemory
 from toolkit.ir import Spec
 
 Resolve = Callable[[int, tuple[str, int]], Where]
+Copy = tuple[int, int, int]
 
 # An array may be at so many places, each with steps bound to it, as batches are that
 # come in two turns; if it is elsewhere then, it is copied to memory that stays. Results
@@ -32,9 +40,6 @@ Resolve = Callable[[int, tuple[str, int]], Where]
 MOST_PLACES = 2
 # How many sets of addresses are remembered.
 MOST_BINDINGS = 4
-# Bytes that a product may use as scratch memory, and a graph of cuDNN (None: as many as
-# it likes); after running out of memory, those of the second row.
-WORKSPACES = ((32 << 20, None), (1 << 20, 64 << 20))
 
 
 class CallTable(list[int]):
@@ -146,6 +151,10 @@ class Runner:
         self.objects = objects
         # Memory that stays, by the number of an array that is elsewhere in every call.
         self.staged: dict[int, Any] = {}
+        # What is copied to it before the steps, and from it after them: the number of
+        # the array, the address of its place, and how many bytes.
+        self.inward: list[Copy] = []
+        self.outward: list[Copy] = []
         # The others, and the addresses that each was found at.
         self.loose: list[int] = list(range(len(objects)))
         self.places: list[set[int]] = [set() for _ in objects]
@@ -172,7 +181,7 @@ class Runner:
         with self.device.scope(), self.device.failing():
             self.device.uploads.mark()
             binding = self._bound()
-            self._copy(self.used[0], inward=True)
+            self._copy(self.inward, is_inward=True)
             if binding.replay is None and binding.runs and self.device.captures:
                 binding.replay = self.device.capture(partial(self._start, binding))
             if binding.replay is None:
@@ -181,7 +190,7 @@ class Runner:
                 self.device.last = self._named
                 binding.replay()
             binding.runs += 1
-            self._copy(self.used[1], inward=False)
+            self._copy(self.outward, is_inward=False)
             self.device.watch(binding.words, binding.problems)
 
     def timed(self) -> list[tuple[int, int, int, int]]:
@@ -189,14 +198,14 @@ class Runner:
         rows = []
         with self.device.scope(), self.device.failing():
             binding = self._bound()
-            self._copy(self.used[0], inward=True)
+            self._copy(self.inward, is_inward=True)
             for i, call in binding.calls:
                 self.device.last = partial(self._named, i)
                 start = perf_counter_ns()
                 call()
                 self.device.synchronize()
                 rows.append((i, start, perf_counter_ns(), 0))
-            self._copy(self.used[1], inward=False)
+            self._copy(self.outward, is_inward=False)
         return rows
 
     def _start(self, binding: Binding) -> None:
@@ -211,19 +220,22 @@ class Runner:
             return names[which]
         return f"{len(names)} captured nodes, from {names[0]} to {names[-1]}"
 
-    def _copy(self, numbers: set[int], inward: bool) -> None:
+    def _copy(self, copies: Sequence[Copy], is_inward: bool) -> None:
         """Copy what is staged in or out, by one copy where both sides lie alike."""
-        found = [
-            (self.objects[i], self.device.address(y), self.objects.specs[i].nbytes)
-            for i, y in self.staged.items()
-            if i in numbers
-        ]
-        while found:
-            outer, inner, nbytes = found.pop(0)
-            while found and _follows((outer, inner, nbytes), found[0]):
-                nbytes = found[0][0] - outer + found[0][2]
-                del found[0]
-            pair = (inner, outer) if inward else (outer, inner)
+        begun: tuple[int, int, int] | None = None
+        for number, inner, nbytes in copies:
+            outer = self.objects[number]
+            if begun is not None and _follows(begun, (outer, inner, nbytes)):
+                begun = begun[0], begun[1], outer - begun[0] + nbytes
+            else:
+                self._copied(begun, is_inward)
+                begun = outer, inner, nbytes
+        self._copied(begun, is_inward)
+
+    def _copied(self, piece: tuple[int, int, int] | None, is_inward: bool) -> None:
+        if piece is not None:
+            outer, inner, nbytes = piece
+            pair = (inner, outer) if is_inward else (outer, inner)
             self.device.copy(*pair, nbytes)
 
     def _bound(self) -> Binding:
@@ -260,6 +272,13 @@ class Runner:
             for i, offset, spec in zip(worn, offsets, specs, strict=True):
                 view = self.device.view(block, offset, spec.shape, spec.dtype)
                 self.staged[i] = view
+            found = [
+                (i, self.device.address(y), self.objects.specs[i].nbytes)
+                for i, y in self.staged.items()
+            ]
+            self.inward, self.outward = (
+                [copy for copy in found if copy[0] in used] for used in self.used
+            )
             self.loose = [i for i in self.loose if i not in self.staged]
             self.bindings.clear()
 

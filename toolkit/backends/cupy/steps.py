@@ -26,6 +26,9 @@ from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
 
 Place = Buffer | Scratch
+# Bytes that a product may use as scratch memory, and a graph of cuDNN (None: as many as
+# it likes); after running out of memory, those of the second row.
+WORKSPACES = ((32 << 20, None), (1 << 20, 64 << 20))
 
 
 @record

@@ -1,0 +1,201 @@
+"""What takes long is begun while a graph is lowered: kernels and plans."""
+
+import pickle
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+import toolkit
+from tests.backends.cupy.test_tuning import Frontend, Stream, made, signature
+from toolkit.backends.cupy import cudnn, planning
+from toolkit.backends.cupy.compiling import Compiler
+from toolkit.backends.cupy.cuda.launch import Kernel, Launch
+from toolkit.backends.cupy.cuda_device import CudaDevice
+from toolkit.backends.cupy.steps import Dnn
+from toolkit.errors import DeviceError, UnsupportedOnBackend
+
+__all__ = ["made"]
+MANY = Kernel("many", "of many", ())
+KERNELS = Kernel("one", "of one", (), MANY), Kernel("other", "of another", ())
+SLOW = SimpleNamespace(nodes=[SimpleNamespace(op="batchnorm")])
+
+
+# --- kernels --------------------------------------------------------------------------
+
+
+def test_kernels_are_compiled_from_when_they_are_known_of():
+    begun, go_on = threading.Event(), threading.Event()
+
+    def compile_kernel(kernel):
+        begun.set()
+        assert go_on.wait(30)
+        return kernel.source.encode()
+
+    compiler = Compiler(compile_kernel)
+    compiler.foresee(KERNELS[0])
+    assert begun.wait(30)  # nobody has asked for it
+    go_on.set()
+    assert compiler.compiled(KERNELS) == [b"of one", b"of another"]
+
+
+def test_each_is_compiled_once_and_that_of_many_when_there_are_several():
+    compiled = []
+
+    def compile_kernel(kernel):
+        compiled.append(kernel.name)
+        return b""
+
+    compiler = Compiler(compile_kernel)
+    for kernel in KERNELS:
+        compiler.foresee(kernel)
+    compiler.compiled(KERNELS)
+    assert sorted(compiled) == ["one", "other"]
+    for _ in range(3):
+        compiler.foresee(KERNELS[0])
+    compiler.compiled([KERNELS[0], MANY])
+    assert sorted(compiled) == ["many", "one", "one", "other"]
+
+
+def test_what_does_not_compile_says_so_to_who_needs_it_and_is_tried_again():
+    def compile_kernel(kernel):
+        raise DeviceError(f"nvrtc: {kernel.name} does not compile")
+
+    compiler = Compiler(compile_kernel)
+    compiler.foresee(KERNELS[1])
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="other does not compile"):
+            compiler.compiled(KERNELS[1:])
+
+
+def test_no_thread_waits_for_more():
+    compiler = Compiler(lambda kernel: b"")
+    before = threading.active_count()
+    compiler.compiled(KERNELS)
+    for thread in threading.enumerate():
+        if thread.name.startswith("ThreadPoolExecutor"):
+            thread.join(30)
+    assert threading.active_count() <= before
+
+
+# --- plans ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The keys that processes were asked for; each answers with its workspace."""
+    found = []
+
+    def run(command, *, input, **options):
+        key, properties, arch = pickle.loads(input)
+        assert (properties, arch) == ("what a device says", 90)
+        found.append(key)
+        return SimpleNamespace(stdout=b"%d" % (key[1] or 0))
+
+    monkeypatch.setattr(planning, "available_cores", lambda: 2)
+    monkeypatch.setattr(planning.subprocess, "run", run)
+    return found
+
+
+def test_plans_are_made_from_when_they_are_known_of(asked):
+    planner = planning.Planner("what a device says", 90)
+    keys = [(signature(), 64), (signature("float16"), 65)]
+    for key in (*keys, keys[0]):
+        planner.begin(key)
+    assert planner.planned(keys) == {keys[0]: b"64", keys[1]: b"65"}
+    assert sorted(key[1] for key in asked) == [64, 65]
+    # One alone is made where it is needed, several by processes.
+    assert planner.planned(keys[:1]) == {}
+    assert len(planner.planned(keys)) == 2
+
+
+def test_processes_that_cannot_plan_are_asked_in_vain(monkeypatch):
+    keys = [(signature(), None), (signature("float16"), None)]
+    monkeypatch.setattr(planning, "available_cores", lambda: 2)
+    # A device that says nothing: with or without cuDNN nothing is planned for it.
+    assert planning.Planner("", 90).planned(keys) == {}
+
+    def no_room(*command, **options):
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(planning.subprocess, "run", no_room)
+    assert planning.Planner("", 90).planned(keys) == {}
+
+
+def test_no_process_is_begun_where_it_would_not_help(asked, monkeypatch):
+    keys = [(signature(), None), (signature("float16"), None)]
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "available_cores", lambda: 1)
+        assert planning.Planner("", 90).planned(keys) == {}
+    monkeypatch.setattr(planning.sys, "frozen", True, raising=False)
+    assert planning.Planner("", 90).planned(keys) == {}
+    assert not asked
+
+
+def test_a_process_makes_what_it_is_asked_for(made, monkeypatch):
+    monkeypatch.setattr(Frontend, "create_device_properties", str, raising=False)
+    told = pickle.dumps(((signature(), 64), "what a device says", 90))
+    assert planning.answer(told) == bytes([0])
+    assert len(made) == 1
+
+
+def test_plans_that_are_expected_least_of_are_looked_for_last(monkeypatch):
+    looked = []
+
+    def planned(signature, where, workspace, modes):
+        looked.append(modes)
+        if modes == ["A"] and signature == "rare":
+            raise UnsupportedOnBackend("conv", "float32", "", "")
+        return "a graph"
+
+    modes = SimpleNamespace(A="A", B="B", FALLBACK="FALLBACK")
+    monkeypatch.setattr(cudnn, "frontend", lambda: SimpleNamespace(heur_mode=modes))
+    monkeypatch.setattr(cudnn, "_planned", planned)
+    every = ["A", "B", "FALLBACK"]
+    assert cudnn.plan("usual", {}) == cudnn.plan("rare", {}) == "a graph"
+    assert looked == [["A"], ["A"], every]
+    cudnn.plan("usual", {}, names_all=True)
+    assert looked[3:] == [every]
+
+
+# --- a device -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def device():
+    """A CUDA device as far as it foresees."""
+    found = object.__new__(CudaDevice)
+    found.device = Stream()
+    begun = SimpleNamespace(kernels=[], plans=[])
+    compiler = SimpleNamespace(foresee=begun.kernels.append)
+    planner = SimpleNamespace(begin=begun.plans.append)
+    graphs = SimpleNamespace(has=lambda key: False)
+    vars(found).update(
+        _functions={}, _compiler=compiler, _planner=planner, _graphs=graphs, begun=begun
+    )
+    return found
+
+
+def launch(kernel):
+    return Launch(kernel, (1, 1, 1), (1, 1, 1), ())
+
+
+def test_a_device_begins_what_takes_long(device):
+    fast = Dnn(signature(), ())
+    steps = [launch(KERNELS[0]), fast, Dnn(SLOW, ()), launch(KERNELS[1])]
+    device._functions[KERNELS[1]] = print  # it is loaded
+    device.foresee(steps)
+    assert device.begun.kernels == [KERNELS[0]]
+    assert device.begun.plans == [(SLOW, None)]
+
+
+def test_what_is_there_or_will_be_timed_is_not_begun(device):
+    device._graphs.has = lambda key: True
+    device.foresee([Dnn(SLOW, ())])
+    device._graphs.has = lambda key: False
+    toolkit.config.set_autotune(True)
+    try:
+        device.foresee([Dnn(SLOW, ())])
+    finally:
+        toolkit.config.set_autotune(False)
+    assert not device.begun.plans
