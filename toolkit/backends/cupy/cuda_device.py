@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property, partial
 from importlib import import_module
 from operator import attrgetter
@@ -50,7 +50,6 @@ class Turn:
         self.owner = device
         self.lock = RLock()
         self.depth = 0
-        self.entered = ExitStack()  # CuPy's contexts, of the first
 
     def __enter__(self) -> None:
         if self.owner.broken:
@@ -58,19 +57,26 @@ class Turn:
         self.lock.acquire()
         try:
             if self.depth == 0:
-                self.entered.enter_context(self.owner.device)
-                self.entered.enter_context(self.owner.stream)
+                self._enter()
             self.depth += 1
         except BaseException:
-            self.entered.close()
             self.lock.release()
+            raise
+
+    def _enter(self) -> None:
+        self.owner.device.__enter__()
+        try:
+            self.owner.stream.__enter__()
+        except BaseException:
+            self.owner.device.__exit__()
             raise
 
     def __exit__(self, *exception: object) -> None:
         self.depth -= 1
         try:
             if self.depth == 0:
-                self.entered.close()
+                self.owner.stream.__exit__()
+                self.owner.device.__exit__()
         finally:
             self.lock.release()
 
