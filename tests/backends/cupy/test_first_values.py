@@ -24,6 +24,22 @@ def test_first_values_of_any_size_are_drawn_by_the_same_kernels(on_host, initial
     assert draw((16, 16), (2, 8, 4), (7, 3), (4, 8)) == few
 
 
+def test_what_makes_them_is_begun_with_the_device(on_host, monkeypatch):
+    device, begun, loaded = on_host.device, set(), set()
+    load = device.load
+    monkeypatch.setattr(device, "load", lambda ks: loaded.update(ks) or load(ks))
+    steps = "foresee", lambda steps: begun.update(step.kernel for step in steps)
+    monkeypatch.setattr(device, *steps)
+    on_host.foresee_first_values()
+    assert len(begun) == 4
+    with toolkit.device("gpu:0"):
+        layers.Dense(32).build((None, 16))
+        toolkit.Variable(np.broadcast_to(np.float32(1), (64,)), name="scale")
+        layers.Conv2D(8, 3, bias_initializer="ones").build((None, 8, 8, 3))
+    assert loaded
+    assert loaded <= begun
+
+
 def test_orthogonal_first_values_need_but_their_key_of_the_device(on_host):
     with toolkit.device("gpu:0"):
         toolkit.random.SeedGenerator(0).next()

@@ -27,4 +27,6 @@ def create(number: int = 0) -> CupyBackend:
 
     device = CudaDevice(number)
     warn_of_missing(device.libraries)
-    return CupyBackend(device, cupy, count)
+    backend = CupyBackend(device, cupy, count)
+    backend.foresee_first_values()
+    return backend

@@ -6,13 +6,21 @@ import contextlib
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes, settings
 from toolkit.backends.array import array_table
-from toolkit.backends.base import Backend, Move, Operand, aligned, on_host
+from toolkit.backends.base import (
+    Backend,
+    Move,
+    Operand,
+    aligned,
+    contiguous,
+    on_host,
+)
 from toolkit.backends.cupy import attention, norms, products
 from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.backends.cupy.cuda.launch import Scratch, generator
@@ -35,6 +43,19 @@ from toolkit.backends.rendering import Kernel, KernelTable
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
 
 Array = Any
+# The calls that draw float32 from a range, and that fill an array; one kernel serves
+# every size.
+_LINE, _NUMBER = Spec((4096,), "float32"), Spec((), "float32")
+FIRST_VALUES: tuple[tuple[str, tuple[Operand, ...], dict[str, Any]], ...] = (
+    (
+        "random_uniform",
+        (contiguous(Spec((2,), "uint32")),),
+        {"shape": _LINE.shape, "dtype": _LINE.dtype},
+    ),
+    ("multiply", (contiguous(_LINE), contiguous(_NUMBER)), {}),
+    ("add", (contiguous(_LINE), contiguous(_NUMBER)), {}),
+    ("stop_gradient", (Operand(_LINE, (0,)),), {}),
+)
 # These need no kernel, in any layout.
 VIEWS = ("reshape", "transpose", "broadcast_to", "slice")
 
@@ -156,6 +177,16 @@ class CupyBackend(Backend):
         loop = Loop(body, place, tuple(moves), turns)
         # The arena has a place even where nothing lies in it.
         return Lowered((loop,), max(1, arena[1] + body.arena_bytes), name="a loop")
+
+    def foresee_first_values(self) -> None:
+        """Begin to compile what makes the weights of nearly every model.
+
+        Each would be waited for alone, when the first layer is built.
+        """
+        import_module("toolkit.random")  # it declares them, and all elementwise ones
+        for name, operands, attrs in FIRST_VALUES:
+            kernel: Any = self.kernels[name]
+            kernel.foresee(operands, attrs)
 
     # --- memory -----------------------------------------------------------------------
 

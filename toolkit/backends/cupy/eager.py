@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
@@ -60,6 +61,12 @@ class EagerKernel:
                     y[...] = found
         outs = tuple(made) if out is None else given
         return outs if len(results) > 1 else outs[0]
+
+    def foresee(self, operands: Sequence[Operand], attrs: dict[str, Any]) -> None:
+        """Begin to compile what a call on such operands will run."""
+        program, _ = self._program(list(operands), True, attrs)
+        for node in program.nodes if program else ():
+            self.backend.device.foresee(node.steps)
 
     def _program(
         self, operands: list[Operand], is_aligned: bool, attrs: dict[str, Any]
