@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
-from contextlib import suppress
 from importlib import import_module
-from threading import Thread
 from typing import Any
 
 from toolkit import settings
@@ -14,7 +10,6 @@ from toolkit.backends.cupy import cudnn, libraries
 from toolkit.console.frames import warn
 from toolkit.errors import BackendUnavailable
 
-DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 EXTRAS = "pip install 'toolkit[cuda13]' (or 'toolkit[cuda12]' for an older driver)"
 
 
@@ -24,21 +19,12 @@ def cupy_module() -> Any:
     Raises:
         BackendUnavailable: it is not installed.
     """
-    if "cupy" not in sys.modules:
-        # The driver looks for its devices while CuPy is read: a tenth of a second each.
-        Thread(target=_start_driver).start()
     try:
         return import_module("cupy")
     except ImportError as error:
         raise BackendUnavailable(
             f"gpu: CuPy is not installed ({error}): {EXTRAS}"
         ) from error
-
-
-def _start_driver() -> None:
-    """Ask the driver to begin; whatever is wrong with it, it says again to CuPy."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(DRIVER).cuInit(0)
 
 
 def require(runtime: Any) -> int:
