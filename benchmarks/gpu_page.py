@@ -44,9 +44,10 @@ steps. *Ratio*: our better figure divided by the best peer's of the row.
 
 {first}
 
-With nothing compiled before; imports count. `torch.compile` is left out here, as all
-cases were compiled at once. The bar is {bar} of the best peer's: {first_met} of {cases}
-rows meet it.
+With nothing compiled before, not by the driver either, and with the files of each
+library read by a step of it before (`read`); imports count, in peers those after
+NumPy's. `torch.compile` is left out here, as all cases were compiled at once. The bar
+is {bar} of the best peer's: {first_met} of {cases} rows meet it.
 
 ## How exact
 
@@ -59,10 +60,21 @@ gave the same bits for the same seed, and the same ones with steps captured as w
 steps started one by one; its losses differ from the processor's by {losses} at most,
 relatively.
 
-## What ran
+{cores}## What ran
 
 {ran}
 {note}"""
+
+
+CORES = """\
+## On the processor of that machine, in milliseconds for a step of `fit`
+
+{rows}
+
+Without the GPU, by `benchmarks/peers.py`: medians of {rounds} rounds. *Ratio*: our time
+divided by the better one of torch's.
+
+"""
 
 
 def main():
@@ -101,6 +113,7 @@ def render(steps, machine, date="", note=""):
         cases=len(rows),
         exact=exact_table(steps["accuracy"]["results"]),
         losses=f"{losses:.0e}",
+        cores=cores(steps),
         ran=ran(steps),
         note=f"\n{fill(note, 96)}\n" if note else "",
     )
@@ -181,12 +194,30 @@ def exact_table(errors):
     return "\n".join(lines)
 
 
+def cores(steps):
+    """A section on the machine's processor, if that was measured."""
+    found = [s.get("results") for n, s in steps.items() if n.startswith("cores-")]
+    found = [record for record in found if record]
+    if not found:
+        return ""
+    shown = "toolkit", "torch", "torch.compile"
+    lines = [_line("workload", "threads", *shown, "ratio")]
+    lines.append(_line("---", *["---:"] * (len(shown) + 2)))
+    for record in sorted(found, key=lambda r: (r["rows"][0]["case"], r["threads"])):
+        (row,) = record["rows"]
+        took = {name: row["median"][name] for name in shown}
+        ratio = took.pop(shown[0]) / min(took.values())
+        cells = (f"{1e3 * row['median'][name]:.2f}" for name in shown)
+        lines.append(_line(row["case"], record["threads"], *cells, f"{ratio:.2f}"))
+    return CORES.format(rows="\n".join(lines), rounds=found[0]["rounds"])
+
+
 def ran(steps):
     """The other steps, what became of them, and how many tests they were."""
     lines = [_line("step", "outcome", "tests passed", "failed")]
     lines.append(_line("---", "---", "---:", "---:"))
     for name, step in steps.items():
-        if name.startswith(("speed-", "profile-", "compiled")):
+        if name.startswith(("speed-", "profile-", "compiled", "cores-")):
             continue
         counts = (step.get("results") or {}).get("counts", {})
         numbers = [counts.get(key, "") for key in ("passed", "failed")]
