@@ -45,9 +45,9 @@ steps. *Ratio*: our better figure divided by the best peer's of the row.
 {first}
 
 With nothing compiled before, not by the driver either, and with the files of each
-library read by a step of it before (`read`); imports count, in peers those after
-NumPy's. `torch.compile` is left out here, as all cases were compiled at once. The bar
-is {bar} of the best peer's: {first_met} of {cases} rows meet it.
+library read by a step of it before (`read`); imports count. `torch.compile` is left
+out here, as all cases were compiled at once. The bar is {bar} of the best peer's:
+{first_met} of {cases} rows meet it.
 
 ## How exact
 

@@ -26,7 +26,7 @@ from gpu_table import BEGUN, COMPILED, LIBRARIES, OURS, RUNS
 import toolkit
 from toolkit.bench.networks import TEXT_LENGTH, WORDS
 
-# Peers need none of this, so their time begins here, with NumPy already there.
+# Peers need none of this, so their time begins here.
 IMPORTED = perf_counter()
 
 # Seconds are at most those of one library in one case; with fewer left, none is begun.

@@ -166,6 +166,9 @@ class Backend:
             lowered: for a node of a graph; the rest of it is lowered meanwhile.
         """
 
+    def forget(self) -> None:
+        """Go on with nothing that was foreseen: its program comes to nothing."""
+
     def prepared(self, lowered: Any, frozen: Collection[int], result: int = 0) -> Any:
         """What `lower` returned, where inputs of these numbers never change.
 

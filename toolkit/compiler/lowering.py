@@ -44,7 +44,11 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
     """
     backend, layouts = target.backend, Layouts(graph, target.inputs)
     lowering = _Lowering(target, layouts, compile_graph, graph)
-    units = lowering.units(graph)
+    try:
+        units = lowering.units(graph)
+    except BaseException:
+        backend.forget()  # or the process would end only when all of it is done
+        raise
     barrier = first_late(graph, target.updates) + len(units) - len(graph.nodes)
     graph = graph.replace(unit.node for unit in units)
     with stage("scheduling"):

@@ -1,10 +1,14 @@
 """First values of weights: drawn on the device, by few kernels."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import toolkit
 from toolkit import layers
+from toolkit.backends import cupy
+from toolkit.backends.cupy import cuda_device
 from toolkit.initializers import GlorotUniform, HeNormal, Orthogonal
 
 
@@ -38,6 +42,23 @@ def test_what_makes_them_is_begun_with_the_device(on_host, monkeypatch):
         layers.Conv2D(8, 3, bias_initializer="ones").build((None, 8, 8, 3))
     assert loaded
     assert loaded <= begun
+
+
+def test_a_device_that_is_found_begins_them(monkeypatch):
+    cuda = SimpleNamespace(runtime=None)
+    monkeypatch.setattr(cupy, "cupy_module", lambda: SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(cupy, "require", lambda runtime: 1)
+    monkeypatch.setattr(cupy, "warn_of_missing", lambda found: None)
+    begun = []
+    monkeypatch.setattr(
+        cuda_device, "CudaDevice", lambda number: SimpleNamespace(libraries=frozenset())
+    )
+    monkeypatch.setattr(cupy.CupyBackend, "__init__", lambda *arguments: None)
+    monkeypatch.setattr(
+        cupy.CupyBackend, "foresee_first_values", lambda backend: begun.append(backend)
+    )
+    made = cupy.create()
+    assert begun == [made]
 
 
 def test_orthogonal_first_values_need_but_their_key_of_the_device(on_host):

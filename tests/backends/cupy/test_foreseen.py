@@ -2,8 +2,10 @@
 
 import pickle
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import toolkit
@@ -68,14 +70,53 @@ def test_what_does_not_compile_says_so_to_who_needs_it_and_is_tried_again():
             compiler.compiled(KERNELS[1:])
 
 
-def test_no_thread_waits_for_more():
-    compiler = Compiler(lambda kernel: b"")
+def test_what_an_older_program_cancelled_is_compiled_by_who_needs_it():
+    begun, go_on = threading.Event(), threading.Event()
+
+    def compile_kernel(kernel):
+        begun.set()
+        assert go_on.wait(30)
+        return kernel.source.encode()
+
+    compiler = Compiler(compile_kernel)
+    compiler.foresee(KERNELS[0])
+    assert begun.wait(30)
+    compiler.cancel()
+    go_on.set()
+    assert compiler.compiled(KERNELS) == [b"of one", b"of another"]
+    cancelled = Future()
+    cancelled.cancel()
+    compiler._begun[KERNELS[0]] = cancelled
+    assert compiler.compiled(KERNELS[:1]) == [b"of one"]
+
+
+def test_a_machine_without_room_for_threads_compiles_too(monkeypatch):
+    def full(*arguments):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", full)
+    compiler = Compiler(lambda kernel: kernel.source.encode())
+    compiler.foresee(KERNELS[0])
+    assert compiler.compiled(KERNELS) == [b"of one", b"of another"]
+    planner = planning.Planner("what a device says", 90)
+    monkeypatch.setattr(planning, "available_cores", lambda: 2)
+    planner.begin((signature(), None))
+    assert planner.planned([(signature(), None), (signature(), 1)]) == {}
+
+
+def test_no_thread_waits_for_more(asked):
+    def end_of_threads():
+        for thread in threading.enumerate():
+            if thread.name.startswith("ThreadPoolExecutor"):
+                thread.join(30)
+        return threading.active_count()
+
     before = threading.active_count()
-    compiler.compiled(KERNELS)
-    for thread in threading.enumerate():
-        if thread.name.startswith("ThreadPoolExecutor"):
-            thread.join(30)
-    assert threading.active_count() <= before
+    Compiler(lambda kernel: b"").compiled(KERNELS)
+    assert end_of_threads() <= before
+    planner = planning.Planner("what a device says", 90)
+    planner.planned([(signature(), None), (signature("float16"), None)])
+    assert end_of_threads() <= before
 
 
 # --- plans ----------------------------------------------------------------------------
@@ -86,14 +127,25 @@ def asked(monkeypatch):
     """The keys that processes were asked for; each answers with its workspace."""
     found = []
 
-    def run(command, *, input, **options):
-        key, properties, arch = pickle.loads(input)
-        assert (properties, arch) == ("what a device says", 90)
-        found.append(key)
-        return SimpleNamespace(stdout=b"%d" % (key[1] or 0))
+    class Process:
+        returncode = 0
+
+        def __init__(self, command, **pipes):
+            pass
+
+        def communicate(self, told, timeout):
+            key, properties, arch = pickle.loads(told)
+            assert (properties, arch) == ("what a device says", 90)
+            found.append(key)
+            return b"%d" % (key[1] or 0), None
+
+        def kill(self):
+            pass
+
+        wait = kill
 
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
-    monkeypatch.setattr(planning.subprocess, "run", run)
+    monkeypatch.setattr(planning.subprocess, "Popen", Process)
     return found
 
 
@@ -118,8 +170,41 @@ def test_processes_that_cannot_plan_are_asked_in_vain(monkeypatch):
     def no_room(*command, **options):
         raise BlockingIOError("Resource temporarily unavailable")
 
-    monkeypatch.setattr(planning.subprocess, "run", no_room)
+    monkeypatch.setattr(planning.subprocess, "Popen", no_room)
     assert planning.Planner("", 90).planned(keys) == {}
+
+
+def test_processes_of_a_program_that_comes_to_nothing_are_ended(monkeypatch):
+    monkeypatch.setattr(planning, "available_cores", lambda: 2)
+    monkeypatch.setattr(planning, "_START", "import time; time.sleep(60) # {path}")
+    planner = planning.Planner("", 90)
+    planner.begin((signature(), None))
+    (begun,) = planner._begun.values()
+    while not planner._running:
+        assert not begun.done()
+    (process,) = planner._running
+    planner.cancel()
+    assert begun.result(30) == b""
+    assert process.wait(30) != 0
+    assert not planner._running
+
+
+def test_an_interrupt_ends_the_processes_that_are_waited_for(monkeypatch):
+    monkeypatch.setattr(planning, "available_cores", lambda: 2)
+    monkeypatch.setattr(planning, "_START", "import time; time.sleep(60) # {path}")
+
+    def interrupted(begun):
+        while not planner._running:
+            assert not begun.done()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planning.Planner, "_result", staticmethod(interrupted))
+    planner = planning.Planner("", 90)
+    planner.begin((signature(), None))
+    (begun,) = planner._begun.values()
+    with pytest.raises(KeyboardInterrupt):
+        planner.planned([(signature(), None)])
+    assert begun.result(30) == b""
 
 
 def test_no_process_is_begun_where_it_would_not_help(asked, monkeypatch):
@@ -173,6 +258,7 @@ def device():
     vars(found).update(
         _functions={}, _compiler=compiler, _planner=planner, _graphs=graphs, begun=begun
     )
+    vars(found).update(stream=Stream(), _turn=Stream(), _is_entered=False)
     return found
 
 
@@ -199,3 +285,40 @@ def test_what_is_there_or_will_be_timed_is_not_begun(device):
     finally:
         toolkit.config.set_autotune(False)
     assert not device.begun.plans
+
+
+# --- a graph --------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    """What ends a lowering."""
+
+
+def test_what_a_graph_needs_is_begun_while_it_is_lowered(on_host, monkeypatch):
+    device, begun, forgotten = on_host.device, [], []
+    monkeypatch.setattr(device, "foresee", begun.append)
+    monkeypatch.setattr(device, "forget", lambda: forgotten.append(True))
+
+    def program(function):
+        x = np.ones((4, 3), "float32")
+        with toolkit.device("gpu:0"):
+            return toolkit.function(function).get_concrete_function(x).program
+
+    made = program(lambda x: toolkit.ops.softmax(x) @ toolkit.ops.transpose(x))
+    assert begun == [lowered.steps for lowered in made.lowered if lowered is not None]
+    assert not forgotten
+    lower = type(on_host).lower
+
+    def stop(backend, node, *arguments):
+        if len(begun) > len(made.lowered):
+            raise Stopped
+        return lower(backend, node, *arguments)
+
+    monkeypatch.setattr(type(on_host), "lower", stop)
+    with pytest.raises(Stopped):
+        program(
+            lambda x: (
+                toolkit.ops.cumsum(toolkit.ops.sort(x), 0) + toolkit.ops.roll(x, 1)
+            )
+        )
+    assert forgotten

@@ -14,7 +14,7 @@ from toolkit import layers, ops, random  # noqa: F401  (declare primitives)
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.lowering import LibraryCalls, Numerics, lower
 from toolkit.backends.cupy.steps import Dnn, Product
-from toolkit.ir import Spec
+from toolkit.ir import PRIMITIVES, Spec
 
 CONTRACT = [
     c
@@ -49,6 +49,32 @@ def test_products_and_convolutions(gpu, reference, case):
 
 
 UNEVEN = ((0, 1), (2, 1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "groups", "precision", "is_of_windows"),
+    [
+        ((256, 32, 32, 3), (3, 3, 3, 32), 1, "tf32", True),
+        ((256, 32, 32, 3), (3, 3, 3, 32), 1, "strict", False),
+        ((256, 32, 32, 8), (3, 3, 8, 96), 1, "tf32", False),
+        # Of a group are few channels: that is no picture.
+        ((256, 32, 32, 32), (3, 3, 1, 32), 32, "tf32", False),
+        # Much is seen of each, or all that is seen takes much memory.
+        ((256, 32, 32, 3), (7, 7, 3, 160), 1, "tf32", False),
+        ((256, 224, 224, 3), (3, 3, 3, 64), 1, "tf32", False),
+    ],
+)
+def test_gradients_of_filters_on_small_pictures_are_products(
+    shape, kernel, groups, precision, is_of_windows
+):
+    attrs = {"strides": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1)}
+    x, w = Spec(shape, "float32"), Spec(kernel, "float32")
+    g = PRIMITIVES["conv"].spec(x, w, **attrs, groups=groups)
+    attrs |= {"groups": groups, "kernel": kernel[:2]}
+    numerics = Numerics(precision=precision)
+    found = lowered("conv_kernel_grad", [x, g], (), numerics, **attrs)
+    kinds = {type(step) for step in found.steps}
+    assert (Product in kinds, Dnn in kinds) == (is_of_windows, not is_of_windows)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

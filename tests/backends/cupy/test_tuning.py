@@ -177,7 +177,8 @@ def test_several_plans_are_made_together_and_stored(made, tmp_path):
         assert plans.get(*key).workspace == 0
     assert len(made) == 2
     # What is known is not asked for again.
-    plans.prepare(keys, lambda missing: dict.fromkeys(missing))
+    plans.prepare(keys, lambda missing: asked.append(missing) or {})
+    assert asked == [keys, []]
     assert all(map(plans.has, keys))
     assert not cudnn.Plans("GPU 90", 0, None).has(keys[0])
 
@@ -192,7 +193,9 @@ def device():
     found.capture = lambda start: start() or start
     cuda = SimpleNamespace(Event=Event, get_elapsed_time=lambda a, b: 8.0)
     found.cupy = SimpleNamespace(cuda=cuda)
-    vars(found).update(_products=Library(), _graphs=Library(), _turn=Stream())
+    vars(found).update(
+        _products=Library(), _graphs=Library(), _turn=Stream(), _is_entered=False
+    )
     return found
 
 

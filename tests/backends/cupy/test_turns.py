@@ -1,11 +1,10 @@
 """The scope of a device: one thread's turn, and what CuPy is asked for it."""
 
 import threading
-from types import SimpleNamespace
 
 import pytest
 
-from toolkit.backends.cupy.cuda_device import Turn
+from toolkit.backends.cupy.cuda_device import CudaDevice
 from toolkit.errors import DeviceError
 
 
@@ -25,20 +24,22 @@ class Context:
 
 
 @pytest.fixture
-def owner():
-    log = []
-    device, stream = Context("device", log), Context("stream", log)
-    return SimpleNamespace(broken=None, device=device, stream=stream, log=log)
+def device():
+    """A CUDA device as far as it has a scope."""
+    found, log = object.__new__(CudaDevice), []
+    found.device, found.stream = Context("device", log), Context("stream", log)
+    vars(found).update(_turn=threading.RLock(), _is_entered=False, log=log)
+    return found
 
 
-def is_free(turn):
+def is_free(device):
     """Whether another thread could have it."""
     found = []
 
     def take():
-        found.append(turn.lock.acquire(blocking=False))
+        found.append(device._turn.acquire(blocking=False))
         if found[0]:
-            turn.lock.release()
+            device._turn.release()
 
     thread = threading.Thread(target=take)
     thread.start()
@@ -46,37 +47,34 @@ def is_free(turn):
     return found[0]
 
 
-def test_only_the_first_of_several_asks_cupy(owner):
-    turn = Turn(owner)
+def test_only_the_first_of_several_asks_cupy(device):
     for _ in range(2):
-        with turn, turn:
-            assert owner.log == ["+device", "+stream"]
-            assert not is_free(turn)
-        assert owner.log == ["+device", "+stream", "-stream", "-device"]
-        assert is_free(turn)
-        owner.log.clear()
+        with device.scope(), device.scope():
+            assert device.log == ["+device", "+stream"]
+            assert not is_free(device)
+        assert device.log == ["+device", "+stream", "-stream", "-device"]
+        assert is_free(device)
+        device.log.clear()
 
 
-def test_what_fails_inside_ends_the_turn(owner):
-    turn = Turn(owner)
-    with pytest.raises(ZeroDivisionError), turn, turn:
+def test_what_fails_inside_ends_the_turn(device):
+    with pytest.raises(ZeroDivisionError), device.scope(), device.scope():
         raise ZeroDivisionError
-    assert owner.log == ["+device", "+stream", "-stream", "-device"]
-    assert is_free(turn)
-    assert turn.depth == 0
+    assert device.log == ["+device", "+stream", "-stream", "-device"]
+    assert is_free(device)
+    with device.scope():
+        assert device.log[4:] == ["+device", "+stream"]
 
 
-def test_a_device_that_cannot_be_entered_is_left_as_it_was(owner):
-    turn = Turn(owner)
-    owner.stream.fails = True
-    with pytest.raises(RuntimeError, match="no stream"), turn:
+def test_a_device_that_cannot_be_entered_is_left_as_it_was(device):
+    device.stream.fails = True
+    with pytest.raises(RuntimeError, match="no stream"), device.scope():
         pass
-    assert owner.log == ["+device", "-device"]
-    assert is_free(turn)
-    assert turn.depth == 0
+    assert device.log == ["+device", "-device"]
+    assert is_free(device)
 
 
-def test_a_broken_device_has_no_turns(owner):
-    owner.broken = DeviceError("gpu:0: a kernel failed")
-    with pytest.raises(DeviceError, match="a kernel failed"), Turn(owner):
+def test_a_broken_device_has_no_turns(device):
+    device.broken = DeviceError("gpu:0: a kernel failed")
+    with pytest.raises(DeviceError, match="a kernel failed"), device.scope():
         pass

@@ -159,6 +159,10 @@ class CupyBackend(Backend):
         """Begin to compile kernels and to make plans."""
         self.device.foresee(lowered.steps)
 
+    def forget(self) -> None:
+        """Compile no more kernels and make no more plans of those that are begun."""
+        self.device.forget()
+
     def assemble(self, lowered: Sequence[Any], shares: Any, barrier: int) -> Any:
         """One program for consecutive lowered nodes."""
         return GpuProgram(self.device, lowered)

@@ -37,7 +37,9 @@ FOLLOWERS = {
 Widths = Sequence[tuple[int, int]]
 # cuDNN has no convolution of float64.
 DTYPES = frozenset({"float16", "bfloat16", "float32"})
-FEW_CHANNELS = 4
+# The channels, the numbers that a window sees, and the bytes of the matrix of all
+# windows, up to which gradients of filters are products.
+FEW_CHANNELS, MOST_SEEN, MOST_GATHERED = 4, 32, 64 << 20
 
 
 def takes(dtype: str) -> bool:
@@ -126,15 +128,25 @@ def _signature(
 
 
 def _is_of_pictures(node: Any) -> bool:
-    """Whether gradients of filters are of so few channels that cuDNN does not use them.
+    """Whether a gradient of filters is of so few channels that cuDNN is slow.
 
-    Of float32 its plans take three times as long as to gather the windows and multiply,
-    seen on an H200 for 3 x 3 filters of 3 channels: tensor cores read four at once.
+    Of float32 its plans take twice as long as to gather the windows and to multiply
+    them, seen on an H200 for filters of 3 x 3 pixels and 3 channels: tensor cores read
+    four at once. What was not measured, larger windows and larger matrices of them, is
+    left to cuDNN.
     """
-    image, kernel = node.inputs[0].spec, node.outputs[0].spec
+    gradient, kernel = node.inputs[1].spec, node.outputs[0].spec
     *sizes, channels, count = kernel.shape
-    is_few = channels <= FEW_CHANNELS and prod(sizes) * channels <= 2 * count
-    return bool(is_few and image.dtype == "float32")
+    window = prod(sizes) * channels
+    nbytes = gradient.nbytes // count * window
+    return bool(
+        kernel.dtype == "float32"
+        and len(sizes) == 2
+        and node.attrs["groups"] == 1
+        and channels <= FEW_CHANNELS
+        and window <= min(MOST_SEEN, count)
+        and nbytes <= MOST_GATHERED
+    )
 
 
 def _is_uneven(widths: Widths) -> bool:

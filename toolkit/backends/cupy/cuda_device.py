@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property, partial
 from importlib import import_module
 from operator import attrgetter
@@ -40,47 +40,6 @@ def cache_folder() -> Path | None:
     return disk_cache.folder("kernels")
 
 
-class Turn:
-    """The scope of a device: one thread's turn, and its device and stream for CuPy.
-
-    A step enters it several times, one in the other: only the first asks CuPy.
-    """
-
-    def __init__(self, device: CudaDevice) -> None:
-        self.owner = device
-        self.lock = RLock()
-        self.depth = 0
-
-    def __enter__(self) -> None:
-        if self.owner.broken:
-            raise self.owner.broken
-        self.lock.acquire()
-        try:
-            if self.depth == 0:
-                self._enter()
-            self.depth += 1
-        except BaseException:
-            self.lock.release()
-            raise
-
-    def _enter(self) -> None:
-        self.owner.device.__enter__()
-        try:
-            self.owner.stream.__enter__()
-        except BaseException:
-            self.owner.device.__exit__()
-            raise
-
-    def __exit__(self, *exception: object) -> None:
-        self.depth -= 1
-        try:
-            if self.depth == 0:
-                self.owner.stream.__exit__()
-                self.owner.device.__exit__()
-        finally:
-            self.lock.release()
-
-
 class CudaDevice(Device):
     """The GPU of a number.
 
@@ -113,12 +72,26 @@ class CudaDevice(Device):
         self.arch: int = int(self.device.compute_capability)
         self._compiler = Compiler(self._cubin)
         self._functions: dict[Kernel, Callable[..., None]] = {}
-        self._turn = Turn(self)
+        self._turn = RLock()
+        self._is_entered = False
         if "cublaslt" in self.libraries:
-            Thread(target=self._begin_products).start()
+            with suppress(RuntimeError):  # the system has no room for a thread
+                Thread(target=self._begin_products).start()
 
-    def scope(self) -> Turn:
-        return self._turn
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        if self.broken:
+            raise self.broken
+        with self._turn:
+            if self._is_entered:  # a step is in it several times, one in the other
+                yield
+                return
+            with self.device, self.stream:
+                self._is_entered = True
+                try:
+                    yield
+                finally:
+                    self._is_entered = False
 
     def raising(self) -> AbstractContextManager[Any]:
         config = import_module("cupyx")  # or factors of what has none are given
@@ -207,9 +180,18 @@ class CudaDevice(Device):
                     self._compiler.foresee(step.kernel)
             # What is timed is planned here.
             elif isinstance(step, Dnn) and not settings.autotune():
-                key = step.signature, WORKSPACES[0][1]
-                if planning.is_slow(step.signature) and not self._graphs.has(key):
-                    self._planner.begin(key)
+                if planning.is_slow(step.signature):
+                    self._foresee_plan((step.signature, WORKSPACES[0][1]))
+
+    def _foresee_plan(self, key: cudnn.Key) -> None:
+        with self.scope():
+            if not self._graphs.has(key):
+                self._planner.begin(key)
+
+    def forget(self) -> None:
+        self._compiler.cancel()
+        if "_planner" in vars(self):
+            self._planner.cancel()
 
     def load(self, kernels: Sequence[Kernel]) -> list[Callable[..., None]]:
         missing = [k for k in kernels if k not in self._functions]
@@ -252,7 +234,7 @@ class CudaDevice(Device):
 
         Until a program asks, its model is built.
         """
-        with self.device, suppress(Exception):  # whatever it is, a program will see it
+        with suppress(Exception), self.device:  # whatever it is, a program will see it
             algorithms.Plans().offers(SOME_PRODUCT, 16, cublaslt.WORKSPACE)
 
     @cached_property
@@ -302,7 +284,9 @@ class CudaDevice(Device):
                     self.dnn(signature, workspace)
             keys = [(signature, workspace) for signature in slow]
             with self.device:
-                self._graphs.prepare(keys, self._planner.planned)
+                self._graphs.prepare(
+                    keys, lambda lacking: self._planner.planned(lacking)
+                )
 
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
         with self.device:

@@ -274,6 +274,9 @@ class Device(ABC):
     def foresee(self, steps: Sequence[Step]) -> None:  # noqa: B027
         """Begin what takes long before `load` and `dnn` will be asked for it."""
 
+    def forget(self) -> None:  # noqa: B027
+        """Go on with nothing that was foreseen."""
+
     def prepare(  # noqa: B027
         self, signatures: Sequence[Signature], workspace: int | None
     ) -> None:

@@ -66,7 +66,6 @@ def version() -> str:
     return ".".join(map(str, numbers))
 
 
-@cache
 def options() -> tuple[str, ...]:
     """Those of every compilation."""
     is_known = int(version().partition(".")[0] or 0) >= 13

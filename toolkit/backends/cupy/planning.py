@@ -12,7 +12,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from threading import Lock
 
@@ -50,7 +50,8 @@ class Planner:
         self.properties = properties
         self.arch = arch
         self._begun: dict[cudnn.Key, Future[bytes]] = {}
-        # The threads wait for processes, and are there only as long as those.
+        self._running: list[subprocess.Popen[bytes]] = []
+        # Each waits for a process; there until all plans that are needed are asked for.
         self._threads: ThreadPoolExecutor | None = None
         self._turn = Lock()
 
@@ -64,7 +65,8 @@ class Planner:
             if key not in self._begun:
                 if self._threads is None:  # a process waits half of its time
                     self._threads = ThreadPoolExecutor(min(2 * cores, MOST))
-                self._begun[key] = self._threads.submit(self._made, key)
+                with suppress(RuntimeError):  # the system has no room for a thread
+                    self._begun[key] = self._threads.submit(self._made, key)
 
     def planned(self, keys: Sequence[cudnn.Key]) -> dict[cudnn.Key, bytes]:
         """The plans of graphs as they are stored; without those that could not be made.
@@ -79,7 +81,31 @@ class Planner:
             threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown(wait=False)
-        return {key: plan for key, each in found.items() if (plan := each.result())}
+        try:
+            plans = {key: self._result(each) for key, each in found.items()}
+        except BaseException:
+            self._end(threads)
+            raise
+        return {key: plan for key, plan in plans.items() if plan}
+
+    def cancel(self) -> None:
+        """Make nothing more of what was begun."""
+        with self._turn:
+            threads, self._threads = self._threads, None
+            self._begun.clear()
+        self._end(threads)
+
+    def _end(self, threads: ThreadPoolExecutor | None) -> None:
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
+        for process in list(self._running):
+            process.kill()
+
+    @staticmethod
+    def _result(begun: Future[bytes]) -> bytes:
+        with suppress(CancelledError):  # as another program came to nothing
+            return begun.result()
+        return b""
 
     def _made(self, key: cudnn.Key) -> bytes:
         """What a process of its own answers; empty if it cannot."""
@@ -87,14 +113,20 @@ class Planner:
         asked = pickle.dumps((key, self.properties, self.arch))
         # Whatever it was, the system may have no room for one more: no plan is there.
         with suppress(Exception):
-            return subprocess.run(
+            process = subprocess.Popen(
                 command,
-                input=asked,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                timeout=LIMIT,
-                check=True,
-            ).stdout
+            )
+            self._running.append(process)
+            try:
+                answer, _ = process.communicate(asked, LIMIT)
+                return answer if process.returncode == 0 else b""
+            finally:
+                self._running.remove(process)
+                process.kill()
+                process.wait()
         return b""
 
 
