@@ -276,15 +276,6 @@ def keep_bytecode():
     compileall.compile_dir(SOURCES, quiet=1)
 
 
-def read(save):
-    """A step of each library, so that its files are in memory for what is measured.
-
-    A disk is a matter of the machine: what is read first would take seconds longer.
-    """
-    found = measure("cifar_cnn", "float32", libraries=(OURS, "torch", "jax"))
-    return found, "failed" not in found
-
-
 def compiled(save, seconds):
     """The same of torch.compile, which takes minutes: all cases at once, then in turn.
 

@@ -107,12 +107,17 @@ def tensor(x):
 
 def is_free(variable):
     """Whether another thread can take the lock of a Variable now."""
+    return can_be_taken(variable.lock)
+
+
+def can_be_taken(lock):
+    """Whether another thread can take a lock now."""
     found = []
 
     def take():
-        found.append(variable.lock.acquire(blocking=False))
+        found.append(lock.acquire(blocking=False))
         if found[0]:
-            variable.lock.release()
+            lock.release()
 
     thread = threading.Thread(target=take)
     thread.start()

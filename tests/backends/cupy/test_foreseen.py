@@ -26,7 +26,8 @@ SLOW = SimpleNamespace(nodes=[SimpleNamespace(op="batchnorm")])
 # --- kernels --------------------------------------------------------------------------
 
 
-def test_kernels_are_compiled_from_when_they_are_known_of():
+def held_compiler():
+    """A compiler that waits in its first kernel; when it is there; what lets it go."""
     begun, go_on = threading.Event(), threading.Event()
 
     def compile_kernel(kernel):
@@ -34,7 +35,11 @@ def test_kernels_are_compiled_from_when_they_are_known_of():
         assert go_on.wait(30)
         return kernel.source.encode()
 
-    compiler = Compiler(compile_kernel)
+    return Compiler(compile_kernel), begun, go_on
+
+
+def test_kernels_are_compiled_from_when_they_are_known_of():
+    compiler, begun, go_on = held_compiler()
     compiler.foresee(KERNELS[0])
     assert begun.wait(30)  # nobody has asked for it
     go_on.set()
@@ -71,14 +76,7 @@ def test_what_does_not_compile_says_so_to_who_needs_it_and_is_tried_again():
 
 
 def test_what_an_older_program_cancelled_is_compiled_by_who_needs_it():
-    begun, go_on = threading.Event(), threading.Event()
-
-    def compile_kernel(kernel):
-        begun.set()
-        assert go_on.wait(30)
-        return kernel.source.encode()
-
-    compiler = Compiler(compile_kernel)
+    compiler, begun, go_on = held_compiler()
     compiler.foresee(KERNELS[0])
     assert begun.wait(30)
     compiler.cancel()

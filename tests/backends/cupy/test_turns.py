@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tests.helpers import can_be_taken
 from toolkit.backends.cupy.cuda_device import CudaDevice
 from toolkit.errors import DeviceError
 
@@ -32,28 +33,13 @@ def device():
     return found
 
 
-def is_free(device):
-    """Whether another thread could have it."""
-    found = []
-
-    def take():
-        found.append(device._turn.acquire(blocking=False))
-        if found[0]:
-            device._turn.release()
-
-    thread = threading.Thread(target=take)
-    thread.start()
-    thread.join()
-    return found[0]
-
-
 def test_only_the_first_of_several_asks_cupy(device):
     for _ in range(2):
         with device.scope(), device.scope():
             assert device.log == ["+device", "+stream"]
-            assert not is_free(device)
+            assert not can_be_taken(device._turn)
         assert device.log == ["+device", "+stream", "-stream", "-device"]
-        assert is_free(device)
+        assert can_be_taken(device._turn)
         device.log.clear()
 
 
@@ -61,7 +47,7 @@ def test_what_fails_inside_ends_the_turn(device):
     with pytest.raises(ZeroDivisionError), device.scope(), device.scope():
         raise ZeroDivisionError
     assert device.log == ["+device", "+stream", "-stream", "-device"]
-    assert is_free(device)
+    assert can_be_taken(device._turn)
     with device.scope():
         assert device.log[4:] == ["+device", "+stream"]
 
@@ -71,7 +57,7 @@ def test_a_device_that_cannot_be_entered_is_left_as_it_was(device):
     with pytest.raises(RuntimeError, match="no stream"), device.scope():
         pass
     assert device.log == ["+device", "-device"]
-    assert is_free(device)
+    assert can_be_taken(device._turn)
 
 
 def test_a_broken_device_has_no_turns(device):
