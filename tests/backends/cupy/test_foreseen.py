@@ -98,7 +98,7 @@ def test_a_machine_without_room_for_threads_compiles_too(monkeypatch):
     assert compiler.compiled(KERNELS) == [b"of one", b"of another"]
     planner = planning.Planner("what a device says", 90)
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
-    planner.begin((signature(), None))
+    planner.foresee((signature(), None))
     assert planner.planned([(signature(), None), (signature(), 1)]) == {}
 
 
@@ -151,7 +151,7 @@ def test_plans_are_made_from_when_they_are_known_of(asked):
     planner = planning.Planner("what a device says", 90)
     keys = [(signature(), 64), (signature("float16"), 65)]
     for key in (*keys, keys[0]):
-        planner.begin(key)
+        planner.foresee(key)
     assert planner.planned(keys) == {keys[0]: b"64", keys[1]: b"65"}
     assert sorted(key[1] for key in asked) == [64, 65]
     # One alone is made where it is needed, several by processes.
@@ -176,7 +176,7 @@ def test_processes_of_a_program_that_comes_to_nothing_are_ended(monkeypatch):
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
     monkeypatch.setattr(planning, "_START", "import time; time.sleep(60) # {path}")
     planner = planning.Planner("", 90)
-    planner.begin((signature(), None))
+    planner.foresee((signature(), None))
     (begun,) = planner._begun.values()
     while not planner._running:
         assert not begun.done()
@@ -191,18 +191,20 @@ def test_an_interrupt_ends_the_processes_that_are_waited_for(monkeypatch):
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
     monkeypatch.setattr(planning, "_START", "import time; time.sleep(60) # {path}")
 
-    def interrupted(begun):
+    planner = planning.Planner("", 90)
+    planner.foresee((signature(), None))
+    (begun,) = planner._begun.values()
+    result = begun.result
+
+    def interrupted():
         while not planner._running:
             assert not begun.done()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(planning.Planner, "_result", staticmethod(interrupted))
-    planner = planning.Planner("", 90)
-    planner.begin((signature(), None))
-    (begun,) = planner._begun.values()
+    begun.result = interrupted
     with pytest.raises(KeyboardInterrupt):
         planner.planned([(signature(), None)])
-    assert begun.result(30) == b""
+    assert result(30) == b""
 
 
 def test_no_process_is_begun_where_it_would_not_help(asked, monkeypatch):
@@ -251,7 +253,7 @@ def device():
     found.device = Stream()
     begun = SimpleNamespace(kernels=[], plans=[])
     compiler = SimpleNamespace(foresee=begun.kernels.append)
-    planner = SimpleNamespace(begin=begun.plans.append)
+    planner = SimpleNamespace(foresee=begun.plans.append)
     graphs = SimpleNamespace(has=lambda key: False)
     vars(found).update(
         _functions={}, _compiler=compiler, _planner=planner, _graphs=graphs, begun=begun

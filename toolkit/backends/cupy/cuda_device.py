@@ -186,7 +186,7 @@ class CudaDevice(Device):
     def _foresee_plan(self, key: cudnn.Key) -> None:
         with self.scope():
             if not self._graphs.has(key):
-                self._planner.begin(key)
+                self._planner.foresee(key)
 
     def forget(self) -> None:
         self._compiler.cancel()

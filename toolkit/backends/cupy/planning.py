@@ -12,11 +12,11 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import Lock
 
 from toolkit.backends.cupy import cudnn
+from toolkit.backends.cupy.background import Background
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.machine import available_cores
 
@@ -38,7 +38,7 @@ def is_slow(signature: Signature) -> bool:
     return not signature.nodes[0].op.startswith("conv")
 
 
-class Planner:
+class Planner(Background[cudnn.Key, bytes]):
     """Makes plans from when they are known of to when they are needed.
 
     Args:
@@ -47,26 +47,18 @@ class Planner:
     """
 
     def __init__(self, properties: str, arch: int) -> None:
+        # Each thread waits for a process, which waits half of its time.
+        super().__init__(min(2 * available_cores(), MOST))
         self.properties = properties
         self.arch = arch
-        self._begun: dict[cudnn.Key, Future[bytes]] = {}
         self._running: list[subprocess.Popen[bytes]] = []
-        # Each waits for a process; there until all plans that are needed are asked for.
-        self._threads: ThreadPoolExecutor | None = None
-        self._turn = Lock()
 
-    def begin(self, key: cudnn.Key) -> None:
+    def foresee(self, key: cudnn.Key) -> None:
         """Make a plan that `planned` will be asked for, if it helps."""
-        cores = available_cores()
         # Where this is no interpreter's process there is nothing to start.
-        if cores < 2 or not sys.executable or getattr(sys, "frozen", False):
-            return
-        with self._turn:
-            if key not in self._begun:
-                if self._threads is None:  # a process waits half of its time
-                    self._threads = ThreadPoolExecutor(min(2 * cores, MOST))
-                with suppress(RuntimeError):  # the system has no room for a thread
-                    self._begun[key] = self._threads.submit(self._made, key)
+        is_interpreter = sys.executable and not getattr(sys, "frozen", False)
+        if is_interpreter and available_cores() > 1:
+            self.begin(key)
 
     def planned(self, keys: Sequence[cudnn.Key]) -> dict[cudnn.Key, bytes]:
         """The plans of graphs as they are stored; without those that could not be made.
@@ -75,39 +67,15 @@ class Planner:
         """
         if len(keys) > 1:
             for key in keys:
-                self.begin(key)
-        with self._turn:
-            found = {k: self._begun.pop(k) for k in keys if k in self._begun}
-            threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown(wait=False)
-        try:
-            plans = {key: self._result(each) for key, each in found.items()}
-        except BaseException:
-            self._end(threads)
-            raise
-        return {key: plan for key, plan in plans.items() if plan}
-
-    def cancel(self) -> None:
-        """Make nothing more of what was begun."""
-        with self._turn:
-            threads, self._threads = self._threads, None
-            self._begun.clear()
-        self._end(threads)
+                self.foresee(key)
+        return {key: plan for key, plan in self.taken(keys).items() if plan}
 
     def _end(self, threads: ThreadPoolExecutor | None) -> None:
-        if threads is not None:
-            threads.shutdown(wait=False, cancel_futures=True)
+        super()._end(threads)
         for process in list(self._running):
             process.kill()
 
-    @staticmethod
-    def _result(begun: Future[bytes]) -> bytes:
-        with suppress(CancelledError):  # as another program came to nothing
-            return begun.result()
-        return b""
-
-    def _made(self, key: cudnn.Key) -> bytes:
+    def make(self, key: cudnn.Key) -> bytes:
         """What a process of its own answers; empty if it cannot."""
         command = [sys.executable, "-c", _START.format(path=sys.path)]
         asked = pickle.dumps((key, self.properties, self.arch))
