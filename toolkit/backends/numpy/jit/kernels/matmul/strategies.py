@@ -42,8 +42,10 @@ _FAR, _APART = 3072, 512
 # Bytes of panels that a block packs for a step, and the fewest terms of that.
 _PACKED, _STEP_TERMS = 1 << 17, 128
 # What it costs to read narrow panels where they are, if there are so many bytes, or a
-# multiple of them, between their terms.
-_CROWDED = ((2048, 0.15), (1024, 0.05))
+# multiple of them, between their terms: few sets of the first-level cache hold them, of
+# which all have at least that many lines.
+_CROWDED = ((2048, 0.15), (1024, 0.05), (512, 0.04), (256, 0.01))
+_WAY_BYTES, _WAYS = 4096, 8
 # Bytes of narrow panels that are read in place for a few rows, and the tiles of a task
 # for which more of them are.
 _NEAREST, _TALL = 1 << 15, 3
@@ -122,10 +124,13 @@ def is_narrow(tiling: Tiling) -> bool:
 
 
 def _crowds(p: Problem, tiling: Tiling) -> float:
-    """How much slower panels are read where their terms are in few sets of a cache."""
+    """How much slower panels are read whose terms have no room in their sets."""
     if not is_narrow(tiling) or p.b_line != p.itemsize:
         return 0.0
-    return next((cost for step, cost in _CROWDED if p.b_term % step == 0), 0.0)
+    for step, cost in _CROWDED:
+        if p.b_term % step == 0 and p.depth > _WAYS * _WAY_BYTES // step:
+            return cost
+    return 0.0
 
 
 def _seconds(p: Problem) -> float:
