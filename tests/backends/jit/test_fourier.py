@@ -10,12 +10,13 @@ from hypothesis import given, settings, strategies as st
 
 pytest.importorskip("llvmlite")
 
-import toolkit.ops.fourier  # noqa: F401 - it declares the primitives
+import toolkit.ops.fourier  # it declares the primitives
 from tests.backends.jit.running import operand_of, run_lowered, vectors_of
 from toolkit.backends.numpy.jit.builder import Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.fourier.interleave import interleaved
 from toolkit.backends.numpy.jit.kernels.fourier.plan import radices
+from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
 from toolkit.backends.numpy.jit.lowering import lower
 
 # Of each radix, alone and in several stages; odd, and with few and many factors of two.
@@ -23,6 +24,28 @@ LENGTHS = [2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 24, 27, 36, 49, 64, 100, 121
 LENGTHS += [128, 210, 243, 256, 360, 512, 1000, 1024]
 LIMITS = {"float32": 3e-7, "float64": 1e-15}
 LANES = st.sampled_from([4, 8, 16])
+
+
+def test_quarters_of_a_turn_are_exact():
+    turns = np.array([0, 0.25, 0.5, 0.75, 1, -0.25, -0.5, -0.75, -1])
+    cos, sin = unit_circle(turns)
+    assert cos.tolist() == [1, 0, -1, 0, 1, 0, -1, 0, 1]
+    assert sin.tolist() == [0, 1, 0, -1, 0, -1, 0, 1, 0]
+    assert not np.signbit([*cos[cos == 0], *sin[sin == 0]]).any()
+    for n in (3, 8, 360, 1000):
+        turns = np.arange(n) / n
+        cos, sin = unit_circle(turns)
+        exact = np.exp(2j * np.pi * turns)
+        np.testing.assert_allclose(cos + 1j * sin, exact, rtol=0, atol=2e-15)
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 12, 14, 15, 31, 64, 100, 1024])
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_what_symmetry_makes_zero_is_zero(n, dtype):
+    x = toolkit.ops.convert_to_tensor(numbers(3, n, dtype=dtype))
+    _, imag = toolkit.function(toolkit.ops.rfft)(x)
+    ends = [0, -1] if n % 2 == 0 else [0]
+    assert not imag.numpy()[:, ends].any()
 
 
 def numbers(*shape, dtype, seed=0):

@@ -24,6 +24,7 @@ from toolkit.backends.numpy.jit.kernels.fourier.plan import (
     fits_along,
     fits_real,
 )
+from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
 from toolkit.backends.target import Target
 from toolkit.ir import Constant, Graph, Kind, Node, Value, node_of
 
@@ -148,9 +149,9 @@ class _Transform:
         sign = 1 if self.inverse else -1
         key = a, b, n, sign, self.dtype
         if key not in self.turns:
-            angles = np.outer(np.arange(a), np.arange(b)) % n * (2 * np.pi / n)
+            steps = np.outer(np.arange(a), np.arange(b)) % n
+            cos, sin = unit_circle(sign * steps / n)
             dtype = dtypes.numpy_dtype(self.dtype)
-            cos, sin = np.cos(angles), sign * np.sin(angles)
             self.turns[key] = Constant(cos.astype(dtype)), Constant(sin.astype(dtype))
         return self.turns[key]
 

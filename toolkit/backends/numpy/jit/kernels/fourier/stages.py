@@ -25,6 +25,7 @@ from toolkit.backends.numpy.jit.kernels.fourier.interleave import (
     separated,
 )
 from toolkit.backends.numpy.jit.kernels.fourier.plan import common_lanes
+from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
 
 # Between the parts of a buffer, so that equal places of them are in other sets of a
 # cache.
@@ -161,10 +162,9 @@ class Turns:
 
     def add(self, turns: np.ndarray) -> tuple[Pointer, Pointer]:
         """Where real and imaginary parts of exp(-2 pi i turns) are."""
-        angles = -2 * np.pi * (turns % 1.0)
         found = [
             self._add(np.ascontiguousarray(part, self.dtype))
-            for part in (np.cos(angles), np.sin(angles))
+            for part in unit_circle(-(turns % 1.0))
         ]
         return found[0], found[1]
 
