@@ -175,3 +175,46 @@ def test_state_that_cannot_be_saved_is_told():
         ArgumentError, match=r"Remembers.state_dict: .*expected numbers"
     ):
         saved(Remembers(object()))
+
+
+class Positives(metrics.Metric):
+    """Returns what it counts with, alone or in a dict."""
+
+    def __init__(self, nested):
+        super().__init__(name="positives")
+        self.nested = nested
+        self.total = self.add_weight(shape=(), initializer="zeros", name="total")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.total.assign_add(toolkit.ops.sum(toolkit.ops.abs(y_true)))
+
+    def result(self):
+        return {"positives": self.total} if self.nested else self.total
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_a_metric_may_return_its_state(nested, run_eagerly, tmp_path):
+    model = toolkit.Sequential([toolkit.Input((2,)), layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=[Positives(nested)], run_eagerly=run_eagerly)
+    sizes = iter([1.0, 2.0, 3.0, 4.0])
+
+    def batches():
+        while True:
+            y = np.full((4, 1), next(sizes), "float32")
+            yield np.ones((4, 2), "float32"), y
+
+    log = callbacks.CSVLogger(str(tmp_path / "log.csv"))
+    fitted = model.fit(
+        batches(), steps_per_epoch=1, epochs=3, verbose=0, callbacks=[log]
+    )
+    assert fitted.history["positives"] == [4.0, 8.0, 12.0]
+    rows = (tmp_path / "log.csv").read_text("utf-8").splitlines()
+    column = rows[0].split(",").index("positives")
+    assert [float(row.split(",")[column]) for row in rows[1:]] == [4.0, 8.0, 12.0]
+    x, y = np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
+    found = model.evaluate(x, y, verbose=0, return_dict=True)["positives"]
+    assert isinstance(found, float) and found == 4.0
+    (before,) = toolkit.tree.flatten(model.get_metrics_result()["positives"])
+    model.evaluate(x, 2 * y, verbose=0)
+    assert float(before) == 4.0

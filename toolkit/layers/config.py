@@ -8,7 +8,11 @@ from toolkit import activations, dtype_policies
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.building import Buildable
-from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.serialization import (
+    custom_object_scope,
+    deserialize_keras_object,
+    serialize_keras_object,
+)
 from toolkit.serialization.recording import Recorded, accepts, constructor_signature
 
 # Arguments whose values the layer's own properties tell, as they may have changed.
@@ -106,6 +110,23 @@ class Configurable(Buildable, Recorded):
 
 # The classes whose instances were given an input shape, which is told once for each.
 _told_of_shapes: set[type] = set()
+
+
+class WithParts(Configurable):
+    """A layer whose config holds others, maybe of classes that only the caller has."""
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
+    ) -> Any:
+        """The layer that `get_config` described.
+
+        Args:
+            config: what `get_config` returned.
+            custom_objects: classes and functions that it names, by their names.
+        """
+        with custom_object_scope(custom_objects or {}):
+            return super().from_config(config)
 
 
 def given_shape(layer: Any, kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:

@@ -13,13 +13,14 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import context
 from toolkit.layers.cell_dropout import DropoutRNNCell, one_mask
 from toolkit.layers.cells import Cell
+from toolkit.layers.config import WithParts
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.known_cells import known_cell
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
 
 
-class RNN(Layer):
+class RNN(WithParts, Layer):
     """A recurrent layer made of any cell.
 
     Args:
@@ -300,7 +301,7 @@ def _dropping_calls(
     return calls
 
 
-class StackedRNNCells(Layer):
+class StackedRNNCells(WithParts, Layer):
     """Several cells as one: each takes the output of the one before.
 
     Args:

@@ -17,6 +17,7 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable, assign_all
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, UnsupportedError
 from toolkit.layers.call import context, is_tensor
+from toolkit.layers.containers import Arrivals, watched
 from toolkit.metrics.metric import Metric
 from toolkit.ops import divide
 from toolkit.random import SeedGenerator
@@ -84,7 +85,7 @@ class Walk:
             return
         seen.add(id(value))
         if isinstance(value, StateOwner):
-            held = [part for part, _ in value._owned]
+            held = list(value._owned)
         else:
             held = list(_items(value))
             if not isinstance(value, (tuple, frozenset)):
@@ -130,15 +131,16 @@ def remembered(find: Callable[[Any], list[T]]) -> Callable[[Any], list[T]]:
 class StateOwner:
     """Base of layers: finds state in attributes, also inside lists, tuples and dicts.
 
-    Lists and dicts stay plain ones, and are walked when someone asks, so that what is
-    appended to them later is found too.
+    Lists, dicts and sets become ones that tell of what is appended to them later, as in
+    Keras: a copy of what was assigned. Others are walked when someone asks.
     """
 
     activity_regularizer: Any = None
     # What `add_loss` was given, each with the trace or scope it was added in:
     # elsewhere it has no value.
     _losses: list[tuple[Any, Tensor]]
-    _owned: list[tuple[Any, bool]]
+    _owned: list[Any]  # attributes that are or may hold state
+    _arrivals: Arrivals  # the state in them, in order of arrival
     _locked = False
     _trainable = True
     _walk: Walk | None = None
@@ -149,8 +151,8 @@ class StateOwner:
         make = super().__new__
         bare = make is object.__new__  # which takes no arguments
         instance = make(cls) if bare else make(cls, *args, **kwargs)
-        # Values in order of arrival, each with whether it came in as trainable.
         instance.__dict__["_owned"] = []
+        instance.__dict__["_arrivals"] = Arrivals()
         return instance
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -159,6 +161,8 @@ class StateOwner:
             old = members.get(name)
             if old is not None and old is not value:
                 self._disown(name, old)
+            if value is not old:  # `x.parts += [part]` sets what is there
+                value = watched(value, self)
             self._own(value)
         object.__setattr__(self, name, value)
 
@@ -169,18 +173,21 @@ class StateOwner:
     def _own(self, value: Any) -> None:
         """Track `value` if it is or may hold state."""
         if isinstance(value, (list, dict, set)):
-            self._owned.append((value, True))
-            Walk.changes += 1
+            if not any(container is value for container in self._owned):
+                self._owned.append(value)
+                Walk.changes += 1
+                self._note_arrivals()
         elif isinstance(value, (Variable, StateOwner, Metric, SeedGenerator)):
-            if any(owned is value for owned, _ in self._owned):
+            if any(part is value for part in self._owned):
                 return
             if self._locked and isinstance(value, (Variable, StateOwner)):
                 raise ArgumentError(
                     f"{type(self).__name__} {self.name!r}: variables and layers are "
                     "created in `__init__` or `build`; it is built already"
                 )
-            self._owned.append((value, getattr(value, "trainable", True)))
+            self._owned.append(value)
             Walk.changes += 1
+            self._arrivals.add(value)
             if isinstance(value, Variable) and not self._trainable:
                 value.trainable = False
         elif isinstance(value, tuple):
@@ -191,25 +198,43 @@ class StateOwner:
         """Forget `value` unless another attribute holds it."""
         others = (held for key, held in self.__dict__.items() if key != name)
         if not any(held is value for held in others):
-            self._keep([pair for pair in self._owned if pair[0] is not value])
+            self._keep([part for part in self._owned if part is not value])
 
-    def _keep(self, owned: list[tuple[Any, bool]]) -> None:
+    def _keep(self, owned: list[Any]) -> None:
         """Own no more than this, which is part of what is owned."""
         if len(owned) != len(self._owned):
             self.__dict__["_owned"] = owned
             Walk.changes += 1
+            self._note_arrivals()
+
+    def _note_changes(self, values: Iterable[Any]) -> None:
+        """Note that values came to a container or left it, if they may hold state."""
+        kinds = Variable, StateOwner, Metric, SeedGenerator, *_CONTAINERS
+        if any(isinstance(value, kinds) for value in values):
+            self._note_arrivals()
+
+    def _note_arrivals(self) -> list[tuple[Any, bool]]:
+        """All state, in order of arrival, and whether it came trainable.
+
+        What is new comes last.
+        """
+        seen: set[int] = set()
+        found = [leaf for value in self._owned for leaf in _leaves(value, seen)]
+        there = set(map(id, found))
+        arrivals = Arrivals(x for x in self._arrivals.came if id(x[0]) in there)
+        for leaf in found:
+            arrivals.add(leaf)
+        self.__dict__["_arrivals"] = arrivals
+        return arrivals.came
 
     def _owned_of(self, kind: type[T]) -> list[T]:
         """The state of one kind, in order of arrival."""
-        seen: set[int] = set()
-        found = (leaf for value, _ in self._owned for leaf in _leaves(value, seen))
-        return unique(leaf for leaf in found if isinstance(leaf, kind))
+        return [x for x, _ in self._note_arrivals() if isinstance(x, kind)]
 
     def _own_variables(self) -> list[Variable]:
         """This layer's variables without its parts': those born trainable first."""
-        came_frozen = {id(v) for v, trainable in self._owned if not trainable}
-        variables = self._owned_of(Variable)
-        return sorted(variables, key=lambda v: id(v) in came_frozen)
+        came = [pair for pair in self._note_arrivals() if isinstance(pair[0], Variable)]
+        return [v for v, trainable in sorted(came, key=lambda pair: not pair[1])]
 
     def _sublayers(self) -> list[Any]:
         return self._owned_of(StateOwner)
@@ -273,10 +298,9 @@ class StateOwner:
     @trainable.setter
     def trainable(self, value: bool) -> None:
         self._trainable = bool(value)
-        came_frozen = {id(v) for v, trainable in self._owned if not trainable}
-        for variable in self._own_variables():
-            if id(variable) not in came_frozen:
-                variable.trainable = self._trainable
+        for value, came_trainable in self._note_arrivals():
+            if isinstance(value, Variable) and came_trainable:
+                value.trainable = self._trainable
         for layer in self._sublayers():
             layer.trainable = self._trainable
 

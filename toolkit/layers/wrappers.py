@@ -7,11 +7,12 @@ from typing import Any
 from toolkit import ops, serialization
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import context
+from toolkit.layers.config import WithParts
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice
 
 
-class Wrapper(Layer):
+class Wrapper(WithParts, Layer):
     """Base of layers that wrap another one, which they build.
 
     Args:

@@ -11,7 +11,7 @@ from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, ToolkitError
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
-from toolkit.layers.tracking import no_tracking
+from toolkit.layers.tracking import no_tracking, unique
 from toolkit.layers.undoing import undone_on_error
 from toolkit.models.functional.model import Functional
 from toolkit.models.model import Model
@@ -219,6 +219,9 @@ class Sequential(Model):
         for layer in self.layers:
             input_shape = layer.compute_output_shape(input_shape)
         return input_shape
+
+    def _sublayers(self) -> list[Any]:
+        return unique([*self._layers, *super()._sublayers()])
 
     @property
     def layers(self) -> list[Layer]:

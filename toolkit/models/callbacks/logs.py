@@ -9,14 +9,22 @@ import numpy as np
 
 from toolkit.backends.pending_copy import PendingCopy
 from toolkit.core.tensor import fetch
+from toolkit.core.variable import Variable
 
 
 def flat(logs: Any) -> dict[str, Any]:
     """Logs sorted by name, with those of nested dicts among them."""
     found: dict[str, Any] = {}
     for name, value in sorted((logs or {}).items()):
-        found.update(flat(value) if isinstance(value, dict) else {name: value})
+        found.update(
+            flat(value) if isinstance(value, dict) else {name: value_now(value)}
+        )
     return found
+
+
+def value_now(value: Any) -> Any:
+    """The tensor that a Variable holds now; anything else as it is."""
+    return value.value if isinstance(value, Variable) else value
 
 
 def python_logs(logs: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function
 from toolkit.layers.tracking import remembered, unique
 from toolkit.metrics.metric import Metric
+from toolkit.models.callbacks.logs import value_now
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.thread_state import restored
 
@@ -328,7 +329,8 @@ class Steps:
             results.update(
                 result if isinstance(result, dict) else {metric.name: result}
             )
-        return results
+        # A metric may return its state, which goes on to change.
+        return tree.map_structure(value_now, results)
 
     @property
     def metrics(self) -> list[Any]:

@@ -1,0 +1,269 @@
+"""What a layer owns is in order of arrival, whatever holds it: Keras's order.
+
+The orders were taken from Keras 3.15, but for that of an attribute that is replaced:
+Keras goes on to own what it held.
+"""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import layers
+from toolkit.layers.containers import OwnedDict, OwnedList, OwnedSet
+
+
+def dense(name):
+    return layers.Dense(2, name=name)
+
+
+class Owner(layers.Layer):
+    """Has whatever it is given."""
+
+    @property
+    def order(self):
+        return " ".join(part.name for part in self._sublayers())
+
+
+class Pairs(toolkit.Model):
+    """Lists that are filled in turns."""
+
+    def __init__(self):
+        super().__init__()
+        self.queries, self.keys = [], []
+        for i in range(3):
+            self.queries.append(dense(f"q{i}"))
+            self.keys.append(dense(f"k{i}"))
+
+    def call(self, x):
+        for query, key in zip(self.queries, self.keys, strict=True):
+            x = query(x) * key(x)
+        return x
+
+
+def test_lists_that_are_filled_in_turns():
+    model = Pairs()
+    model(np.ones((1, 2), "float32"))
+    names = [v.path.split("/")[-2] for v in model.weights]
+    assert names[::2] == names[1::2] == ["q0", "k0", "q1", "k1", "q2", "k2"]
+
+
+def test_what_comes_to_a_list_comes_after_the_attributes_set_before():
+    owner = Owner()
+    owner.parts, owner.head, early = [], dense("head"), dense("early")
+    owner.parts.insert(0, dense("b0"))
+    owner.parts.insert(0, dense("b1"))
+    owner.parts.append(early)
+    owner.named = {}
+    owner.named["z"] = dense("z")
+    owner.parts += [dense("plus")]
+    owner.named.update({"a": dense("a")})
+    owner.last = owner.parts.pop(0)
+    owner.nest = [[dense("n0")], {"k": dense("n1")}]
+    owner.nest[0].append(dense("n2"))
+    assert owner.order == "head b0 early z plus a b1 n0 n1 n2"
+
+
+CHANGES = {
+    "append": lambda x, a, b: x.append(a),
+    "insert": lambda x, a, b: x.insert(0, a),
+    "extend": lambda x, a, b: x.extend(iter([a, b])),
+    "+=": lambda x, a, b: x.__iadd__([a, b]),
+    "[]": lambda x, a, b: x.__setitem__(0, a),
+    "[:]": lambda x, a, b: x.__setitem__(slice(0, 1), iter([a, b])),
+    "del": lambda x, a, b: x.__delitem__(0),
+    "del [:]": lambda x, a, b: x.__delitem__(slice(0, 2)),
+    "pop": lambda x, a, b: x.pop(),
+    "remove": lambda x, a, b: x.remove(x[1]),
+    "clear": lambda x, a, b: x.clear(),
+    "reverse": lambda x, a, b: x.reverse(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_lists_change_as_lists_and_tell(change):
+    first, second, a, b = map(dense, ("first", "second", "a", "b"))
+    owner, plain = Owner(), [first, second]
+    owner.parts = [first, second]
+    assert change(plain, a, b) == change(owner.parts, a, b) or change is CHANGES["+="]
+    assert type(owner.parts) is OwnedList and owner.parts == plain
+    owner.later = dense("later")
+    there = [x for x in (first, second) if x in plain]
+    came = [x for x in plain if x not in there]
+    if change is CHANGES["insert"]:
+        assert plain[0] is a
+    assert owner.order == " ".join(x.name for x in [*there, *came, owner.later])
+
+
+OF_DICTS = {
+    "[]": lambda x, a, b: x.__setitem__("a", a),
+    "update": lambda x, a, b: x.update({"a": a}, b=b),
+    "|=": lambda x, a, b: x.__ior__({"a": a, "first": b}),
+    "setdefault": lambda x, a, b: (x.setdefault("a", a), x.setdefault("first", b))[0],
+    "del": lambda x, a, b: x.__delitem__("first"),
+    "pop": lambda x, a, b: (x.pop("first"), x.pop("none", 3))[1],
+    "popitem": lambda x, a, b: x.popitem(),
+    "clear": lambda x, a, b: x.clear(),
+}
+
+
+@pytest.mark.parametrize("change", OF_DICTS.values(), ids=OF_DICTS)
+def test_dicts_change_as_dicts_and_tell(change):
+    first, second, a, b = map(dense, ("first", "second", "a", "b"))
+    owner, plain = Owner(), {"first": first, "second": second}
+    owner.parts = dict(plain)
+    found, wanted = change(owner.parts, a, b), change(plain, a, b)
+    assert found == wanted and type(owner.parts) is OwnedDict
+    assert list(owner.parts.items()) == list(plain.items())
+    owner.later = dense("later")
+    there = [x for x in (first, second) if x in plain.values()]
+    came = [x for x in (a, b) if x in plain.values()]
+    assert owner.order == " ".join(x.name for x in [*there, *came, owner.later])
+
+
+def test_sets_change_as_sets_and_tell():
+    first, a, b, c, d = map(dense, ("first", *"abcd"))
+    owner = Owner()
+    owner.parts = {first}
+    owner.parts.add(a)
+    owner.between = dense("between")
+    owner.parts.update([b], {c})
+    owner.parts |= {d}
+    assert type(owner.parts) is OwnedSet and owner.parts == {first, a, b, c, d}
+    assert owner.order == "first a between b c d"
+    owner.parts.discard(b)
+    owner.parts.remove(a)
+    with pytest.raises(KeyError):
+        owner.parts.remove(a)
+    assert owner.order == "first between c d"
+    while owner.parts:
+        owner.parts.pop()
+    assert owner.order == "between"
+    owner.parts.update([a, b])
+    owner.parts.clear()
+    assert owner.order == "between"
+    with pytest.raises(KeyError):
+        owner.parts.pop()
+
+
+def test_what_left_and_comes_again_comes_last():
+    owner, part = Owner(), dense("part")
+    owner.parts = [part, dense("other")]
+    owner.parts.remove(part)
+    owner.parts.append(part)
+    assert owner.order == "other part"
+    owner.one = dense("one")
+    owner.one = dense("two")
+    assert owner.order == "other part two"
+
+
+def test_wrong_changes_raise_as_ever_and_change_nothing():
+    owner = Owner()
+    owner.parts, owner.named = [dense("a")], {"b": dense("b")}
+    for wrong, error in (
+        (lambda: owner.parts.remove(dense("c")), ValueError),
+        (lambda: owner.parts.pop(3), IndexError),
+        (lambda: owner.parts.extend(3), TypeError),
+        (lambda: owner.parts.__setitem__(4, dense("d")), IndexError),
+        (lambda: owner.named.pop("c"), KeyError),
+        (lambda: owner.named.__delitem__("c"), KeyError),
+        (lambda: OwnedDict().popitem(), KeyError),
+    ):
+        with pytest.raises(error):
+            wrong()
+    assert owner.order == "a b"
+
+
+def test_variables_in_lists_come_trainable_or_not():
+    class Weights(layers.Layer):
+        def build(self, shape):
+            self.held = [None, self.add_weight(shape=(1,))]
+            self.held[0] = self.add_weight(shape=(2,))
+            self.more = []
+            frozen = toolkit.Variable(np.zeros(5), trainable=False)
+            self.more.append(frozen)
+            self.more.append(toolkit.Variable(np.zeros(3)))
+
+        def call(self, x):
+            return x
+
+    layer = Weights()
+    layer.build((2,))
+    assert [v.shape for v in layer.weights] == [(1,), (2,), (3,), (5,)]
+    layer.trainable = False
+    layer.trainable = True
+    assert [v.trainable for v in layer.weights] == [True, True, True, False]
+    layer.trainable = False
+    assert [v.shape for v in layer.weights] == [(1,), (2,), (3,), (5,)]
+
+
+@pytest.mark.parametrize(
+    "again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "p"]
+)
+def test_copies_have_the_same_order_and_tell_their_own_owner(again):
+    owner = Owner()
+    owner.a, owner.b = [], []
+    for name in ("a0", "b0", "a1", "b1"):
+        getattr(owner, name[0]).append(dense(name))
+    other = again(owner)
+    other.b.append(dense("b2"))
+    other.a.append(dense("a2"))
+    assert owner.order == "a0 b0 a1 b1"
+    assert other.order == "a0 b0 a1 b1 b2 a2"
+    assert other.a[0] is not owner.a[0]
+
+
+def test_lists_of_numbers_cost_nothing(monkeypatch):
+    owner = Owner()
+    owner.parts, owner.history = [dense(str(i)) for i in range(3)], []
+    walks = []
+    note = Owner._note_arrivals
+    monkeypatch.setattr(
+        Owner, "_note_arrivals", lambda self: walks.append(1) or note(self)
+    )
+    for i in range(100):
+        owner.history.append(i)
+        owner.history[-1] = float(i)
+    assert owner.history == list(map(float, range(100))) and not walks
+
+
+def test_classes_of_users_stay_and_are_walked():
+    class Mine(list):
+        """A list of its own."""
+
+    owner, mine = Owner(), Mine()
+    owner.mine = mine
+    mine.append(dense("a"))
+    assert owner.mine is mine and owner.order == "a"
+
+
+class Cell(layers.Layer):
+    """A cell that is not registered."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = self.state_size = units
+
+    def call(self, x, states):
+        return states[0] + x, [states[0] + x]
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: layers.RNN(Cell(3)),
+        lambda: layers.StackedRNNCells([Cell(3)]),
+        lambda: layers.TimeDistributed(Cell(3)),
+    ],
+)
+def test_configs_with_parts_of_classes_that_are_told(make):
+    layer = make()
+    with pytest.raises(ValueError, match="Cell"):
+        type(layer).from_config(layer.get_config())
+    other = type(layer).from_config(layer.get_config(), custom_objects={"Cell": Cell})
+    assert other.get_config() == layer.get_config()
