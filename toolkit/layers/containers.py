@@ -36,13 +36,13 @@ class _Owned:
     _owner: Any = None
 
     @contextmanager
-    def _telling(self, *values: Any) -> Iterator[None]:
+    def _telling(self, *came: Any, gone: Any = None) -> Iterator[None]:
         """A change by which values come or go, of which the owner is told."""
         try:
             yield
         finally:
             if self._owner is not None:
-                self._owner._note_changes(values)
+                self._owner._note_changes(came, gone)
 
 
 class OwnedList(_Owned, list[Any]):
@@ -61,17 +61,14 @@ class OwnedList(_Owned, list[Any]):
         with self._telling(*values):
             super().extend(values)
 
-    def __iadd__(self, values: Iterable[Any]) -> OwnedList:  # type: ignore[misc]
-        self.extend(values)
-        return self
-
     def __setitem__(self, index: Any, value: Any) -> None:
         value = list(value) if isinstance(index, slice) else value
-        with self._telling(self[index], value):
+        came = value if isinstance(index, slice) else [value]
+        with self._telling(*came, gone=self[index]):
             super().__setitem__(index, value)
 
     def __delitem__(self, index: Any) -> None:
-        with self._telling(self[index]):
+        with self._telling(gone=self[index]):
             super().__delitem__(index)
 
     def pop(self, index: Any = -1) -> Any:
@@ -90,20 +87,16 @@ class OwnedDict(_Owned, dict[Any, Any]):
     """A dict that is an attribute of a layer, or in one."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        with self._telling(self.get(key), value):
+        with self._telling(value, gone=self.get(key)):
             super().__setitem__(key, value)
 
     def __delitem__(self, key: Any) -> None:
-        with self._telling(self.get(key)):
+        with self._telling(gone=self.get(key)):
             super().__delitem__(key)
 
     def update(self, *mappings: Any, **values: Any) -> None:
         for key, value in dict(*mappings, **values).items():
             self[key] = value
-
-    def __ior__(self, values: Any) -> OwnedDict:  # type: ignore[misc]
-        self.update(values)
-        return self
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         if key not in self:
@@ -111,7 +104,7 @@ class OwnedDict(_Owned, dict[Any, Any]):
         return self[key]
 
     def pop(self, key: Any, *default: Any) -> Any:
-        with self._telling(self.get(key)):
+        with self._telling(gone=self.get(key)):
             return super().pop(key, *default)
 
     def popitem(self) -> tuple[Any, Any]:
@@ -119,7 +112,7 @@ class OwnedDict(_Owned, dict[Any, Any]):
         return (key, self.pop(key)) if self else super().popitem()
 
     def clear(self) -> None:
-        with self._telling(list(self.values())):
+        with self._telling(gone=list(self.values())):
             super().clear()
 
 
@@ -134,42 +127,51 @@ class OwnedSet(_Owned, set[Any]):
         for value in (value for group in groups for value in group):
             self.add(value)
 
-    def __ior__(self, values: Any) -> OwnedSet:  # type: ignore[misc]
-        self.update(values)
-        return self
-
     def discard(self, value: Any) -> None:
-        with self._telling(value):
+        with self._telling(gone=value):
             super().discard(value)
 
     def remove(self, value: Any) -> None:
-        with self._telling(value):
+        with self._telling(gone=value):
             super().remove(value)
 
     def pop(self) -> Any:
         value = super().pop()
-        with self._telling(value):
+        with self._telling(gone=value):
             return value
 
     def clear(self) -> None:
-        with self._telling(list(self)):
+        with self._telling(gone=list(self)):
             super().clear()
 
 
-def watched(value: Any, owner: Any) -> Any:
+_WATCHED: dict[type, type] = {
+    **dict.fromkeys((list, OwnedList), OwnedList),
+    **dict.fromkeys((dict, OwnedDict), OwnedDict),
+    **dict.fromkeys((set, OwnedSet), OwnedSet),
+}
+
+
+def watched(value: Any, owner: Any, known: dict[int, Any] | None = None) -> Any:
     """A container that tells `owner` of changes, with those inside of it.
 
     Only lists, dicts and sets are replaced, no objects of classes made from them.
+
+    Args:
+        value: a container, or anything else, which stays.
+        owner: whose attribute it is, or is in.
+        known: what has taken the place of others, by their ids.
     """
-    kind = type(value)
-    found: Any
-    if kind in (list, OwnedList):
-        found = OwnedList(watched(item, owner) for item in value)
-    elif kind in (dict, OwnedDict):
-        found = OwnedDict((key, watched(item, owner)) for key, item in value.items())
-    elif kind in (set, OwnedSet):
-        found = OwnedSet(value)
-    else:
+    kind, known = type(value), {} if known is None else known
+    if kind not in _WATCHED:
         return value
+    if id(value) in known:
+        return known[id(value)]
+    found: Any = _WATCHED[kind](value)
+    known[id(value)] = found
+    items = list(found.items() if kind in (dict, OwnedDict) else enumerate(found))
+    for place, item in items:
+        if type(item) in _WATCHED:
+            found[place] = watched(item, owner, known)
     found._owner = owner
     return found

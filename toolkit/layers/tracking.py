@@ -55,12 +55,13 @@ def _items(container: Any) -> Iterable[Any]:
 
 def _leaves(value: Any, seen: set[int]) -> Iterator[Any]:
     """What can be owned inside of `value`, in order."""
-    if isinstance(value, (Variable, StateOwner, Metric, SeedGenerator)):
+    if isinstance(value, _STATE):
         yield value
     elif isinstance(value, _CONTAINERS) and id(value) not in seen:
         seen.add(id(value))
         for item in _items(value):
-            yield from _leaves(item, seen)
+            if isinstance(item, _HOLDERS):
+                yield from _leaves(item, seen)
 
 
 class Walk:
@@ -161,7 +162,7 @@ class StateOwner:
             old = members.get(name)
             if old is not None and old is not value:
                 self._disown(name, old)
-            if value is not old:  # `x.parts += [part]` sets what is there
+            if value is not old:
                 value = watched(value, self)
             self._own(value)
         object.__setattr__(self, name, value)
@@ -176,8 +177,8 @@ class StateOwner:
             if not any(container is value for container in self._owned):
                 self._owned.append(value)
                 Walk.changes += 1
-                self._note_arrivals()
-        elif isinstance(value, (Variable, StateOwner, Metric, SeedGenerator)):
+            self._note_arrivals()  # `x.parts += [part]` sets what is there
+        elif isinstance(value, _STATE):
             if any(part is value for part in self._owned):
                 return
             if self._locked and isinstance(value, (Variable, StateOwner)):
@@ -207,11 +208,13 @@ class StateOwner:
             Walk.changes += 1
             self._note_arrivals()
 
-    def _note_changes(self, values: Iterable[Any]) -> None:
-        """Note that values came to a container or left it, if they may hold state."""
-        kinds = Variable, StateOwner, Metric, SeedGenerator, *_CONTAINERS
-        if any(isinstance(value, kinds) for value in values):
+    def _note_changes(self, came: Iterable[Any], gone: Any) -> None:
+        """Note what came to a container, and what left it, of what may hold state."""
+        if isinstance(gone, _HOLDERS):
             self._note_arrivals()
+        for value in came:
+            for leaf in _leaves(value, set()):
+                self._arrivals.add(leaf)
 
     def _note_arrivals(self) -> list[tuple[Any, bool]]:
         """All state, in order of arrival, and whether it came trainable.
@@ -428,3 +431,8 @@ class StateOwner:
                 if output.ndim:
                     loss = divide(loss, max(output.shape[0], 1))
                 self.add_loss(loss)
+
+
+# What layers own, and what may hold that.
+_STATE = Variable, StateOwner, Metric, SeedGenerator
+_HOLDERS = *_STATE, *_CONTAINERS
