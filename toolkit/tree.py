@@ -44,6 +44,13 @@ def is_nested(structure: Any) -> bool:
     return isinstance(structure, _CONTAINERS)
 
 
+def _kind(structure: Any) -> type:
+    """The class of a container; that of which it is a watched one, in a layer."""
+    kind = type(structure)
+    found: type = getattr(kind, "_plain_class", kind)
+    return found
+
+
 def _children(structure: Any) -> Iterable[Any]:
     if isinstance(structure, dict):
         return [structure[key] for key in keys_of(structure)]
@@ -68,11 +75,11 @@ def _rebuild(structure: Any, children: list[Any]) -> Any:
         ordered = {key: by_key[key] for key in structure}
         if isinstance(structure, defaultdict):
             return type(structure)(structure.default_factory, ordered)
-        return ordered if type(structure) is dict else type(structure)(ordered)
+        return ordered if _kind(structure) is dict else type(structure)(ordered)
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
         return type(structure)(*children)
-    if type(structure) in _SEQUENCES:
-        return type(structure)(children)
+    if _kind(structure) in _SEQUENCES:
+        return _kind(structure)(children)
     return list(children) if isinstance(structure, list) else tuple(children)
 
 
@@ -102,8 +109,8 @@ def signature(structure: Any) -> Any:
         return LEAF
     children = tuple(signature(child) for child in _children(structure))
     if isinstance(structure, dict):
-        return type(structure), tuple(keys_of(structure)), children
-    return type(structure), children
+        return _kind(structure), tuple(keys_of(structure)), children
+    return _kind(structure), children
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
@@ -133,9 +140,9 @@ def packer(structure: Any) -> Callable[[list[Any]], Any]:
     """`pack_sequence_as` of a structure that is to be filled many times."""
     if not is_nested(structure):
         return itemgetter(0)
-    if type(structure) in (list, tuple) and not any(map(is_nested, structure)):
-        return type(structure)
-    if type(structure) is dict and not any(map(is_nested, structure.values())):
+    if _kind(structure) in (list, tuple) and not any(map(is_nested, structure)):
+        return _kind(structure)
+    if _kind(structure) is dict and not any(map(is_nested, structure.values())):
         number = {key: i for i, key in enumerate(keys_of(structure))}
         numbers = [(key, number[key]) for key in structure]
         return lambda leaves: {key: leaves[i] for key, i in numbers}
@@ -213,7 +220,7 @@ def _container(structure: Any) -> Any:
     """What structures of equal form have in common at the top."""
     if isinstance(structure, dict):
         return dict, frozenset(structure)
-    return (type(structure), len(structure)) if is_nested(structure) else LEAF
+    return (_kind(structure), len(structure)) if is_nested(structure) else LEAF
 
 
 def _check_container(a: Any, b: Any) -> None:
@@ -225,7 +232,7 @@ def _check_container(a: Any, b: Any) -> None:
 
 
 def _described(structure: Any) -> str:
-    name = type(structure).__name__
+    name = _kind(structure).__name__
     if not is_nested(structure):
         return f"a leaf ({name})"
     if isinstance(structure, dict):

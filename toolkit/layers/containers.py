@@ -1,148 +1,211 @@
-"""Lists, dicts and sets in attributes of layers, which tell their owner what changes.
+"""Lists, dicts and sets in attributes of layers, which tell their owner what comes.
 
-State belongs to a layer in the order in which it came, whichever attribute holds it: so
-weights have one order in memory, in files and in Keras.
+A layer's state is in the order in which it came, whichever attribute holds it, as in
+Keras: so weights have the same order here and there, in memory and in files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import weakref
+from collections.abc import Iterable
 from typing import Any
 
 
 class Arrivals:
-    """Objects in the order in which they came; each once, by identity."""
+    """Objects in the order in which they came; each once, by identity.
+
+    One that has left keeps its place for when it comes again, unless it is forgotten.
+    None is kept alive.
+    """
 
     def __init__(self, came: Iterable[tuple[Any, bool]] = ()) -> None:
-        # Each with whether it was trainable then.
-        self.came: list[tuple[Any, bool]] = list(came)
-        self._ids = {id(value) for value, _ in self.came}
+        # By ids; each with whether it was trainable when it came.
+        self._places: dict[int, tuple[weakref.ref[Any], bool]] = {}
+        for value, trainable in came:
+            self._places[id(value)] = weakref.ref(value), trainable
 
-    def add(self, value: Any) -> None:
-        """Put an object last, unless it is there."""
-        if id(value) not in self._ids:
-            self._ids.add(id(value))
-            self.came.append((value, getattr(value, "trainable", True)))
+    def add(self, value: Any) -> bool:
+        """Put an object last, unless it is there; whether that was done."""
+        place = self._places.get(id(value))
+        if place is not None and place[0]() is value:
+            return False
+        self.forget(value)  # what is gone, and had the same id
+        self._places[id(value)] = (
+            weakref.ref(value),
+            bool(getattr(value, "trainable", True)),
+        )
+        return True
+
+    def forget(self, value: Any) -> None:
+        """Let an object come last when it comes again."""
+        self._places.pop(id(value), None)
+
+    def sort(self, values: list[Any]) -> list[tuple[Any, bool]]:
+        """Objects in order of arrival, with whether they came trainable.
+
+        What has not come yet is last.
+        """
+        known = {number: i for i, number in enumerate(list(self._places))}
+        found = []
+        for value in values:
+            place = self._places.get(id(value))
+            if place is None or place[0]() is not value:
+                trainable = bool(getattr(value, "trainable", True))
+                found.append((len(known), value, trainable))
+            else:
+                found.append((known.get(id(value), len(known)), value, place[1]))
+        found.sort(key=lambda each: each[0])
+        return [(value, trainable) for _, value, trainable in found]
 
     def __reduce__(self) -> Any:
         """Copies have other objects, with ids of their own."""
-        return type(self), (self.came,)
+        places = [(place(), trainable) for place, trainable in self._places.values()]
+        return type(self), ([pair for pair in places if pair[0] is not None],)
 
 
-class _Owned:
-    """What containers have in common."""
+class Owned:
+    """What containers have in common: copies and pickles have no owner."""
 
-    _owner: Any = None
+    _owner: weakref.ref[Any] | None = None
 
-    @contextmanager
-    def _telling(self, *came: Any, gone: Any = None) -> Iterator[None]:
-        """A change by which values come or go, of which the owner is told."""
-        try:
-            yield
-        finally:
-            if self._owner is not None:
-                self._owner._note_changes(came, gone)
+    @property
+    def owner(self) -> Any:
+        """Whose attribute it is, or is in."""
+        return None if self._owner is None else self._owner()
+
+    def _came(self, *values: Any) -> None:
+        if (owner := self.owner) is not None:
+            owner._note_arrivals(values)
+
+    def _left(self, *values: Any) -> None:
+        if (owner := self.owner) is not None:
+            owner._forget_arrivals(values)
 
 
-class OwnedList(_Owned, list[Any]):
+class OwnedList(Owned, list[Any]):
     """A list that is an attribute of a layer, or in one."""
 
+    _plain_class = list
+
     def append(self, value: Any) -> None:
-        with self._telling(value):
-            super().append(value)
+        super().append(value)
+        self._came(value)
 
     def insert(self, index: Any, value: Any) -> None:
-        with self._telling(value):
-            super().insert(index, value)
+        super().insert(index, value)
+        self._came(value)
 
     def extend(self, values: Iterable[Any]) -> None:
         values = list(values)
-        with self._telling(*values):
-            super().extend(values)
+        super().extend(values)
+        self._came(*values)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         value = list(value) if isinstance(index, slice) else value
-        came = value if isinstance(index, slice) else [value]
-        with self._telling(*came, gone=self[index]):
-            super().__setitem__(index, value)
+        super().__setitem__(index, value)
+        self._came(value)
 
     def __delitem__(self, index: Any) -> None:
-        with self._telling(gone=self[index]):
-            super().__delitem__(index)
+        gone = self[index]
+        super().__delitem__(index)
+        self._left(gone)
 
     def pop(self, index: Any = -1) -> Any:
-        value = self[index]
-        del self[index]
-        return value
+        gone = super().pop(index)
+        self._left(gone)
+        return gone
 
     def remove(self, value: Any) -> None:
-        del self[self.index(value)]
+        super().remove(value)
+        self._left(value)
 
     def clear(self) -> None:
-        del self[:]
+        gone = list(self)
+        super().clear()
+        self._left(gone)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (), None, iter(self)
 
 
-class OwnedDict(_Owned, dict[Any, Any]):
+class OwnedDict(Owned, dict[Any, Any]):
     """A dict that is an attribute of a layer, or in one."""
 
+    _plain_class = dict
+
     def __setitem__(self, key: Any, value: Any) -> None:
-        with self._telling(value, gone=self.get(key)):
-            super().__setitem__(key, value)
+        super().__setitem__(key, value)
+        self._came(value)
 
     def __delitem__(self, key: Any) -> None:
-        with self._telling(gone=self.get(key)):
-            super().__delitem__(key)
+        gone = self.get(key)
+        super().__delitem__(key)
+        self._left(gone)
 
-    def update(self, *mappings: Any, **values: Any) -> None:
-        for key, value in dict(*mappings, **values).items():
-            self[key] = value
+    def update(self, /, *mappings: Any, **values: Any) -> None:
+        came = dict(*mappings, **values)
+        super().update(came)
+        self._came(*came.values())
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        if key not in self:
-            self[key] = default
-        return self[key]
+        found = super().setdefault(key, default)
+        self._came(found)
+        return found
 
     def pop(self, key: Any, *default: Any) -> Any:
-        with self._telling(gone=self.get(key)):
-            return super().pop(key, *default)
+        is_there = key in self
+        gone = super().pop(key, *default)
+        if is_there:
+            self._left(gone)
+        return gone
 
     def popitem(self) -> tuple[Any, Any]:
-        key = next(reversed(self), None)
-        return (key, self.pop(key)) if self else super().popitem()
+        key, gone = super().popitem()
+        self._left(gone)
+        return key, gone
 
     def clear(self) -> None:
-        with self._telling(gone=list(self.values())):
-            super().clear()
+        gone = list(self.values())
+        super().clear()
+        self._left(gone)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (), None, None, iter(self.items())
 
 
-class OwnedSet(_Owned, set[Any]):
+class OwnedSet(Owned, set[Any]):
     """A set that is an attribute of a layer, or in one."""
 
+    _plain_class = set
+
     def add(self, value: Any) -> None:
-        with self._telling(value):
-            super().add(value)
+        super().add(value)
+        self._came(value)
 
     def update(self, *groups: Iterable[Any]) -> None:
         for value in (value for group in groups for value in group):
             self.add(value)
 
     def discard(self, value: Any) -> None:
-        with self._telling(gone=value):
-            super().discard(value)
+        super().discard(value)
+        self._left(value)
 
     def remove(self, value: Any) -> None:
-        with self._telling(gone=value):
-            super().remove(value)
+        super().remove(value)
+        self._left(value)
 
     def pop(self) -> Any:
-        value = super().pop()
-        with self._telling(gone=value):
-            return value
+        gone = super().pop()
+        self._left(gone)
+        return gone
 
     def clear(self) -> None:
-        with self._telling(gone=list(self)):
-            super().clear()
+        gone = list(self)
+        super().clear()
+        self._left(gone)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (list(self),)
 
 
 _WATCHED: dict[type, type] = {
@@ -173,5 +236,23 @@ def watched(value: Any, owner: Any, known: dict[int, Any] | None = None) -> Any:
     for place, item in items:
         if type(item) in _WATCHED:
             found[place] = watched(item, owner, known)
-    found._owner = owner
+    found._owner = weakref.ref(owner)
     return found
+
+
+def is_watched(value: Any, owner: Any) -> bool:
+    """Whether a container tells this owner of changes."""
+    return isinstance(value, Owned) and value.owner is owner
+
+
+def adopt(values: Iterable[Any], owner: Any, seen: set[int] | None = None) -> None:
+    """Let containers that have no owner, as those of a copy, and those inside tell."""
+    seen = set() if seen is None else seen
+    for value in values:
+        if not isinstance(value, Owned) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if value.owner is None:
+            value._owner = weakref.ref(owner)
+        inside: Any = value.values() if isinstance(value, dict) else value
+        adopt(inside, owner, seen)

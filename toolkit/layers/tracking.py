@@ -17,7 +17,7 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable, assign_all
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, UnsupportedError
 from toolkit.layers.call import context, is_tensor
-from toolkit.layers.containers import Arrivals, watched
+from toolkit.layers.containers import Arrivals, adopt, is_watched, watched
 from toolkit.metrics.metric import Metric
 from toolkit.ops import divide
 from toolkit.random import SeedGenerator
@@ -132,8 +132,9 @@ def remembered(find: Callable[[Any], list[T]]) -> Callable[[Any], list[T]]:
 class StateOwner:
     """Base of layers: finds state in attributes, also inside lists, tuples and dicts.
 
-    Lists, dicts and sets become ones that tell of what is appended to them later, as in
-    Keras: a copy of what was assigned. Others are walked when someone asks.
+    A list, dict or set that is assigned becomes one that tells of what comes to it
+    later: a copy, as in Keras. Containers of other classes, and those in tuples, stay
+    as they are, and are looked through when something else comes, or someone asks.
     """
 
     activity_regularizer: Any = None
@@ -156,28 +157,35 @@ class StateOwner:
         instance.__dict__["_arrivals"] = Arrivals()
         return instance
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        adopt(self._owned, self)
+
     def __setattr__(self, name: str, value: Any) -> None:
         members = self.__dict__
-        if _tracking.on:
+        # What a property is set to belongs to where its setter puts that.
+        if _tracking.on and not hasattr(getattr(type(self), name, None), "__set__"):
             old = members.get(name)
-            if old is not None and old is not value:
-                self._disown(name, old)
             if value is not old:
                 value = watched(value, self)
             self._own(value)
+            if old is not None and old is not value:
+                self._disown(name, old)
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        self._disown(name, self.__dict__.get(name))
+        value = self.__dict__.get(name)
+        self._disown(name, value)
+        self._forget_arrivals([value])
         object.__delattr__(self, name)
 
     def _own(self, value: Any) -> None:
         """Track `value` if it is or may hold state."""
         if isinstance(value, (list, dict, set)):
+            self._note_arrivals([value])
             if not any(container is value for container in self._owned):
                 self._owned.append(value)
                 Walk.changes += 1
-            self._note_arrivals()  # `x.parts += [part]` sets what is there
         elif isinstance(value, _STATE):
             if any(part is value for part in self._owned):
                 return
@@ -186,9 +194,9 @@ class StateOwner:
                     f"{type(self).__name__} {self.name!r}: variables and layers are "
                     "created in `__init__` or `build`; it is built already"
                 )
+            self._note_arrivals([value])
             self._owned.append(value)
             Walk.changes += 1
-            self._arrivals.add(value)
             if isinstance(value, Variable) and not self._trainable:
                 value.trainable = False
         elif isinstance(value, tuple):
@@ -206,37 +214,43 @@ class StateOwner:
         if len(owned) != len(self._owned):
             self.__dict__["_owned"] = owned
             Walk.changes += 1
-            self._note_arrivals()
 
-    def _note_changes(self, came: Iterable[Any], gone: Any) -> None:
-        """Note what came to a container, and what left it, of what may hold state."""
-        if isinstance(gone, _HOLDERS):
-            self._note_arrivals()
-        for value in came:
-            for leaf in _leaves(value, set()):
-                self._arrivals.add(leaf)
+    def _note_arrivals(self, values: Iterable[Any]) -> None:
+        """Note state that comes to an attribute, or to a container in one.
 
-    def _note_arrivals(self) -> list[tuple[Any, bool]]:
-        """All state, in order of arrival, and whether it came trainable.
-
-        What is new comes last.
+        Before it comes what has come to containers that do not tell of that.
         """
+        silent = [
+            part
+            for part in self._owned
+            if isinstance(part, _CONTAINERS) and not is_watched(part, self)
+        ]
+        for value in (*silent, *values):
+            if not isinstance(value, _HOLDERS):
+                continue
+            for leaf in _leaves(value, set()):
+                Walk.changes += self._arrivals.add(leaf)
+
+    def _forget_arrivals(self, values: Iterable[Any]) -> None:
+        """Let state that has left a container come last when it comes again."""
+        for value in values:
+            for leaf in _leaves(value, set()):
+                self._arrivals.forget(leaf)
+                Walk.changes += 1
+
+    def _arrived(self) -> list[tuple[Any, bool]]:
+        """All state, in order of arrival, and whether it came trainable."""
         seen: set[int] = set()
         found = [leaf for value in self._owned for leaf in _leaves(value, seen)]
-        there = set(map(id, found))
-        arrivals = Arrivals(x for x in self._arrivals.came if id(x[0]) in there)
-        for leaf in found:
-            arrivals.add(leaf)
-        self.__dict__["_arrivals"] = arrivals
-        return arrivals.came
+        return self._arrivals.sort(unique(found))
 
     def _owned_of(self, kind: type[T]) -> list[T]:
         """The state of one kind, in order of arrival."""
-        return [x for x, _ in self._note_arrivals() if isinstance(x, kind)]
+        return [x for x, _ in self._arrived() if isinstance(x, kind)]
 
     def _own_variables(self) -> list[Variable]:
         """This layer's variables without its parts': those born trainable first."""
-        came = [pair for pair in self._note_arrivals() if isinstance(pair[0], Variable)]
+        came = [pair for pair in self._arrived() if isinstance(pair[0], Variable)]
         return [v for v, trainable in sorted(came, key=lambda pair: not pair[1])]
 
     def _sublayers(self) -> list[Any]:
@@ -301,7 +315,7 @@ class StateOwner:
     @trainable.setter
     def trainable(self, value: bool) -> None:
         self._trainable = bool(value)
-        for value, came_trainable in self._note_arrivals():
+        for value, came_trainable in self._arrived():
             if isinstance(value, Variable) and came_trainable:
                 value.trainable = self._trainable
         for layer in self._sublayers():
