@@ -8,6 +8,8 @@ import copy
 import gc
 import pickle
 import weakref
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -193,11 +195,50 @@ def test_a_changed_order_is_seen_by_who_has_asked_before():
     assert [id(v) for v in owner.weights] == [id(v) for v in before[2:] + before[:2]]
 
 
+class Both(NamedTuple):
+    """Two lists."""
+
+    first: Any
+    second: Any
+
+
+@pytest.mark.parametrize("make", [lambda *both: both, Both, lambda *both: [*both]])
+def test_lists_inside_of_others_are_filled_in_turns(make):
+    owner = Owner()
+    owner.parts = make([], [])
+    assert type(owner.parts[0]) is OwnedList
+    for i in range(2):
+        owner.parts[0].append(dense(f"q{i}"))
+        owner.parts[1].append(dense(f"k{i}"))
+    assert owner.order == "q0 k0 q1 k1"
+    assert type(owner.parts) in (tuple, Both, OwnedList)
+
+
+def test_ordered_dicts_are_filled_in_turns():
+    owner = Owner()
+    owner.first, owner.second = OrderedDict(), OrderedDict()
+    for name in "ab":
+        owner.first[name] = dense(f"q{name}")
+        owner.second.update({name: dense(f"k{name}")})
+    assert owner.order == "qa ka qb kb"
+    owner.first.move_to_end("a")
+    assert list(owner.first) == ["b", "a"] and owner.first.popitem()[0] == "a"
+    assert owner.order == "ka qb kb"
+    again = pickle.loads(pickle.dumps(owner.first))
+    assert isinstance(again, OrderedDict) and list(again) == ["b"]
+    assert toolkit.tree.structure_of(owner.second) == OrderedDict(
+        a=toolkit.tree.LEAF, b=toolkit.tree.LEAF
+    )
+
+
 def test_who_asks_changes_no_order():
+    class Mine(list):
+        """A list of its own."""
+
     orders = []
     for asks in (False, True):
         owner = Owner()
-        owner.parts = [], []
+        owner.parts = Mine(), Mine()
         for i in range(2):
             for name, part in zip("qk", owner.parts, strict=True):
                 part.append(dense(f"{name}{i}"))

@@ -7,6 +7,7 @@ Keras: so weights have the same order here and there, in memory and in files.
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
@@ -128,10 +129,8 @@ class OwnedList(Owned, list[Any]):
         return type(self), (), None, iter(self)
 
 
-class OwnedDict(Owned, dict[Any, Any]):
-    """A dict that is an attribute of a layer, or in one."""
-
-    _plain_class = dict
+class _OwnedMapping(Owned, dict[Any, Any]):
+    """What dicts of both kinds have in common."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, value)
@@ -173,6 +172,23 @@ class OwnedDict(Owned, dict[Any, Any]):
         return type(self), (), None, None, iter(self.items())
 
 
+class OwnedDict(_OwnedMapping):
+    """A dict that is an attribute of a layer, or in one."""
+
+    _plain_class = dict
+
+
+class OwnedOrderedDict(_OwnedMapping, OrderedDict[Any, Any]):
+    """An OrderedDict that is an attribute of a layer, or in one."""
+
+    _plain_class = OrderedDict
+
+    def popitem(self, last: bool = True) -> tuple[Any, Any]:
+        key, gone = OrderedDict.popitem(self, last)
+        self._left(gone)
+        return key, gone
+
+
 class OwnedSet(Owned, set[Any]):
     """A set that is an attribute of a layer, or in one."""
 
@@ -211,14 +227,17 @@ class OwnedSet(Owned, set[Any]):
 _WATCHED: dict[type, type] = {
     **dict.fromkeys((list, OwnedList), OwnedList),
     **dict.fromkeys((dict, OwnedDict), OwnedDict),
+    **dict.fromkeys((OrderedDict, OwnedOrderedDict), OwnedOrderedDict),
     **dict.fromkeys((set, OwnedSet), OwnedSet),
 }
+_MEMBERS = frozenset({tuple, *_WATCHED})
 
 
 def watched(value: Any, owner: Any, known: dict[int, Any] | None = None) -> Any:
     """A container that tells `owner` of changes, with those inside of it.
 
-    Only lists, dicts and sets are replaced, no objects of classes made from them.
+    Lists, dicts, OrderedDicts and sets are replaced, and tuples of such; no objects of
+    other classes made from them.
 
     Args:
         value: a container, or anything else, which stays.
@@ -226,15 +245,18 @@ def watched(value: Any, owner: Any, known: dict[int, Any] | None = None) -> Any:
         known: what has taken the place of others, by their ids.
     """
     kind, known = type(value), {} if known is None else known
+    if isinstance(value, tuple) and any(type(x) in _MEMBERS for x in value):
+        items = [watched(item, owner, known) for item in value]
+        return kind(*items) if hasattr(kind, "_fields") else tuple(items)
     if kind not in _WATCHED:
         return value
     if id(value) in known:
         return known[id(value)]
     found: Any = _WATCHED[kind](value)
     known[id(value)] = found
-    items = list(found.items() if kind in (dict, OwnedDict) else enumerate(found))
-    for place, item in items:
-        if type(item) in _WATCHED:
+    is_mapping = isinstance(value, dict)
+    for place, item in list(found.items() if is_mapping else enumerate(found)):
+        if type(item) in _MEMBERS:
             found[place] = watched(item, owner, known)
     found._owner = weakref.ref(owner)
     return found

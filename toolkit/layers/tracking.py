@@ -132,9 +132,9 @@ def remembered(find: Callable[[Any], list[T]]) -> Callable[[Any], list[T]]:
 class StateOwner:
     """Base of layers: finds state in attributes, also inside lists, tuples and dicts.
 
-    A list, dict or set that is assigned becomes one that tells of what comes to it
-    later: a copy, as in Keras. Containers of other classes, and those in tuples, stay
-    as they are, and are looked through when something else comes, or someone asks.
+    A list, dict, OrderedDict or set that is assigned, alone or in a tuple, becomes one
+    that tells of what comes to it later: a copy, as in Keras. Containers of other
+    classes stay, and are looked through when something else comes, or someone asks.
     """
 
     activity_regularizer: Any = None
