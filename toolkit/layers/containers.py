@@ -41,6 +41,12 @@ class Arrivals:
         """Let an object come last when it comes again."""
         self._places.pop(id(value), None)
 
+    def copied(self) -> Arrivals:
+        """The same places, apart."""
+        found = Arrivals()
+        found._places = dict(self._places)
+        return found
+
     def sort(self, values: list[Any]) -> list[tuple[Any, bool]]:
         """Objects in order of arrival, with whether they came trainable.
 

@@ -216,10 +216,7 @@ class StateOwner:
             Walk.changes += 1
 
     def _note_arrivals(self, values: Iterable[Any]) -> None:
-        """Note state that comes to an attribute, or to a container in one.
-
-        Before it comes what has come to containers that do not tell of that.
-        """
+        """Note state that comes, behind what came to containers that do not tell."""
         silent = [
             part
             for part in self._owned

@@ -36,6 +36,8 @@ def undone_on_error(layers: Iterable[Any]) -> Iterator[None]:
 
 def _state_of(layer: Any) -> _State:
     attributes = dict(vars(layer))
+    if "_arrivals" in attributes:
+        attributes["_arrivals"] = attributes["_arrivals"].copied()
     contents: list[tuple[Any, Any]] = []
     for value in attributes.values():
         if isinstance(value, list):
