@@ -75,7 +75,8 @@ def _rebuild(structure: Any, children: list[Any]) -> Any:
         ordered = {key: by_key[key] for key in structure}
         if isinstance(structure, defaultdict):
             return type(structure)(structure.default_factory, ordered)
-        return ordered if _kind(structure) is dict else type(structure)(ordered)
+        kind = _kind(structure)
+        return ordered if kind is dict else kind(ordered)
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
         return type(structure)(*children)
     if _kind(structure) in _SEQUENCES:

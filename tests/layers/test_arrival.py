@@ -229,6 +229,8 @@ def test_ordered_dicts_are_filled_in_turns():
     assert toolkit.tree.structure_of(owner.second) == OrderedDict(
         a=toolkit.tree.LEAF, b=toolkit.tree.LEAF
     )
+    assert type(toolkit.tree.map_structure(str, owner.second)) is OrderedDict
+    assert owner.second.popitem(last=False)[0] == "a" and owner.order == "qb kb"
 
 
 def test_who_asks_changes_no_order():

@@ -11,7 +11,7 @@ from toolkit.autodiff.tape import alias, as_tuple
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, no_tapes, state
 from toolkit.core.trace import StatelessScope, graph_rule
-from toolkit.core.variable import Variable
+from toolkit.core.variable import value_now
 from toolkit.errors import GradientError
 from toolkit.ir import Kind, Primitive
 
@@ -49,7 +49,7 @@ class _Application:
 
     def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
         self.function, self.kwargs = function, kwargs
-        self.inputs = [_read(arg) for arg in args]
+        self.inputs = [value_now(arg) for arg in args]
         self.tensors = tuple(x for x in self.inputs if isinstance(x, Tensor))
 
     def record(self) -> Any:
@@ -116,10 +116,6 @@ class _Application:
                 f"inputs; its gradient function returned {len(flat)} values"
             )
         return tuple(None if d is None else convert(d) for d in flat)
-
-
-def _read(arg: Any) -> Any:
-    return arg.value if isinstance(arg, Variable) else arg
 
 
 def _no_spec(*specs: Any, **attrs: Any) -> Any:

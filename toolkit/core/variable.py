@@ -391,6 +391,11 @@ def assign_all(pairs: Iterable[tuple[Variable, Any]]) -> None:
         variable.assign(value)
 
 
+def value_now(x: Any) -> Any:
+    """The tensor that a Variable holds now; anything else as it is."""
+    return x.value if isinstance(x, Variable) else x
+
+
 def _function(what: str, value: Any) -> Any:
     """What is None or can be called."""
     if value is not None and not callable(value):

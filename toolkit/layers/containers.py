@@ -31,10 +31,7 @@ class Arrivals:
         if place is not None and place[0]() is value:
             return False
         self.forget(value)  # what is gone, and had the same id
-        self._places[id(value)] = (
-            weakref.ref(value),
-            bool(getattr(value, "trainable", True)),
-        )
+        self._places[id(value)] = weakref.ref(value), _is_trainable(value)
         return True
 
     def forget(self, value: Any) -> None:
@@ -47,27 +44,27 @@ class Arrivals:
         found._places = dict(self._places)
         return found
 
-    def sort(self, values: list[Any]) -> list[tuple[Any, bool]]:
-        """Objects in order of arrival, with whether they came trainable.
+    def sort(self, values: Iterable[Any]) -> list[tuple[Any, bool]]:
+        """Objects in order of arrival, each once, with whether they came trainable.
 
         What has not come yet is last.
         """
-        known = {number: i for i, number in enumerate(list(self._places))}
-        found = []
-        for value in values:
-            place = self._places.get(id(value))
-            if place is None or place[0]() is not value:
-                trainable = bool(getattr(value, "trainable", True))
-                found.append((len(known), value, trainable))
-            else:
-                found.append((known.get(id(value), len(known)), value, place[1]))
-        found.sort(key=lambda each: each[0])
-        return [(value, trainable) for _, value, trainable in found]
+        left = {id(value): value for value in values}
+        came = [
+            (left.pop(number), trainable)
+            for number, (place, trainable) in list(self._places.items())
+            if number in left and place() is left[number]
+        ]
+        return came + [(value, _is_trainable(value)) for value in left.values()]
 
     def __reduce__(self) -> Any:
         """Copies have other objects, with ids of their own."""
         places = [(place(), trainable) for place, trainable in self._places.values()]
         return type(self), ([pair for pair in places if pair[0] is not None],)
+
+
+def _is_trainable(value: Any) -> bool:
+    return bool(getattr(value, "trainable", True))
 
 
 class Owned:

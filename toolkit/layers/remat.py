@@ -11,7 +11,7 @@ from toolkit import dtypes, ops, tree
 from toolkit.autodiff.tape import GradientTape, alias
 from toolkit.core.tensor import Tensor, bind, no_tapes, state
 from toolkit.core.trace import StatelessScope, reread_p
-from toolkit.core.variable import Variable
+from toolkit.core.variable import Variable, value_now
 from toolkit.errors import unknown_choice
 from toolkit.ir import Kind, Primitive
 from toolkit.layers.call import context
@@ -184,7 +184,7 @@ class _Application:
 
     def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
         self.function = function
-        self.leaves = [_read(x) for x in tree.flatten((args, kwargs))]
+        self.leaves = [value_now(x) for x in tree.flatten((args, kwargs))]
         self.structure = args, kwargs
         self.places = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor)]
         # What a call inside of layers depends on besides.
@@ -247,10 +247,6 @@ class _Application:
                 layer._losses[:] = kept.get(layer, [])
         found = iter(tape.gradient(outputs, sources, list(gs)))
         return tuple(next(found) if dtypes.is_float(x.dtype) else None for x in xs)
-
-
-def _read(x: Any) -> Any:
-    return x.value if isinstance(x, Variable) else x
 
 
 def _tensors(outputs: Any) -> list[Tensor]:

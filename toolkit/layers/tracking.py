@@ -238,8 +238,9 @@ class StateOwner:
     def _arrived(self) -> list[tuple[Any, bool]]:
         """All state, in order of arrival, and whether it came trainable."""
         seen: set[int] = set()
-        found = [leaf for value in self._owned for leaf in _leaves(value, seen)]
-        return self._arrivals.sort(unique(found))
+        return self._arrivals.sort(
+            leaf for value in self._owned for leaf in _leaves(value, seen)
+        )
 
     def _owned_of(self, kind: type[T]) -> list[T]:
         """The state of one kind, in order of arrival."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit.backends.pending_copy import PendingCopy
 from toolkit.core.tensor import fetch
-from toolkit.core.variable import Variable
+from toolkit.core.variable import value_now
 
 
 def flat(logs: Any) -> dict[str, Any]:
@@ -20,11 +20,6 @@ def flat(logs: Any) -> dict[str, Any]:
             flat(value) if isinstance(value, dict) else {name: value_now(value)}
         )
     return found
-
-
-def value_now(value: Any) -> Any:
-    """The tensor that a Variable holds now; anything else as it is."""
-    return value.value if isinstance(value, Variable) else value
 
 
 def python_logs(logs: Any) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from toolkit.console.frames import warn
 from toolkit.core.convert import convert, extent, is_strings
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import StatelessScope
+from toolkit.core.variable import value_now
 from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function
 from toolkit.layers.tracking import remembered, unique
 from toolkit.metrics.metric import Metric
-from toolkit.models.callbacks.logs import value_now
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.thread_state import restored
 
