@@ -96,6 +96,23 @@ def test_lists_of_tensors_are_stacked():
     assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
+@pytest.mark.parametrize(
+    "dtype, number, result",
+    [
+        ("float16", 2.0, "float16"),
+        ("uint8", 2, "uint8"),
+        ("uint8", 2.5, "float32"),
+        ("int32", np.float16(2), "float16"),
+        ("float32", [1, 2.0], "float32"),
+        ("bool", True, "bool"),
+    ],
+)
+def test_numbers_in_lists_of_tensors_give_way(dtype, number, result):
+    ones = tensor(np.ones(np.shape(number)), dtype)
+    assert tensor([ones, number]).dtype == result
+    assert tensor([number, ones]).dtype == result
+
+
 def test_a_tensor_is_not_converted_again():
     x = tensor(A)
     assert tensor(x) is x

@@ -138,8 +138,9 @@ def _checked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _from_list(values: Any, dtype: str | None) -> Tensor:
     leaves = tree.flatten(values)
-    if any(type(leaf) is Tensor or hasattr(leaf, "_tensor") for leaf in leaves):
-        return _stack([convert(value) for value in values], dtype)
+    if any(isinstance(leaf, Tensor) or hasattr(leaf, "_tensor") for leaf in leaves):
+        common = dtype or dtypes.result_type(*map(weak_type, leaves))
+        return _stack([convert(value, common) for value in values])
     try:
         array = _checked(np.array(values))
     except ValueError as error:
@@ -163,12 +164,8 @@ def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:
     )
 
 
-def _stack(tensors: list[Tensor], dtype: str | None) -> Tensor:
-    common = dtype or dtypes.result_type(*(t.dtype for t in tensors))
-    rows = [
-        bind(PRIMITIVES["reshape"], convert(t, common), shape=(1, *t.shape))
-        for t in tensors
-    ]
+def _stack(tensors: list[Tensor]) -> Tensor:
+    rows = [bind(PRIMITIVES["reshape"], t, shape=(1, *t.shape)) for t in tensors]
     return bind(PRIMITIVES["concatenate"], *rows, axis=0)
 
 
@@ -213,7 +210,7 @@ def operands(*xs: Any) -> tuple[tuple[Tensor, ...], str]:
 
 def weak_type(x: Any) -> Any:
     """The type that promotion sees: a dtype name, or a weak Python type."""
-    if type(x) is Tensor:
+    if isinstance(x, Tensor):
         return x._dtype
     if type(x) in _WEAK:
         return type(x)
