@@ -242,12 +242,61 @@ def tries(x):
     return y + x
 
 
+def items(x):
+    found = {}
+    if x < 0:
+        found["kind"] = 1.0
+    elif x == 0:
+        found["kind"] = 2.0
+    else:
+        found["kind"] = x * 3.0
+    numbers = [x, [x]]
+    if x > 1:
+        numbers[1][-1] = x * 2
+    return found["kind"], numbers[0], numbers[1][0]
+
+
+class Box:
+    """What has attributes."""
+
+
+def attributes(x):
+    box = Box()
+    box.inner, box.count = Box(), 0.0
+    box.inner.value = x
+    if x > 1:
+        box.inner.value = x * 2
+    while box.count < x:
+        box.count += 1
+        box.inner.value /= 2.0
+    return box.count, box.inner.value
+
+
+def items_of_loops(x):
+    pair, index = {"a": 0.0, "b": 1.0}, "b"
+    while pair["a"] < x:
+        pair["a"], pair[index] = pair[index], pair["a"] + pair["b"]
+    for i in range(3):
+        if x > i:
+            pair["a"] += x
+    return pair["a"], pair["b"]
+
+
+def a_new_object(x):
+    found = {"a": x}
+    if x > 0:
+        found = {"a": x + 1}
+        found["a"] = found["a"] * 2
+    return found["a"]
+
+
 PROGRAMS = [
     *(if_else, if_alone, elif_chain, nested, early_return, partial_return),
     *(return_in_loop, return_in_while, return_in_with, while_true, break_and_continue),
     *(loop_else, inner_break, logic, chain, expression, number_and_float, structures),
     *(python_values_stay, temporaries, set_in_the_loop_only, built_ins, deletes, calls),
     *(inner_function, comprehension, augmented_items, tries),
+    *(items, attributes, items_of_loops, a_new_object),
 ]
 
 
@@ -491,6 +540,13 @@ def none_or_tensor(x):
         return x
 
 
+def item_of_one_branch(x):
+    found = {}
+    if x > 0:
+        found["a"] = x
+    return found
+
+
 def growing(x):
     y = tf.zeros(1)
     while x > 0:
@@ -513,6 +569,7 @@ def list_in_loop(x):
         (other_shape, ShapeError, r"if: 'y' must have one shape"),
         (other_dtype, DTypeError, r"if: 'y' must have one dtype"),
         (one_branch, UnboundLocalError, r"'y' has no value here: only one branch"),
+        (item_of_one_branch, UnboundLocalError, r"found\['a'\].* has no value, as"),
         (none_or_tensor, TraceError, r"if: .* a Tensor in one branch and None"),
         (growing, ShapeError, r"while: 'y' must have one shape"),
         (list_in_loop, TraceError, r"while: 'parts' is a list before the loop"),
@@ -521,6 +578,17 @@ def list_in_loop(x):
 def test_what_no_graph_can_be_is_named(program, error, words):
     with pytest.raises(error, match=words):
         tf.function(program)(tf.constant(2.0))
+
+
+def test_an_item_that_a_loop_sets_first_is_zero_without_steps():
+    @tf.function
+    def last(n):
+        found = {}
+        for i in tf.range(n):
+            found["last"] = i + 1
+        return found["last"]
+
+    assert [int(last(tf.constant(n))) for n in (0, 1, 4)] == [0, 1, 4]
 
 
 def test_tracebacks_show_the_users_line():

@@ -228,3 +228,13 @@ def test_every_name_is_there():
 def test_what_cannot_be_done_is_refused(code, words):
     with pytest.raises((ToolkitError, TypeError), match=words):
         eval(code, {"tf": tf})
+
+
+def test_lists_of_tensors_keep_their_gradient_and_may_be_traced():
+    w = tf.Variable(2.0)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean([w * w, w * 3.0, 1.0])
+    assert float(tape.gradient(loss, w)) == pytest.approx(7 / 3)
+    traced = tf.function(lambda x: tf.reduce_sum([[x, x * 2], [1.0, x]]))
+    assert float(traced(tf.constant(2.0))) == 9
+    assert tf.convert_to_tensor([tf.constant(1.0), 2.0]).dtype == tf.float32

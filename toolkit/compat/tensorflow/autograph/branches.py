@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolkit.compat.tensorflow.autograph.exits import RESULT, is_flag
+from toolkit.compat.tensorflow.autograph.parts import Absent
 from toolkit.compat.tensorflow.autograph.values import (
     Split,
     Undefined,
@@ -21,6 +22,7 @@ from toolkit.control_flow.bodies import Body, trace_body
 from toolkit.control_flow.branches import join_branches
 from toolkit.errors import ShapeError
 
+_ONE_BRANCH = "only one branch of an `if` over a tensor sets it"
 PLACES = "in one branch", "in the other"
 
 
@@ -116,7 +118,9 @@ class _Joint:
         if name == RESULT or lacking.exits(self.names):
             self.fills[i] = other
             raise _Again
-        return Undefined(name, "here: only one branch of an `if` over a tensor sets it")
+        if isinstance(lacking.values[i].value, Absent):  # an item
+            raise UnboundLocalError(f"if: {name!r} has no value, as {_ONE_BRANCH}")
+        return Undefined(name, f"here: {_ONE_BRANCH}")
 
     def _differ(self, i: int, j: int, name: str, a: Any, b: Any) -> bool:
         """Whether a leaf depends on the branch."""

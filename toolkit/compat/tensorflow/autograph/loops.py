@@ -9,6 +9,7 @@ from typing import Any
 
 from toolkit import data, ops
 from toolkit.compat.tensorflow.autograph.branches import if_
+from toolkit.compat.tensorflow.autograph.parts import Absent
 from toolkit.compat.tensorflow.autograph.values import (
     Split,
     Undefined,
@@ -245,7 +246,8 @@ class _Loop:
     def _compare(self, i: int, old: Split, new: Split) -> None:
         name = self.names[i]
         if old.is_undefined:
-            if name in self.read_outside and not new.is_undefined:
+            is_read = name in self.read_outside or isinstance(old.value, Absent)
+            if is_read and not new.is_undefined:
                 self.before[i] = Split.of(new.zeros())  # what no step has set
                 raise _Again
             return

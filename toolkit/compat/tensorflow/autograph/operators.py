@@ -17,10 +17,11 @@ from toolkit import ops
 from toolkit.compat.tensorflow.autograph import calls, sources
 from toolkit.compat.tensorflow.autograph.branches import if_
 from toolkit.compat.tensorflow.autograph.loops import for_, while_
+from toolkit.compat.tensorflow.autograph.parts import read, set_attribute, set_item
 from toolkit.compat.tensorflow.autograph.values import Undefined, unknown
 
 __all__ = ["Undefined", "and_", "called", "compare", "for_", "if_", "if_expression"]
-__all__ += ["iterated", "not_", "or_", "while_"]
+__all__ += ["iterated", "not_", "or_", "read", "set_attribute", "set_item", "while_"]
 
 
 def converted(function: Any) -> Any:

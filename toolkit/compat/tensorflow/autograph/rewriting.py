@@ -8,12 +8,14 @@ node keeps its line, so that tracebacks show the user's code.
 from __future__ import annotations
 
 import ast
+import copy
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
 from toolkit.compat.tensorflow.autograph.exits import SCOPES, lower_exits, none_of, walk
+from toolkit.compat.tensorflow.autograph.parts import Part, assigned_parts
 
 RUNTIME = "ag__"  # what the calls are attributes of
 
@@ -120,6 +122,21 @@ def _texts(names: Sequence[str]) -> ast.Tuple:
 
 def _load(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
+
+
+def _read(text: str, part: Part) -> ast.Call:
+    """What an item or attribute holds."""
+    read = copy.copy(part)
+    read.ctx = ast.Load()
+    return _call("read", _later(read), ast.Constant(text))
+
+
+def _put(part: Part, value: str) -> ast.stmt:
+    """The statement that stores what a name holds as an item or attribute."""
+    if isinstance(part, ast.Attribute):
+        key: ast.expr = ast.Constant(part.attr)
+        return ast.Expr(_call("set_attribute", part.value, key, _load(value)))
+    return ast.Expr(_call("set_item", part.value, part.slice, _load(value)))
 
 
 def _has_walrus(*nodes: ast.AST) -> bool:
@@ -245,21 +262,24 @@ class _Rewriter(ast.NodeTransformer):
         """The functions of a statement, and the call that runs it."""
         number = next(self.numbers)
         self.changed |= set(names)
+        every = [statement for body in functions.values() for statement in body]
+        parts = assigned_parts(every, names)
         shared = self.names.declaration(names)
         definitions: list[ast.stmt] = []
         for name, body in functions.items():
             statements = [*shared, *self.statements(body)] or [ast.Pass()]
             definitions.append(_define(f"{name}_{number}", statements, *parameters))
         getter, setter = f"get_{number}", f"set_{number}"
-        values = ast.Tuple([_load(name) for name in names], ast.Load())
-        targets = ast.Tuple(
-            [ast.Name(name, ast.Store()) for name in names], ast.Store()
-        )
-        store = ast.Assign([targets], _load("ag__values"))
-        definitions.append(_define(getter, [ast.Return(values)]))
-        definitions.append(_define(setter, [*shared, store], "ag__values"))
+        values = [*map(_load, names), *(_read(*part) for part in parts.items())]
+        taken = [*names, *(f"ag__part_{i}" for i in range(len(parts)))]
+        targets = ast.Tuple([ast.Name(x, ast.Store()) for x in taken], ast.Store())
+        stores: list[ast.stmt] = [ast.Assign([targets], _load("ag__values"))]
+        stores += map(_put, parts.values(), taken[len(names) :])
+        tuple_ = ast.Tuple(values, ast.Load())
+        definitions.append(_define(getter, [ast.Return(tuple_)]))
+        definitions.append(_define(setter, [*shared, *stores], "ag__values"))
         made = [_load(f"{name}_{number}") for name in functions]
-        rest = [_load(getter), _load(setter), _texts(names)]
+        rest = [_load(getter), _load(setter), _texts([*names, *parts])]
         call = ast.Expr(_call(kind, *first, *made, *rest, *extra))
         return [_located(new, node) for new in (*definitions, call)]
 

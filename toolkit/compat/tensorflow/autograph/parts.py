@@ -1,0 +1,82 @@
+"""Items and attributes that branches and loops assign: `d["a"] = x`, `self.n += 1`.
+
+They are state as names are: read before, put back for the other branch, and joined. One
+that was not there is taken away again. Its object and index must stay the same ones: of
+`d["a"]` in a loop that makes a new `d` the name `d` is the state.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from toolkit.compat.tensorflow.autograph.exits import walk
+from toolkit.compat.tensorflow.autograph.values import Undefined
+
+Part = ast.Attribute | ast.Subscript
+_MISSING = (AttributeError, LookupError, TypeError, UnboundLocalError)
+
+
+def assigned_parts(nodes: Sequence[ast.AST], names: Collection[str]) -> dict[str, Part]:
+    """The items and attributes that statements assign, by what they are called.
+
+    Args:
+        nodes: the statements.
+        names: the names that these assign.
+    """
+    found: dict[str, Part] = {}
+    for node in walk(nodes):
+        if isinstance(node, Part) and isinstance(node.ctx, ast.Store):
+            found[ast.unparse(node)] = node
+    changed = {*names, *found}
+    return {
+        text: found[text] for text in sorted(found) if _is_fixed(found[text], changed)
+    }
+
+
+def _is_fixed(part: Part, changed: Collection[str]) -> bool:
+    """Whether a part is one place: its object and its index are no state themselves."""
+    if isinstance(part, ast.Subscript) and not _is_steady(part.slice, changed):
+        return False
+    return _is_steady(part.value, changed)
+
+
+def _is_steady(node: ast.expr, changed: Collection[str]) -> bool:
+    if isinstance(node, ast.Constant):
+        return True
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.operand, ast.Constant)
+    if isinstance(node, ast.Tuple):
+        return all(_is_steady(element, changed) for element in node.elts)
+    if not isinstance(node, ast.Name | Part) or ast.unparse(node) in changed:
+        return False
+    return isinstance(node, ast.Name) or _is_fixed(node, changed)
+
+
+def read(part: Callable[[], Any], text: str) -> Any:
+    """What an item or attribute holds, if it is there."""
+    try:
+        return part()
+    except _MISSING:
+        return Absent(text)
+
+
+class Absent(Undefined):
+    """An item or attribute that is not there."""
+
+
+def set_item(owner: Any, index: Any, value: Any) -> None:
+    """`owner[index] = value`, or without the item if that is absent."""
+    if not isinstance(value, Absent):
+        owner[index] = value
+    elif not isinstance(read(lambda: owner[index], ""), Absent):
+        del owner[index]
+
+
+def set_attribute(owner: Any, name: str, value: Any) -> None:
+    """`owner.name = value`, or without the attribute if that is absent."""
+    if not isinstance(value, Absent):
+        setattr(owner, name, value)
+    elif hasattr(owner, name):
+        delattr(owner, name)
