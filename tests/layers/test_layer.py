@@ -274,6 +274,35 @@ def test_arrays_are_converted_and_cast_to_the_compute_dtype():
     assert layers.Identity(autocast=False)(np.ones(2)).dtype == "float64"
 
 
+class Weighs(layers.Layer):
+    def build(self, shape):
+        self.w = self.add_weight((2,))
+
+    def call(self, x):
+        return self.w * 1
+
+
+class Enclosing(layers.Layer):
+    def __init__(self, inner, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = inner
+
+    def call(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+def test_autocast_of_weights_depends_on_the_layer_around(autocast):
+    def weighs():
+        return Weighs(autocast=autocast, dtype="mixed_float16")
+
+    x = np.ones(2, "float32")
+    assert weighs()(x).dtype == "float16"
+    assert Enclosing(weighs(), dtype="float32")(x).dtype == "float16"
+    inside = Enclosing(weighs(), dtype="mixed_float16")(x)
+    assert inside.dtype == ("float16" if autocast else "float32")
+
+
 def test_only_tensors_by_position():
     layer = layers.Dense(2, name="d")
     with pytest.raises(ArgumentError, match="layer 'd'.*Only input tensors.*'abc'"):

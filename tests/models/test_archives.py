@@ -122,6 +122,7 @@ def test_arguments(saved):
         model.save(saved, zipped=False)
     with pytest.raises(ArgumentError, match="save_format"):
         model.save(saved, save_format="tf")
+    model.save(saved, save_format="keras_v3")
     with pytest.raises(FileNotFoundError):
         saving.load_model(saved.parent / "none.keras")
     with pytest.raises(ArgumentError, match="not supported"):

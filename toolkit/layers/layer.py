@@ -54,7 +54,9 @@ class Layer(Configurable, Operation):
             added to `losses`.
         trainable: whether optimizers may change the weights.
         dtype: a dtype, a policy such as "mixed_bfloat16", or None for the global one.
-        autocast: whether floating inputs are cast to the compute dtype.
+        autocast: whether floating inputs are cast to the compute dtype, and, where the
+            layer is called by one that reads its weights in a narrower dtype, its
+            weights, too.
         name: made up from the class if not given.
 
     Call arguments:
@@ -221,7 +223,8 @@ class Layer(Configurable, Operation):
             kwargs = {**kwargs, "training": training}
         context.layer, context.training = self, training
         scopes.names = (*names, self.name)
-        state.autocast = self._autocast_dtype
+        reads = self._autocast_dtype
+        state.autocast = reads if self.autocast or autocast is None else None
         try:
             if not self.built:
                 self._build_for(arguments)

@@ -59,9 +59,10 @@ class Precision:
             self._accept_quantized(policy)
         self._dtype_policy = policy
         compute = policy.compute_dtype
-        casts = self.autocast and dtypes.is_float(compute)
-        self._input_dtype = compute if casts and self._casts_inputs else None
-        mixed = casts and compute != policy.variable_dtype
+        is_float = dtypes.is_float(compute)
+        casts = is_float and self.autocast and self._casts_inputs
+        self._input_dtype = compute if casts else None
+        mixed = is_float and compute != policy.variable_dtype
         self._autocast_dtype = compute if mixed else None
 
     @property

@@ -37,7 +37,8 @@ def save_model(
         overwrite: whether an existing file may be replaced.
         zipped: whether the files are put into one `.keras` file.
         include_optimizer: for ".h5": whether the optimizer is written too.
-        save_format: not needed, the ending tells; "keras" and "h5" are accepted.
+        save_format: not needed, the ending tells; "keras", "keras_v3" and "h5" are
+            accepted.
 
     Raises:
         ArgumentError: for another ending, or if the file exists and may not be
@@ -56,8 +57,9 @@ def save_model(
         raise ArgumentError(
             "save_model: models are not uploaded; save to a file, then upload that"
         )
-    if save_format not in (None, "keras", "h5"):
-        raise unknown_choice("save_model: save_format", save_format, ("keras", "h5"))
+    formats = ("keras", "keras_v3", "h5")
+    if save_format not in (None, *formats):
+        raise unknown_choice("save_model: save_format", save_format, formats)
     legacy = path.name.endswith(H5)
     if zipped is False:
         if path.name.endswith(".keras") or legacy:
