@@ -303,6 +303,22 @@ def test_autocast_of_weights_depends_on_the_layer_around(autocast):
     assert inside.dtype == ("float16" if autocast else "float32")
 
 
+def test_a_layer_may_take_its_arguments_as_they_are():
+    class Reads(layers.Layer):
+        def __init__(self):
+            super().__init__(dtype="float16")
+            self._convert_input_args = False  # Keras's names, which libraries set
+            self._allow_non_tensor_positional_args = True
+
+        def call(self, x, y=None):
+            return [type(x).__name__, type(y).__name__, str(getattr(x, "dtype", None))]
+
+    read = Reads()
+    assert read(np.ones(2), y=["a"]) == ["ndarray", "list", "float64"]
+    assert read("text") == ["str", "NoneType", "None"]
+    assert read(ones(2)) == ["Tensor", "NoneType", "float32"]
+
+
 def test_only_tensors_by_position():
     layer = layers.Dense(2, name="d")
     with pytest.raises(ArgumentError, match="layer 'd'.*Only input tensors.*'abc'"):

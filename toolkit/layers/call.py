@@ -139,7 +139,7 @@ def masks_in_graph(layer: Any, args: Any, kwargs: Any, mask: Any) -> list[Any]:
     """
     if "mask" in kwargs or mask is None:
         return []
-    if layer._converts_inputs:
+    if layer._convert_input_args:
         alone = len(args) == 1 and not kwargs and is_symbolic(args[0])
         if not alone or args[0].dtype != layer.compute_dtype:
             return []
@@ -247,9 +247,12 @@ def _shape_of(x: Any) -> Any:
     return tuple(x.shape)
 
 
-def standardize_arguments(args: Any, kwargs: Any, dtype: str | None) -> Any:
+def standardize_arguments(layer: Any, args: Any, kwargs: Any) -> Any:
     """The arguments with arrays as tensors and floats cast, and their leaves."""
     leaves = tree.flatten((args, kwargs))
+    if not layer._convert_input_args:
+        return args, dict(kwargs), leaves
+    dtype = layer._input_dtype
     converted = [standardize_input(x, dtype) for x in leaves]
     if any(new is not old for new, old in zip(converted, leaves, strict=True)):
         args, kwargs = tree.pack_sequence_as((args, kwargs), converted)

@@ -81,7 +81,7 @@ class Layer(Configurable, Operation):
     _context_names: tuple[str, ...] = ()
     _remat_scope: Any = None
     _allow_non_tensor_positional_args = False
-    _converts_inputs = True  # whether arrays become tensors before `call`, floats cast
+    _convert_input_args = True  # whether arrays become tensors before `call`, floats cast
     supports_jit = True  # whether a compiled function can hold its computation
 
     def __init__(
@@ -136,7 +136,7 @@ class Layer(Configurable, Operation):
                 and not self._context_names
             ):
                 (x,) = args
-                if type(x) is np.ndarray and self._converts_inputs:
+                if type(x) is np.ndarray and self._convert_input_args:
                     args = (x := standardize_input(x, self._input_dtype),)
                 if type(x) is Tensor and mask_of(x) is None:
                     dtype, wanted = x.dtype, self._input_dtype
@@ -163,9 +163,7 @@ class Layer(Configurable, Operation):
         self, given_args: Any, given_kwargs: Any, recorded: bool = True
     ) -> Any:
         self._check_initialized()
-        args, kwargs, leaves = standardize_arguments(
-            given_args, given_kwargs, self._input_dtype
-        )
+        args, kwargs, leaves = standardize_arguments(self, given_args, given_kwargs)
         dialect = None if _PLAIN.issuperset(map(type, leaves)) else dialect_of(leaves)
         if dialect is not state.dialect and dialect is not None:
             with dialect.inside():

@@ -27,7 +27,7 @@ class Pipeline(Layer):
         [0.25, 0.25]
     """
 
-    _converts_inputs = _casts_inputs = False
+    _convert_input_args = _casts_inputs = False
 
     def __init__(self, layers: list[Any], name: str | None = None) -> None:
         super().__init__(name=name)

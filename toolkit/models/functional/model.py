@@ -42,7 +42,7 @@ class Functional(FunctionalInputs, Model):
     """
 
     # Each is converted to the dtype of its symbol instead.
-    _converts_inputs = _casts_inputs = False
+    _convert_input_args = _casts_inputs = False
 
     def __init__(
         self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any

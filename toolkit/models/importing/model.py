@@ -72,7 +72,7 @@ class OnnxModel(FunctionalInputs, Model):
     """
 
     _kind = "OnnxModel"
-    _converts_inputs = _casts_inputs = False
+    _convert_input_args = _casts_inputs = False
 
     def __init__(
         self,
