@@ -274,6 +274,13 @@ def test_index_by_tensors():
     assert_close(x[:, tensor([True, False, True])], A[:, [0, 2]])
 
 
+def test_a_list_with_slices_is_a_tuple():
+    x = tensor(A)
+    assert_close(x[[slice(None), None, slice(1, None)]], A[:, None, 1:])
+    assert_close(x[[..., 1]], A[..., 1])
+    assert_close(x[[1, 0]], A[[1, 0]])
+
+
 @pytest.mark.parametrize(
     "key, error",
     [

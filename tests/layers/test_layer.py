@@ -262,6 +262,38 @@ def test_layers_can_be_pickled():
     assert twin.kernel is not layer.kernel
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_build_may_call_the_default_one_before_or_after_its_own(first):
+    class Builds(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.outer = layers.Dense(3), layers.Dense(2)
+
+        def build(self, shape):
+            if first:
+                super().build(shape)
+            self.hidden.build(shape)
+            self.outer.build((*shape[:-1], 3))
+            if not first:
+                super().build(shape)
+
+        def call(self, x):
+            return self.outer(self.hidden(x))
+
+    layer = Builds()
+    layer.build((None, 4))
+    assert layer.built and len(layer.weights) == 4
+    assert Builds()(ones(2, 4)).shape == (2, 2)
+
+
+def test_an_embedding_that_is_built_again_stays_as_it_is():
+    for layer in (layers.Embedding(3, 2), layers.ReversibleEmbedding(3, 2, False)):
+        layer.build()
+        weights = list(layer.weights)
+        layer.build((None, 4))
+        assert [a is b for a, b in zip(weights, layer.weights, strict=True)]
+
+
 # --- calls ----------------------------------------------------------------------------
 
 
@@ -637,6 +669,46 @@ def test_attention_has_a_penalty_in_its_config_if_it_has_one(penalty):
     assert ("activity_regularizer" in layer.get_config()) == (penalty is not None)
     copy = layers.MultiHeadAttention.from_config(layer.get_config())
     assert copy.get_config() == layer.get_config()
+
+
+class KeysWithoutBias(layers.MultiHeadAttention):
+    """As libraries for Keras change the projections."""
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        heads = (None, self._num_heads, self._key_dim)
+        make = {
+            "query": ("abc,cde->abde", "de" if self._use_bias else None, heads),
+            "key": ("abc,cde->abde", None, heads),
+            "value": ("abc,cde->abde", "de", (None, self._num_heads, self._value_dim)),
+            "output": ("abcd,cde->abe", "e", (None, query_shape[-1])),
+        }
+        for name, (equation, bias, shape) in make.items():
+            options = self._get_common_kwargs_for_sublayer()
+            dense = layers.EinsumDense(equation, shape, bias_axes=bias, **options)
+            setattr(self, f"_{name}_dense", dense)
+        for dense in (self._query_dense, self._key_dense, self._value_dense):
+            dense.build(query_shape)
+        self._build_attention(len(query_shape) + 1)
+        self._output_dense.build((*query_shape[:-1], self._num_heads, self._value_dim))
+
+    def scores(self, query, key):
+        scores = ops.einsum(self._dot_product_equation, key, query)
+        return self._masked_softmax(scores, ops.ones((1, 3, 3), "bool"))
+
+
+def test_attention_can_be_changed_by_the_names_of_keras():
+    layer, plain = KeysWithoutBias(2, 4), layers.MultiHeadAttention(2, 4)
+    x = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
+    assert layer(x, x).shape == (2, 3, 5)
+    assert len(layer.weights) == 7
+    plain(x, x)
+    weights = plain.get_weights()
+    layer.set_weights([*weights[:3], *weights[4:]])  # the bias of the keys is 0
+    assert_close(layer(x, x), plain(x, x))
+    query, key = layer._query_dense(x), layer._key_dense(x)
+    scores = layer.scores(query / 2.0, key)
+    assert_close(scores, plain(x, x, return_attention_scores=True)[1])
+    assert ops.einsum(layer._combine_equation, scores, key).shape == (2, 3, 2, 4)
 
 
 def test_attention_may_be_flash_attention_if_it_drops_nothing():

@@ -1,6 +1,10 @@
 """Objects to configs and back; what a config may name, and what it may not."""
 
 import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -273,6 +277,24 @@ def test_modules_are_not_imported(tmp_path, monkeypatch):
         deserialize_keras_object(config_of("Layer", "planted"))
 
 
+def test_classes_of_libraries_for_keras_are_found_if_imported(monkeypatch):
+    class Backbone(layers.Layer):
+        pass
+
+    config = config_of("Backbone", "keras_hub.models.own", {"name": "b"})
+    with pytest.raises(ArgumentError, match="'Backbone' of module 'keras_hub"):
+        deserialize_keras_object(config)
+    module = SimpleNamespace(Backbone=Backbone, Popen=subprocess.Popen, os=os)
+    monkeypatch.setitem(sys.modules, "keras_hub.models.own", module)
+    assert deserialize_keras_object(config).name == "b"
+    for name in ("Popen", "os"):
+        with pytest.raises(ArgumentError, match=name):
+            deserialize_keras_object(config_of(name, "keras_hub.models.own"))
+    monkeypatch.setitem(sys.modules, "other", module)
+    with pytest.raises(ArgumentError, match="'Backbone' of module 'other'"):
+        deserialize_keras_object(config_of("Backbone", "other"))
+
+
 def test_lambdas_leave_no_code_and_none_is_run():
     with pytest.warns(UserWarning, match="hold no code"):
         config = serialize_keras_object({"f": lambda x: x})
@@ -337,7 +359,10 @@ def test_arrays_that_are_none():
     "call, words",
     [
         (lambda: serialize_keras_object(object()), "get_config"),
-        (lambda: deserialize_keras_object({}, wrong=1), "wrong"),
+        (
+            lambda: deserialize_keras_object({}, printable_module_name="x", wrong=1),
+            r"\['wrong'\]",
+        ),
         (
             lambda: deserialize_keras_object(
                 config_of("Huber", "keras.losses", {"delte": 1.0})

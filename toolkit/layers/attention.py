@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from inspect import signature
-from operator import index
+from operator import attrgetter, index
 from string import ascii_lowercase
 from typing import Any
 
@@ -49,8 +49,20 @@ def attention_equations(rank: int, axes: tuple[int, ...]) -> tuple[str, str]:
     return f"{source},{target}->{scores}", f"{scores},{source}->{target}"
 
 
+def _also(name: str) -> Any:
+    """An attribute by the name that subclasses written for Keras know it by."""
+    return property(attrgetter(name))
+
+
 class ProjectedAttention(Layer):
     """What attention of several heads has in common, however they share keys."""
+
+    _num_heads, _key_dim, _value_dim = map(_also, ("num_heads", "key_dim", "value_dim"))
+    _use_bias, _dropout = _also("use_bias"), _also("dropout")
+    _kernel_initializer = _also("kernel_initializer")
+    _bias_initializer = _also("bias_initializer")
+    _dot_product_equation = property(lambda self: self._equations[0])
+    _combine_equation = property(lambda self: self._equations[1])
 
     def __init__(
         self,
@@ -133,7 +145,17 @@ class ProjectedAttention(Layer):
         self._value_dense = self._projection(
             "value", value_shape, (sources, self.value_dim)
         )
-        rank = len(query_shape) + 1
+        self._build_attention(len(query_shape) + 1)
+        joined = (*query_shape[:-1], *values)
+        features = self._output_shape or (query_shape[-1],)
+        self._output_dense = self._projection(
+            "attention_output", joined, features, bound=2
+        )
+
+    # Subclasses written for Keras call the next two.
+
+    def _build_attention(self, rank: int) -> None:
+        """Make what computes attention of projected tensors of so many axes."""
         axes = self.attention_axes or range(1, rank - 2)
         self._axes = tuple(a if a >= 0 else rank - 1 + a for a in axes)
         self._equations = attention_equations(rank, self._axes)
@@ -143,11 +165,15 @@ class ProjectedAttention(Layer):
         self._dropout_layer = Dropout(
             self.dropout, dtype=self.dtype_policy, seed=self.seed
         )
-        joined = (*query_shape[:-1], *values)
-        features = self._output_shape or (query_shape[-1],)
-        self._output_dense = self._projection(
-            "attention_output", joined, features, bound=2
-        )
+
+    def _get_common_kwargs_for_sublayer(self) -> dict[str, Any]:
+        """The arguments that all projections have; each has initializers of its own."""
+        return {
+            "kernel_initializer": _clone(self.kernel_initializer),
+            "bias_initializer": _clone(self.bias_initializer),
+            "dtype": self.dtype_policy,
+            **self._regularization,
+        }
 
     def _projection(
         self, name: str, shape: Any, produced: Any, bound: int = 1, **options: Any
@@ -159,11 +185,8 @@ class ProjectedAttention(Layer):
             equation,
             output_shape=[None] * (rank - 1 - len(produced)) + list(produced),
             bias_axes=bias_axes if self.use_bias else None,
-            kernel_initializer=_clone(self.kernel_initializer),
-            bias_initializer=_clone(self.bias_initializer),
-            dtype=self.dtype_policy,
             name=name,
-            **self._regularization,
+            **self._get_common_kwargs_for_sublayer(),
             **options,
         )
         layer.supports_masking = True
@@ -275,10 +298,13 @@ class ProjectedAttention(Layer):
         if use_causal_mask:
             attention_mask = _with_causal(attention_mask, query, value)
         scores = ops.einsum(self._equations[0], key, query * scale)
-        mask = self._with_head_axes(attention_mask, scores.ndim)
-        scores = self._softmax(scores, mask=mask)
+        scores = self._masked_softmax(scores, attention_mask)
         dropped = self._dropout_layer(scores, training=training)
         return ops.einsum(self._equations[1], dropped, value), scores
+
+    def _masked_softmax(self, scores: Any, mask: Any = None) -> Any:
+        """The weights of scores, 0 where the mask is False."""
+        return self._softmax(scores, mask=self._with_head_axes(mask, scores.ndim))
 
     def _with_head_axes(self, mask: Any, rank: int) -> Any:
         """A mask with axes of extent 1 for the heads."""

@@ -128,9 +128,12 @@ class Buildable(StateOwner, Precision):
     def build(self, input_shape: Any) -> None:
         """Create the weights for inputs of this shape (None: an unknown extent).
 
-        By default a layer has none; layers inside are built by a symbolic call.
+        By default a layer has none; layers inside are built by a symbolic call, unless
+        it is the class's own `build` that calls this one.
         """
-        if not self.built and any(not part.built for part in self._sublayers()):
+        if self.built or not self._needs_no_build():
+            return
+        if any(not part.built for part in self._sublayers()):
             dtype = self._dtype_policy.compute_dtype
             symbols = map_shapes(lambda s: KerasTensor(s, dtype), input_shape)
             with context.inside(symbolic=True):

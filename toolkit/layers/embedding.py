@@ -89,6 +89,8 @@ class Embedding(QuantizableLayer):
             self.set_weights(weights if isinstance(weights, list) else [weights])
 
     def build(self, input_shape: Any = None) -> None:
+        if self.built:
+            return
         self._create_adapted((self.input_dim, self.output_dim))
         self._adapt_if_asked()
 
@@ -180,6 +182,8 @@ class ReversibleEmbedding(Embedding):
         self.logit_soft_cap = logit_soft_cap
 
     def build(self, input_shape: Any = None) -> None:
+        if self.built:
+            return
         super().build(input_shape)
         if not self.tie_weights:
             self.reverse_embeddings: Variable = self.add_weight(

@@ -81,7 +81,9 @@ class Layer(Configurable, Operation):
     _context_names: tuple[str, ...] = ()
     _remat_scope: Any = None
     _allow_non_tensor_positional_args = False
-    _convert_input_args = True  # whether arrays become tensors before `call`, floats cast
+    _convert_input_args = (
+        True  # whether arrays become tensors before `call`, floats cast
+    )
     supports_jit = True  # whether a compiled function can hold its computation
 
     def __init__(

@@ -30,13 +30,16 @@ def get_item(x: Any, key: Any) -> Tensor:
     Args:
         x: a tensor.
         key: an integer, a slice, None, Ellipsis, an array of integers or booleans,
-            or a tuple of them. Integers may be tensors. Boolean arrays are for
+            or a tuple of them; a list with slices, None or Ellipsis counts as one.
+            Integers may be tensors. Boolean arrays are for
             tensors whose values are known: not inside a traced function.
     """
     x = convert(x)
     if type(key) is int and x.shape:  # the usual case, without a plan
         i = _position(x, 0, key)
         return reshape(slice_axis(x, 0, i, i + 1), x.shape[1:])
+    if isinstance(key, list) and any(isinstance(k, _NO_NUMBERS) for k in key):
+        key = tuple(key)
     items = _expanded(x, key if isinstance(key, tuple) else (key,))
     plan = _plan(x, items)
     y = x
@@ -45,6 +48,9 @@ def get_item(x: Any, key: Any) -> Tensor:
     if y.shape != plan.shape:
         y = reshape(y, plan.shape)
     return _gathered(y, plan) if plan.arrays else y
+
+
+_NO_NUMBERS = (slice, type(None), type(Ellipsis))
 
 
 class _Mask:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -68,6 +69,10 @@ def _exported(namespace: str, name: str) -> Any:
     return found if namespace in _FUNCTIONS and callable(found) else None
 
 
+# Libraries of layers and models for Keras, whose classes are not all registered.
+_LIBRARIES = frozenset({"keras_cv", "keras_hub", "keras_nlp"})
+
+
 def public_place(obj: Any) -> tuple[str, str] | None:
     """The namespace and name under which a class or function is public, if it is."""
     allowed = _CLASSES if inspect.isclass(obj) else _FUNCTIONS
@@ -123,7 +128,11 @@ def find(config: dict[str, Any], name: str, is_function: bool, custom: Any) -> A
                     f"which has no registered_name; received {registered!r}"
                 )
             return found
-    found = _registered_without_package(name, custom) if is_function else None
+    found = (
+        _registered_without_package(name, custom)
+        if is_function
+        else _of_library(module, name)
+    )
     if found is not None:
         return found
     kind = "function" if is_function else "class"
@@ -133,6 +142,20 @@ def find(config: dict[str, Any], name: str, is_function: bool, custom: Any) -> A
         "pass it in `custom_objects`, or decorate it with "
         "`register_keras_serializable()`"
     )
+
+
+def _of_library(module: str, name: str) -> Any:
+    """A class of a library that Keras trusts, too; only what the program has imported.
+
+    Those of its classes that are no layers, models or the like are not for configs.
+    """
+    if module.split(".")[0] not in _LIBRARIES:
+        return None
+    found = getattr(sys.modules.get(module), name, None)
+    if not inspect.isclass(found) or not hasattr(found, "from_config"):
+        return None
+    is_ours = any(base.__module__.startswith("toolkit.") for base in found.__mro__)
+    return found if is_ours else None
 
 
 def _namespaces(module: str, is_function: bool) -> Iterator[str]:

@@ -49,6 +49,7 @@ def deserialize_keras_object(
         0.5
     """
     module_objects = kwargs.pop("module_objects", None)
+    kwargs.pop("printable_module_name", None)  # for errors, before Keras 3
     if kwargs:
         raise ArgumentError(
             f"deserialize_keras_object: unknown arguments {sorted(kwargs)}"
