@@ -33,7 +33,7 @@ from toolkit.layers.call import (
 from toolkit.layers.config import Configurable, given_shape
 from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.remat import current_scope, rematerialized
-from toolkit.layers.tracking import no_tracking, with_losses
+from toolkit.layers.tracking import Walk, no_tracking, with_losses
 from toolkit.ops.symbolic import KerasTensor, Operation, is_symbolic, record
 from toolkit.type_aliases import PolicyLike, RegularizerLike
 
@@ -81,9 +81,7 @@ class Layer(Configurable, Operation):
     _context_names: tuple[str, ...] = ()
     _remat_scope: Any = None
     _allow_non_tensor_positional_args = False
-    _convert_input_args = (
-        True  # whether arrays become tensors before `call`, floats cast
-    )
+    _convert_input_args = True  # whether `call` gets arrays as tensors, floats cast
     supports_jit = True  # whether a compiled function can hold its computation
 
     def __init__(
@@ -118,6 +116,11 @@ class Layer(Configurable, Operation):
         self.supports_masking: bool = self._computes_mask
         self._warned_of_mask = False
         self.built: bool = self.__dict__["_info"].own and self._needs_no_build()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if self.built and name in (self._arguments or ()):
+            Walk.changes += 1  # compiled steps may have read what is replaced
 
     # --- calling ----------------------------------------------------------------------
 

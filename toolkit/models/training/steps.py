@@ -21,6 +21,7 @@ from toolkit.functions.function import Function
 from toolkit.layers.tracking import remembered, unique
 from toolkit.metrics.metric import Metric
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
+from toolkit.models.training.structure import Structure
 from toolkit.thread_state import restored
 
 Step = Callable[[Any], Any]
@@ -28,11 +29,20 @@ _TENSOR = {Tensor}
 
 
 class CompiledStep:
-    """A step as one traced program for each signature of its batches."""
+    """A step as one traced program for each signature of its batches.
 
-    def __init__(self, step: Step, jit_compile: bool | str) -> None:
+    Args:
+        step: what is traced, anew where the structure of the model has changed.
+        jit_compile: as of `compile`.
+        model: whose step it is.
+    """
+
+    def __init__(
+        self, step: Step, jit_compile: bool | str, model: Any = None
+    ) -> None:
         self.step = step
         self.jit_compile = jit_compile
+        self._structure = Structure(model)
         self._functions: dict[Any, Function] = {}
         self._first: Any = None  # a structure of specs like the first batch
         self._spreading = spreading.current()
@@ -72,6 +82,8 @@ class CompiledStep:
             for made in self._functions.values():
                 made.renew()
             self._version = spread.recovery.version
+        if self._structure.has_changed():
+            self._functions.clear()
         if type(batch) is Tensor:
             key, leaves = Tensor, (batch,)
         else:
@@ -92,7 +104,9 @@ class CompiledStep:
         step = self.step
 
         def run(*leaves: Any) -> Any:
-            return step(tree.pack_sequence_as(structure, leaves))
+            outputs = step(tree.pack_sequence_as(structure, leaves))
+            self._structure.note()  # with what the first call of a model has built
+            return outputs
 
         run.__name__ = getattr(step, "__name__", "step")
         if self._first is None:
@@ -367,26 +381,33 @@ class Steps:
     def _make_function(self, step: Step) -> Any:
         if self.run_eagerly or not self._can_compile():
             return EagerStep(step)
-        return CompiledStep(step, self.jit_compile)
+        return CompiledStep(step, self.jit_compile, self)
+
+    def _is_fresh(self, function: Any) -> bool:
+        """Whether there is a function that runs as `run_eagerly` says, or a user's."""
+        stale = CompiledStep if self.run_eagerly else EagerStep
+        if function is None or type(function) is not stale:
+            return function is not None
+        return stale is EagerStep and not self._can_compile()
 
     def _can_compile(self) -> bool:
         return all(layer.supports_jit for layer in self._flatten_layers())
 
     def make_train_function(self, force: bool = False) -> Any:
         """The function that runs `train_step` on a batch; kept as `train_function`."""
-        if self.train_function is None or force:
+        if force or not self._is_fresh(self.train_function):
             self.train_function = self._make_function(self.train_step)
         return self.train_function
 
     def make_test_function(self, force: bool = False) -> Any:
         """The function that runs `test_step` on a batch; kept as `test_function`."""
-        if self.test_function is None or force:
+        if force or not self._is_fresh(self.test_function):
             self.test_function = self._make_function(self.test_step)
         return self.test_function
 
     def make_predict_function(self, force: bool = False) -> Any:
         """The function that runs `predict_step`; kept as `predict_function`."""
-        if self.predict_function is None or force:
+        if force or not self._is_fresh(self.predict_function):
             self.predict_function = self._make_function(self.predict_step)
         return self.predict_function
 

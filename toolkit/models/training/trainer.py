@@ -43,7 +43,7 @@ class Trainer(CompileConfigured, Evaluation):
     history: Any = None
     stop_training: bool = False
     _progress: Progress | None = None  # of the run, which backups save and restore
-    _trained: Any = None  # the variables that train_function was made for
+    _trained: Any = None  # the optimizer and variables of train_function
 
     @checked
     def compile(
@@ -364,14 +364,15 @@ class Trainer(CompileConfigured, Evaluation):
             if own and not all(layer.built for layer in self._flatten_layers()):
                 return  # the step makes the weights, then `apply` the slots
             self.optimizer.build(variables)
-        trained = tuple(map(id, variables))
+        trained = (id(self.optimizer), *map(id, variables))
         if self._trained == trained:
             return
         if self._trained is not None:
-            warn(
-                f"{self.name}: what is trainable has changed since the last step; call "
-                "compile() again to give the optimizer the new variables"
-            )
+            if self._trained[1:] != trained[1:]:
+                warn(
+                    f"{self.name}: what is trainable has changed since the last step; "
+                    "call compile() again to give the optimizer the new variables"
+                )
             self.train_function = None
         self._trained = trained
 

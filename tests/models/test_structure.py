@@ -1,0 +1,160 @@
+"""Compiled steps of models whose layers, weights or settings change."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.helpers import assert_close
+from toolkit import activations, callbacks, layers, ops, optimizers
+
+X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
+Y = X[:, :2] * 0.5
+
+
+def model(**options):
+    made = toolkit.Sequential(
+        [layers.Input((4,)), layers.Dense(3, "tanh"), layers.Dense(2)]
+    )
+    made.compile(**{"optimizer": "sgd", "loss": "mse", **options})
+    return made
+
+
+def wrapped(inner):
+    class Wrapped(toolkit.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = inner
+
+        def call(self, x):
+            return self.inner(x)
+
+    return Wrapped()
+
+
+def predicts_what_it_computes(it):
+    assert_close(it.predict(X, verbose=0), it(X))
+    return it.predict(X, verbose=0).shape
+
+
+def trace_counts(it):
+    functions = (it.train_function, it.test_function, it.predict_function)
+    return [0 if function is None else function.trace_count for function in functions]
+
+
+def test_layers_that_are_added_and_taken_away():
+    it = model()
+    outer = wrapped(it)
+    assert predicts_what_it_computes(it) == predicts_what_it_computes(outer) == (8, 2)
+    it.pop()
+    assert predicts_what_it_computes(it) == predicts_what_it_computes(outer) == (8, 3)
+    it.add(layers.Dense(7))
+    assert predicts_what_it_computes(it) == predicts_what_it_computes(outer) == (8, 7)
+
+
+def test_weights_that_adapt_a_layer():
+    it = model()
+    it.evaluate(X, Y, verbose=0)
+    it.predict(X, verbose=0)
+    it.layers[0].enable_lora(2)
+    it.layers[0].lora_kernel_b.assign(np.ones((2, 3)))
+    predicts_what_it_computes(it)
+    loss = float(ops.mean(ops.square(it(X) - Y)))
+    assert it.evaluate(X, Y, verbose=0) == pytest.approx(loss, 1e-4)
+
+
+def test_what_a_constructor_was_given():
+    it = model()
+    it.predict(X, verbose=0)
+    for activation in (activations.sigmoid, activations.get(None)):
+        it.layers[-1].activation = activation
+        predicts_what_it_computes(it)
+
+
+def test_a_setting_that_a_callback_changes():
+    class Scaled(toolkit.Model):
+        def __init__(self, factor):
+            super().__init__()
+            self.factor, self.dense = factor, layers.Dense(1)
+
+        def call(self, x):
+            return self.dense(x)
+
+        def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
+            return self.factor * ops.mean(y_pred * 0 + 1)
+
+    class Anneal(callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.model.factor = 10.0 * epoch
+
+    it = Scaled(1.0)
+    it.compile("sgd")
+    history = it.fit(X, Y, epochs=3, verbose=0, callbacks=[Anneal()]).history
+    assert history["loss"] == [0.0, 10.0, 20.0]
+
+
+def test_another_optimizer():
+    it = model()
+    it.fit(X, Y, verbose=0)
+    it.optimizer = optimizers.SGD(0.0)
+    before = it.get_weights()
+    it.fit(X, Y, verbose=0)
+    assert all(map(np.array_equal, before, it.get_weights()))
+
+
+def test_run_eagerly_may_be_switched():
+    seen = []
+
+    class Seen(layers.Layer):
+        def call(self, x):
+            seen.append(1)
+            return x
+
+    it = toolkit.Sequential([layers.Input((4,)), Seen(), layers.Dense(2)])
+    it.compile("sgd", "mse")
+    for run_eagerly in (False, True, False):
+        it.run_eagerly = run_eagerly
+        it.predict(X, verbose=0)
+        it.fit(X, Y, verbose=0)
+        seen.clear()
+        it.predict(X, verbose=0)
+        it.fit(X, Y, verbose=0)
+        assert bool(seen) == run_eagerly
+    it.predict_function = mine = lambda batch: batch
+    it.run_eagerly = True
+    assert it.make_predict_function() is mine
+
+
+def test_nothing_is_traced_again_without_need():
+    class Late(toolkit.Model):
+        def __init__(self):
+            super().__init__()
+            self.parts = [layers.Dense(3), layers.LSTM(2), layers.Dropout(0.5)]
+
+        def call(self, x):
+            for part in self.parts:
+                x = part(x)
+            return x
+
+    it = Late()
+    it.compile("adam", "mse", metrics=["mae", "mape"])
+    x, y = ops.ones((4, 3, 2)), ops.ones((4, 2))
+    for _ in range(3):
+        it.fit(x, y, epochs=2, verbose=0, validation_data=(x, y))
+        it.evaluate(x, y, verbose=0)
+        it.predict(x, verbose=0)
+        model().fit(X, Y, verbose=0)  # changes, but not of this model
+        it.trainable = True
+        it.parts[0].built = True
+    assert trace_counts(it) == [1, 1, 1]
+
+
+def test_copies_have_steps_of_their_own():
+    it = model()
+    it.predict(X, verbose=0)
+    twin = copy.deepcopy(it)
+    twin.pop()
+    assert predicts_what_it_computes(twin) == (8, 3)
+    assert predicts_what_it_computes(it) == (8, 2)
+    assert trace_counts(it)[2] == 1
