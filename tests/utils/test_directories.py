@@ -61,6 +61,15 @@ def test_two_parts_share_nothing(texts):
     assert text.numpy().decode()[0] == "ab"[int(label)]
 
 
+def test_two_parts_of_batches(texts):
+    data = utils.text_dataset_from_directory(
+        texts, batch_size=4, shuffle=False, verbose=False
+    )
+    left, right = utils.split_dataset(data, left_size=0.5)
+    assert [len(y) for _, y in left] == [len(y) for _, y in right] == [4, 4, 2]
+    assert next(iter(left))[0][0].numpy().decode() == "a text 0 é"
+
+
 def test_map_and_names(texts):
     data = utils.text_dataset_from_directory(
         texts, class_names=["b", "a"], shuffle=False, verbose=False
