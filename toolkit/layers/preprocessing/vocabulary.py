@@ -97,6 +97,13 @@ class VocabularyLayer(AdaptableLayer):
                 "`adapt` before the layer is used"
             )
 
+    def check_adaptable(self, what: str) -> None:
+        """Raise if the vocabulary was given to the constructor."""
+        if self._has_input_vocabulary:
+            raise ArgumentError(
+                f"{what}: cannot adapt a layer after a static vocabulary was given"
+            )
+
     def _set_tokens(self, tokens: list[Any]) -> None:
         self.__dict__["_tokens"] = tokens
         start = len(self._specials)
@@ -200,11 +207,7 @@ class VocabularyLayer(AdaptableLayer):
 
     def update_state(self, data: Any) -> None:
         """Count the values in a batch: (documents, values), or one document."""
-        if self._has_input_vocabulary:
-            raise ArgumentError(
-                f"{type(self).__name__} {self.name!r}: cannot adapt a layer after a "
-                "static vocabulary was given"
-            )
+        self.check_adaptable(f"{type(self).__name__} {self.name!r}")
         array = host_array(self, data)
         documents = array.reshape((1, -1) if array.ndim < 2 else (len(array), -1))
         self._count(self._values(document) for document in documents)
