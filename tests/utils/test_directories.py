@@ -47,6 +47,15 @@ def test_kinds_of_labels(texts):
     assert labels(None)[0] == "a text 0 é"
 
 
+def test_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9\r\n")
+    data = utils.text_dataset_from_directory(tmp_path, labels=None, verbose=False)
+    assert next(iter(data)).numpy().tolist() == [b"caf\xe9\r\n"]
+    layer = toolkit.layers.TextVectorization()
+    layer.adapt(data)
+    assert layer(data.as_numpy_iterator().__next__()).tolist() == [[2]]
+
+
 def test_two_parts_share_nothing(texts):
     both = utils.text_dataset_from_directory(
         texts, validation_split=0.25, subset="both", seed=3, label_mode=None

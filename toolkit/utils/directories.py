@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from toolkit import ops
 from toolkit.arguments import is_int
 from toolkit.console.messages import print_message
+from toolkit.core.strings import decoded
 from toolkit.data.indexed import check_format, made_batches
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.settings import standardize_data_format
@@ -328,6 +330,9 @@ def text_dataset_from_directory(
 ) -> Any:
     """Batches of the texts in a folder of `.txt` files, read when they are needed.
 
+    Files are read as UTF-8; bytes that are none are carried along, and are again what
+    they were in tensors of strings.
+
     Args:
         directory: the folder; with inferred labels, of a folder for each class.
         labels: "inferred" from the folders, None for texts alone, or an integer for
@@ -352,10 +357,7 @@ def text_dataset_from_directory(
     common = common_arguments(locals())
 
     def read(paths: list[str]) -> Any:
-        texts = []
-        for path in paths:
-            with open(path, encoding="utf-8", newline="") as file:
-                texts.append(file.read()[:max_length])
+        texts = [decoded(Path(path).read_bytes())[:max_length] for path in paths]
         return np.array(texts, dtype=object).astype(str)
 
     caller = "text_dataset_from_directory"

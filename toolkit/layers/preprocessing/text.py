@@ -16,10 +16,10 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.host import (
     AdaptableLayer,
     Array,
-    as_text,
     blocks_of,
     host_array,
     refuse_sparse,
+    text_array,
 )
 from toolkit.layers.preprocessing.lookup import StringLookup
 from toolkit.layers.weights import choice
@@ -106,6 +106,8 @@ class TextVectorization(AdaptableLayer):
         self._ngrams_arg, self._ngrams = ngrams, _widths(ngrams)
         self.encoding = encoding
         self._output_sequence_length = output_sequence_length
+        if vocabulary is not None and not isinstance(vocabulary, (str, Path)):
+            vocabulary = self._arrays(vocabulary).tolist()
         self._lookup_layer = StringLookup(
             max_tokens=max_tokens,
             vocabulary=vocabulary,
@@ -157,7 +159,7 @@ class TextVectorization(AdaptableLayer):
 
     def update_state(self, data: Any) -> None:
         self._lookup_layer.check_adaptable(f"TextVectorization {self.name!r}")
-        texts = self._standardized(host_array(self, data))
+        texts = self._standardized(self._arrays(data))
         if self._split is None and texts.ndim < 2:  # one document
             texts = texts.reshape(1, -1)
         self._lookup_layer._count(self._documents(texts))
@@ -181,6 +183,9 @@ class TextVectorization(AdaptableLayer):
         self._lookup_layer.set_vocabulary(vocabulary, idf_weights)
 
     # --- calls ------------------------------------------------------------------------
+
+    def _arrays(self, inputs: Any) -> Array:
+        return text_array(self, host_array(self, inputs))
 
     def _documents(self, texts: Array) -> list[list[str]]:
         """The words, or n-grams, of each text, or of each row of the last axis."""
@@ -230,13 +235,13 @@ class TextVectorization(AdaptableLayer):
                     f"{len(words)}"
                 )
             for row, found in zip(rows.tolist(), words, strict=True):
-                documents[row] = as_text(np.asarray(found, object)).tolist()
+                documents[row] = text_array(self, np.asarray(found, object)).tolist()
         return documents
 
     def call(self, inputs: Any) -> Any:
         if self._output_mode == "int":
             self._lookup_layer.check_ready(f"TextVectorization {self.name!r}")
-        texts = self._standardized(inputs)
+        texts = self._standardized(self._arrays(inputs))
         if self._split is None:
             return self._vectorize_whole(texts)
         leading = texts.shape[:-1] if texts.ndim > 1 else texts.shape
