@@ -47,10 +47,9 @@ def shuffled(
     A RandomState goes on from where it is, for what is shuffled after something else.
     """
     # RandomState and not Generator: its stream is frozen for all time.
-    source = seed
-    if not isinstance(source, np.random.RandomState):
-        source = np.random.RandomState(seed)
-    order = source.permutation(len(arrays[0]))
+    if not isinstance(seed, np.random.RandomState):
+        seed = np.random.RandomState(seed)
+    order = seed.permutation(len(arrays[0]))
     return tuple(array[order] for array in arrays)
 
 
