@@ -89,3 +89,27 @@ def test_categories_that_there_are_not(mode):
 def test_frames_have_samples():
     with pytest.raises(ArgumentError, match="positive integer. Received frame_length=0"):
         layers.STFTSpectrogram(frame_length=0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: layers.RandomSharpness(0.5, seed=seed),
+        lambda seed: layers.RandomFlip(seed=seed),
+        lambda seed: layers.RandomCrop(4, 4, seed=seed),
+        lambda seed: layers.Dropout(0.5, seed=seed),
+        lambda seed: layers.GaussianNoise(0.5, seed=seed),
+    ],
+    ids=["sharpness", "flip", "crop", "dropout", "noise"],
+)
+def test_a_generator_is_a_seed(make):
+    """Layers that were given one draw from it, one after the other."""
+    seeds = toolkit.random.SeedGenerator(1)
+    layer, other = make(seeds), make(seeds)
+    x = np.stack([IMAGE] * 2)
+    first, (_, drawn) = layer(x, training=True), seeds.state.numpy().tolist()
+    other(x, training=True)
+    assert seeds.state.numpy().tolist() == [1, 2 * drawn] and drawn > 0
+    assert np.array_equal(first, make(1)(x, training=True))
+    again = type(layer).from_config(layer.get_config())
+    assert np.array_equal(again(x, training=True), first)
