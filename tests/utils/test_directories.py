@@ -135,6 +135,6 @@ def test_images_of_no_kind(tmp_path):
     with pytest.raises(ArgumentError, match="color_mode"):
         utils.image_dataset_from_directory(tmp_path, color_mode="cmyk")
     with pytest.raises(ArgumentError, match="interpolation"):
-        utils.image_dataset_from_directory(tmp_path, interpolation="area")
+        utils.image_dataset_from_directory(tmp_path, interpolation="median")
     with pytest.raises(ArgumentError, match="No images"):
         utils.image_dataset_from_directory(tmp_path, verbose=False)

@@ -16,7 +16,9 @@ from toolkit.console.messages import print_message
 from toolkit.core.strings import decoded
 from toolkit.data.indexed import check_format, made_batches
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.ops.image.resizing import INTERPOLATIONS
 from toolkit.settings import standardize_data_format
+from toolkit.utils.fitting import fitted
 from toolkit.utils.images import img_to_array, load_img
 from toolkit.utils.shown import tensor_of
 
@@ -25,7 +27,6 @@ _ENDINGS = {
     "text files": (".txt",),
     "audio files": (".wav",),
 }
-_INTERPOLATIONS = ("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5")
 _CHANNELS = ("grayscale", "rgb", "rgba")
 _ENCODERS: dict[str, Callable[[Any, int], Any]] = {
     "int": lambda labels, count: labels,
@@ -233,7 +234,7 @@ def _image_reader(color_mode: str, **resizing: Any) -> Callable[[list[str]], Any
             img_to_array(load_img(path, color_mode), data_format, "float32")
             for path in paths
         )
-        return ops.stack([ops.image.resize(image, **resizing) for image in images])
+        return ops.stack([fitted(image, **resizing) for image in images])
 
     return read
 
@@ -274,10 +275,11 @@ def image_dataset_from_directory(
         seed: of the order.
         validation_split: the part of files for validation, in (0, 1).
         subset: "training", "validation" or "both", if there is a split.
-        interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
+        interpolation: "bilinear", "nearest", "bicubic", "lanczos3", "lanczos5",
+            "gaussian", "mitchellcubic"; or "area", the mean of what a pixel covers.
         follow_links: whether to visit folders that are links.
         crop_to_aspect_ratio: whether to cut sides instead of stretching.
-        pad_to_aspect_ratio: whether to add to sides instead of stretching.
+        pad_to_aspect_ratio: whether to add zeros to sides instead of stretching.
         data_format: "channels_last", "channels_first", or None for the global default.
         format: "tf" or "grain"; toolkit has one kind of data set, and returns it.
         verbose: whether to print how many files there are.
@@ -295,8 +297,13 @@ def image_dataset_from_directory(
             f"{caller}: invalid `image_size`: expected two integers; received "
             f"{image_size}"
         )
-    if interpolation.lower() not in _INTERPOLATIONS:
-        raise unknown_choice(f"{caller}: interpolation", interpolation, _INTERPOLATIONS)
+    if interpolation.lower() not in INTERPOLATIONS:
+        raise unknown_choice(f"{caller}: interpolation", interpolation, INTERPOLATIONS)
+    if crop_to_aspect_ratio and pad_to_aspect_ratio:
+        raise ArgumentError(
+            f"{caller}: only one of `crop_to_aspect_ratio` and `pad_to_aspect_ratio` "
+            "can be True"
+        )
     if color_mode not in _CHANNELS:
         raise ArgumentError(
             f"{caller}: `color_mode` must be one of {_CHANNELS}; received "
