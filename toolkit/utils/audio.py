@@ -76,7 +76,7 @@ def resample(sound: Array, rate: int, wanted: int) -> Array:
 
 
 def _padded(sounds: list[Array], length: int | None) -> Array:
-    """Sounds of one length, the one asked for or the longest one's; of most channels."""
+    """Sounds of one length, that asked for or the longest one's; of most channels."""
     length = max(map(len, sounds)) if length is None else length
     channels = max(sound.shape[1] for sound in sounds)
     result = np.zeros((len(sounds), length, channels), "float32")
