@@ -58,6 +58,11 @@ def test_lists_in_a_traced_function_and_of_symbols():
     assert np.array_equal(stacked, layer([IMAGE, IMAGE]))
 
 
+def test_random_crop_outside_of_training_is_in_the_middle():
+    middle = layers.CenterCrop(4, 4)(IMAGE)
+    assert np.array_equal(layers.RandomCrop(4, 4)(IMAGE, training=False), middle)
+
+
 @pytest.mark.parametrize("policy", ["uint8", "int32", "float16"])
 def test_resizing_honours_its_dtype(policy):
     x = np.arange(36, dtype="float32").reshape(1, 6, 6, 1) * 7
