@@ -136,5 +136,8 @@ def test_images_of_no_kind(tmp_path):
         utils.image_dataset_from_directory(tmp_path, color_mode="cmyk")
     with pytest.raises(ArgumentError, match="interpolation"):
         utils.image_dataset_from_directory(tmp_path, interpolation="median")
+    for size in ((8, 0), (8, 8, 3), -1):
+        with pytest.raises(ArgumentError, match="invalid `image_size`"):
+            utils.image_dataset_from_directory(tmp_path, image_size=size)
     with pytest.raises(ArgumentError, match="No images"):
         utils.image_dataset_from_directory(tmp_path, verbose=False)

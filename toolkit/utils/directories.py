@@ -292,9 +292,9 @@ def image_dataset_from_directory(
     common = common_arguments(locals())
     caller = "image_dataset_from_directory"
     size = (image_size,) * 2 if is_int(image_size) else tuple(image_size)
-    if len(size) != 2:
+    if len(size) != 2 or min(size) < 1:
         raise ArgumentError(
-            f"{caller}: invalid `image_size`: expected two integers; received "
+            f"{caller}: invalid `image_size`: expected two integers >= 1; received "
             f"{image_size}"
         )
     if interpolation.lower() not in INTERPOLATIONS:
