@@ -312,6 +312,29 @@ def test_imdb(publish, monkeypatch):
     assert x_train[0] == [1, *(word + 3 for word in TEXTS[order[0]])]
 
 
+def test_the_test_of_imdb_is_shuffled_by_what_the_training_left(publish, monkeypatch):
+    lists, y = [[i] for i in range(30)], np.arange(30)
+    content = archive(x_train=texts(lists), y_train=y, x_test=texts(lists), y_test=y)
+    monkeypatch.setattr(imdb, "FILE", publish("i.npz", content))
+    (_, y_train), (x_test, y_test) = imdb.load_data(num_words=99)
+    source, orders = np.random.RandomState(113), (np.arange(30), np.arange(30))
+    for order in orders:
+        source.shuffle(order)  # as in Keras
+    assert y_train.tolist() == orders[0].tolist()
+    assert y_test.tolist() == orders[1].tolist() != y_train.tolist()
+    assert x_test[0] == [1, y_test[0] + 3]
+
+
+@pytest.mark.parametrize(("share", "sizes"), [(1.0, (0, 4)), (0.5, (2, 2))])
+def test_shares_of_reuters(publish, monkeypatch, share, sizes):
+    content = archive(x=texts(), y=np.arange(4))
+    monkeypatch.setattr(reuters, "FILE", publish("r.npz", content))
+    (x, _), (_, y_test) = reuters.load_data(test_split=share)
+    assert (len(x), len(y_test)) == sizes
+    with pytest.raises(ArgumentError, match="from 0 to 1; received 1.5"):
+        reuters.load_data(test_split=1.5)
+
+
 @pytest.mark.parametrize("module", [imdb, reuters])
 def test_word_index(publish, monkeypatch, module):
     monkeypatch.setattr(module, "WORDS", publish("w.json", b'{"the": 1, "of": 2}'))

@@ -1,6 +1,7 @@
 """`fit` and its kin: the numbers, the order of samples, what is traced, interrupts."""
 
 import signal
+import warnings
 
 import numpy as np
 import pytest
@@ -353,6 +354,48 @@ class Batches:
 
     def on_epoch_end(self):
         self.calls.append("end")
+
+
+@pytest.mark.parametrize(
+    ("epochs", "steps", "expected"),
+    [
+        (2, None, ["B", 0, 1, 2, 3, "E", "B", 4, 5, 6, 7, "E"]),
+        (2, 2, ["B", 0, 1, "E", "B", 2, 3, "E"]),
+        (2, 3, ["B", 0, 1, 2, "E", "B", 3, "E"]),
+        (3, 1, ["B", 0, "E", "B", 1, "E", "B", 2, "E"]),
+    ],
+)
+def test_each_epoch_begins_and_ends(epochs, steps, expected):
+    calls = []
+
+    class Told(toolkit.utils.PyDataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, i):
+            return small_batches()[i]
+
+        def on_epoch_begin(self):
+            calls.append("B")
+
+        def on_epoch_end(self):
+            calls.append("E")
+
+    class Counted(toolkit.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            calls.append(sum(isinstance(call, int) for call in calls))
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the data ran out")
+        linear().fit(
+            Told(),
+            epochs=epochs,
+            steps_per_epoch=steps,
+            callbacks=[Counted()],
+            shuffle=False,
+            verbose=0,
+        )
+    assert calls == expected
 
 
 def test_all_kinds_of_data_train_alike():

@@ -72,3 +72,19 @@ def test_mistakes(folder):
     (folder / "a" / "0.wav").write_bytes(b"no sound")
     with pytest.raises(DatasetError, match="WAV"):
         list(audio_dataset_from_directory(folder, verbose=False))
+
+
+def test_channels_of_a_batch(tmp_path):
+    write_wav(tmp_path / "0.wav", np.full((3, 1), 0.25))
+    write_wav(tmp_path / "1.wav", np.full((2, 2), 0.5))
+    for length in (None, 3):
+        data = audio_dataset_from_directory(
+            tmp_path,
+            labels=None,
+            shuffle=False,
+            verbose=False,
+            output_sequence_length=length,
+        )
+        x = next(iter(data)).numpy()
+        assert x[0].tolist() == [[0.25, 0.0]] * 3
+        assert x[1].tolist() == [[0.5, 0.5]] * 2 + [[0.0, 0.0]]

@@ -47,6 +47,15 @@ def test_kinds_of_labels(texts):
     assert labels(None)[0] == "a text 0 é"
 
 
+def test_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9\r\n")
+    data = utils.text_dataset_from_directory(tmp_path, labels=None, verbose=False)
+    assert next(iter(data)).numpy().tolist() == [b"caf\xe9\r\n"]
+    layer = toolkit.layers.TextVectorization()
+    layer.adapt(data)
+    assert layer(data.as_numpy_iterator().__next__()).tolist() == [[2]]
+
+
 def test_two_parts_share_nothing(texts):
     both = utils.text_dataset_from_directory(
         texts, validation_split=0.25, subset="both", seed=3, label_mode=None
@@ -59,6 +68,15 @@ def test_two_parts_share_nothing(texts):
     assert set(alone.file_paths) == held_out
     text, label = next(iter(alone))
     assert text.numpy().decode()[0] == "ab"[int(label)]
+
+
+def test_two_parts_of_batches(texts):
+    data = utils.text_dataset_from_directory(
+        texts, batch_size=4, shuffle=False, verbose=False
+    )
+    left, right = utils.split_dataset(data, left_size=0.5)
+    assert [len(y) for _, y in left] == [len(y) for _, y in right] == [4, 4, 2]
+    assert next(iter(left))[0][0].numpy().decode() == "a text 0 é"
 
 
 def test_map_and_names(texts):
@@ -117,6 +135,9 @@ def test_images_of_no_kind(tmp_path):
     with pytest.raises(ArgumentError, match="color_mode"):
         utils.image_dataset_from_directory(tmp_path, color_mode="cmyk")
     with pytest.raises(ArgumentError, match="interpolation"):
-        utils.image_dataset_from_directory(tmp_path, interpolation="area")
+        utils.image_dataset_from_directory(tmp_path, interpolation="median")
+    for size in ((8, 0), (8, 8, 3), -1):
+        with pytest.raises(ArgumentError, match="invalid `image_size`"):
+            utils.image_dataset_from_directory(tmp_path, image_size=size)
     with pytest.raises(ArgumentError, match="No images"):
         utils.image_dataset_from_directory(tmp_path, verbose=False)

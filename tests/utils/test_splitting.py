@@ -23,7 +23,7 @@ SETS = {
     "tuple": (X, Y),
     "indexed": Indexed(),
     "iterable": zip(X, Y, strict=True),
-    "batches": Dataset.from_tensor_slices((X, Y)).batch(4),
+    "samples": Dataset.from_tensor_slices((X, Y)),
 }
 
 
@@ -35,6 +35,21 @@ def test_kinds(kind):
     assert [(x.shape, int(y)) for x, y in right] == [((1,), i) for i in range(3, 10)]
     x, y = next(iter(right.batch(4)))
     assert (x.shape, y.tolist()) == ((4, 1), [3, 4, 5, 6])
+
+
+@pytest.mark.parametrize("stage", ["batch", "padded_batch"])
+def test_batches_stay_batches(stage):
+    batches = getattr(Dataset.from_tensor_slices((X, Y)), stage)(3)
+    left, right = split_dataset(batches, left_size=0.5)
+    assert [y.tolist() for _, y in left] == [[0, 1, 2], [3, 4]]
+    assert [x.shape for x, _ in right] == [(3, 1), (2, 1)]
+
+
+def test_batches_in_later_stages_are_samples():
+    batches = Dataset.from_tensor_slices(Y).batch(5).map(lambda y: y + 1)
+    left, right = split_dataset(batches, left_size=1)
+    assert [y.tolist() for y in left] == [[1, 2, 3, 4, 5]]
+    assert [y.tolist() for y in right] == [[6, 7, 8, 9, 10]]
 
 
 def test_structures():

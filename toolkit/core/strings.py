@@ -93,9 +93,22 @@ class StringTensor:
         return f"<StringTensor shape={self.shape}, value={self.numpy()!r}>"
 
 
+def encoded(text: str) -> bytes:
+    """The UTF-8 of a text; bytes that are no UTF-8 are again what they were."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def decoded(data: bytes, encoding: str = "utf-8") -> str:
+    """The text that bytes stand for; those that stand for none are carried along.
+
+    Each is a surrogate in the text, of which `encoded` makes the byte again.
+    """
+    return data.decode(encoding, "surrogateescape")
+
+
 def _encoded(value: Any) -> bytes:
     if isinstance(value, str):
-        return value.encode()
+        return encoded(value)
     if isinstance(value, bytes):
         return bytes(value)
     raise DTypeError(f"strings: expected str or bytes; received {value!r}")
@@ -114,14 +127,18 @@ def is_string(value: Any) -> bool:
 def as_array(x: Any) -> np.ndarray[Any, Any]:
     """`x` as an array of NumPy; a string, or strings in lists, as objects.
 
-    In an array of NumPy's own strings, each takes as much memory as the longest, and
-    bytes lose the zeros at their ends.
+    In an array of NumPy's own strings, each takes as much memory as the longest, bytes
+    lose the zeros at their ends, and numbers beside strings become strings.
 
     Raises:
         ValueError: lists of different lengths.
     """
-    if not isinstance(x, (list, tuple, str, bytes)) or not is_string(x):
+    if not isinstance(x, (list, tuple, str, bytes)):
         return np.asarray(x)
+    if not is_string(x):
+        array = np.asarray(x)
+        if array.dtype.kind not in "SU":
+            return array
     array = np.asarray(x, object)
     if _NESTS & set(map(type, array.reshape(-1).tolist())):
         raise ValueError("expected rows of equal length")

@@ -39,10 +39,17 @@ def images_in_default_format(images: Array) -> Array:
     return np.ascontiguousarray(images)
 
 
-def shuffled(seed: int | None, *arrays: Array) -> tuple[Array, ...]:
-    """The arrays, all in the same order, which `seed` chooses as Keras does."""
+def shuffled(
+    seed: int | np.random.RandomState | None, *arrays: Array
+) -> tuple[Array, ...]:
+    """The arrays, all in the same order, which `seed` chooses as Keras does.
+
+    A RandomState goes on from where it is, for what is shuffled after something else.
+    """
     # RandomState and not Generator: its stream is frozen for all time.
-    order = np.random.RandomState(seed).permutation(len(arrays[0]))
+    if not isinstance(seed, np.random.RandomState):
+        seed = np.random.RandomState(seed)
+    order = seed.permutation(len(arrays[0]))
     return tuple(array[order] for array in arrays)
 
 
@@ -52,9 +59,10 @@ def split(x: Array, y: Array, test_split: float) -> Split:
     return (x[:n_train], y[:n_train]), (x[n_train:], y[n_train:])
 
 
-def check_share(function: str, test_split: float) -> None:
-    """Refuse what is no share of the samples for the test."""
-    if not 0 <= test_split < 1:
+def check_share(function: str, test_split: float, all_of_them: bool = False) -> None:
+    """Refuse what is no share of the samples for the test; 1 may be one."""
+    if not (0 <= test_split < 1 or (all_of_them and test_split == 1)):
+        bound = "to 1" if all_of_them else "to below 1"
         raise ArgumentError(
-            f"{function}: test_split must be from 0 to below 1; received {test_split!r}"
+            f"{function}: test_split must be from 0 {bound}; received {test_split!r}"
         )

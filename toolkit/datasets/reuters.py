@@ -42,7 +42,7 @@ def load_data(
         num_words: Only numbers below this are kept; None keeps all but the largest.
         skip_top: Numbers below this are left out.
         maxlen: Only news shorter than this is kept, in words.
-        test_split: The share of the samples kept for the test, from 0 to below 1.
+        test_split: The share of the samples kept for the test, from 0 to 1.
         seed: Chooses the order of the samples.
         start_char: The number that begins each sample, if any; 0 is for padding.
         oov_char: The number in place of a word that is left out; None drops the word.
@@ -58,7 +58,7 @@ def load_data(
     Reference:
         D. Lewis, Reuters-21578, 1997, https://doi.org/10.24432/C52G6M
     """
-    check_share("reuters.load_data", test_split)
+    check_share("reuters.load_data", test_split, all_of_them=True)
     arrays = load_lists(FILE.fetch(fname=path))
     texts, y = marked(
         "reuters.load_data",

@@ -6,6 +6,8 @@ import json
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from toolkit.datasets.base import Array, RemoteFile, shuffled
 from toolkit.datasets.pickles import array_of_lists
 from toolkit.errors import ArgumentError, DatasetError
@@ -17,7 +19,7 @@ def marked(
     function: str,
     x: Array,
     y: Array,
-    seed: int | None,
+    seed: int | np.random.RandomState | None,
     maxlen: int | None,
     start_char: int | None,
     index_from: int,

@@ -20,6 +20,7 @@ from toolkit.layers.weights import (
     known,
     positive,
 )
+from toolkit.random.seeds import as_generator
 from toolkit.type_aliases import (
     ActivationLike,
     ConstraintLike,
@@ -85,7 +86,7 @@ class Cell(DropoutRNNCell, Layer):
         if self.gates > 1 and self.implementation == 1:
             self.dropout_mask_count: int = self.gates
         if dropout > 0 or recurrent_dropout > 0:
-            self.seed_generator: Any = random.SeedGenerator(seed)
+            self.seed_generator: Any = as_generator(seed)
         self.state_size: Any = self.units
         self.output_size: Any = self.units
 

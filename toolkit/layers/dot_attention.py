@@ -10,6 +10,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, fraction
+from toolkit.random.seeds import as_generator
 
 _LARGE = {"float16": 65504.0}  # its largest value; 1e9 for the wider dtypes
 
@@ -60,7 +61,7 @@ class Attention(Layer):
         self.dropout: float = fraction(self, "dropout", dropout)
         self.seed = seed
         if dropout > 0:
-            self.seed_generator: random.SeedGenerator = random.SeedGenerator(seed)
+            self.seed_generator: random.SeedGenerator = as_generator(seed)
 
     def build(self, input_shape: Any) -> None:
         self._validate_inputs(input_shape)

@@ -10,6 +10,7 @@ from toolkit.errors import ArgumentError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import fraction
+from toolkit.random.seeds import as_generator
 from toolkit.settings import standardize_data_format
 from toolkit.type_aliases import PolicyLike, Shape
 
@@ -55,7 +56,7 @@ class Dropout(Layer):
             noise_shape
         )
         if rate > 0:
-            self.seed_generator: random.SeedGenerator = random.SeedGenerator(seed)
+            self.seed_generator: random.SeedGenerator = as_generator(seed)
         self.supports_masking = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:
@@ -226,7 +227,7 @@ class GaussianNoise(Layer):
         self.stddev = stddev
         self.seed = seed
         if stddev > 0:
-            self.seed_generator: random.SeedGenerator = random.SeedGenerator(seed)
+            self.seed_generator: random.SeedGenerator = as_generator(seed)
         self.supports_masking = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:
@@ -257,7 +258,7 @@ class GaussianDropout(Layer):
             raise ArgumentError("GaussianDropout: rate must be below 1; received 1")
         self.seed = seed
         if rate > 0:
-            self.seed_generator: random.SeedGenerator = random.SeedGenerator(seed)
+            self.seed_generator: random.SeedGenerator = as_generator(seed)
         self.supports_masking = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:

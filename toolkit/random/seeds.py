@@ -66,6 +66,11 @@ class SeedGenerator:
         return cls(**config)
 
 
+def as_generator(seed: int | SeedGenerator | None) -> SeedGenerator:
+    """A generator that is given, or a new one from an integer or None."""
+    return seed if isinstance(seed, SeedGenerator) else SeedGenerator(seed)
+
+
 _global_generator: SeedGenerator | None = None
 
 

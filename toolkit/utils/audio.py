@@ -76,11 +76,12 @@ def resample(sound: Array, rate: int, wanted: int) -> Array:
 
 
 def _padded(sounds: list[Array], length: int | None) -> Array:
-    """Sounds of one length: the one asked for, or the longest one's."""
+    """Sounds of one length, that asked for or the longest one's; of most channels."""
     length = max(map(len, sounds)) if length is None else length
-    result = np.zeros((len(sounds), length, sounds[0].shape[1]), "float32")
+    channels = max(sound.shape[1] for sound in sounds)
+    result = np.zeros((len(sounds), length, channels), "float32")
     for row, sound in zip(result, sounds, strict=True):
-        row[: len(sound)] = sound[:length]
+        row[: len(sound), : sound.shape[1]] = sound[:length]
     return result
 
 
@@ -101,6 +102,8 @@ def audio_dataset_from_directory(
     verbose: bool = True,
 ) -> Any:
     """Batches of the sounds in a folder of `.wav` files, read when they are needed.
+
+    A sound with fewer channels than others of its batch has zeros for those it lacks.
 
     Args:
         directory: the folder; with inferred labels, of a folder for each class.

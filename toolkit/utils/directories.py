@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,12 @@ import numpy as np
 from toolkit import ops
 from toolkit.arguments import is_int
 from toolkit.console.messages import print_message
+from toolkit.core.strings import decoded
 from toolkit.data.indexed import check_format, made_batches
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.ops.image.resizing import INTERPOLATIONS
 from toolkit.settings import standardize_data_format
+from toolkit.utils.fitting import fitted
 from toolkit.utils.images import img_to_array, load_img
 from toolkit.utils.shown import tensor_of
 
@@ -23,7 +27,6 @@ _ENDINGS = {
     "text files": (".txt",),
     "audio files": (".wav",),
 }
-_INTERPOLATIONS = ("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5")
 _CHANNELS = ("grayscale", "rgb", "rgba")
 _ENCODERS: dict[str, Callable[[Any, int], Any]] = {
     "int": lambda labels, count: labels,
@@ -231,7 +234,7 @@ def _image_reader(color_mode: str, **resizing: Any) -> Callable[[list[str]], Any
             img_to_array(load_img(path, color_mode), data_format, "float32")
             for path in paths
         )
-        return ops.stack([ops.image.resize(image, **resizing) for image in images])
+        return ops.stack([fitted(image, **resizing) for image in images])
 
     return read
 
@@ -272,10 +275,11 @@ def image_dataset_from_directory(
         seed: of the order.
         validation_split: the part of files for validation, in (0, 1).
         subset: "training", "validation" or "both", if there is a split.
-        interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
+        interpolation: "bilinear", "nearest", "bicubic", "lanczos3", "lanczos5",
+            "gaussian", "mitchellcubic"; or "area", the mean of what a pixel covers.
         follow_links: whether to visit folders that are links.
         crop_to_aspect_ratio: whether to cut sides instead of stretching.
-        pad_to_aspect_ratio: whether to add to sides instead of stretching.
+        pad_to_aspect_ratio: whether to add zeros to sides instead of stretching.
         data_format: "channels_last", "channels_first", or None for the global default.
         format: "tf" or "grain"; toolkit has one kind of data set, and returns it.
         verbose: whether to print how many files there are.
@@ -288,13 +292,18 @@ def image_dataset_from_directory(
     common = common_arguments(locals())
     caller = "image_dataset_from_directory"
     size = (image_size,) * 2 if is_int(image_size) else tuple(image_size)
-    if len(size) != 2:
+    if len(size) != 2 or min(size) < 1:
         raise ArgumentError(
-            f"{caller}: invalid `image_size`: expected two integers; received "
+            f"{caller}: invalid `image_size`: expected two integers >= 1; received "
             f"{image_size}"
         )
-    if interpolation.lower() not in _INTERPOLATIONS:
-        raise unknown_choice(f"{caller}: interpolation", interpolation, _INTERPOLATIONS)
+    if interpolation.lower() not in INTERPOLATIONS:
+        raise unknown_choice(f"{caller}: interpolation", interpolation, INTERPOLATIONS)
+    if crop_to_aspect_ratio and pad_to_aspect_ratio:
+        raise ArgumentError(
+            f"{caller}: only one of `crop_to_aspect_ratio` and `pad_to_aspect_ratio` "
+            "can be True"
+        )
     if color_mode not in _CHANNELS:
         raise ArgumentError(
             f"{caller}: `color_mode` must be one of {_CHANNELS}; received "
@@ -328,6 +337,9 @@ def text_dataset_from_directory(
 ) -> Any:
     """Batches of the texts in a folder of `.txt` files, read when they are needed.
 
+    Files are read as UTF-8; bytes that are none are carried along, and are again what
+    they were in tensors of strings.
+
     Args:
         directory: the folder; with inferred labels, of a folder for each class.
         labels: "inferred" from the folders, None for texts alone, or an integer for
@@ -352,10 +364,7 @@ def text_dataset_from_directory(
     common = common_arguments(locals())
 
     def read(paths: list[str]) -> Any:
-        texts = []
-        for path in paths:
-            with open(path, encoding="utf-8", newline="") as file:
-                texts.append(file.read()[:max_length])
+        texts = [decoded(Path(path).read_bytes())[:max_length] for path in paths]
         return np.array(texts, dtype=object).astype(str)
 
     caller = "text_dataset_from_directory"

@@ -10,7 +10,8 @@ import numpy as np
 
 from toolkit import tree
 from toolkit.arguments import is_int, is_real
-from toolkit.data.batching import Batch
+from toolkit.data.batching import Batch, PaddedBatch
+from toolkit.data.dataset import Dataset
 from toolkit.data.rows import ItemRows, Rows
 from toolkit.data.sources import FromRows
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
@@ -22,13 +23,19 @@ class Samples(FromRows):
     Args:
         get: from the number of a sample to the sample.
         numbers: which samples there are.
+        shown: what a loop over the samples, in any later stage, gets of each value.
     """
 
     _name = "samples"
 
-    def __init__(self, get: Callable[[int], Any], numbers: Sequence[int]) -> None:
+    def __init__(
+        self,
+        get: Callable[[int], Any],
+        numbers: Sequence[int],
+        shown: Callable[[Any], Any] | None = None,
+    ) -> None:
         super().__init__()
-        self._get, self._numbers = get, numbers
+        self._get, self._numbers, self._shown = get, numbers, shown
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -47,13 +54,13 @@ def split_dataset(
     shuffle: bool = False,
     seed: int | None = None,
     preferred_backend: str | None = None,
-) -> tuple[Samples, Samples]:
+) -> tuple[Dataset, Dataset]:
     """The first and the last samples of a data set.
 
     Args:
         dataset: an array; a list, tuple or dict of arrays; an object with `__len__`
-            and `__getitem__`; batches as from `image_dataset_from_directory`; or an
-            iterable of samples.
+            and `__getitem__`; batches as from `image_dataset_from_directory`, whose
+            samples are split; or an iterable of samples.
         left_size: the number of samples of the first part, or the part of all of them,
             in (0, 1); None: what the other leaves.
         right_size: the same for the last part.
@@ -62,7 +69,8 @@ def split_dataset(
         preferred_backend: "tensorflow" or "torch" in Keras; of no effect.
 
     Returns:
-        Two Datasets of samples, which can be had by their index too.
+        Two Datasets of samples, which can be had by their index too; of batches, where
+        the last stage of `dataset` is `batch` or `padded_batch`: of as many samples.
 
     Example:
         >>> import numpy as np
@@ -74,12 +82,21 @@ def split_dataset(
     if preferred_backend not in (None, "tensorflow", "torch"):
         choices = ("tensorflow", "torch")
         raise unknown_choice("split_dataset: backend", preferred_backend, choices)
+    batch_size = None
+    shown = dataset._shown if isinstance(dataset, Dataset) else None
+    if isinstance(dataset, (Batch, PaddedBatch)):  # samples are split, not batches
+        batch_size, dataset = dataset._size, dataset.unbatch()
     get, total = _samples(dataset)
     left, right = _sizes(left_size, right_size, total)
     numbers = list(range(total))
     if shuffle:
         random.Random(seed).shuffle(numbers)
-    return Samples(get, numbers[:left]), Samples(get, numbers[-right:])
+    first, last = (
+        Samples(get, part, shown) for part in (numbers[:left], numbers[-right:])
+    )
+    if batch_size is None:
+        return first, last
+    return first.batch(batch_size), last.batch(batch_size)
 
 
 def _samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
@@ -103,9 +120,8 @@ def _samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
         )
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return dataset.__getitem__, len(dataset)
-    if isinstance(dataset, Batch):  # samples are split, not batches
-        dataset = dataset.unbatch()
-    samples = list(dataset)
+    passed = isinstance(dataset, Dataset)  # what a loop shows is made from samples
+    samples = list(dataset.as_numpy_iterator() if passed else dataset)
     return samples.__getitem__, len(samples)
 
 

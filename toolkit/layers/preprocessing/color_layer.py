@@ -9,6 +9,7 @@ from toolkit.arguments import Seed, is_real
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.image_layer import ImageLayer
 from toolkit.ops.conv import channels_last, in_format
+from toolkit.random.seeds import as_generator
 from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
 BYTES = (0.0, 255.0)  # the range that tables of 256 entries are for
@@ -142,7 +143,7 @@ class RandomColorLayer(ColorLayer):
         super().__init__(value_range, data_format, **kwargs)
         self.factor: Range = factor_range(self, factor, self.bounds)
         self.seed = seed
-        self.generator: random.SeedGenerator = random.SeedGenerator(seed)
+        self.generator: random.SeedGenerator = as_generator(seed)
 
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None

@@ -8,6 +8,7 @@ from toolkit import ops, random
 from toolkit.arguments import Seed
 from toolkit.layers.preprocessing.boxes import cut, scaled
 from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
+from toolkit.random.seeds import as_generator
 
 Window = tuple[Any, Any, int, int]  # top, left, height, width
 
@@ -158,7 +159,7 @@ class RandomCrop(CroppingLayer):
     ) -> None:
         super().__init__(height, width, data_format, **kwargs)
         self.seed = seed
-        self.generator: random.SeedGenerator = random.SeedGenerator(seed)
+        self.generator: random.SeedGenerator = as_generator(seed)
 
     def _window(self, size: Size, training: bool, seed: Any) -> Window:
         kept = self._kept(size)

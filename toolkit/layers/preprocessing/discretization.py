@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops, settings
-from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError, NotBuiltError
-from toolkit.layers.layer import Layer
+from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.layers.preprocessing.encoding import (
     MODES,
     checked_mode,
@@ -21,7 +20,7 @@ from toolkit.ops.symbolic import KerasTensor
 from toolkit.type_aliases import PolicyLike
 
 
-class Discretization(Layer):
+class Discretization(DataLayer):
     """The bin that each value falls into.
 
     Args:
@@ -73,13 +72,7 @@ class Discretization(Layer):
         self.num_bins = num_bins
         self.epsilon = epsilon
         self.sparse = False
-        self._allow_non_tensor_positional_args = True
         self.reset_state()
-
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(inputs, (list, tuple, int, float)):
-            inputs = convert(inputs)
-        return super().__call__(inputs, *args, **kwargs)
 
     @property
     def input_dtype(self) -> str:

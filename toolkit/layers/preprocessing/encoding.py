@@ -9,7 +9,7 @@ import numpy as np
 from toolkit import ops
 from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError
-from toolkit.layers.layer import Layer
+from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.layers.preprocessing.host import refuse_sparse
 from toolkit.layers.weights import positive
 
@@ -70,11 +70,14 @@ def checked_mode(layer: Any, mode: str, choices: Any = MODES) -> str:
     return mode
 
 
-class CategoryEncoding(Layer):
+class CategoryEncoding(DataLayer):
     """Codes for integers that stand for categories.
 
     Args:
-        num_tokens: the number of categories; inputs are in [0, num_tokens).
+        num_tokens: the number of categories. Inputs are whole numbers in [0,
+            num_tokens). Others are an error where the layer is called with their
+            values; in a compiled function, as `fit` and `predict` are, they count for
+            nothing.
         output_mode: "one_hot": a code for each integer; "multi_hot": one for all in
             the last axis; "count": how often each occurs there.
         sparse: must be False; there are no sparse tensors.
@@ -115,12 +118,6 @@ class CategoryEncoding(Layer):
         self.num_tokens: int = positive(self, "num_tokens", num_tokens)
         self.output_mode: str = checked_mode(self, output_mode, MODES[1:])
         self.sparse = False
-        self._allow_non_tensor_positional_args = True
-
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(inputs, (list, tuple, int)):
-            inputs = convert(inputs)
-        return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs: Any, count_weights: Any = None) -> Any:
         if count_weights is not None and self.output_mode != "count":

@@ -11,6 +11,7 @@ from toolkit.layers.preprocessing.boxes import coordinates, joined
 from toolkit.layers.preprocessing.color_layer import batch_size
 from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
 from toolkit.ops.image.warping import check_mode
+from toolkit.random.seeds import as_generator
 from toolkit.type_aliases import Range
 
 
@@ -76,7 +77,7 @@ class GeometricLayer(ImageLayer):
         self.fill_mode: str = fill_mode
         self.fill_value: float = fill_value
         self.seed: Seed = seed
-        self.generator: random.SeedGenerator = random.SeedGenerator(seed)
+        self.generator: random.SeedGenerator = as_generator(seed)
 
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None

@@ -9,7 +9,8 @@ import numpy as np
 
 from toolkit import settings
 from toolkit.arguments import is_int
-from toolkit.errors import ArgumentError, DTypeError
+from toolkit.core.strings import encoded
+from toolkit.errors import ArgumentError, ArgumentTypeError, DTypeError
 from toolkit.layers.preprocessing.encoding import (
     MODES,
     checked_mode,
@@ -45,9 +46,11 @@ def checked_salt(layer: Any, salt: Any) -> list[int] | None:
 
 
 def as_strings(values: Array) -> Array:
-    """Numbers as decimal strings, floats truncated; strings as they are."""
+    """Numbers as decimal strings, floats truncated, "true" and "false"; strings."""
     if values.dtype.kind == "O":
         return values
+    if values.dtype.kind == "b":
+        return np.where(values, "true", "false").astype(object)
     if values.dtype.kind == "f":
         values = values.astype("int64")
     return np.array([str(v) for v in values.reshape(-1).tolist()], object).reshape(
@@ -58,9 +61,9 @@ def as_strings(values: Array) -> Array:
 def hash_bins(values: Array, num_bins: int, salt: Any = None) -> Array:
     """The bin of each value: its FarmHash, or with a salt its SipHash, modulo bins."""
     if salt is None:
-        return _each(as_strings(values), lambda s: farm_hash(s.encode()) % num_bins)
+        return _each(as_strings(values), lambda s: farm_hash(encoded(s)) % num_bins)
     key = (salt[0], salt[1])
-    return _each(as_strings(values), lambda s: sip_hash(s.encode(), key) % num_bins)
+    return _each(as_strings(values), lambda s: sip_hash(encoded(s), key) % num_bins)
 
 
 def _each(values: Array, function: Callable[[Any], int]) -> Array:
@@ -74,7 +77,7 @@ def _words(values: Array) -> list[int]:
     """A 64-bit word for each value: a string's FarmHash, or the integer itself."""
     flat = values.reshape(-1).tolist()
     if values.dtype.kind == "O":
-        return [farm_hash(v.encode()) for v in flat]
+        return [farm_hash(encoded(v)) for v in flat]
     return [int(v) % 2**64 for v in flat]
 
 
@@ -130,12 +133,22 @@ class Hashing(HostLayer):
         self.sparse = False
 
     def call(self, inputs: Any) -> Any:
-        bins = self.num_bins
+        inputs, bins = self._arrays(inputs), self.num_bins
         masked = self.mask_value is not None and bins > 1
         indices = hash_bins(inputs, bins - masked, self.salt)
         if masked:
+            self._check_mask(inputs)
             indices = np.where(inputs == self.mask_value, 0, indices + 1)
         return encode(indices, self.output_mode, bins, self.compute_dtype)
+
+    def _check_mask(self, inputs: Array) -> None:
+        of_text = inputs.dtype.kind == "O"
+        if inputs.size and of_text != isinstance(self.mask_value, (str, bytes)):
+            raise ArgumentTypeError(
+                f"Hashing {self.name!r}: expected inputs of the kind of "
+                f"mask_value={self.mask_value!r}; received "
+                f"{'strings' if of_text else inputs.dtype}"
+            )
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return encoded_shape(input_shape, self.output_mode, self.num_bins)
@@ -189,6 +202,7 @@ class HashedCrossing(HostLayer):
         return tuple(host_array(self, x) for x in inputs)
 
     def call(self, inputs: Any) -> Any:
+        inputs = self._arrays(inputs)
         self._check(inputs)
         rows = zip(*map(_words, inputs), strict=True)
         bins = [self._bin(row) for row in rows]
@@ -213,7 +227,7 @@ class HashedCrossing(HostLayer):
             raise ArgumentError(
                 f"HashedCrossing: inputs should have equal shape; received {shapes}"
             )
-        kinds = {str(x.dtype) for x in inputs if x.dtype.kind not in "iubOSU"}
+        kinds = {str(x.dtype) for x in inputs if x.dtype.kind not in "iuOSU"}
         if kinds - {"string"}:
             raise DTypeError(
                 "HashedCrossing: inputs should have an integer or string dtype; "

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from toolkit import dtypes
 from toolkit.core.convert import is_strings
-from toolkit.core.strings import as_array
+from toolkit.core.strings import as_array, decoded
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
-from toolkit.errors import ArgumentError, TraceError
+from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import any_symbolic
 
@@ -21,7 +22,11 @@ _MOST_FILLED = 1 << 22  # characters or words of a block, all rows filled up
 
 
 def host_array(layer: Any, x: Any) -> Array:
-    """`x` as a NumPy array; strings, in nested lists too, as an array of str."""
+    """`x` as a NumPy array; strings, in nested lists too, as an array of str.
+
+    Raises:
+        ArgumentTypeError: values that are neither all strings nor all numbers.
+    """
     if isinstance(x, (Tensor, Variable)):
         value = x.value if isinstance(x, Variable) else x
         array = value.known()
@@ -41,16 +46,33 @@ def host_array(layer: Any, x: Any) -> Array:
             f"{type(layer).__name__} {layer.name!r}: expected rows of equal length; "
             "received a ragged list"
         ) from None
+    if array.dtype.kind == "O" and not is_strings(array):
+        numbers = np.asarray(array.tolist())
+        array = array if numbers.dtype.kind in "OSU" else numbers
+    return text_array(layer, array) if array.dtype.kind in "OSU" else array
+
+
+def text_array(layer: Any, array: Array) -> Array:
+    """An array of str objects, for a layer, from one of str or bytes.
+
+    Raises:
+        ArgumentTypeError: values that are no strings.
+    """
+    flat = array.reshape(-1).tolist()
+    kinds = set(map(type, flat))
+    for kind in kinds:
+        if not issubclass(kind, (str, bytes)):
+            of_text = getattr(layer, "compute_dtype", None) == dtypes.STRING
+            expected = "strings" if of_text else "strings or numbers, not both"
+            example = next(x for x in flat if type(x) is kind)
+            raise ArgumentTypeError(
+                f"{type(layer).__name__} {layer.name!r}: expected {expected}; received "
+                f"{example!r} ({kind.__name__})"
+            )
+    if kinds == {str} and array.dtype.kind == "O":
+        return array
     encoding = getattr(layer, "encoding", "utf-8")
-    return as_text(array, encoding) if is_strings(array) else array
-
-
-def as_text(array: Array, encoding: str = "utf-8") -> Array:
-    """An array of str objects from one of str or bytes."""
-    flat = [
-        x.decode(encoding) if isinstance(x, bytes) else str(x)
-        for x in array.reshape(-1).tolist()
-    ]
+    flat = [decoded(x, encoding) if isinstance(x, bytes) else str(x) for x in flat]
     result = np.empty(len(flat), object)
     result[:] = flat
     return result.reshape(array.shape)

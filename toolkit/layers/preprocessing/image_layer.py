@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 from toolkit import ops, random, tree
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.layers.layer import Layer
 from toolkit.layers.preprocessing.boxes import (
     checked_boxes,
     clip_to_image_size,
     convert_format,
 )
+from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.settings import standardize_data_format
 
 Size = tuple[int, int]
@@ -28,7 +28,7 @@ class _Functions:
         return getattr(ops, name)
 
 
-class ImageLayer(Layer):
+class ImageLayer(DataLayer):
     """Base of the layers that change images, and what is known about them with them.
 
     A subclass defines `transform_images`, and where they need more than to be passed

@@ -9,7 +9,8 @@ import numpy as np
 
 from toolkit import dtypes, ops, settings
 from toolkit.core.convert import convert
-from toolkit.errors import ArgumentError
+from toolkit.core.strings import encoded
+from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.preprocessing.encoding import (
     MODES,
     checked_mode,
@@ -97,10 +98,10 @@ class IndexLookup(VocabularyLayer):
         self.oov_method: str = choice(self, "oov_method", oov_method, _OOV_METHODS)
         self.salt: list[int] | None = checked_salt(self, salt)
         self._check_arguments(idf_weights)
-        self.input_idf_weights: list[Any] | None = plain(idf_weights)
+        self.input_idf_weights: list[Any] | None = plain(self, idf_weights)
         from_file = isinstance(vocabulary, (str, Path))
         self.input_vocabulary: list[Any] | None = (
-            None if from_file else plain(vocabulary)
+            None if from_file else plain(self, vocabulary)
         )
         if has_input_vocabulary is None:
             has_input_vocabulary = vocabulary is not None
@@ -131,19 +132,23 @@ class IndexLookup(VocabularyLayer):
     # --- calls ------------------------------------------------------------------------
 
     def call(self, inputs: Any) -> Any:
+        inputs = self._arrays(inputs)
         if self.invert:
             return self._reverse(inputs)
         return self._encode(self._lookup(inputs))
 
     def _lookup(self, inputs: Array) -> Array:
         """The index of each value; -1 for the mask token in codes."""
-        if self.vocabulary_dtype != dtypes.STRING:
-            inputs = inputs.astype("int64")
-        elif inputs.dtype.kind != "O":
-            raise ArgumentError(
-                f"{type(self).__name__} {self.name!r}: expected strings; received data "
-                f"of dtype {inputs.dtype}"
+        of_text = self.vocabulary_dtype == dtypes.STRING
+        if of_text != (inputs.dtype.kind == "O") and inputs.size:
+            expected = "strings" if of_text else "integers"
+            received = inputs.dtype if of_text else "string"
+            raise ArgumentTypeError(
+                f"{type(self).__name__} {self.name!r}: expected {expected}; received "
+                f"data of dtype {received}"
             )
+        if not of_text:
+            inputs = inputs.astype("int64")
         values = inputs.reshape(-1).tolist()
         found = {value: self._index.get(value) for value in set(values)}
         if self.mask_token is not None:
@@ -252,7 +257,7 @@ class IndexLookup(VocabularyLayer):
         """Write the vocabulary to the folder, unless the config holds it."""
         if self.input_vocabulary is None:
             text = "\n".join(map(str, self.get_vocabulary()))
-            Path(dir_path, _FILE).write_text(text, "utf-8", newline="\n")
+            Path(dir_path, _FILE).write_bytes(encoded(text))
 
     def load_assets(self, dir_path: str | None) -> None:
         """Read the vocabulary that `save_assets` wrote."""

@@ -15,12 +15,12 @@ from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError, NotBuiltError, ShapeError
-from toolkit.layers.layer import Layer
+from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.layers.preprocessing.host import batches_of
 from toolkit.type_aliases import TensorLike
 
 
-class Normalization(Layer):
+class Normalization(DataLayer):
     """`(inputs - mean) / sqrt(variance)`, with what `adapt` found or what is given.
 
     Args:

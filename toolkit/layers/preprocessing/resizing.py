@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import ops
+from toolkit import dtypes, ops
 from toolkit.layers.preprocessing.boxes import scaled
 from toolkit.layers.preprocessing.image_layer import ImageLayer
 
@@ -29,7 +29,9 @@ class Resizing(ImageLayer):
         data: images (batch, height, width, channels) or one of them; or a dict of
             "images" and any of "labels", "bounding_boxes" and "segmentation_masks".
 
-    Output shape: (batch, height, width, channels), of the inputs' dtype.
+    Output shape: (batch, height, width, channels). Integers stay what they are, the
+        nearest of the interpolated values; floats become the layer's dtype before they
+        are interpolated, also if it is one of integers.
 
     Example:
         >>> import toolkit
@@ -77,6 +79,8 @@ class Resizing(ImageLayer):
     def transform_images(
         self, images: Any, transformation: Any = None, training: bool = True
     ) -> Any:
+        if dtypes.is_float(images.dtype):
+            images = ops.cast(images, self.compute_dtype)
         return self._resized(images, self.interpolation)
 
     def transform_segmentation_masks(

@@ -12,14 +12,14 @@ from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, DTypeError, unknown_choice
 from toolkit.initializers.fourier import check_scaling, check_window
 from toolkit.layers.input_spec import InputSpec
-from toolkit.layers.layer import Layer
+from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.reading.budget import spend
 from toolkit.settings import standardize_data_format
 
 _MODES = ("angle", "imag", "log", "magnitude", "psd", "real", "stft")
 
 
-class STFTSpectrogram(Layer):
+class STFTSpectrogram(DataLayer):
     """The Fourier transforms of overlapping pieces of signals, by convolutions.
 
     Its kernels begin as the transform, and can be trained.
@@ -90,6 +90,11 @@ class STFTSpectrogram(Layer):
 
     def _check_lengths(self) -> None:
         length, step, count = self.frame_length, self.frame_step, self.fft_length
+        if length < 1:
+            raise ArgumentError(
+                "STFTSpectrogram: `frame_length` should be a positive integer. "
+                f"Received frame_length={length}"
+            )
         if step is not None and not 1 <= step <= length:
             raise ArgumentError(
                 "STFTSpectrogram: `frame_step` should be a positive integer not "
@@ -176,7 +181,7 @@ class STFTSpectrogram(Layer):
         return ops.reshape(y, (-1, channels * count, pieces))
 
 
-class MelSpectrogram(Layer):
+class MelSpectrogram(DataLayer):
     """How strong bands of frequencies are that people hear as equally wide.
 
     Args:

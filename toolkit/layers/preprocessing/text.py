@@ -16,10 +16,10 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.host import (
     AdaptableLayer,
     Array,
-    as_text,
     blocks_of,
     host_array,
     refuse_sparse,
+    text_array,
 )
 from toolkit.layers.preprocessing.lookup import StringLookup
 from toolkit.layers.weights import choice
@@ -66,9 +66,11 @@ class TextVectorization(AdaptableLayer):
         encoding: of texts that come as bytes.
 
     Call arguments:
-        inputs: texts, (batch,) or (batch, 1).
+        inputs: texts, (batch,), (batch, 1), or more axes of which the last has one
+            entry; of any shape if nothing is split.
 
-    Output shape: (batch, words), or (batch, tokens) for codes.
+    Output shape: (batch, ..., words), or (batch, ..., tokens) for codes; the shape of
+        the inputs for the indices of texts that are not split.
 
     Example:
         >>> import toolkit
@@ -104,6 +106,8 @@ class TextVectorization(AdaptableLayer):
         self._ngrams_arg, self._ngrams = ngrams, _widths(ngrams)
         self.encoding = encoding
         self._output_sequence_length = output_sequence_length
+        if vocabulary is not None and not isinstance(vocabulary, (str, Path)):
+            vocabulary = self._arrays(vocabulary).tolist()
         self._lookup_layer = StringLookup(
             max_tokens=max_tokens,
             vocabulary=vocabulary,
@@ -126,10 +130,10 @@ class TextVectorization(AdaptableLayer):
                 "TextVectorization: `output_sequence_length` must not be set if "
                 f"`output_mode` is not 'int'; received {length!r}"
             )
-        if not is_int(length):
+        if not is_int(length) or length < 0:
             raise ArgumentError(
                 "TextVectorization: `output_sequence_length` must be either None or "
-                f"an integer; received {length!r}"
+                f"an integer that is not negative; received {length!r}"
             )
 
     @property
@@ -154,7 +158,11 @@ class TextVectorization(AdaptableLayer):
         super().adapt(data, steps)
 
     def update_state(self, data: Any) -> None:
-        self._lookup_layer._count(self._documents(host_array(self, data)))
+        self._lookup_layer.check_adaptable(f"TextVectorization {self.name!r}")
+        texts = self._standardized(self._arrays(data))
+        if self._split is None and texts.ndim < 2:  # one document
+            texts = texts.reshape(1, -1)
+        self._lookup_layer._count(self._documents(texts))
 
     def finalize_state(self) -> None:
         self._lookup_layer.finalize_state()
@@ -176,18 +184,25 @@ class TextVectorization(AdaptableLayer):
 
     # --- calls ------------------------------------------------------------------------
 
+    def _arrays(self, inputs: Any) -> Array:
+        return text_array(self, host_array(self, inputs))
+
     def _documents(self, texts: Array) -> list[list[str]]:
-        """The words, or n-grams, of each text."""
+        """The words, or n-grams, of each text, or of each row of the last axis."""
+        if self._split is not None:
+            return self._with_ngrams(self._split_all(_one_column(texts).reshape(-1)))
+        rows = texts.reshape(-1, texts.shape[-1]) if texts.size else texts[:0]
+        return self._with_ngrams([row.tolist() for row in rows])
+
+    def _standardized(self, texts: Array) -> Array:
         if callable(self._standardize):
-            texts = self._standardize_all(self._standardize, texts)
-        elif self._standardize is not None:
-            table = _STANDARDS[self._standardize]
-            texts = _map_text(lambda text: text.translate(table), texts)
-        if self._split is None:
-            rows = texts if texts.ndim > 1 else texts.reshape(1, -1)
-            documents = [row.tolist() for row in rows]
-        else:
-            documents = self._split_all(_one_column(texts).reshape(-1))
+            return self._standardize_all(self._standardize, texts)
+        if self._standardize is None:
+            return texts
+        table = _STANDARDS[self._standardize]
+        return _map_text(lambda text: text.translate(table), texts)
+
+    def _with_ngrams(self, documents: list[list[str]]) -> list[list[str]]:
         if self._ngrams is None:
             return documents
         return [
@@ -220,16 +235,43 @@ class TextVectorization(AdaptableLayer):
                     f"{len(words)}"
                 )
             for row, found in zip(rows.tolist(), words, strict=True):
-                documents[row] = as_text(np.asarray(found, object)).tolist()
+                documents[row] = text_array(self, np.asarray(found, object)).tolist()
         return documents
 
     def call(self, inputs: Any) -> Any:
         if self._output_mode == "int":
             self._lookup_layer.check_ready(f"TextVectorization {self.name!r}")
-        documents = self._documents(inputs)
-        return self._vectorize(documents, inputs.ndim <= int(self._split is None))
+        texts = self._standardized(self._arrays(inputs))
+        if self._split is None:
+            return self._vectorize_whole(texts)
+        leading = texts.shape[:-1] if texts.ndim > 1 else texts.shape
+        return self._vectorize(self._documents(texts), leading)
 
-    def _vectorize(self, documents: list[list[str]], single: bool) -> Any:
+    def _vectorize_whole(self, texts: Array) -> Any:
+        """The indices of texts that are words, or their codes."""
+        length = self._output_sequence_length
+        if texts.ndim == 0 and (self._ngrams is not None or length is not None):
+            raise ShapeError(
+                f"TextVectorization {self.name!r}: with `split=None`, `ngrams` and "
+                "`output_sequence_length` need texts with at least one axis; received "
+                "a single text"
+            )
+        if self._ngrams is not None:
+            leading = texts.shape[:-1]
+            rows = self._documents(texts)
+            count = len(rows[0]) if rows else 0
+            texts = np.empty(len(rows) * count, object)
+            texts[:] = [word for words in rows for word in words]
+            texts = texts.reshape(*leading, count)
+        indices = self._lookup_layer._lookup(texts)
+        if length is not None:
+            kept = indices[..., :length]
+            missing = length - kept.shape[-1]
+            indices = np.pad(kept, [(0, 0)] * (kept.ndim - 1) + [(0, missing)])
+        return self._lookup_layer._encode(indices)
+
+    def _vectorize(self, documents: list[list[str]], leading: tuple[int, ...]) -> Any:
+        """The indices of words, or codes, of texts in an array of this shape."""
         is_int = self._output_mode == "int"
         lengths = list(map(len, documents))
         longest = max(lengths, default=0)
@@ -241,15 +283,18 @@ class TextVectorization(AdaptableLayer):
         words[:] = [word for words in documents for word in words]
         found = np.split(self._lookup_layer._lookup(words), np.cumsum(lengths))[:-1]
         if is_int:
-            indices = _filled(found, self._output_sequence_length or longest, 0)
-            return self._lookup_layer._encode(indices[0] if single else indices)
-        if single:
+            length = self._output_sequence_length
+            indices = _filled(found, longest if length is None else length, 0)
+            width = indices.shape[1]
+            return self._lookup_layer._encode(indices.reshape(*leading, width))
+        if not leading:
             return self._lookup_layer._encode(found[0])
         blocks = blocks_of(lengths)
-        codes = [self._codes([found[row] for row in rows]) for rows in blocks]
-        return (
-            codes[0] if len(codes) == 1 else _in_order(ops.concatenate(codes), blocks)
-        )
+        parts = [self._codes([found[row] for row in rows]) for rows in blocks]
+        codes = parts[0]
+        if len(parts) > 1:
+            codes = _in_order(ops.concatenate(parts), blocks)
+        return ops.reshape(codes, (*leading, *codes.shape[1:]))
 
     def _codes(self, found: list[Array]) -> Any:
         """The codes of words, given by their indices for each text."""
@@ -258,11 +303,17 @@ class TextVectorization(AdaptableLayer):
         )
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        if self._output_mode == "int":
-            return (input_shape[0], self._output_sequence_length)
+        shape = tuple(input_shape)
         if self._split is not None:
-            return (input_shape[0], self._lookup_layer._depth())
-        return self._lookup_layer.compute_output_shape(input_shape)
+            leading = shape[:-1] if len(shape) > 1 else shape
+            is_int = self._output_mode == "int"
+            depth = None if is_int else self._lookup_layer._depth()
+            return (*leading, self._output_sequence_length if is_int else depth)
+        if self._ngrams is not None:
+            shape = (*shape[:-1], None)
+        if self._output_sequence_length is not None:
+            shape = (*shape[:-1], self._output_sequence_length)
+        return self._lookup_layer.compute_output_shape(shape)
 
     def compute_output_spec(self, inputs: Any) -> Any:
         dtype = "int64" if self._output_mode == "int" else settings.floatx()

@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, settings
-from toolkit.core.strings import as_array
-from toolkit.errors import ArgumentError, NotBuiltError
-from toolkit.layers.preprocessing.host import AdaptableLayer, Array, as_text, host_array
+from toolkit.core.strings import decoded
+from toolkit.errors import ArgumentError, ArgumentTypeError, NotBuiltError
+from toolkit.layers.preprocessing.host import (
+    AdaptableLayer,
+    Array,
+    host_array,
+    text_array,
+)
 
 
-def plain(values: Any) -> list[Any] | None:
+def plain(layer: Any, values: Any) -> list[Any] | None:
     """An array, tensor or list as a list of Python values."""
-    if values is None:
-        return None
-    array = as_array(values)
-    return (as_text(array) if array.dtype.kind in "OSU" else array).tolist()
+    return None if values is None else host_array(layer, values).tolist()
 
 
 def lines_of(path: Path) -> list[str]:
@@ -28,7 +30,7 @@ def lines_of(path: Path) -> list[str]:
     They end with a line feed, as in Keras, or all of them as on Windows: an entry may
     hold other characters that end a line, such as U+2028.
     """
-    *lines, last = path.read_bytes().decode("utf-8").split("\n")
+    *lines, last = decoded(path.read_bytes()).split("\n")
     if lines and all(line.endswith("\r") for line in lines):
         lines = [line[:-1] for line in lines]
     return [*lines, last] if last else lines
@@ -97,6 +99,13 @@ class VocabularyLayer(AdaptableLayer):
                 "`adapt` before the layer is used"
             )
 
+    def check_adaptable(self, what: str) -> None:
+        """Raise if the vocabulary was given to the constructor."""
+        if self._has_input_vocabulary:
+            raise ArgumentError(
+                f"{what}: cannot adapt a layer after a static vocabulary was given"
+            )
+
     def _set_tokens(self, tokens: list[Any]) -> None:
         self.__dict__["_tokens"] = tokens
         start = len(self._specials)
@@ -115,8 +124,9 @@ class VocabularyLayer(AdaptableLayer):
         """Use this vocabulary, and with mode "tf_idf" these weights.
 
         Args:
-            vocabulary: a list, an array or the path of a text file; it may begin with
-                the special tokens.
+            vocabulary: a list or an array, which may begin with the special tokens;
+                or the path of a text file, whose lines are the terms alone: a special
+                token in one is a term, too.
             idf_weights: a weight for each entry.
         """
         if (self.output_mode == "tf_idf") != (idf_weights is not None):
@@ -124,7 +134,8 @@ class VocabularyLayer(AdaptableLayer):
                 f"{type(self).__name__}: `idf_weights` must be set if output_mode is "
                 f"'tf_idf', and only then; output_mode is {self.output_mode!r}"
             )
-        if isinstance(vocabulary, (str, Path)):
+        from_file = isinstance(vocabulary, (str, Path))
+        if from_file:
             vocabulary = self._read(Path(vocabulary))
         vocabulary = self._values(vocabulary)
         if not vocabulary:
@@ -132,7 +143,8 @@ class VocabularyLayer(AdaptableLayer):
                 f"{type(self).__name__}: cannot set an empty vocabulary"
             )
         specials = self._specials
-        has_specials = bool(specials) and vocabulary[: len(specials)] == specials
+        begins_with = vocabulary[: len(specials)] == specials
+        has_specials = bool(specials) and not from_file and begins_with
         tokens = vocabulary[len(specials) :] if has_specials else vocabulary
         self._check_tokens(tokens)
         self._check_size(len(specials) + len(tokens))
@@ -145,15 +157,30 @@ class VocabularyLayer(AdaptableLayer):
     def _values(self, vocabulary: Any) -> list[Any]:
         array = host_array(self, vocabulary)
         if self.vocabulary_dtype != dtypes.STRING:
-            return [int(v) for v in array.reshape(-1).tolist()]
-        return as_text(array).reshape(-1).tolist()
+            return list(map(self._integer, array.reshape(-1).tolist()))
+        return text_array(self, array).reshape(-1).tolist()
+
+    def _integer(self, value: Any) -> int:
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise ArgumentTypeError(
+                f"{type(self).__name__} {self.name!r}: expected integers; received "
+                f"{value!r}"
+            ) from None
 
     def _read(self, path: Path) -> list[str]:
         if not path.is_file():
             raise ArgumentError(
                 f"{type(self).__name__}: vocabulary file {str(path)!r} does not exist"
             )
-        return lines_of(path)
+        lines = lines_of(path)
+        if "" in lines:
+            raise ArgumentError(
+                f"{type(self).__name__}: expected a term on each line of the "
+                f"vocabulary file {str(path)!r}; line {lines.index('') + 1} is empty"
+            )
+        return lines
 
     def _check_tokens(self, tokens: list[Any]) -> None:
         repeated = [token for token, n in Counter(tokens).items() if n > 1]
@@ -196,17 +223,24 @@ class VocabularyLayer(AdaptableLayer):
             weights = np.pad(weights, (0, self.max_tokens - len(weights)))
         self.__dict__["idf_weights"] = weights.astype(settings.floatx())
 
+    def _check_room(self, found: list[Any]) -> None:
+        """Raise if special tokens leave no index for what was found."""
+        if found and self.max_tokens is not None:
+            if self.max_tokens <= len(self._specials):
+                raise ArgumentError(
+                    f"{type(self).__name__} {self.name!r}: max_tokens="
+                    f"{self.max_tokens} leaves no index for a vocabulary beside the "
+                    f"special tokens {self._specials}"
+                )
+
     # --- learning it ------------------------------------------------------------------
 
     def update_state(self, data: Any) -> None:
         """Count the values in a batch: (documents, values), or one document."""
-        if self._has_input_vocabulary:
-            raise ArgumentError(
-                f"{type(self).__name__} {self.name!r}: cannot adapt a layer after a "
-                "static vocabulary was given"
-            )
+        self.check_adaptable(f"{type(self).__name__} {self.name!r}")
         array = host_array(self, data)
-        documents = array.reshape((1, -1) if array.ndim < 2 else (len(array), -1))
+        rows = 1 if array.ndim < 2 else len(array)
+        documents = array.reshape(rows, array.size // max(rows, 1))
         self._count(self._values(document) for document in documents)
 
     def _count(self, documents: Any) -> None:
@@ -230,6 +264,7 @@ class VocabularyLayer(AdaptableLayer):
         order = sorted(self._counts, key=lambda t: (self._counts[t], t), reverse=True)
         specials = len(self._specials)
         if self.max_tokens:
+            self._check_room(order)
             order = order[: self.max_tokens - specials]
         self._check_size(specials + len(order))
         self._set_tokens(order)

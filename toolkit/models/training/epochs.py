@@ -33,6 +33,7 @@ class EpochBatches:
         self.exhausted: bool = False
         self._pass: Iterator[Any] | None = None  # over all batches of the source
         self._peeked: list[Any] = []
+        self._begun = False  # whether the source was told of the epoch
         self.done: int = 0
 
     @property
@@ -44,11 +45,22 @@ class EpochBatches:
     def peek(self) -> Any:
         """The first batch, which the first epoch will still return."""
         if not self._peeked:
+            self._begin()
             batch = self._next(1)
             if batch is None:
                 raise ArgumentError("expected at least one batch; the data is empty")
             self._peeked.append(batch)
         return self._peeked[0]
+
+    def _begin(self) -> None:
+        """Tell the source that an epoch begins: before its first batch is made."""
+        if not self._begun:
+            self._begun = True
+            self.source.tell("on_epoch_begin")
+
+    def _end(self) -> None:
+        self._begun = False
+        self.source.tell("on_epoch_end")
 
     def restart(self) -> None:
         """Begin the next epoch at the first batch, unless batches cannot come again."""
@@ -66,7 +78,7 @@ class EpochBatches:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on where `state` was asked for, here or in another process."""
         if not self.source.is_iterator or state["source"] is not None:
-            self._pass = None
+            self._pass, self._begun = None, False
             self._peeked.clear()
         self.source.restore(state["source"])
         self.done = state["done"]
@@ -98,17 +110,20 @@ class EpochBatches:
     def _epoch(self, steps: int | None) -> Iterator[Any]:
         if self.source.is_iterator:
             self._pass = None  # a pass takes from it what one epoch needs, and no more
+        self._begin()
         try:
             while steps is None or self.done < steps:
                 batch = self._next(steps and steps - self.done)
                 if batch is None:
                     self._run_out()
+                    self._end()
                     return
                 self.done += 1
                 yield batch
             if self._pass is not None and self.source.taken == self.source.num_batches:
                 next(self._pass, None)  # let the source end its epoch
                 self._pass = None
+            self._end()
         finally:
             self.done = 0
 

@@ -66,10 +66,10 @@ class PyDataset:
         return len(self) if hasattr(self, "__len__") else None
 
     def on_epoch_begin(self) -> None:
-        """Called before each epoch."""
+        """Called before each epoch, also where it goes on with a pass."""
 
     def on_epoch_end(self) -> None:
-        """Called after each epoch."""
+        """Called after each epoch, also where `steps_per_epoch` ends it."""
 
     def fetch(self, indices: Iterable[int]) -> Iterator[Any]:
         """The batches of these numbers, in this order, prepared ahead by workers."""

@@ -76,6 +76,12 @@ class Source:
             return None
         return job.rows
 
+    def tell(self, hook: str) -> None:
+        """Call `on_epoch_begin` or `on_epoch_end` of an object with batches."""
+        method = getattr(getattr(self, "_batches", None), hook, None)
+        if callable(method):
+            method()
+
     def epoch(self, steps: int | None = None) -> Iterator[Any]:
         """The batches of one pass, with tensors for their arrays.
 
@@ -277,14 +283,12 @@ class SequenceSource(NumberedSource):
         order: Iterable[int] = count(first) if number is None else range(first, number)
         if key is not None and number is not None:
             order = Permutation(key, number)[np.arange(first, number)].tolist()
-        _notify(self._batches, "on_epoch_begin")
         if isinstance(self._batches, PyDataset):
             made = self._batches.fetch(order)
         else:
             made = (self._batches[number] for number in order)
         with data.prefetched(made) as batches:
             yield from batches
-        _notify(self._batches, "on_epoch_end")
 
 
 class IterableSource(Source):
@@ -304,11 +308,9 @@ class IterableSource(Source):
 
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
         made, limit = self._batches, steps if self.is_iterator else None
-        _notify(made, "on_epoch_begin")
         left = islice(made, self.taken, None) if self.taken else made
         with data.prefetched(left, limit) as batches:
             yield from batches
-        _notify(made, "on_epoch_end")
 
 
 class DatasetSource(Source):
@@ -412,9 +414,3 @@ def _count_batches(batches: Any) -> int | None:
         except TypeError:  # a data set that does not know its length
             count = None
     return None if count is None else int(count)
-
-
-def _notify(batches: Any, hook: str) -> None:
-    method = getattr(batches, hook, None)
-    if callable(method):
-        method()

@@ -17,6 +17,7 @@ from toolkit.ops.creation import arange
 from toolkit.ops.elementwise import (
     add,
     equal,
+    exp,
     greater,
     greater_equal,
     less,
@@ -56,15 +57,39 @@ def _lanczos(radius: int) -> Callable[[Tensor], Tensor]:
     return kernel
 
 
+def _gaussian(x: Tensor) -> Tensor:
+    """A bell of standard deviation 1/2, cut where it is three of them wide."""
+    return where(less(x, 1.5), exp(-2.0 * (x * x)), 0.0)
+
+
+def _mitchell_cubic(x: Tensor) -> Tensor:
+    """Mitchell and Netravali's cubic, B = C = 1/3 (1988, doi:10.1145/378456.378514)."""
+    near = ((7 * x - 12) * x * x + 16 / 3) / 6
+    far = (((-7 / 3 * x + 12) * x - 20) * x + 32 / 3) / 6
+    return where(less(x, 1), near, where(less(x, 2), far, 0.0))
+
+
 _KERNELS = {
     **dict.fromkeys(("linear", "bilinear", "trilinear", "triangle"), _triangle),
     **dict.fromkeys(("cubic", "bicubic", "tricubic"), _cubic),
     "lanczos3": _lanczos(3),
     "lanczos5": _lanczos(5),
 }
-# How far a kernel reaches.
-_RADII = {"bilinear": 1, "bicubic": 2, "lanczos3": 3, "lanczos5": 5}
+_METHODS = tuple(_KERNELS)  # of scale_and_translate; the others are for files alone
+_KERNELS |= {"gaussian": _gaussian, "mitchellcubic": _mitchell_cubic}
+_BLURRING = ("gaussian", "mitchellcubic")  # they change images of the same size, too
+# How far a kernel reaches, in whole pixels.
+_RADII = {
+    "bilinear": 1,
+    "bicubic": 2,
+    "lanczos3": 3,
+    "lanczos5": 5,
+    "gaussian": 2,
+    "mitchellcubic": 2,
+}
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
+INTERPOLATIONS = (*_INTERPOLATIONS, "area", "gaussian", "mitchellcubic")
+"""What `to_size` knows."""
 
 
 def _weights(
@@ -128,8 +153,8 @@ def scale_and_translate(
             "triangle", "bicubic" and "tricubic" are other names of these.
         antialias: whether to average over more pixels where the scale is below 1.
     """
-    if method not in _KERNELS:
-        raise unknown_choice("scale_and_translate: method", method, _KERNELS)
+    if method not in _METHODS:
+        raise unknown_choice("scale_and_translate: method", method, _METHODS)
     images = convert(images)
     x = widened(images)
     scale, translation = convert(scale, x.dtype), convert(translation, x.dtype)
@@ -165,7 +190,7 @@ def _resampled(
 ) -> Tensor:
     """x with `count` pixels along an axis."""
     n = x.shape[axis]
-    if n == count:
+    if n == count and method not in _BLURRING:
         return x
     scale = convert(count / n, x.dtype)
     weights = partial(_weights, n, count, scale, 0.0, method, antialias)
@@ -208,12 +233,46 @@ def _nearest(x: Tensor, axis: int, count: int) -> Tensor:
     return take(x, places, axis)
 
 
+def _averaged(x: Tensor, axis: int, count: int) -> Tensor:
+    """x with `count` pixels along an axis, each the mean of the part that it covers."""
+    n = x.shape[axis]
+    edges = np.arange(count + 1) * (n / count)
+    low, high = edges[:-1], edges[1:]
+    pixels = np.arange(n)[:, None]
+    covered = np.minimum(pixels + 1, high) - np.maximum(pixels, low)
+    return _along(x, axis, convert(np.maximum(covered, 0) * (count / n), x.dtype))
+
+
+def to_size(
+    x: Tensor, size: tuple[int, int], interpolation: str, antialias: bool = False
+) -> Tensor:
+    """Images (batch, height, width, channels) of another height and width.
+
+    Args:
+        x: the images; integers are rounded.
+        size: (height, width) of the result.
+        interpolation: one of `INTERPOLATIONS`.
+        antialias: whether to average over more pixels where the image shrinks.
+    """
+    if tuple(x.shape[1:3]) == tuple(size):
+        return x
+    if interpolation == "nearest":
+        return _nearest(_nearest(x, 1, size[0]), 2, size[1])
+    y = widened(x)
+    for axis, count in zip((1, 2), size, strict=True):
+        if interpolation == "area":
+            y = _averaged(y, axis, count)
+        else:
+            y = _resampled(y, axis, count, interpolation, antialias)
+    return as_pixels(y, x.dtype)
+
+
 def _fitting(other: int, size: int, other_size: int) -> int:
     """The extent that makes `other` of the aspect ratio of the result."""
     return int(float(other * size) / other_size)
 
 
-def _cropped(x: Tensor, size: tuple[int, int]) -> Tensor:
+def cropped(x: Tensor, size: tuple[int, int]) -> Tensor:
     """The largest window in the middle that has the aspect ratio of `size`."""
     height, width = x.shape[1:3]
     wanted = _fitting(width, *size), _fitting(height, *size[::-1])
@@ -281,15 +340,10 @@ def resize(
     x, restore = batched("resize", images, data_format)
     size = int(size[0]), int(size[1])
     if crop_to_aspect_ratio:
-        x = _cropped(x, size)
+        x = cropped(x, size)
     elif pad_to_aspect_ratio:
         x = _padded(x, size, fill_value)
-    if interpolation == "nearest":
-        return restore(_nearest(_nearest(x, 1, size[0]), 2, size[1]))
-    y = widened(x)
-    for axis, count in zip((1, 2), size, strict=True):
-        y = _resampled(y, axis, count, interpolation, antialias)
-    return restore(as_pixels(y, x.dtype))
+    return restore(to_size(x, size, interpolation, antialias))
 
 
 def _check_resize(size: Any, interpolation: str, fill_mode: str) -> None:

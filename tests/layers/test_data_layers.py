@@ -1,0 +1,120 @@
+"""What layers of data take, and of which dtype their outputs are."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import layers
+from toolkit.errors import ArgumentError
+
+IMAGE = np.random.default_rng(0).random((6, 6, 3)).astype("float32")
+SCALE = {"mean": [1.0, 2.0, 3.0], "variance": [4.0, 4.0, 4.0]}
+LAYERS = {
+    "AutoContrast": lambda: layers.AutoContrast((0, 1)),
+    "CenterCrop": lambda: layers.CenterCrop(4, 4),
+    "Equalization": lambda: layers.Equalization((0, 1)),
+    "MixUp": lambda: layers.MixUp(seed=1),
+    "Normalization": lambda: layers.Normalization(**SCALE),
+    "RandomBrightness": lambda: layers.RandomBrightness(0.1, seed=1),
+    "RandomFlip": lambda: layers.RandomFlip(seed=1),
+    "RandomRotation": lambda: layers.RandomRotation(0.1, seed=1),
+    "Resizing": lambda: layers.Resizing(4, 4),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_nested_lists_are_images(name):
+    batch = np.stack([IMAGE, IMAGE[::-1]])
+    for data in (IMAGE, batch):
+        expected = LAYERS[name]()(data).numpy()
+        assert np.array_equal(LAYERS[name]()(data.tolist()), expected)
+    arrays = LAYERS[name]()([IMAGE, IMAGE[::-1]])
+    assert np.array_equal(arrays, expected)
+
+
+def test_nested_lists_in_dicts():
+    boxes = {"boxes": [[[0, 0, 2, 2]]], "labels": [[1]]}
+    layer = layers.Resizing(12, 12, bounding_box_format="xyxy")
+    found = layer({"images": [IMAGE.tolist()], "bounding_boxes": boxes, "labels": [2]})
+    assert found["images"].shape == (1, 12, 12, 3)
+    assert found["bounding_boxes"]["boxes"].tolist() == [[[0, 0, 4, 4]]]
+    assert found["labels"].tolist() == [2]
+
+
+def test_numbers_and_lists():
+    assert layers.Normalization(axis=None, mean=1.0, variance=4.0)(5.0).item() == 2.0
+    assert layers.Normalization(**SCALE)([[3.0, 4.0, 3.0]]).tolist() == [[1, 1, 0]]
+    assert layers.MelSpectrogram(256, 128)([0.1] * 512).shape == (128, 5)
+    signal = [[[0.1]] * 512]
+    assert layers.STFTSpectrogram(frame_length=256)(signal).shape == (1, 3, 129)
+    assert layers.Discretization([1.5])([1, 2.0]).tolist() == [0, 1]
+    with pytest.raises(ArgumentError, match="Only input tensors"):
+        layers.Dense(2)([[1.0, 2.0]])
+
+
+def test_lists_in_a_traced_function_and_of_symbols():
+    layer = layers.CenterCrop(4, 4)
+    stacked = toolkit.function(lambda x: layer([x, x]))(IMAGE)
+    assert np.array_equal(stacked, layer([IMAGE, IMAGE]))
+
+
+def test_random_crop_outside_of_training_is_in_the_middle():
+    middle = layers.CenterCrop(4, 4)(IMAGE)
+    assert np.array_equal(layers.RandomCrop(4, 4)(IMAGE, training=False), middle)
+
+
+@pytest.mark.parametrize("policy", ["uint8", "int32", "float16"])
+def test_resizing_honours_its_dtype(policy):
+    x = np.arange(36, dtype="float32").reshape(1, 6, 6, 1) * 7
+    layer = layers.Resizing(4, 4, dtype=policy)
+    assert layer(x).dtype == layer(toolkit.Input((6, 6, 1))).dtype == policy
+    assert layer(x)[0, 0, :, 0].tolist() == pytest.approx([12, 23, 33, 44], abs=0.3)
+
+
+def test_resizing_keeps_integers():
+    x = np.arange(0, 252, 7, dtype="uint8").reshape(1, 6, 6, 1)
+    for policy in (None, "int32", "float16"):
+        layer = layers.Resizing(4, 4, dtype=policy)
+        assert layer(x).dtype == "uint8" and layer(x)[0, 0, 0, 0].item() == 12
+
+
+@pytest.mark.parametrize("mode", ["multi_hot", "one_hot", "count"])
+def test_categories_that_there_are_not(mode):
+    layer = layers.CategoryEncoding(3, output_mode=mode)
+    inputs = toolkit.Input((3,), dtype="int64")
+    model = toolkit.Model(inputs, layer(inputs))
+    for outside in (7, -1):
+        x = np.array([[0, outside, 1]])
+        with pytest.raises(ArgumentError, match=r"range 0 <= values < num_tokens"):
+            layer(x)
+        code = np.asarray(model.predict(x, verbose=0))
+        assert code.reshape(-1, 3).sum(0).tolist() == [1, 1, 0]
+
+
+def test_frames_have_samples():
+    with pytest.raises(ArgumentError, match="positive integer.*frame_length=0"):
+        layers.STFTSpectrogram(frame_length=0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: layers.RandomSharpness(0.5, seed=seed),
+        lambda seed: layers.RandomFlip(seed=seed),
+        lambda seed: layers.RandomCrop(4, 4, seed=seed),
+        lambda seed: layers.Dropout(0.5, seed=seed),
+        lambda seed: layers.GaussianNoise(0.5, seed=seed),
+    ],
+    ids=["sharpness", "flip", "crop", "dropout", "noise"],
+)
+def test_a_generator_is_a_seed(make):
+    """Layers that were given one draw from it, one after the other."""
+    seeds = toolkit.random.SeedGenerator(1)
+    layer, other = make(seeds), make(seeds)
+    x = np.stack([IMAGE] * 2)
+    first, (_, drawn) = layer(x, training=True), seeds.state.numpy().tolist()
+    other(x, training=True)
+    assert seeds.state.numpy().tolist() == [1, 2 * drawn] and drawn > 0
+    assert np.array_equal(first, make(1)(x, training=True))
+    again = type(layer).from_config(layer.get_config())
+    assert np.array_equal(again(x, training=True), first)

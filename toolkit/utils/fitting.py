@@ -1,0 +1,46 @@
+"""How the images of files come to one size, as in Keras's data sets of folders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.ops.image.layout import batched
+from toolkit.ops.image.resizing import cropped, to_size
+
+Size = tuple[int, int]
+
+
+def fitted(
+    image: Any,
+    size: Size,
+    interpolation: str,
+    crop_to_aspect_ratio: bool,
+    pad_to_aspect_ratio: bool,
+    data_format: str,
+) -> Any:
+    """An image (height, width, channels), or channels first, of another size.
+
+    Unlike `ops.image.resize`, an image is padded after it is resized: what is added is
+    0, and its border is sharp.
+    """
+    x, restore = batched("image_dataset_from_directory", image, data_format)
+    if not pad_to_aspect_ratio:
+        x = cropped(x, size) if crop_to_aspect_ratio else x
+        return restore(to_size(x, size, interpolation))
+    inner, before = _place((x.shape[1], x.shape[2]), size)
+    x = to_size(x, inner, interpolation)
+    sides = [(a, n - m - a) for a, m, n in zip(before, inner, size, strict=True)]
+    return restore(ops.pad(x, [(0, 0), *sides, (0, 0)]))
+
+
+def _place(of_image: Size, size: Size) -> tuple[Size, Size]:
+    """The largest size of the same aspect ratio within another, and its offsets."""
+    # In float32 as TensorFlow computes it: what is rounded down depends on it.
+    extents, targets = np.array(of_image, "float32"), np.array(size, "float32")
+    exact = extents / (extents / targets).max()
+    inner = np.maximum(exact, 1).astype(int).tolist()
+    before = np.maximum((targets - exact) / 2, 0).astype(int).tolist()
+    return tuple(inner), tuple(before)
