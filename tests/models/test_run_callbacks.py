@@ -379,3 +379,16 @@ def test_lazy_logs_are_a_dict_whose_values_are_read_when_asked_for(monkeypatch):
     found["lr"] = 0.5
     assert found.items() >= expected.items()
     assert found["lr"] == 0.5
+
+
+def test_metrics_of_several_numbers_are_arrays():
+    x = np.random.default_rng(0).normal(size=(6, 4))
+    y = np.eye(3)[np.arange(6) % 3]
+    model = toolkit.Sequential([toolkit.layers.Dense(3, "softmax")])
+    scores = [toolkit.metrics.F1Score(), toolkit.metrics.Precision([0.2, 0.6])]
+    model.compile("sgd", "categorical_crossentropy", metrics=scores)
+    logs = model.fit(x, y, verbose=0).history
+    found = [logs["f1_score"][0], *model.evaluate(x, y, verbose=0)[1:]]
+    found += [*model.train_on_batch(x, y)[1:]]
+    assert [type(value) for value in found] == [np.ndarray] * 5
+    assert [value.shape for value in found] == [(3,), (3,), (2,), (3,), (2,)]

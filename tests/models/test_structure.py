@@ -158,3 +158,25 @@ def test_copies_have_steps_of_their_own():
     assert predicts_what_it_computes(twin) == (8, 3)
     assert predicts_what_it_computes(it) == (8, 2)
     assert trace_counts(it)[2] == 1
+
+
+def test_a_shallow_copy_has_weights_of_its_own_too():
+    it = model()
+    for original in (it, it.layers[0]):
+        twin = copy.copy(original)
+        before = original.get_weights()
+        twin.set_weights([w + 1 for w in before])
+        assert all(map(np.array_equal, before, original.get_weights()))
+
+
+def test_paths_of_what_has_no_weights():
+    x = layers.Input((4,))
+    flat, both = layers.Flatten(), layers.Add()
+    inner = toolkit.Model(x, both([flat(x), x]), name="inner")
+    outer = toolkit.Model(x, layers.Activation("relu")(inner(x)), name="outer")
+    assert (flat.path, both.path) == (flat.name, both.name)
+    assert (inner.path, outer.path) == ("inner", "outer")
+    drop = layers.Dropout(0.5)
+    assert drop.path is None
+    nested = toolkit.Sequential([layers.Input((4,)), drop], name="nested")
+    assert drop.path == f"nested/{nested.layers[0].name}"

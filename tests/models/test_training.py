@@ -499,15 +499,22 @@ def test_class_weights_of_ready_made_batches():
     assert losses[0] == losses[1]
 
 
-def test_sequences_without_end_need_steps():
-    class Endless:
-        num_batches = None
+class Endless:
+    num_batches = None
 
-        def __getitem__(self, i):
-            return small_batches()[i % 4]
+    def __getitem__(self, i):
+        return small_batches()[i % 4]
 
+
+class EndlessWithLength(Endless):
+    def __len__(self):
+        return 4
+
+
+@pytest.mark.parametrize("kind", [Endless, EndlessWithLength])
+def test_sequences_without_end_need_steps(kind):
     model = linear()
-    history = model.fit(Endless(), steps_per_epoch=5, epochs=2, verbose=0)
+    history = model.fit(kind(), steps_per_epoch=5, epochs=2, verbose=0)
     assert len(history.history["loss"]) == 2
     assert int(model.optimizer.iterations) == 10
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from copy import deepcopy
+from typing import Any, Self
 
 import numpy as np
 
@@ -122,6 +123,10 @@ class Layer(Configurable, Operation):
         if self.built and name in (self._arguments or ()):
             Walk.changes += 1  # compiled steps may have read what is replaced
 
+    def __copy__(self) -> Self:
+        """A copy with state of its own, as in Keras."""
+        return deepcopy(self)
+
     # --- calling ----------------------------------------------------------------------
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -231,6 +236,8 @@ class Layer(Configurable, Operation):
         try:
             if not self.built:
                 self._build_for(arguments)
+            elif self._path is None:
+                self._set_path()
             if self._remat_scope is not None and state.tapes:
                 function = self.rematerialized_call(function, *args, **kwargs)
             outputs = function(*args, **kwargs)

@@ -23,7 +23,7 @@ def flat(logs: Any) -> dict[str, Any]:
 
 
 def python_logs(logs: Any) -> dict[str, Any]:
-    """Logs with numbers for 0-d tensors, sorted by name; nested dicts are merged."""
+    """Logs with arrays or numbers for tensors, by name; nested dicts are merged."""
     if not logs:
         return {}
     return logs.copy() if isinstance(logs, LazyLogs) else LazyLogs(logs).copy()
@@ -36,7 +36,7 @@ class LazyLogs(dict[str, Any]):
     now and then, let a device go on.
 
     Args:
-        logs: name -> 0-d tensor, or anything else.
+        logs: name -> tensor, or anything else.
     """
 
     def __init__(self, logs: Any) -> None:
@@ -55,7 +55,7 @@ class LazyLogs(dict[str, Any]):
         return self._coming is not None and self._coming.is_done
 
     def read(self) -> None:
-        """Put numbers in the place of tensors."""
+        """Put numbers, and arrays, in the place of tensors."""
         if self._is_read:
             return
         self.begin()
@@ -63,8 +63,7 @@ class LazyLogs(dict[str, Any]):
         self._is_read = True
         for name, value in zip(list(self.keys()), found, strict=True):
             is_number = isinstance(value, (np.ndarray, np.generic)) and value.size == 1
-            if is_number:
-                dict.__setitem__(self, name, float(value.item()))
+            dict.__setitem__(self, name, float(value.item()) if is_number else value)
 
     def __reduce__(self) -> Any:
         return dict, (self.copy(),)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from toolkit import tree
 from toolkit.console.frames import warn
+from toolkit.core.naming import current_path
 from toolkit.errors import ArgumentError
 from toolkit.ir import Node
 from toolkit.layers import InputLayer
@@ -68,6 +69,7 @@ class Functional(FunctionalInputs, Model):
         histories: list[Any] = [x._keras_history for x in self._outputs]
         self.output_names: list[str] = [made.operation.name for made in histories]
         self.built = True
+        self._path = current_path(self.name)
         self._computes_mask = type(self).compute_mask is not Functional.compute_mask
         self.supports_masking = True
         self._allow_non_tensor_positional_args = True

@@ -408,7 +408,7 @@ def _source_of_batches(batches: Any, shuffle: bool | str) -> Source:
 def _count_batches(batches: Any) -> int | None:
     """The number of batches of an epoch; None where it is unknown or endless."""
     count = getattr(batches, "num_batches", None)
-    if count is None and hasattr(batches, "__len__"):
+    if not hasattr(batches, "num_batches") and hasattr(batches, "__len__"):
         try:
             count = len(batches)
         except TypeError:  # a data set that does not know its length

@@ -37,9 +37,7 @@ class CompiledStep:
         model: whose step it is.
     """
 
-    def __init__(
-        self, step: Step, jit_compile: bool | str, model: Any = None
-    ) -> None:
+    def __init__(self, step: Step, jit_compile: bool | str, model: Any = None) -> None:
         self.step = step
         self.jit_compile = jit_compile
         self._structure = Structure(model)
