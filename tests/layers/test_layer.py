@@ -286,6 +286,31 @@ def test_a_build_may_call_the_default_one_before_or_after_its_own(first):
     assert Builds()(ones(2, 4)).shape == (2, 2)
 
 
+class KnowsItsShape(layers.Layer):
+    def __init__(self, counts=False):
+        super().__init__()
+        self.inner, self.counts = layers.Dense(2), counts
+
+    def call(self, x):
+        if self.counts:
+            np.asarray(x)  # no symbol has numbers
+        return self.inner(x)
+
+    def compute_output_shape(self, shape):
+        return (*shape[:-1], 2)
+
+
+def test_layers_inside_are_built_where_the_shape_of_outputs_is_known_without():
+    layer = KnowsItsShape()
+    model = toolkit.Model(x := layers.Input((3,)), layer(x))
+    assert [w.path for w in model.weights] == [
+        f"{layer.name}/{layer.inner.name}/{name}" for name in ("kernel", "bias")
+    ]
+    counting = KnowsItsShape(counts=True)
+    assert counting(x).shape == (None, 2)
+    assert not counting.weights
+
+
 def test_an_embedding_that_is_built_again_stays_as_it_is():
     for layer in (layers.Embedding(3, 2), layers.ReversibleEmbedding(3, 2, False)):
         layer.build()

@@ -277,6 +277,20 @@ def test_modules_are_not_imported(tmp_path, monkeypatch):
         deserialize_keras_object(config_of("Layer", "planted"))
 
 
+def test_names_among_the_objects_of_a_module():
+    def greedy():
+        return 0
+
+    objects = {"huber": losses.Huber, "greedy": greedy}
+    made = deserialize_keras_object("huber", module_objects=objects)
+    assert isinstance(made, losses.Huber) and made.delta == 1.0
+    config = {"class_name": "huber", "config": {"delta": 2.0}}
+    made = deserialize_keras_object(config, module_objects=objects)
+    assert (type(made), made.delta) == (losses.Huber, 2.0)
+    assert deserialize_keras_object("greedy", module_objects=objects) is greedy
+    assert deserialize_keras_object("other", module_objects=objects) == "other"
+
+
 def test_classes_of_libraries_for_keras_are_found_if_imported(monkeypatch):
     class Backbone(layers.Layer):
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -261,6 +261,9 @@ class Buildable(StateOwner, Precision):
             return self._infer_unbuilt(args, kwargs)
         if self._traces_call or type(self).compute_output_shape is _inferred_shape:
             return self._infer_call(args, kwargs)
+        if self._needs_no_build() and any(not x.built for x in self._sublayers()):
+            with suppress(Exception):  # what no symbols can call is built by a tensor
+                self._infer_call(args, kwargs)
         arguments = Arguments(self, self._info, args, kwargs)
         shapes = arguments.shapes()
         shapes = match_shapes(self.compute_output_shape, shapes, arguments.by_name)

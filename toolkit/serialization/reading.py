@@ -55,7 +55,11 @@ def deserialize_keras_object(
             f"deserialize_keras_object: unknown arguments {sorted(kwargs)}"
         )
     if isinstance(config, str):
-        found = get_registered_object(config, custom_objects, module_objects)
+        found = get_registered_object(config, custom_objects)
+        if found is None and module_objects and config in module_objects:
+            found = module_objects[config]
+            if inspect.isclass(found):  # a name stands for one with its defaults
+                return _instance(found, {"config": {}}, custom_objects)
         return config if found is None else found
     if isinstance(config, (list, tuple)):
         return type(config)(
