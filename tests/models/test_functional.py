@@ -524,3 +524,15 @@ def test_lists_that_a_model_gave_belong_to_the_caller(change):
     assert inner.output_shape == [(None, 2), (None, 3), (None, 3)]
     copy = toolkit.models.clone_model(inner)
     assert [y.shape for y in copy(X)] == [(2, 2), (2, 3), (2, 3)]
+
+
+def test_symbols_of_less_known_shape_than_the_inputs():
+    x = toolkit.Input((5, 4))
+    model = toolkit.Model(x, toolkit.layers.Dense(2)(x))
+    open_, narrow = toolkit.Input((None, None)), toolkit.Input((None, 3))
+    outer = toolkit.Model(open_, model(open_))
+    assert outer.output_shape == (None, 5, 2)
+    assert outer(np.ones((1, 5, 4))).shape == (1, 5, 2)
+    for wrong in (lambda: model(narrow), lambda: outer(np.ones((1, 4, 4)))):
+        with pytest.raises(ShapeError, match=r"expected shape=\(None, 5, 4\)"):
+            wrong()

@@ -143,11 +143,15 @@ class Functional(FunctionalInputs, Model):
         self, inputs: Any, training: bool | None = None, mask: Any = None
     ) -> Any:
         """The symbols that a call with these symbols would return."""
-        pairs = zip(self._ordered(inputs), self._inputs, strict=True)
+        given = self._ordered(inputs)
+        narrowed = list(map(_narrowed, given, self._inputs))
+        pairs = zip(narrowed, self._inputs, strict=True)
         if all(x.shape == own.shape and x.dtype == own.dtype for x, own in pairs):
             return tree.map_structure(
                 lambda x: KerasTensor(x.shape, x.dtype), _unpack(self._outputs_struct)
             )
+        known = dict(zip(map(id, given), narrowed, strict=True))
+        inputs = tree.map_structure(lambda x: known.get(id(x), x), inputs)
         arguments = {"training": training, "mask": mask}
         return without_masks(infer(self.call, (inputs,), arguments))
 
@@ -195,6 +199,19 @@ def _check_symbols(what: str, structure: Any) -> None:
                 f"Input() and calls on them; received {leaf!r} of type "
                 f"{type(leaf).__name__}"
             )
+
+
+def _narrowed(x: Any, own: KerasTensor) -> Any:
+    """A symbol with the extents that the model's input knows and it does not."""
+    if not is_symbolic(x) or x.ndim != own.ndim:
+        return x
+    pairs = zip(x.shape, own.shape, strict=True)
+    shape = tuple(n if m is None else m for m, n in pairs)
+    if shape == x.shape:
+        return x
+    narrowed = KerasTensor(shape, x.dtype)
+    narrowed._keras_mask = getattr(x, "_keras_mask", None)
+    return narrowed
 
 
 def _warn_of_names(inputs: Any) -> None:
