@@ -16,7 +16,7 @@ from toolkit.compat.tensorflow.strings import StringTensor
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state
-from toolkit.errors import ShapeError
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
 globals().update(
     functions(
@@ -129,6 +129,17 @@ def range(
 ) -> Tensor:
     """The numbers from start to limit, or from 0 to start, in steps of delta.
 
+    How many there are is counted in the dtype, as there: a rounded step of floats adds
+    none at the end.
+
+    Args:
+        start, limit, delta: numbers, or 0-d tensors whose values are known; steps must
+            lead from start to limit, or there are none.
+        dtype: the widest of the given ones if None.
+
+    Raises:
+        ArgumentError: delta is 0, or leads away from limit.
+
     Example:
         >>> import toolkit.compat.tensorflow as tf
         >>> tf.range(3, 18, 5).numpy().tolist()
@@ -136,12 +147,33 @@ def range(
     """
     if limit is None:
         start, limit = 0, start
-    bounds = [convert(bound, dtype_name(dtype)) for bound in (start, limit, delta)]
+    given = [convert(as_array(x), dtype_name(dtype)) for x in (start, limit, delta)]
+    kinds = [str(x.dtype) for x in given]
+    if not {*kinds} <= {*_RANGES}:
+        raise DTypeError(
+            f"range: expected numbers of {', '.join(_RANGES)}; received "
+            f"{', '.join(kinds)}"
+        )
+    kind = max(kinds, key=_RANGES.index)
     # Known numbers, also in a trace: loops over them are unrolled.
-    found = np.arange(*(bound.numpy().item() for bound in bounds))
-    kinds = [bound.dtype for bound in bounds]
-    order = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
-    return convert(found.astype(dtypes.numpy_dtype(max(kinds, key=order.index))))
+    return convert(_steps(*(convert(x, kind).numpy() for x in given)))
+
+
+_RANGES = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
+
+
+def _steps(start: Any, limit: Any, delta: Any) -> np.ndarray[Any, Any]:
+    """start + i * delta up to limit, counted and rounded in the dtype of the bounds."""
+    if not delta or (limit - start) * np.sign(delta) < 0:
+        raise ArgumentError(
+            "range: expected steps that lead from start to limit; received "
+            f"start={start}, limit={limit}, delta={delta}"
+        )
+    dtype = np.asarray(start).dtype
+    if dtype.kind == "i":
+        return np.arange(int(start), int(limit), int(delta)).astype(dtype)
+    count = int(np.ceil(np.abs((limit - start) / delta)))
+    return (start + np.arange(count).astype(dtype) * delta).astype(dtype)
 
 
 def linspace(

@@ -8,8 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit import dtypes, ops
-from toolkit.compat.tensorflow.arguments import axes, dtype_name, refuse
+from toolkit.compat.tensorflow.arguments import axes, axes as _axes, dtype_name, refuse
 from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.extremes import (
+    clip_by_value as clip_by_value,
+    maximum as maximum,
+    minimum as minimum,
+)
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor
@@ -75,8 +80,6 @@ _BINARY = {
     "logical_and": ops.logical_and,
     "logical_or": ops.logical_or,
     "logical_xor": ops.logical_xor,
-    "maximum": ops.maximum,
-    "minimum": ops.minimum,
     "mod": ops.mod,
     "multiply": ops.multiply,
     "not_equal": ops.not_equal,
@@ -364,17 +367,13 @@ def segment_mean(data: Any, segment_ids: Any, name: Any = None) -> Tensor:
 # --- clipping -------------------------------------------------------------------------
 
 
-def clip_by_value(
-    t: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None
-) -> Tensor:
-    """t with what is too small or too large brought to the bounds."""
-    return ops.clip(t, clip_value_min, clip_value_max)
-
-
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Any = None) -> Tensor:
     """t, scaled so that its Euclidean norm is at most clip_norm."""
-    norm = reduce_euclidean_norm(t, axes, True)
-    return ops.multiply(t, clip_norm) / ops.maximum(norm, clip_norm)
+    total = ops.sum(ops.square(t), _axes(axes), True)
+    is_zero = ops.equal(total, 0)  # where the root has no derivative
+    root = ops.sqrt(ops.where(is_zero, ops.ones_like(total), total))
+    norm = ops.where(is_zero, total, root)
+    return ops.multiply(t, clip_norm) / maximum(norm, clip_norm)
 
 
 def global_norm(t_list: Any, name: Any = None) -> Tensor:
