@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops, tree
-from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.compat.tensorflow.arguments import dtype_name, refuse
+from toolkit.compat.tensorflow.arrays import convert_to_tensor
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.debugging import assert_type
-from toolkit.compat.tensorflow.modes import building_graph, mode
+from toolkit.compat.tensorflow.modes import NeedsValues, building_graph, mode
 from toolkit.compat.tensorflow.views import convert
-from toolkit.errors import ArgumentError
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError, DTypeError
 from toolkit.layers.remat import remat
 
 
@@ -263,11 +265,21 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: Any = None) -> Any:
-    """What a Python function makes of tensors, here and now: not inside of a trace."""
-    found = func(*(convert(np.asarray(x)) for x in inp))
-    if isinstance(Tout, (list, tuple)):
-        return [ops.cast(y, t) for y, t in zip(found, Tout, strict=True)]
-    return ops.cast(found, Tout)
+    """What a Python function makes of tensors, here and now.
+
+    Its gradient is that of what it does with the tensors. A `tf.function` that calls this
+    runs eagerly, after a warning.
+
+    Args:
+        func: takes tensors with values; returns one, or several.
+        inp: a list of tensors.
+        Tout: the dtype of what it returns, or a list of them. Numbers and arrays become
+            tensors of it.
+
+    Raises:
+        TraceError: inside of a traced function, other than a `tf.function`.
+    """
+    return _called("py_function", func, inp, Tout)
 
 
 def numpy_function(
@@ -277,8 +289,39 @@ def numpy_function(
     stateful: bool = True,
     name: Any = None,
 ) -> Any:
-    """As `py_function`, of NumPy arrays; `stateful` has no effect: func is called."""
-    return py_function(lambda *xs: func(*(x.numpy() for x in xs)), inp, Tout)
+    """As `py_function`, of NumPy arrays: no gradient flows through it.
+
+    `stateful` has no effect: func is called.
+    """
+
+    def of_arrays(*xs: Any) -> Any:
+        found = func(*(x.numpy() for x in xs))
+        return tree.map_structure(np.asarray, found)
+
+    return _called("numpy_function", of_arrays, inp, Tout)
+
+
+def _called(name: str, func: Callable[..., Any], inp: Any, Tout: Any) -> Any:
+    xs = [convert_to_tensor(x) for x in inp]
+    if any(isinstance(x, Tensor) and x.known() is None for x in xs):
+        raise NeedsValues(name)
+    found = func(*xs)
+    if not isinstance(Tout, (list, tuple)):
+        return None if Tout is None else _of_dtype(name, found, Tout)
+    found = found if isinstance(found, (list, tuple)) else [found]
+    if Tout and len(found) != len(Tout):
+        raise ArgumentError(
+            f"{name}: expected {len(Tout)} results, as Tout says; received {len(found)}"
+        )
+    return [_of_dtype(name, y, t) for y, t in zip(found, Tout, strict=False)]
+
+
+def _of_dtype(name: str, y: Any, dtype: Any) -> Any:
+    """A result as a tensor of the dtype that was announced."""
+    wanted = dtype_name(dtype)
+    if isinstance(y, Tensor) and y.dtype != wanted:
+        raise DTypeError(f"{name}: expected a result of {wanted}; received {y.dtype}")
+    return convert_to_tensor(y, dtype)
 
 
 operations(__name__, besides="control_dependencies recompute_grad")

@@ -10,6 +10,7 @@ from toolkit.compat.tensorflow import config, views
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.autograph import converted
 from toolkit.compat.tensorflow.autograph.loops import RunEagerly
+from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.views import viewed
 from toolkit.console.frames import warn
 from toolkit.core.tensor import state
@@ -46,22 +47,29 @@ class Function(views.Function):
     """A Python function with its traces; see `function`."""
 
     autograph = True  # whether Python's control flow may depend on tensors
-    _runs_eagerly = False  # for it loops over a data set
+    _runs_eagerly = False  # for a graph cannot hold what it does
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._runs_eagerly or config.functions_run_eagerly():
             return self.python_function(*args, **kwargs)
         try:
             return viewed(super().__call__(*args, **kwargs))
-        except RunEagerly:
+        except (RunEagerly, NeedsValues) as reason:
             if state.trace is not None:
                 raise  # so does the function that calls this one
-        self._runs_eagerly = True
-        warn(
-            f"{self.name} loops over a data set, whose elements a graph cannot hold: "
-            "it runs eagerly; put tf.function on the step that it repeats"
-        )
+            self._run_eagerly(reason)
         return self.python_function(*args, **kwargs)
+
+    def _run_eagerly(self, reason: Exception) -> None:
+        """Run as it is from now on, after a warning that says why."""
+        self._runs_eagerly = True
+        if isinstance(reason, NeedsValues):
+            why = f"calls {reason.function}, which needs values of tensors"
+            instead = "leave that out to have it compiled"
+        else:
+            why = "loops over a data set, whose elements a graph cannot hold"
+            instead = "put tf.function on the step that it repeats"
+        warn(f"{self.name} {why}: it runs eagerly; {instead}")
 
     @property
     def traced_function(self) -> Callable[..., Any]:
@@ -89,7 +97,11 @@ class Function(views.Function):
         if not specs:
             return super().get_concrete_function(*args, **kwargs)
         if all(None not in (spec.shape or (None,)) for spec in specs):
-            super().get_concrete_function(*tree.map_structure(_example, args), **kwargs)
+            args_of_trace = tree.map_structure(_example, args)
+            try:
+                super().get_concrete_function(*args_of_trace, **kwargs)
+            except (RunEagerly, NeedsValues) as reason:
+                self._run_eagerly(reason)
         return ConcreteFunction(self, (args, kwargs))
 
     def experimental_get_tracing_count(self) -> int:
