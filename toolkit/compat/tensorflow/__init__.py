@@ -29,7 +29,7 @@ _FILES = {
     "debugging": "Assert assert_equal assert_greater assert_less assert_rank",
     "data": "TensorSpec",
     "functions": "function",
-    "indexing": "argsort dynamic_partition dynamic_stitch gather gather_nd "
+    "indexing": "IndexedSlices argsort dynamic_partition dynamic_stitch gather gather_nd "
     "histogram_fixed_width reverse_sequence scatter_nd searchsorted sequence_mask sort "
     "tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min "
     "tensor_scatter_nd_sub tensor_scatter_nd_update unique unique_with_counts where",

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes
+from toolkit import dtypes, tree
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
-from toolkit.errors import UnsupportedError
+from toolkit.errors import DTypeError, UnsupportedError
 
 
 def extents(shape: Any) -> tuple[int, ...]:
@@ -30,6 +30,42 @@ def axes(axis: Any) -> Any:
 def as_array(value: Any) -> Any:
     """A number of NumPy's as an array: it keeps its dtype, unlike Python's numbers."""
     return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def fitting(value: Any, dtype: Any, function: str) -> Any:
+    """A value whose numbers a dtype can hold: no fractions among integers, say.
+
+    Numbers, nests of them and tensors are checked; arrays are cast.
+
+    Raises:
+        DTypeError: there is one that does not fit.
+    """
+    if dtype is None or isinstance(value, (np.ndarray, np.generic)):
+        return value
+    name = dtypes.standardize(dtype)
+    if isinstance(value, (Tensor, Variable)):
+        is_cut = dtypes.is_integer(name) and value.dtype in dtypes.INEXACT
+        wrong: list[Any] = [value.dtype] if is_cut else []
+    else:
+        wrong = [x for x in tree.flatten(value) if _is_misfit(x, name)]
+    if wrong:
+        raise DTypeError(f"{function}: expected {name}; received {wrong[0]!r}")
+    return value
+
+
+def _is_misfit(x: Any, dtype: str) -> bool:
+    """Whether a leaf is of a kind that a dtype cannot hold."""
+    if isinstance(x, (str, bytes)):
+        return dtype != dtypes.STRING
+    if isinstance(x, (bool, np.bool_)):
+        return False
+    if dtype == "bool":
+        return isinstance(x, (int, float, complex))
+    kind = getattr(x, "dtype", None)
+    inexact = isinstance(x, (float, complex, np.inexact)) or (
+        isinstance(x, Tensor) and kind in dtypes.INEXACT
+    )
+    return inexact and dtypes.is_integer(dtype)
 
 
 def dtype_name(dtype: Any) -> str | None:

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops
-from toolkit.compat.tensorflow.arguments import as_array, axes, dtype_name, extents
+from toolkit.compat.tensorflow.arguments import (
+    as_array,
+    axes,
+    dtype_name,
+    extents,
+    fitting,
+)
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.strings import StringTensor
@@ -58,6 +64,7 @@ def constant(
         >>> tf.constant(7, shape=(2, 2)).numpy().tolist()
         [[7, 7], [7, 7]]
     """
+    fitting(value, dtype, "constant")
     if is_string(value):
         return StringTensor(value)
     if isinstance(value, (list, tuple, builtins.complex)) and dtype is None:
@@ -74,7 +81,10 @@ def convert_to_tensor(
 ) -> Any:
     """The value as a tensor; `dtype_hint` is used where the value has no dtype."""
     if dtype is None and not hasattr(value, "dtype"):
-        dtype = dtype_hint
+        try:
+            return constant(value, dtype_hint)
+        except DTypeError:
+            pass  # a hint is no demand
     return constant(value, dtype)
 
 
@@ -147,7 +157,10 @@ def range(
     """
     if limit is None:
         start, limit = 0, start
-    given = [convert(as_array(x), dtype_name(dtype)) for x in (start, limit, delta)]
+    given = [
+        convert(as_array(fitting(x, dtype, "range")), dtype_name(dtype))
+        for x in (start, limit, delta)
+    ]
     kinds = [str(x.dtype) for x in given]
     if not {*kinds} <= {*_RANGES}:
         raise DTypeError(

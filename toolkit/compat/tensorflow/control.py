@@ -267,8 +267,8 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: Any = None) -> Any:
     """What a Python function makes of tensors, here and now.
 
-    Its gradient is that of what it does with the tensors. A `tf.function` that calls this
-    runs eagerly, after a warning.
+    Its gradient is that of what it does with the tensors. A `tf.function` that calls
+    this runs eagerly, after a warning.
 
     Args:
         func: takes tensors with values; returns one, or several.

@@ -1,8 +1,8 @@
 """`tf.debugging`: checks of values and shapes that raise errors.
 
-A `tf.function` that checks values runs eagerly, after a warning, so that they are checked
-in each call; in the step of `fit` such a check is a TraceError. Shapes and dtypes are
-checked in a trace, too.
+A `tf.function` that checks values runs eagerly, after a warning, so that they are
+checked in each call; in the step of `fit` such a check is a TraceError. Shapes and
+dtypes are checked in a trace, too.
 """
 
 from __future__ import annotations

@@ -25,6 +25,28 @@ class Unique(NamedTuple):
 UniqueWithCounts = namedtuple("UniqueWithCounts", "y idx count")
 
 
+class IndexedSlices:
+    """Rows of a tensor by their numbers, for `Variable.scatter_add` and the like.
+
+    No gradient is one: gradients of look-ups are tensors.
+
+    Args:
+        values: the rows, (number, ...).
+        indices: which row each is; one may be there again.
+        dense_shape: of the whole tensor; kept.
+    """
+
+    def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
+        self.values: Tensor = convert(values)
+        self.indices: Tensor = convert(indices)
+        self.dense_shape: Any = dense_shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the rows."""
+        return self.values.dtype
+
+
 def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Tensor:
     """x where a condition is true and y elsewhere; without these, where it is true.
 

@@ -37,8 +37,8 @@ def print(
         sep: what stands between two inputs.
         end: what stands at the end.
 
-    A `tf.function` that prints a tensor runs eagerly, after a warning: it prints in each
-    call what TensorFlow prints, but is not compiled.
+    A `tf.function` that prints a tensor runs eagerly, after a warning: it prints in
+    each call what TensorFlow prints, but is not compiled.
 
     Raises:
         TraceError: inside of any other traced function, the step of `fit` say, where

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from toolkit import ops
@@ -10,6 +11,20 @@ from toolkit.autodiff import custom_gradient as customizing, tape
 from toolkit.compat.tensorflow.boundary import of_tensors
 from toolkit.compat.tensorflow.views import convert
 from toolkit.errors import ShapeError
+
+
+def _keeping_variables(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method after which `watched_variables` still says what was watched."""
+
+    @wraps(method)
+    def call(self: GradientTape, *args: Any, **kwargs: Any) -> Any:
+        watched = self._variables
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self._variables = {**watched, **self._variables}
+
+    return of_tensors(call)
 
 
 class GradientTape(tape.GradientTape):
@@ -20,8 +35,8 @@ class GradientTape(tape.GradientTape):
         watch_accessed_variables: whether trainable Variables are watched when read.
     """
 
-    gradient: Callable[..., Any] = of_tensors(tape.GradientTape.gradient)
-    jacobian: Callable[..., Any] = of_tensors(tape.GradientTape.jacobian)
+    gradient: Callable[..., Any] = _keeping_variables(tape.GradientTape.gradient)
+    jacobian: Callable[..., Any] = _keeping_variables(tape.GradientTape.jacobian)
 
     @of_tensors
     def batch_jacobian(

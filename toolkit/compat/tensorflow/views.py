@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import tree
+from toolkit import ops, tree
 from toolkit.autodiff.tape import alias
 from toolkit.compat.tensorflow.types import ALL, DType, TensorShape
 from toolkit.core import tensor as core
@@ -137,8 +137,51 @@ def _shown(x: Any) -> str:
     return "numpy=" + ("\n" if "\n" in shown else "") + shown
 
 
+class Value(Tensor):
+    """What a Variable holds: `v.value` to Keras, `v.value()` to TensorFlow."""
+
+    __slots__ = ()
+
+    def __call__(self) -> Tensor:
+        """The tensor itself."""
+        return self
+
+
+class Part(Tensor):
+    """What was taken from a Variable by indices: that part of it can be assigned."""
+
+    __slots__ = ()
+    _part: Any  # the Variable, and the indices; a slot of the core's class
+
+    def assign(self, value: Any) -> Any:
+        """Replace that part of the Variable; returns the Variable.
+
+        Args:
+            value: what broadcasts to the shape of the part.
+        """
+        variable, key = self._part
+        old = variable.read()
+        with DIALECT.inside():
+            places = core_convert(np.arange(old.size, dtype="int32").reshape(old.shape))
+            places = ops.reshape(ops.get_item(places, key), (-1, 1))
+            value = core_convert(value, old._dtype)
+            if value.ndim > self.ndim:  # axes of one element in front
+                value = ops.reshape(value, value.shape[value.ndim - self.ndim :])
+            value = ops.reshape(ops.broadcast_to(value, self.shape), (-1,))
+            new = ops.scatter_update(ops.reshape(old, (-1,)), places, value)
+            return variable.assign(ops.reshape(new, old.shape))
+
+
 class Variable(CoreVariable):
     """A Variable with TensorFlow's attributes, one of a layer say."""
+
+    @property
+    def value(self) -> Any:
+        """The tensor that it holds now; to call that changes nothing."""
+        tensor = CoreVariable.value.fget(self)  # type: ignore[attr-defined]
+        if type(tensor) is Tensor:
+            tensor.__class__ = Value
+        return tensor
 
     @property
     def name(self) -> str:
@@ -225,7 +268,7 @@ def convert(x: Any, dtype: str | None = None) -> Any:
 class Function(functions.Function):
     """A function whose traces are of `tf.Tensor`s."""
 
-    quick_types: frozenset[type] = functions.Function.quick_types | {Tensor}
+    quick_types: frozenset[type] = functions.Function.quick_types | {Tensor, Value}
 
     def _trace(self, *arguments: Any) -> Any:
         with DIALECT.inside():
