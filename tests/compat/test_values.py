@@ -84,6 +84,27 @@ VALUES = {
     "typed(tf.Variable([1., 2.]), tf.float32)": [1, 2],
     "tf.function(lambda x: x + 1).get_concrete_function("
     "tf.TensorSpec([2], tf.float32))([1., 2.])": [2, 3],
+    # Dtypes beside NumPy's.
+    "C([1.]).dtype == np.float32": True,
+    "tf.int32 == np.dtype('int32')": True,
+    "tf.int32 == np.int64 or tf.int32 == int or tf.int32 == 5": False,
+    "tf.bool == np.bool_ and np.bool_ == tf.bool": True,
+    "tf.int32 != np.int64 and not tf.int32 != np.int32": True,
+    "tf.float32 in (np.float32, np.float64)": True,
+    "{tf.float32: 1}[tf.float32]": 1,
+    "tf.bitcast(C([1, 2], tf.uint16), tf.uint8)": [[1, 0], [2, 0]],
+    "tf.bitcast(C([[1, 2]], tf.uint8), tf.uint16)": [513],
+    "tf.bitcast(C([1., -2.]), tf.int32)": [1065353216, -1073741824],
+    # Operators.
+    "C([[1, 2], [3, 4]])[[0, 1]]": 2,
+    "tf.Variable([[1, 2], [3, 4]])[[0, 1]]": 2,
+    "C([[1, 2], [3, 4]])[[slice(0, 1), 0]]": [1],
+    "C([1, 2]) == C([1, 2, 3])": False,
+    "C([1, 2]) != [1, 2, 3]": True,
+    "tf.Variable([1, 2]) == tf.Variable([1, 2, 3])": False,
+    "tf.function(lambda x, y: x == y)(C([1, 2]), C([1, 2, 3]))": False,
+    "C([1, 2]) == C([1])": [True, False],
+    "C(5.) // 0.": np.inf,
     # What constants are made of.
     "C(np.array([1.5]), dtype=tf.int32)": [1],
     "C(True, dtype=tf.int32)": 1,
@@ -118,6 +139,17 @@ VALUES = {
 }
 
 REFUSED = {
+    **{
+        f"{x} {sign} {y}": "division by zero"
+        for sign in ("//", "%")
+        for x, y in (("C(5)", 0), (5, "C(0)"), ("C([5, 6])", "C([1, 0])"))
+    },
+    "tf.Variable(5) // 0": "division by zero",
+    "tf.math.floordiv(C(5), 0)": "division by zero",
+    "tf.math.floormod(5, C(0))": "division by zero",
+    "C([1, 2]) < C([1, 2, 3])": "broadcast",
+    "tf.bitcast(C([1, 2, 3], tf.uint8), tf.uint16)": "last axis of 2 elements",
+    "tf.bitcast(C([True]), tf.uint8)": "other than bool",
     "C(1.5, dtype=tf.int32)": "expected int32; received 1.5",
     "C([1, 2.5], dtype=tf.int32)": "expected int32; received 2.5",
     "C('a', dtype=tf.int32)": "expected int32; received 'a'",

@@ -30,7 +30,6 @@ globals().update(
             "broadcast_to": (ops.broadcast_to, "input shape"),
             "cast": (ops.cast, "x dtype"),
             "expand_dims": (ops.expand_dims, "input axis"),
-            "bitcast": (ops.view, "input type"),
             "identity": (ops.copy, "input"),
             "repeat": (ops.repeat, "input repeats axis"),
             "reverse": (ops.flip, "tensor axis"),
@@ -255,6 +254,34 @@ def reshape(tensor: Any, shape: Any, name: Any = None) -> Tensor:
 def complex(real: Any, imag: Any, name: Any = None) -> Tensor:
     """A complex tensor of its real and imaginary parts."""
     return ops.view_as_complex(ops.stack([convert(real), convert(imag)], -1))
+
+
+def bitcast(input: Any, type: Any, name: Any = None) -> Tensor:
+    """The bits of each element as one of another dtype.
+
+    A larger element becomes several, along a new last axis; of smaller ones, those
+    along the last axis become one.
+
+    Args:
+        input: of any dtype but bool.
+        type: that of the result.
+    """
+    x, dtype = convert(input), dtype_name(type) or ""
+    if "bool" in (x.dtype, dtype):
+        raise DTypeError(
+            f"bitcast: expected dtypes other than bool; received {x.dtype}, {dtype}"
+        )
+    old, new = dtypes.itemsize(str(x.dtype)), dtypes.itemsize(dtype)
+    if old > new:
+        return ops.view(ops.expand_dims(x, -1), dtype)
+    if old == new:
+        return ops.view(x, dtype)
+    if not x.ndim or x.shape[-1] != new // old:
+        raise ShapeError(
+            f"bitcast: expected a last axis of {new // old} elements of {x.dtype} for "
+            f"one of {dtype}; received shape {tuple(x.shape)}"
+        )
+    return ops.squeeze(ops.view(x, dtype), -1)
 
 
 def ensure_shape(x: Any, shape: Any, name: Any = None) -> Tensor:

@@ -16,6 +16,7 @@ from toolkit.compat.tensorflow.extremes import (
     minimum as minimum,
 )
 from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.views import check_divisor
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
@@ -71,8 +72,6 @@ _BINARY = {
     "add": ops.add,
     "divide_no_nan": ops.divide_no_nan,
     "equal": ops.equal,
-    "floordiv": ops.floor_divide,
-    "floormod": ops.mod,
     "greater": ops.greater,
     "greater_equal": ops.greater_equal,
     "less": ops.less,
@@ -80,7 +79,6 @@ _BINARY = {
     "logical_and": ops.logical_and,
     "logical_or": ops.logical_or,
     "logical_xor": ops.logical_xor,
-    "mod": ops.mod,
     "multiply": ops.multiply,
     "not_equal": ops.not_equal,
     "pow": ops.power,
@@ -127,6 +125,29 @@ def divide(x: Any, y: Any, name: Any = None) -> Tensor:
 
 
 truediv = divide
+
+
+def floordiv(x: Any, y: Any, name: Any = None) -> Tensor:
+    """x / y, rounded down.
+
+    Raises:
+        ArgumentError: integers are divided by a zero that is known: not in a trace.
+    """
+    check_divisor("floordiv", x, y)
+    return ops.floor_divide(x, y)
+
+
+def floormod(x: Any, y: Any, name: Any = None) -> Tensor:
+    """x - floordiv(x, y) * y
+
+    Raises:
+        ArgumentError: integers are divided by a zero that is known: not in a trace.
+    """
+    check_divisor("floormod", x, y)
+    return ops.mod(x, y)
+
+
+mod = floormod
 
 
 def add_n(inputs: Any, name: Any = None) -> Tensor:

@@ -24,7 +24,7 @@ from toolkit.core.dialects import Dialect
 from toolkit.core.tensor import state
 from toolkit.core.variable import Variable as CoreVariable
 from toolkit.dtypes import is_integer
-from toolkit.errors import TraceError
+from toolkit.errors import ArgumentError, ShapeError, TraceError
 from toolkit.functions import function as functions
 
 
@@ -79,6 +79,21 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         """The data as a NumPy array, those of a 0-d tensor as a number of NumPy's."""
         return core.Tensor.numpy(self)[()]
 
+    # --- operators that differ from NumPy's -------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        """As in NumPy; a list of indices stands for a tuple of them, as there."""
+        key = tuple(key) if type(key) is list else key
+        return core.Tensor.__getitem__(self, key)
+
+    def __eq__(self, other: Any) -> Any:
+        return _compared(core.Tensor.__eq__, self, other, False)
+
+    def __ne__(self, other: Any) -> Any:
+        return _compared(core.Tensor.__ne__, self, other, True)
+
+    __hash__ = core.Tensor.__hash__
+
     def get_shape(self) -> TensorShape:
         """The extents."""
         return self.shape
@@ -129,6 +144,14 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         if self.constant is None:
             return core.Tensor.__repr__(self)
         return format(self.numpy(), spec)
+
+
+def _compared(compare: Any, x: Any, y: Any, otherwise: bool) -> Any:
+    """What a comparison says, and False or True if the shapes do not go together."""
+    try:
+        return compare(x, y)
+    except ShapeError:
+        return Tensor(np.asarray(otherwise))
 
 
 def _shown(x: Any) -> str:
@@ -201,6 +224,18 @@ class Variable(CoreVariable):
     def dtype(self) -> DType:
         return ALL[super().dtype]
 
+    def __getitem__(self, key: Any) -> Any:
+        """As of its value."""
+        return self.value[key]
+
+    def __eq__(self, other: Any) -> Any:
+        return _compared(CoreVariable.__eq__, self, other, False)
+
+    def __ne__(self, other: Any) -> Any:
+        return _compared(CoreVariable.__ne__, self, other, True)
+
+    __hash__ = CoreVariable.__hash__
+
     def get_shape(self) -> TensorShape:
         """The extents."""
         return self.shape
@@ -232,6 +267,38 @@ class Variable(CoreVariable):
         facts = f"shape={self.shape} dtype={self.dtype}"
         return f"<tf.Variable '{self.name}' {facts}, {_shown(self)}>"
 
+
+def _dividing(name: str) -> Any:
+    """An operator of integers that raises where it divides by zero, as there."""
+
+    def divide(self: Any, other: Any) -> Any:
+        check_divisor(name, self, self if is_reflected else other)
+        kind = core.Tensor if isinstance(self, core.Tensor) else CoreVariable
+        return getattr(kind, name)(self, other)
+
+    is_reflected = name.startswith("__r")
+    divide.__name__ = divide.__qualname__ = name
+    return divide
+
+
+def check_divisor(function: str, dividend: Any, divisor: Any) -> None:
+    """Refuse to divide integers by a zero that is known.
+
+    Raises:
+        ArgumentError: there is one.
+    """
+    if isinstance(divisor, (float, complex)) or not all(
+        is_integer(str(getattr(x, "dtype", "int32"))) for x in (dividend, divisor)
+    ):
+        return
+    found = divisor if isinstance(divisor, int) else core_convert(divisor).known()
+    if found is not None and not np.all(found):
+        raise ArgumentError(f"{function}: integer division by zero")
+
+
+for _kind in (Tensor, Variable):
+    for _name in ("__floordiv__", "__rfloordiv__", "__mod__", "__rmod__"):
+        setattr(_kind, _name, _dividing(_name))
 
 DIALECT = Dialect(Tensor, Variable)
 Tensor.dialect = Variable.dialect = DIALECT
