@@ -214,7 +214,6 @@ def test_every_name_is_there():
         ("tf.Variable(1.0, validate_shape=False)", "validate_shape=False"),
         ("tf.function(lambda: 1, experimental_implements='f')", "implements=None"),
         ("tf.TensorShape(None)", "unknown rank"),
-        ("tf.gather_nd([[1]], [[0]], batch_dims=1)", "batch_dims=0"),
         ("tf.split(tf.zeros(4), [1, 2])", "add up to 4"),
         ("tf.ensure_shape(tf.zeros(4), [3])", "expected"),
         ("tf.image.central_crop(tf.zeros((2, 2, 1)), 2.0)", r"in \(0, 1\]"),

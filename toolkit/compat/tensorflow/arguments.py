@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,56 @@ import numpy as np
 from toolkit import dtypes, tree
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
-from toolkit.errors import DTypeError, UnsupportedError
+from toolkit.errors import (
+    ArgumentTypeError,
+    DTypeError,
+    OutOfRangeError,
+    UnsupportedError,
+)
 
 
 def extents(shape: Any) -> tuple[int, ...]:
     """A shape as integers: it may be a tensor, or a list that holds 0-d tensors."""
     if isinstance(shape, (Tensor, Variable)):
         shape = shape.numpy().tolist()
-    return (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if isinstance(shape, int):
+        return (shape,)
+    try:
+        return tuple([index(n) for n in shape])
+    except TypeError:
+        raise ArgumentTypeError(
+            f"shape: expected integers; received {shape!r}"
+        ) from None
+
+
+def check_within(
+    function: str, indices: Any, extent: int, lowest: int | None = 0
+) -> None:
+    """Check that indices are integers, and below an extent where they are known.
+
+    Those of a trace are not checked.
+
+    Args:
+        function: the name of who was called.
+        indices: a tensor.
+        extent: how many places there are.
+        lowest: the smallest index; None for any.
+
+    Raises:
+        OutOfRangeError: one is not among those places.
+    """
+    if indices.dtype == "bool":
+        raise DTypeError(f"{function}: expected indices; received booleans")
+    found = indices.constant
+    if found is None or not found.size:
+        return
+    least, most = found.min(), found.max()
+    if most >= extent or (lowest is not None and least < lowest):
+        wrong = most if most >= extent else least
+        raise OutOfRangeError(
+            f"{function}: expected indices in [{lowest or 0}, {extent}); received "
+            f"{int(wrong)}"
+        )
 
 
 def axes(axis: Any) -> Any:

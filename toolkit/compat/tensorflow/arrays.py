@@ -20,6 +20,7 @@ from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.strings import StringTensor
 from toolkit.compat.tensorflow.views import convert
+from toolkit.core.convert import operands
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
@@ -36,7 +37,6 @@ globals().update(
             "roll": (ops.roll, "input shift axis"),
             "saturate_cast": (ops.saturate_cast, "value dtype"),
             "squeeze": (ops.squeeze, "input axis"),
-            "stack": (ops.stack, "values axis"),
             "stop_gradient": (ops.stop_gradient, "input"),
             "tile": (ops.tile, "input multiples"),
             "unstack": (ops.unstack, "value num axis"),
@@ -125,11 +125,10 @@ def eye(
     name: Any = None,
 ) -> Tensor:
     """Ones on the diagonal of a matrix, or of each of a batch."""
-    one = ops.eye(
-        int(num_rows),
-        None if num_columns is None else int(num_columns),
-        dtype=dtype_name(dtype),
-    )
+    sizes = extents((num_rows, num_rows if num_columns is None else num_columns))
+    if min(sizes) < 0:
+        raise ArgumentError(f"eye: expected extents of 0 or more; received {sizes}")
+    one = ops.eye(sizes[0], sizes[1], dtype=dtype_name(dtype))
     return ops.broadcast_to(one, (*extents(batch_shape or ()), *one.shape))
 
 
@@ -252,8 +251,11 @@ def reshape(tensor: Any, shape: Any, name: Any = None) -> Tensor:
 
 
 def complex(real: Any, imag: Any, name: Any = None) -> Tensor:
-    """A complex tensor of its real and imaginary parts."""
-    return ops.view_as_complex(ops.stack([convert(real), convert(imag)], -1))
+    """A complex tensor of its real and imaginary parts, which broadcast."""
+    (real, imag), _ = operands(real, imag)
+    shape = np.broadcast_shapes(tuple(real.shape), tuple(imag.shape))
+    parts = [ops.broadcast_to(part, shape) for part in (real, imag)]
+    return ops.view_as_complex(ops.stack(parts, -1))
 
 
 def bitcast(input: Any, type: Any, name: Any = None) -> Tensor:
@@ -315,6 +317,13 @@ def meshgrid(*args: Any, indexing: str = "xy", name: Any = None) -> list[Tensor]
 # --- joining and cutting --------------------------------------------------------------
 
 
+def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
+    """Tensors of one shape along a new axis; float32 of none."""
+    if isinstance(values, (list, tuple)) and not values:
+        return zeros((0,))
+    return ops.stack(values, int(axis))
+
+
 def concat(values: Any, axis: Any, name: Any = None) -> Tensor:
     """Tensors one after the other along an axis."""
     values = values if isinstance(values, (list, tuple)) else [values]
@@ -357,15 +366,36 @@ def pad(
 ) -> Tensor:
     """Values around a tensor: constant ones, or its own, reflected or symmetric."""
     widths = [tuple(map(int, pair)) for pair in np.asarray(paddings)]
-    if mode.upper() != "CONSTANT":
+    shape, kind = tuple(convert(tensor).shape), mode.upper()
+    if kind not in ("CONSTANT", "REFLECT", "SYMMETRIC"):
+        raise ArgumentError(
+            f"pad: expected CONSTANT, REFLECT or SYMMETRIC as mode; received {mode!r}"
+        )
+    if len(widths) != len(shape):
+        raise ShapeError(
+            f"pad: expected a pair of paddings for each axis of shape {shape}; "
+            f"received {widths}"
+        )
+    if kind != "CONSTANT":
+        edge = int(kind == "REFLECT")  # the element that is not repeated
+        if any(builtins.max(w) > n - edge for w, n in zip(widths, shape, strict=True)):
+            raise ArgumentError(
+                f"pad: expected paddings within shape {shape} for {kind}; received "
+                f"{widths}"
+            )
         return ops.pad(tensor, widths, mode.lower())
     return ops.pad(tensor, widths, constant_values=constant_values)
 
 
 def slice(input_: Any, begin: Any, size: Any, name: Any = None) -> Tensor:
     """A box of a size from where it begins; a size of -1 takes all that is left."""
-    x, begin = convert(input_), extents(begin)
-    pairs = zip(begin, extents(size), x.shape, strict=True)
+    x, begin, size = convert(input_), extents(begin), extents(size)
+    pairs = list(zip(begin, size, x.shape, strict=True))
+    if any(b < 0 or s < -1 or b + builtins.max(s, 0) > n for b, s, n in pairs):
+        raise ArgumentError(
+            f"slice: expected a box within shape {tuple(x.shape)}; received "
+            f"begin={begin}, size={size}"
+        )
     return x[tuple(builtins.slice(b, n if s == -1 else b + s) for b, s, n in pairs)]
 
 

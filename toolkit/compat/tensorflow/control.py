@@ -16,7 +16,7 @@ from toolkit.compat.tensorflow.debugging import assert_type
 from toolkit.compat.tensorflow.modes import NeedsValues, building_graph, mode
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
-from toolkit.errors import ArgumentError, DTypeError
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.layers.remat import remat
 
 
@@ -67,7 +67,19 @@ def while_loop(
         back_prop=(back_prop, True),
     )
     limit = None if maximum_iterations is None else int(maximum_iterations)
-    return ops.while_loop(cond, body, loop_vars, limit)
+
+    def holds(*variables: Any) -> Any:
+        found = cond(*variables)
+        if not isinstance(found, (bool, np.bool_)):
+            found = convert(found)
+            if found.ndim:
+                raise ShapeError(
+                    "while_loop: expected cond to return one boolean; received shape "
+                    f"{tuple(found.shape)}"
+                )
+        return found
+
+    return ops.while_loop(holds, body, loop_vars, limit)
 
 
 def case(

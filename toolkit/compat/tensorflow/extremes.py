@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.compat.tensorflow.arguments import fitting
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
@@ -63,7 +64,10 @@ def clip_by_value(
     Where bounds cross, the lower one counts. At a bound the gradient is that of t.
     """
     t = convert(t)
-    low, high = convert(clip_value_min, t.dtype), convert(clip_value_max, t.dtype)
+    low, high = (
+        convert(fitting(bound, t.dtype, "clip_by_value"), t.dtype)
+        for bound in (clip_value_min, clip_value_max)
+    )
     return maximum(minimum(t, high), low)
 
 

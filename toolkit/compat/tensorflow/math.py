@@ -7,19 +7,51 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from toolkit import dtypes, ops
-from toolkit.compat.tensorflow.arguments import axes, axes as _axes, dtype_name, refuse
+from toolkit import ops
+from toolkit.compat.tensorflow.arguments import (
+    axes,
+    axes as _axes,
+    check_within,
+    dtype_name,
+    refuse,
+)
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.extremes import (
     clip_by_value as clip_by_value,
     maximum as maximum,
     minimum as minimum,
 )
+from toolkit.compat.tensorflow.reductions import (
+    reduce_all as reduce_all,
+    reduce_any as reduce_any,
+    reduce_euclidean_norm as reduce_euclidean_norm,
+    reduce_logsumexp as reduce_logsumexp,
+    reduce_max as reduce_max,
+    reduce_mean as reduce_mean,
+    reduce_min as reduce_min,
+    reduce_prod as reduce_prod,
+    reduce_std as reduce_std,
+    reduce_sum as reduce_sum,
+    reduce_variance as reduce_variance,
+)
 from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.segments import (
+    segment_max as segment_max,
+    segment_mean as segment_mean,
+    segment_min as segment_min,
+    segment_prod as segment_prod,
+    segment_sum as segment_sum,
+    unsorted_segment_max as unsorted_segment_max,
+    unsorted_segment_mean as unsorted_segment_mean,
+    unsorted_segment_min as unsorted_segment_min,
+    unsorted_segment_prod as unsorted_segment_prod,
+    unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
+    unsorted_segment_sum as unsorted_segment_sum,
+)
 from toolkit.compat.tensorflow.views import check_divisor
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, ShapeError
 
 
 class TopK(NamedTuple):
@@ -95,19 +127,8 @@ globals().update(
             "in_top_k": (ops.in_top_k, "targets predictions k"),
             "nextafter": (ops.nextafter, "x1 x2"),
             "real": (ops.real, "input"),
-            "segment_max": (ops.segment_max, "data segment_ids"),
-            "segment_min": (ops.segment_min, "data segment_ids"),
-            "segment_prod": (ops.segment_prod, "data segment_ids"),
-            "segment_sum": (ops.segment_sum, "data segment_ids"),
             "softplus": (ops.softplus, "features"),
             "softsign": (ops.softsign, "features"),
-            **{
-                f"unsorted_segment_{name}": (
-                    getattr(ops, f"segment_{name}"),
-                    "data segment_ids num_segments",
-                )
-                for name in ("max", "min", "prod", "sum")
-            },
         }
     )
 )
@@ -152,8 +173,14 @@ mod = floormod
 
 def add_n(inputs: Any, name: Any = None) -> Tensor:
     """The sum of tensors of one shape."""
-    inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-    return reduce(ops.add, map(convert, inputs))
+    tensors = [convert(x) for x in inputs]
+    shapes = {tuple(x.shape) for x in tensors}
+    if len(shapes) != 1:
+        raise ShapeError(
+            "add_n: expected tensors of one shape; received "
+            + (", ".join(map(str, sorted(shapes))) or "none")
+        )
+    return reduce(ops.add, tensors)
 
 
 def accumulate_n(
@@ -223,44 +250,7 @@ def polyval(coeffs: Any, x: Any, name: Any = None) -> Tensor:
     return reduce(lambda y, c: y * x + c, coeffs, ops.zeros_like(x))
 
 
-# --- reductions -----------------------------------------------------------------------
-
-
-def _reducing(reduction: Any, what: str) -> Any:
-    def reduce_tensor(
-        input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None
-    ) -> Tensor:
-        x = convert(input_tensor)
-        return convert(reduction(x, axes(axis), bool(keepdims)), x._dtype)
-
-    reduce_tensor.__name__ = reduce_tensor.__qualname__ = f"reduce_{what}"
-    reduce_tensor.__doc__ = f"The {what} along axes, in the dtype of the input."
-    return reduce_tensor
-
-
-def _mean(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    if x.dtype in dtypes.INEXACT:
-        return ops.mean(x, axis, keepdims)
-    # As there, the quotient of integers is cut off towards zero.
-    total = ops.sum(x, axis, keepdims)
-    count = x.size // max(total.size, 1)
-    return ops.sign(total) * ops.floor_divide(ops.absolute(total), count)
-
-
-reduce_all: Any = _reducing(ops.all, "all")
-reduce_any: Any = _reducing(ops.any, "any")
-reduce_euclidean_norm: Any = _reducing(
-    lambda x, axis, keepdims: ops.sqrt(ops.sum(ops.square(x), axis, keepdims)),
-    "euclidean_norm",
-)
-reduce_logsumexp: Any = _reducing(ops.logsumexp, "logsumexp")
-reduce_max: Any = _reducing(ops.max, "max")
-reduce_mean: Any = _reducing(_mean, "mean")
-reduce_min: Any = _reducing(ops.min, "min")
-reduce_prod: Any = _reducing(ops.prod, "prod")
-reduce_std: Any = _reducing(ops.std, "std")
-reduce_sum: Any = _reducing(ops.sum, "sum")
-reduce_variance: Any = _reducing(ops.var, "variance")
+# --- places and running totals --------------------------------------------------------
 
 
 def argmax(
@@ -361,28 +351,16 @@ def confusion_matrix(
     name: Any = None,
 ) -> Tensor:
     """How often each label (row) was predicted as each class (column)."""
+    if weights is not None:
+        weights = ops.reshape(weights, (-1,))
     pairs = ops.stack([ops.reshape(x, (-1,)) for x in (labels, predictions)], axis=1)
     if num_classes is None:
         num_classes = int(ops.max(pairs).numpy()) + 1
     shape = (int(num_classes), int(num_classes))
+    check_within("confusion_matrix", convert(pairs), shape[0])
     if weights is None:
         weights = ops.ones(pairs.shape[:1])
     return ops.scatter(pairs, ops.cast(weights, dtype_name(dtype)), shape)
-
-
-def unsorted_segment_mean(
-    data: Any, segment_ids: Any, num_segments: Any, name: Any = None
-) -> Tensor:
-    """The mean of the rows of each segment; 0 for one without rows."""
-    count = int(num_segments)
-    counts = ops.segment_sum(ops.ones_like(data), segment_ids, count)
-    return ops.segment_sum(data, segment_ids, count) / ops.maximum(counts, 1)
-
-
-def segment_mean(data: Any, segment_ids: Any, name: Any = None) -> Tensor:
-    """The mean of the rows of each segment."""
-    ids = convert(segment_ids)
-    return unsorted_segment_mean(data, ids, int(ops.max(ids).numpy()) + 1)
 
 
 # --- clipping -------------------------------------------------------------------------
