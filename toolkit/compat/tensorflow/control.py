@@ -57,15 +57,11 @@ def while_loop(
         loop_vars: a list or tuple of (structures of) tensors.
         shape_invariants: only None: shapes may not change.
         parallel_iterations, swap_memory: have no effect.
-        back_prop: only True.
+        back_prop: False stops gradients at the result.
         maximum_iterations: a bound on the number of steps; gradients inside of a
             traced function need it.
     """
-    refuse(
-        "while_loop",
-        shape_invariants=(shape_invariants, None),
-        back_prop=(back_prop, True),
-    )
+    refuse("while_loop", shape_invariants=(shape_invariants, None))
     limit = None if maximum_iterations is None else int(maximum_iterations)
 
     def holds(*variables: Any) -> Any:
@@ -79,7 +75,8 @@ def while_loop(
                 )
         return found
 
-    return ops.while_loop(holds, body, loop_vars, limit)
+    found = ops.while_loop(holds, body, loop_vars, limit)
+    return found if back_prop else tree.map_structure(ops.stop_gradient, found)
 
 
 def case(
@@ -94,9 +91,8 @@ def case(
     Args:
         pred_fn_pairs: (condition, function without arguments) each.
         default: where none holds; the last function if None.
-        exclusive, strict: only False.
+        exclusive, strict: have no effect: the first function counts in any case.
     """
-    refuse("case", exclusive=(exclusive, False), strict=(strict, False))
     pairs = list(pred_fn_pairs)
     last = pairs.pop()[1] if default is None else default
 
