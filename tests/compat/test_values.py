@@ -251,3 +251,41 @@ def test_it_is_as_there(call):
 def test_it_is_refused_as_there(call):
     with pytest.raises(ToolkitError, match=REFUSED[call]):
         eval(call, dict(NAMES))
+
+
+def test_the_status_of_a_checkpoint_tells_whether_there_was_one(tmp_path):
+    checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
+    nothing = checkpoint.restore(None)
+    assert nothing.expect_partial() is nothing
+    with pytest.raises(ToolkitError, match="received None"):
+        nothing.assert_existing_objects_matched()
+    path = checkpoint.save(tmp_path / "new" / "file")
+    checkpoint.restore(path).assert_consumed().assert_existing_objects_matched()
+
+
+def test_tensor_arrays_are_split_and_scattered():
+    rows = tf.constant([1.0, 2.0, 3.0])
+    parts = tf.TensorArray(tf.float32, size=2, infer_shape=False).split(rows, [1, 2])
+    assert parts.read(1).numpy().tolist() == [2.0, 3.0]
+    spread = tf.TensorArray(tf.float32, size=tf.constant(3)).scatter([2, 0, 1], rows)
+    assert spread.stack().numpy().tolist() == [2.0, 3.0, 1.0]
+
+
+def test_tensor_arrays_say_what_loops_of_unknown_length_need():
+    @tf.function
+    def squares(n):
+        found = tf.TensorArray(tf.int32, size=4)
+        for i in tf.range(n):
+            found.write(i, i * i)
+        return found.stack()
+
+    with pytest.raises(ToolkitError, match="tensor_scatter_nd_update"):
+        squares(tf.constant(4))
+    with pytest.raises(ToolkitError, match="known size"):
+        tf.function(lambda n: tf.TensorArray(tf.int32, size=n).size())(tf.constant(4))
+
+
+def test_shapes_are_merged_and_indices_unravelled():
+    assert tf.TensorShape([2, None]).merge_with([None, 3]) == (2, 3)
+    found = tf.unravel_index([5, 0], [2, 3])
+    assert found.numpy().tolist() == [[1, 0], [2, 0]]

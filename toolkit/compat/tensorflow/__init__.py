@@ -32,7 +32,8 @@ _FILES = {
     "indexing": "IndexedSlices argsort dynamic_partition dynamic_stitch gather gather_nd "
     "histogram_fixed_width reverse_sequence scatter_nd searchsorted sequence_mask sort "
     "tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min "
-    "tensor_scatter_nd_sub tensor_scatter_nd_update unique unique_with_counts where",
+    "tensor_scatter_nd_sub tensor_scatter_nd_update unique unique_with_counts "
+    "unravel_index where",
     "linalg": "eig eigvals einsum matmul norm tensordot",
     "math": "abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh "
     "clip_by_global_norm clip_by_norm clip_by_value cos cosh cumsum divide equal exp "

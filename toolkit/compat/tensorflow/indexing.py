@@ -266,6 +266,15 @@ def histogram_fixed_width(
     )
 
 
+def unravel_index(indices: Any, dims: Any, name: Any = None) -> Tensor:
+    """The coordinates, one row for each axis, of flat indices into a shape."""
+    indices, shape = convert(indices), extents(dims)
+    check_within("unravel_index", indices, int(np.prod(shape, dtype=int)))
+    steps = [int(np.prod(shape[i + 1 :], dtype=int)) for i in range(len(shape))]
+    rows = [indices // step % n for step, n in zip(steps, shape, strict=True)]
+    return ops.stack(rows, 0)
+
+
 # --- order ----------------------------------------------------------------------------
 
 

@@ -215,6 +215,16 @@ class TensorShape(tuple[Any, ...]):
         if not self.is_compatible_with(other):
             raise ShapeError(f"Shapes {self} and {other} are incompatible")
 
+    def merge_with(self, other: Any) -> TensorShape:
+        """The extents that either knows.
+
+        Raises:
+            ShapeError: they know different ones.
+        """
+        self.assert_is_compatible_with(other)
+        pairs = zip(self, TensorShape(other), strict=True)
+        return TensorShape([n if m is None else m for m, n in pairs])
+
     def concatenate(self, other: Any) -> TensorShape:
         """The extents of both, one after the other."""
         return TensorShape((*self, *TensorShape(other)))
