@@ -10,6 +10,22 @@ import toolkit.compat.tensorflow as tf
 from toolkit.errors import ToolkitError
 
 RETURNED = """
+tf.strided_slice(C([[1,2,3],[4,5,6]]),[0,0],[2,3],[1,2]) => int32 [[1, 3], [4, 6]]
+tf.strided_slice(C([[1,2,3],[4,5,6]]),[1,-1],[2,-3],[1,-1]) => int32 [[6, 5]]
+tf.strided_slice(C([[1,2],[3,4]]),[0,0],[1,1],begin_mask=1,end_mask=2) => int32 [[1, 2]]
+tf.strided_slice(C([[1,2],[3,4]]),[1,0],[0,0],shrink_axis_mask=3) => int32 3
+tf.strided_slice(C([[1,2],[3,4]]),[0,1],[0,2],ellipsis_mask=1) => int32 [[2], [4]]
+tf.strided_slice(C([1,2,3]),[0,1],[0,2],new_axis_mask=1) => int32 [[2]]
+tf.math.cumulative_logsumexp(C([1.,2.,3.])) => float32 [1, 2.31326175, 3.40760612]
+tf.math.cumulative_logsumexp(C([1.,2.]),exclusive=True) => float32 [-inf, 1]
+tf.math.cumulative_logsumexp(C([1.,2.]),reverse=True) => float32 [2.31326169, 2]
+tf.math.invert_permutation(C([2,0,1])) => int32 [1, 2, 0]
+tf.math.bincount(C([1,1,3]),binary_output=True) => int32 [0, 1, 0, 1]
+tf.math.bincount(C([[1,1],[3,0]]),axis=-1) => int32 [[0, 2, 0, 0], [1, 0, 0, 1]]
+tf.math.bincount(C([[1,1],[3,0]]),axis=0) => int32 [1, 2, 0, 1]
+tf.math.bincount(C([[1,1]]),weights=C([[1.,2.]]),axis=-1) => float32 [[0, 3]]
+tf.broadcast_dynamic_shape([2,1],[3]) => int32 [2, 3]
+tf.cast(tf.timestamp()>1e9,tf.int32) => int32 1
 tf.math.segment_max(C([1.,2.,3.]),[0,0,2]) => float32 [2, 0, 3]
 tf.math.segment_min(C([1.,2.,3.]),[0,0,2]) => float32 [1, 0, 3]
 tf.math.segment_sum(C([1.,2.,3.]),[0,0,2]) => float32 [3, 0, 3]
@@ -78,6 +94,8 @@ tf.stack([]) => float32 []
 """
 
 REFUSED = """
+tf.math.invert_permutation(C([2,0,0]))
+tf.broadcast_static_shape([2],[3])
 tf.math.segment_sum(C([1.,2.,3.]),[0,2,1])
 tf.math.segment_max(C([1.,2.,3.]),[1,0,0])
 tf.math.segment_mean(C([1.,2.,3.]),[1,0,0])
@@ -216,3 +234,8 @@ def test_constant_initializers_fill_weights():
     assert layer(tf.ones((1, 1))).numpy().tolist() == [[1.0, 2.0]]
     config = tf.keras.layers.Dense(2, bias_initializer=tf.constant_initializer(3.0))
     assert config.get_config()["bias_initializer"]["config"]["value"] == 3.0
+
+
+def test_shapes_that_go_together():
+    assert tf.broadcast_static_shape([2, 1], tf.TensorShape([3])) == (2, 3)
+    assert tf.broadcast_static_shape([None, 1], [1, 3]) == (None, 3)

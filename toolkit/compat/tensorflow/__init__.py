@@ -17,15 +17,17 @@ from toolkit.compat.tensorflow.refusals import INSTEAD, Refusal
 
 # Name of a file -> the names of it that are here.
 _FILES = {
-    "arrays": "bitcast boolean_mask broadcast_to cast complex concat constant "
+    "arrays": "bitcast broadcast_dynamic_shape broadcast_static_shape "
+    "broadcast_to cast complex concat constant "
     "convert_to_tensor "
     "ensure_shape expand_dims eye fill identity is_tensor linspace meshgrid one_hot "
-    "ones ones_like pad range rank repeat reshape reverse roll saturate_cast shape "
-    "size slice split squeeze stack stop_gradient tile transpose unstack zeros "
+    "ones ones_like range rank repeat reshape reverse roll saturate_cast shape "
+    "size split squeeze stack stop_gradient tile timestamp transpose unstack zeros "
     "zeros_like",
     "control": "case cond control_dependencies foldl foldr group map_fn no_op "
     "numpy_function py_function recompute_grad scan switch_case vectorized_map "
     "while_loop",
+    "cutting": "boolean_mask pad slice strided_slice",
     "debugging": "Assert assert_equal assert_greater assert_less assert_rank",
     "data": "TensorSpec",
     "functions": "function",

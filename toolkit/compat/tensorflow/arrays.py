@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from itertools import accumulate
+from time import time
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from toolkit.compat.tensorflow.arguments import (
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.strings import StringTensor
+from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.convert import operands
 from toolkit.core.strings import is_string
@@ -286,6 +288,36 @@ def bitcast(input: Any, type: Any, name: Any = None) -> Tensor:
     return ops.squeeze(ops.view(x, dtype), -1)
 
 
+def timestamp(name: Any = None) -> Tensor:
+    """The seconds since the beginning of 1970, float64; in a trace, of the trace."""
+    return convert(np.asarray(time()))
+
+
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+    """The shape that two shapes have together, None where it is unknown.
+
+    Raises:
+        ShapeError: they do not go together.
+    """
+    x, y = TensorShape(shape_x), TensorShape(shape_y)
+    wide = builtins.max(len(x), len(y))
+    pairs = [((1,) * (wide - len(s)) + (*s,)) for s in (x, y)]
+    found = []
+    for m, n in zip(*pairs, strict=True):
+        if 1 not in (m, n) and None not in (m, n) and m != n:
+            raise ShapeError(f"broadcast_static_shape: {x} and {y} do not go together")
+        known = [k for k in (m, n) if k not in (1, None)]
+        found.append(known[0] if known else None if None in (m, n) else 1)
+    return TensorShape(found)
+
+
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
+    """`broadcast_static_shape` as an int32 tensor, as `shape` returns it."""
+    both = broadcast_static_shape(extents(shape_x), extents(shape_y))
+    found = np.array(both, "int32")
+    return convert(found) if state.trace is None else found
+
+
 def ensure_shape(x: Any, shape: Any, name: Any = None) -> Tensor:
     """x, if it has this shape; None fits any extent.
 
@@ -357,61 +389,4 @@ def split(
     return ops.split(value, list(accumulate(sizes))[:-1], int(axis))
 
 
-def pad(
-    tensor: Any,
-    paddings: Any,
-    mode: str = "CONSTANT",
-    constant_values: Any = 0,
-    name: Any = None,
-) -> Tensor:
-    """Values around a tensor: constant ones, or its own, reflected or symmetric."""
-    widths = [tuple(map(int, pair)) for pair in np.asarray(paddings)]
-    shape, kind = tuple(convert(tensor).shape), mode.upper()
-    if kind not in ("CONSTANT", "REFLECT", "SYMMETRIC"):
-        raise ArgumentError(
-            f"pad: expected CONSTANT, REFLECT or SYMMETRIC as mode; received {mode!r}"
-        )
-    if len(widths) != len(shape):
-        raise ShapeError(
-            f"pad: expected a pair of paddings for each axis of shape {shape}; "
-            f"received {widths}"
-        )
-    if kind != "CONSTANT":
-        edge = int(kind == "REFLECT")  # the element that is not repeated
-        if any(builtins.max(w) > n - edge for w, n in zip(widths, shape, strict=True)):
-            raise ArgumentError(
-                f"pad: expected paddings within shape {shape} for {kind}; received "
-                f"{widths}"
-            )
-        return ops.pad(tensor, widths, mode.lower())
-    return ops.pad(tensor, widths, constant_values=constant_values)
-
-
-def slice(input_: Any, begin: Any, size: Any, name: Any = None) -> Tensor:
-    """A box of a size from where it begins; a size of -1 takes all that is left."""
-    x, begin, size = convert(input_), extents(begin), extents(size)
-    pairs = list(zip(begin, size, x.shape, strict=True))
-    if any(b < 0 or s < -1 or b + builtins.max(s, 0) > n for b, s, n in pairs):
-        raise ArgumentError(
-            f"slice: expected a box within shape {tuple(x.shape)}; received "
-            f"begin={begin}, size={size}"
-        )
-    return x[tuple(builtins.slice(b, n if s == -1 else b + s) for b, s, n in pairs)]
-
-
-def boolean_mask(
-    tensor: Any, mask: Any, axis: int | None = None, name: Any = None
-) -> Tensor:
-    """The parts of a tensor where a mask over its axes, from `axis` on, is true."""
-    tensor, mask, axis = convert(tensor), np.asarray(mask, bool), int(axis or 0)
-    before, after = tensor.shape[:axis], tensor.shape[axis + mask.ndim :]
-    if tensor.shape[axis : axis + mask.ndim] != mask.shape:
-        raise ShapeError(
-            f"boolean_mask: expected a mask of the extents of {tuple(tensor.shape)} "
-            f"from axis {axis} on; received {mask.shape}"
-        )
-    flat = ops.reshape(tensor, (*before, mask.size, *after))
-    return ops.take(flat, np.flatnonzero(mask), axis)
-
-
-operations(__name__, besides="is_tensor")
+operations(__name__, besides="broadcast_static_shape is_tensor")

@@ -11,11 +11,13 @@ from toolkit import ops
 from toolkit.compat.tensorflow.arguments import (
     axes,
     axes as _axes,
-    check_within,
     dtype_name,
-    refuse,
 )
 from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.counting import (
+    bincount as bincount,
+    confusion_matrix as confusion_matrix,
+)
 from toolkit.compat.tensorflow.extremes import (
     clip_by_value as clip_by_value,
     maximum as maximum,
@@ -305,6 +307,40 @@ cumsum: Any = _cumulative(ops.cumsum, ops.zeros_like, "cumsum")
 cumprod: Any = _cumulative(ops.cumprod, ops.ones_like, "cumprod")
 
 
+def cumulative_logsumexp(
+    x: Any,
+    axis: Any = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    name: Any = None,
+) -> Tensor:
+    """log(cumsum(exp(x))) along an axis; exclusive: of those before, -inf of none.
+
+    Of numbers that are so much smaller than the largest that their exponential is 0
+    beside it, it is -inf, too.
+    """
+    x = convert(x)
+    most = ops.stop_gradient(ops.max(x, int(axis), True))
+    total = cumsum(ops.exp(x - most), axis, exclusive, reverse)
+    return ops.log(total) + most
+
+
+def invert_permutation(x: Any, name: Any = None) -> Tensor:
+    """The permutation that undoes one: y[x[i]] = i.
+
+    Raises:
+        ArgumentError: it is known, and no permutation.
+    """
+    x = convert(x)
+    known = x.constant
+    if known is not None and sorted(known.tolist()) != list(np.arange(known.size)):
+        raise ArgumentError(
+            "invert_permutation: expected each of the numbers from 0 on once; received "
+            f"{known.tolist()}"
+        )
+    return ops.cast(ops.argsort(x), x.dtype)
+
+
 def top_k(
     input: Any,
     k: Any = 1,
@@ -315,52 +351,6 @@ def top_k(
     """The k largest elements of the last axis, and their indices."""
     values, indices = ops.top_k(input, int(k), sorted)
     return TopK(values, ops.cast(indices, dtype_name(index_type)))
-
-
-# --- counting -------------------------------------------------------------------------
-
-
-def bincount(
-    arr: Any,
-    weights: Any = None,
-    minlength: Any = None,
-    maxlength: Any = None,
-    dtype: Any = "int32",
-    name: Any = None,
-    axis: int | None = None,
-    binary_output: bool = False,
-) -> Tensor:
-    """How often each integer from 0 on is there, or the sum of its weights."""
-    refuse(
-        "bincount", axis=(axis, None), binary_output=(binary_output, False)
-    )  # those of whole arrays only
-    arr = ops.reshape(arr, (-1,))
-    weights = None if weights is None else ops.reshape(weights, (-1,))
-    counts = ops.bincount(arr, weights, int(minlength or 0))
-    if maxlength is not None:
-        counts = counts[: int(maxlength)]
-    return counts if weights is not None else ops.cast(counts, dtype_name(dtype))
-
-
-def confusion_matrix(
-    labels: Any,
-    predictions: Any,
-    num_classes: Any = None,
-    weights: Any = None,
-    dtype: Any = "int32",
-    name: Any = None,
-) -> Tensor:
-    """How often each label (row) was predicted as each class (column)."""
-    if weights is not None:
-        weights = ops.reshape(weights, (-1,))
-    pairs = ops.stack([ops.reshape(x, (-1,)) for x in (labels, predictions)], axis=1)
-    if num_classes is None:
-        num_classes = int(ops.max(pairs).numpy()) + 1
-    shape = (int(num_classes), int(num_classes))
-    check_within("confusion_matrix", convert(pairs), shape[0])
-    if weights is None:
-        weights = ops.ones(pairs.shape[:1])
-    return ops.scatter(pairs, ops.cast(weights, dtype_name(dtype)), shape)
 
 
 # --- clipping -------------------------------------------------------------------------
