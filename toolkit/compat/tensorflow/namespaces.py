@@ -110,8 +110,8 @@ class constant_initializer(initializers.Constant):
     def __init__(self, value: Any = 0) -> None:
         super().__init__(value)
 
-    def __call__(self, shape: Any, dtype: Any = None, **kwargs: Any) -> Any:
-        """The values in a shape; other arguments have no effect."""
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        """The values in a shape."""
         return arrays.constant(self.value, dtype, shape)
 
 
