@@ -56,7 +56,7 @@ RESULTS = {
     "of a core function": lambda: toolkit.ops.exp(tf.constant(1.0)),
     "of a Variable": lambda: V * 2.0,
     "its value": lambda: V.read_value(),
-    "its next value": lambda: V.assign_add([0.0, 0.0]),
+    "its next value": lambda: V.assign_add([0.0, 0.0]).value(),
     "of a row": lambda: tf.ones((2, 2))[0],
     "of a loop": lambda: next(iter(tf.ones((2, 2)))),
     "of random numbers": lambda: tf.random.Generator.from_seed(1).normal((2,)),
@@ -76,7 +76,9 @@ RESULTS = {
 @pytest.mark.parametrize("what", RESULTS)
 def test_results_have_tensorflow_attributes(what):
     y = RESULTS[what]()
-    assert type(y) is tf.Tensor and isinstance(y, toolkit.ops.ones(()).__class__)
+    assert issubclass(type(y), tf.Tensor) and isinstance(
+        y, toolkit.ops.ones(()).__class__
+    )
     assert y.shape.as_list() == list(y.numpy().shape) and y.dtype.name == str(y.dtype)
 
 
@@ -195,8 +197,6 @@ def test_names_that_are_not_there_say_what_to_use():
         tf.lite.TFLiteConverter.from_keras_model(None)
     with pytest.raises(UnsupportedError, match="StringLookup"):
         tf.lookup.StaticHashTable(None, 0)
-    with pytest.raises(UnsupportedError, match="dense tensors"):
-        tf.IndexedSlices(None, None)
     with pytest.raises(AttributeError, match="no attribute 'zebra'"):
         _ = tf.zebra
 
@@ -214,7 +214,6 @@ def test_every_name_is_there():
         ("tf.Variable(1.0, validate_shape=False)", "validate_shape=False"),
         ("tf.function(lambda: 1, experimental_implements='f')", "implements=None"),
         ("tf.TensorShape(None)", "unknown rank"),
-        ("tf.gather_nd([[1]], [[0]], batch_dims=1)", "batch_dims=0"),
         ("tf.split(tf.zeros(4), [1, 2])", "add up to 4"),
         ("tf.ensure_shape(tf.zeros(4), [3])", "expected"),
         ("tf.image.central_crop(tf.zeros((2, 2, 1)), 2.0)", r"in \(0, 1\]"),

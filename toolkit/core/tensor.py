@@ -102,7 +102,7 @@ class Tensor(Operators, Value):
         15.0
     """
 
-    __slots__ = ("_array", "_device", "_dtype", "_keras_mask", "_scope", "_slices")
+    __slots__ = tuple("_array _device _dtype _keras_mask _part _scope _slices".split())
     _keras_mask: Any
     _slices: Any  # set only by gradients of look-ups, see `core/slices.py`
     _device: str  # set only by what was computed in a device scope

@@ -411,7 +411,7 @@ def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
         initializer = Variable._initializer_named(initializer)
     if isinstance(initializer, np.generic):  # keeps its dtype, as an array does
         initializer = np.asarray(initializer)
-    if not callable(initializer):
+    if not callable(initializer) or isinstance(initializer, Tensor):
         if shape is not None:
             value = convert(initializer, dtype and dtypes.standardize(dtype))
             if value.shape != tuple(shape):

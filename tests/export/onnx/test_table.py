@@ -2,6 +2,7 @@
 
 import pytest
 
+import toolkit.compat.tensorflow.extremes
 import toolkit.functions
 import toolkit.models  # what has primitives of its own is imported
 import toolkit.random  # noqa: F401
@@ -15,6 +16,7 @@ TAKEN_APART = {
     *("attention_grad", "attention_grad_of", "gelu_grad"),
     *("batch_norm", "batch_norm_grad", "batch_norm_grad_of", "batch_norm_of"),
     *("batch_statistics", "matmul_int4", "reread", "variance"),
+    *("first_maximum", "first_minimum"),
 }
 
 

@@ -17,22 +17,25 @@ from toolkit.compat.tensorflow.refusals import INSTEAD, Refusal
 
 # Name of a file -> the names of it that are here.
 _FILES = {
-    "arrays": "bitcast boolean_mask broadcast_to cast complex concat constant "
+    "arrays": "bitcast broadcast_dynamic_shape broadcast_static_shape "
+    "broadcast_to cast complex concat constant "
     "convert_to_tensor "
     "ensure_shape expand_dims eye fill identity is_tensor linspace meshgrid one_hot "
-    "ones ones_like pad range rank repeat reshape reverse roll saturate_cast shape "
-    "size slice split squeeze stack stop_gradient tile transpose unstack zeros "
+    "ones ones_like range rank repeat reshape reverse roll saturate_cast shape "
+    "size split squeeze stack stop_gradient tile timestamp transpose unstack zeros "
     "zeros_like",
     "control": "case cond control_dependencies foldl foldr group map_fn no_op "
     "numpy_function py_function recompute_grad scan switch_case vectorized_map "
     "while_loop",
+    "cutting": "boolean_mask pad slice strided_slice",
     "debugging": "Assert assert_equal assert_greater assert_less assert_rank",
     "data": "TensorSpec",
     "functions": "function",
-    "indexing": "argsort dynamic_partition dynamic_stitch gather gather_nd "
+    "indexing": "IndexedSlices argsort dynamic_partition dynamic_stitch gather gather_nd "
     "histogram_fixed_width reverse_sequence scatter_nd searchsorted sequence_mask sort "
     "tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min "
-    "tensor_scatter_nd_sub tensor_scatter_nd_update unique unique_with_counts where",
+    "tensor_scatter_nd_sub tensor_scatter_nd_update unique unique_with_counts "
+    "unravel_index where",
     "linalg": "eig eigvals einsum matmul norm tensordot",
     "math": "abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh "
     "clip_by_global_norm clip_by_norm clip_by_value cos cosh cumsum divide equal exp "

@@ -3,21 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes
+from toolkit import dtypes, tree
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
-from toolkit.errors import UnsupportedError
+from toolkit.errors import (
+    ArgumentTypeError,
+    DTypeError,
+    OutOfRangeError,
+    UnsupportedError,
+)
 
 
 def extents(shape: Any) -> tuple[int, ...]:
     """A shape as integers: it may be a tensor, or a list that holds 0-d tensors."""
     if isinstance(shape, (Tensor, Variable)):
         shape = shape.numpy().tolist()
-    return (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if isinstance(shape, int):
+        return (shape,)
+    try:
+        return tuple([index(n) for n in shape])
+    except TypeError:
+        raise ArgumentTypeError(
+            f"shape: expected integers; received {shape!r}"
+        ) from None
+
+
+def check_within(
+    function: str, indices: Any, extent: int, lowest: int | None = 0
+) -> None:
+    """Check that indices are integers, and below an extent where they are known.
+
+    Those of a trace are not checked.
+
+    Args:
+        function: the name of who was called.
+        indices: a tensor.
+        extent: how many places there are.
+        lowest: the smallest index; None for any.
+
+    Raises:
+        OutOfRangeError: one is not among those places.
+    """
+    if indices.dtype == "bool":
+        raise DTypeError(f"{function}: expected indices; received booleans")
+    found = indices.constant
+    if found is None or not found.size:
+        return
+    least, most = found.min(), found.max()
+    if most >= extent or (lowest is not None and least < lowest):
+        wrong = most if most >= extent else least
+        raise OutOfRangeError(
+            f"{function}: expected indices in [{lowest or 0}, {extent}); received "
+            f"{int(wrong)}"
+        )
 
 
 def axes(axis: Any) -> Any:
@@ -30,6 +73,42 @@ def axes(axis: Any) -> Any:
 def as_array(value: Any) -> Any:
     """A number of NumPy's as an array: it keeps its dtype, unlike Python's numbers."""
     return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def fitting(value: Any, dtype: Any, function: str) -> Any:
+    """A value whose numbers a dtype can hold: no fractions among integers, say.
+
+    Numbers, nests of them and tensors are checked; arrays are cast.
+
+    Raises:
+        DTypeError: there is one that does not fit.
+    """
+    if dtype is None or isinstance(value, (np.ndarray, np.generic)):
+        return value
+    name = dtypes.standardize(dtype)
+    if isinstance(value, (Tensor, Variable)):
+        is_cut = dtypes.is_integer(name) and value.dtype in dtypes.INEXACT
+        wrong: list[Any] = [value.dtype] if is_cut else []
+    else:
+        wrong = [x for x in tree.flatten(value) if _is_misfit(x, name)]
+    if wrong:
+        raise DTypeError(f"{function}: expected {name}; received {wrong[0]!r}")
+    return value
+
+
+def _is_misfit(x: Any, dtype: str) -> bool:
+    """Whether a leaf is of a kind that a dtype cannot hold."""
+    if isinstance(x, (str, bytes)):
+        return dtype != dtypes.STRING
+    if isinstance(x, (bool, np.bool_)):
+        return False
+    if dtype == "bool":
+        return isinstance(x, (int, float, complex))
+    kind = getattr(x, "dtype", None)
+    inexact = isinstance(x, (float, complex, np.inexact)) or (
+        isinstance(x, Tensor) and kind in dtypes.INEXACT
+    )
+    return inexact and dtypes.is_integer(dtype)
 
 
 def dtype_name(dtype: Any) -> str | None:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import builtins
 from itertools import accumulate
+from time import time
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes, ops
-from toolkit.compat.tensorflow.arguments import as_array, axes, dtype_name, extents
+from toolkit.compat.tensorflow.arguments import (
+    as_array,
+    axes,
+    dtype_name,
+    extents,
+    fitting,
+)
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.strings import StringTensor
+from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.compat.tensorflow.views import convert
+from toolkit.core.convert import operands
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state
-from toolkit.errors import ShapeError
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
 globals().update(
     functions(
@@ -24,14 +33,12 @@ globals().update(
             "broadcast_to": (ops.broadcast_to, "input shape"),
             "cast": (ops.cast, "x dtype"),
             "expand_dims": (ops.expand_dims, "input axis"),
-            "bitcast": (ops.view, "input type"),
             "identity": (ops.copy, "input"),
             "repeat": (ops.repeat, "input repeats axis"),
             "reverse": (ops.flip, "tensor axis"),
             "roll": (ops.roll, "input shift axis"),
             "saturate_cast": (ops.saturate_cast, "value dtype"),
             "squeeze": (ops.squeeze, "input axis"),
-            "stack": (ops.stack, "values axis"),
             "stop_gradient": (ops.stop_gradient, "input"),
             "tile": (ops.tile, "input multiples"),
             "unstack": (ops.unstack, "value num axis"),
@@ -58,6 +65,7 @@ def constant(
         >>> tf.constant(7, shape=(2, 2)).numpy().tolist()
         [[7, 7], [7, 7]]
     """
+    fitting(value, dtype, "constant")
     if is_string(value):
         return StringTensor(value)
     if isinstance(value, (list, tuple, builtins.complex)) and dtype is None:
@@ -74,7 +82,10 @@ def convert_to_tensor(
 ) -> Any:
     """The value as a tensor; `dtype_hint` is used where the value has no dtype."""
     if dtype is None and not hasattr(value, "dtype"):
-        dtype = dtype_hint
+        try:
+            return constant(value, dtype_hint)
+        except DTypeError:
+            pass  # a hint is no demand
     return constant(value, dtype)
 
 
@@ -116,11 +127,10 @@ def eye(
     name: Any = None,
 ) -> Tensor:
     """Ones on the diagonal of a matrix, or of each of a batch."""
-    one = ops.eye(
-        int(num_rows),
-        None if num_columns is None else int(num_columns),
-        dtype=dtype_name(dtype),
-    )
+    sizes = extents((num_rows, num_rows if num_columns is None else num_columns))
+    if min(sizes) < 0:
+        raise ArgumentError(f"eye: expected extents of 0 or more; received {sizes}")
+    one = ops.eye(sizes[0], sizes[1], dtype=dtype_name(dtype))
     return ops.broadcast_to(one, (*extents(batch_shape or ()), *one.shape))
 
 
@@ -129,6 +139,17 @@ def range(
 ) -> Tensor:
     """The numbers from start to limit, or from 0 to start, in steps of delta.
 
+    How many there are is counted in the dtype, as there: a rounded step of floats adds
+    none at the end.
+
+    Args:
+        start, limit, delta: numbers, or 0-d tensors whose values are known; steps must
+            lead from start to limit, or there are none.
+        dtype: the widest of the given ones if None.
+
+    Raises:
+        ArgumentError: delta is 0, or leads away from limit.
+
     Example:
         >>> import toolkit.compat.tensorflow as tf
         >>> tf.range(3, 18, 5).numpy().tolist()
@@ -136,12 +157,36 @@ def range(
     """
     if limit is None:
         start, limit = 0, start
-    bounds = [convert(bound, dtype_name(dtype)) for bound in (start, limit, delta)]
+    given = [
+        convert(as_array(fitting(x, dtype, "range")), dtype_name(dtype))
+        for x in (start, limit, delta)
+    ]
+    kinds = [str(x.dtype) for x in given]
+    if not {*kinds} <= {*_RANGES}:
+        raise DTypeError(
+            f"range: expected numbers of {', '.join(_RANGES)}; received "
+            f"{', '.join(kinds)}"
+        )
+    kind = max(kinds, key=_RANGES.index)
     # Known numbers, also in a trace: loops over them are unrolled.
-    found = np.arange(*(bound.numpy().item() for bound in bounds))
-    kinds = [bound.dtype for bound in bounds]
-    order = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
-    return convert(found.astype(dtypes.numpy_dtype(max(kinds, key=order.index))))
+    return convert(_steps(*(convert(x, kind).numpy() for x in given)))
+
+
+_RANGES = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
+
+
+def _steps(start: Any, limit: Any, delta: Any) -> np.ndarray[Any, Any]:
+    """start + i * delta up to limit, counted and rounded in the dtype of the bounds."""
+    if not delta or (limit - start) * np.sign(delta) < 0:
+        raise ArgumentError(
+            "range: expected steps that lead from start to limit; received "
+            f"start={start}, limit={limit}, delta={delta}"
+        )
+    dtype = np.asarray(start).dtype
+    if dtype.kind == "i":
+        return np.arange(int(start), int(limit), int(delta)).astype(dtype)
+    count = int(np.ceil(np.abs((limit - start) / delta)))
+    return (start + np.arange(count).astype(dtype) * delta).astype(dtype)
 
 
 def linspace(
@@ -208,8 +253,69 @@ def reshape(tensor: Any, shape: Any, name: Any = None) -> Tensor:
 
 
 def complex(real: Any, imag: Any, name: Any = None) -> Tensor:
-    """A complex tensor of its real and imaginary parts."""
-    return ops.view_as_complex(ops.stack([convert(real), convert(imag)], -1))
+    """A complex tensor of its real and imaginary parts, which broadcast."""
+    (real, imag), _ = operands(real, imag)
+    shape = np.broadcast_shapes(tuple(real.shape), tuple(imag.shape))
+    parts = [ops.broadcast_to(part, shape) for part in (real, imag)]
+    return ops.view_as_complex(ops.stack(parts, -1))
+
+
+def bitcast(input: Any, type: Any, name: Any = None) -> Tensor:
+    """The bits of each element as one of another dtype.
+
+    A larger element becomes several, along a new last axis; of smaller ones, those
+    along the last axis become one.
+
+    Args:
+        input: of any dtype but bool.
+        type: that of the result.
+    """
+    x, dtype = convert(input), dtype_name(type) or ""
+    if "bool" in (x.dtype, dtype):
+        raise DTypeError(
+            f"bitcast: expected dtypes other than bool; received {x.dtype}, {dtype}"
+        )
+    old, new = dtypes.itemsize(str(x.dtype)), dtypes.itemsize(dtype)
+    if old > new:
+        return ops.view(ops.expand_dims(x, -1), dtype)
+    if old == new:
+        return ops.view(x, dtype)
+    if not x.ndim or x.shape[-1] != new // old:
+        raise ShapeError(
+            f"bitcast: expected a last axis of {new // old} elements of {x.dtype} for "
+            f"one of {dtype}; received shape {tuple(x.shape)}"
+        )
+    return ops.squeeze(ops.view(x, dtype), -1)
+
+
+def timestamp(name: Any = None) -> Tensor:
+    """The seconds since the beginning of 1970, float64; in a trace, of the trace."""
+    return convert(np.asarray(time()))
+
+
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+    """The shape that two shapes have together, None where it is unknown.
+
+    Raises:
+        ShapeError: they do not go together.
+    """
+    x, y = TensorShape(shape_x), TensorShape(shape_y)
+    wide = builtins.max(len(x), len(y))
+    pairs = [((1,) * (wide - len(s)) + (*s,)) for s in (x, y)]
+    found = []
+    for m, n in zip(*pairs, strict=True):
+        if 1 not in (m, n) and None not in (m, n) and m != n:
+            raise ShapeError(f"broadcast_static_shape: {x} and {y} do not go together")
+        known = [k for k in (m, n) if k not in (1, None)]
+        found.append(known[0] if known else None if None in (m, n) else 1)
+    return TensorShape(found)
+
+
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
+    """`broadcast_static_shape` as an int32 tensor, as `shape` returns it."""
+    both = broadcast_static_shape(extents(shape_x), extents(shape_y))
+    found = np.array(both, "int32")
+    return convert(found) if state.trace is None else found
 
 
 def ensure_shape(x: Any, shape: Any, name: Any = None) -> Tensor:
@@ -241,6 +347,13 @@ def meshgrid(*args: Any, indexing: str = "xy", name: Any = None) -> list[Tensor]
 
 
 # --- joining and cutting --------------------------------------------------------------
+
+
+def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
+    """Tensors of one shape along a new axis; float32 of none."""
+    if isinstance(values, (list, tuple)) and not values:
+        return zeros((0,))
+    return ops.stack(values, int(axis))
 
 
 def concat(values: Any, axis: Any, name: Any = None) -> Tensor:
@@ -276,40 +389,4 @@ def split(
     return ops.split(value, list(accumulate(sizes))[:-1], int(axis))
 
 
-def pad(
-    tensor: Any,
-    paddings: Any,
-    mode: str = "CONSTANT",
-    constant_values: Any = 0,
-    name: Any = None,
-) -> Tensor:
-    """Values around a tensor: constant ones, or its own, reflected or symmetric."""
-    widths = [tuple(map(int, pair)) for pair in np.asarray(paddings)]
-    if mode.upper() != "CONSTANT":
-        return ops.pad(tensor, widths, mode.lower())
-    return ops.pad(tensor, widths, constant_values=constant_values)
-
-
-def slice(input_: Any, begin: Any, size: Any, name: Any = None) -> Tensor:
-    """A box of a size from where it begins; a size of -1 takes all that is left."""
-    x, begin = convert(input_), extents(begin)
-    pairs = zip(begin, extents(size), x.shape, strict=True)
-    return x[tuple(builtins.slice(b, n if s == -1 else b + s) for b, s, n in pairs)]
-
-
-def boolean_mask(
-    tensor: Any, mask: Any, axis: int | None = None, name: Any = None
-) -> Tensor:
-    """The parts of a tensor where a mask over its axes, from `axis` on, is true."""
-    tensor, mask, axis = convert(tensor), np.asarray(mask, bool), int(axis or 0)
-    before, after = tensor.shape[:axis], tensor.shape[axis + mask.ndim :]
-    if tensor.shape[axis : axis + mask.ndim] != mask.shape:
-        raise ShapeError(
-            f"boolean_mask: expected a mask of the extents of {tuple(tensor.shape)} "
-            f"from axis {axis} on; received {mask.shape}"
-        )
-    flat = ops.reshape(tensor, (*before, mask.size, *after))
-    return ops.take(flat, np.flatnonzero(mask), axis)
-
-
-operations(__name__, besides="is_tensor")
+operations(__name__, besides="broadcast_static_shape is_tensor")

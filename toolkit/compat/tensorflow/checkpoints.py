@@ -27,14 +27,33 @@ class _Values:
 
 
 class _Status:
-    """Everything was restored, or an error was raised."""
+    """Everything was restored, else an error was raised; or there was no file.
+
+    Args:
+        restored: whether there was a file.
+    """
+
+    def __init__(self, restored: bool) -> None:
+        self._restored = restored
 
     def assert_consumed(self) -> _Status:
-        """Nothing to do."""
+        """Raise unless all in the file was restored, to all Variables.
+
+        Raises:
+            ModelFileError: there was no file.
+        """
+        if not self._restored:
+            raise ModelFileError(
+                "Checkpoint: expected a file whose values were restored; received None"
+            )
         return self
 
-    expect_partial: Any = assert_consumed
     assert_existing_objects_matched: Any = assert_consumed
+    assert_nontrivial_match: Any = assert_consumed
+
+    def expect_partial(self) -> _Status:
+        """Nothing to do: no warning follows. `restore` itself refuses other names."""
+        return self
 
 
 class Checkpoint:
@@ -98,12 +117,12 @@ class Checkpoint:
                     "before `restore`"
                 )
         saver.restore(_Values(), save_path)
-        return _Status()
+        return _Status(True)
 
     def restore(self, save_path: Any, options: Any = None) -> _Status:
         """As `read`; None, where nothing was saved yet, changes nothing."""
         refuse("Checkpoint.restore", options=(options, None))
-        return _Status() if save_path is None else self.read(save_path)
+        return _Status(False) if save_path is None else self.read(save_path)
 
 
 def _named(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops, tree
-from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.compat.tensorflow.arguments import dtype_name, refuse
+from toolkit.compat.tensorflow.arrays import convert_to_tensor
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.debugging import assert_type
-from toolkit.compat.tensorflow.modes import building_graph, mode
+from toolkit.compat.tensorflow.modes import NeedsValues, building_graph, mode
 from toolkit.compat.tensorflow.views import convert
-from toolkit.errors import ArgumentError
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.layers.remat import remat
 
 
@@ -55,17 +57,26 @@ def while_loop(
         loop_vars: a list or tuple of (structures of) tensors.
         shape_invariants: only None: shapes may not change.
         parallel_iterations, swap_memory: have no effect.
-        back_prop: only True.
+        back_prop: False stops gradients at the result.
         maximum_iterations: a bound on the number of steps; gradients inside of a
             traced function need it.
     """
-    refuse(
-        "while_loop",
-        shape_invariants=(shape_invariants, None),
-        back_prop=(back_prop, True),
-    )
+    refuse("while_loop", shape_invariants=(shape_invariants, None))
     limit = None if maximum_iterations is None else int(maximum_iterations)
-    return ops.while_loop(cond, body, loop_vars, limit)
+
+    def holds(*variables: Any) -> Any:
+        found = cond(*variables)
+        if not isinstance(found, (bool, np.bool_)):
+            found = convert(found)
+            if found.ndim:
+                raise ShapeError(
+                    "while_loop: expected cond to return one boolean; received shape "
+                    f"{tuple(found.shape)}"
+                )
+        return found
+
+    found = ops.while_loop(holds, body, loop_vars, limit)
+    return found if back_prop else tree.map_structure(ops.stop_gradient, found)
 
 
 def case(
@@ -80,9 +91,8 @@ def case(
     Args:
         pred_fn_pairs: (condition, function without arguments) each.
         default: where none holds; the last function if None.
-        exclusive, strict: only False.
+        exclusive, strict: have no effect: the first function counts in any case.
     """
-    refuse("case", exclusive=(exclusive, False), strict=(strict, False))
     pairs = list(pred_fn_pairs)
     last = pairs.pop()[1] if default is None else default
 
@@ -263,11 +273,21 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: Any = None) -> Any:
-    """What a Python function makes of tensors, here and now: not inside of a trace."""
-    found = func(*(convert(np.asarray(x)) for x in inp))
-    if isinstance(Tout, (list, tuple)):
-        return [ops.cast(y, t) for y, t in zip(found, Tout, strict=True)]
-    return ops.cast(found, Tout)
+    """What a Python function makes of tensors, here and now.
+
+    Its gradient is that of what it does with the tensors. A `tf.function` that calls
+    this runs eagerly, after a warning.
+
+    Args:
+        func: takes tensors with values; returns one, or several.
+        inp: a list of tensors.
+        Tout: the dtype of what it returns, or a list of them. Numbers and arrays become
+            tensors of it.
+
+    Raises:
+        TraceError: inside of a traced function, other than a `tf.function`.
+    """
+    return _called("py_function", func, inp, Tout)
 
 
 def numpy_function(
@@ -277,8 +297,39 @@ def numpy_function(
     stateful: bool = True,
     name: Any = None,
 ) -> Any:
-    """As `py_function`, of NumPy arrays; `stateful` has no effect: func is called."""
-    return py_function(lambda *xs: func(*(x.numpy() for x in xs)), inp, Tout)
+    """As `py_function`, of NumPy arrays: no gradient flows through it.
+
+    `stateful` has no effect: func is called.
+    """
+
+    def of_arrays(*xs: Any) -> Any:
+        found = func(*(x.numpy() for x in xs))
+        return tree.map_structure(np.asarray, found)
+
+    return _called("numpy_function", of_arrays, inp, Tout)
+
+
+def _called(name: str, func: Callable[..., Any], inp: Any, Tout: Any) -> Any:
+    xs = [convert_to_tensor(x) for x in inp]
+    if any(isinstance(x, Tensor) and x.known() is None for x in xs):
+        raise NeedsValues(name)
+    found = func(*xs)
+    if not isinstance(Tout, (list, tuple)):
+        return None if Tout is None else _of_dtype(name, found, Tout)
+    found = found if isinstance(found, (list, tuple)) else [found]
+    if Tout and len(found) != len(Tout):
+        raise ArgumentError(
+            f"{name}: expected {len(Tout)} results, as Tout says; received {len(found)}"
+        )
+    return [_of_dtype(name, y, t) for y, t in zip(found, Tout, strict=False)]
+
+
+def _of_dtype(name: str, y: Any, dtype: Any) -> Any:
+    """A result as a tensor of the dtype that was announced."""
+    wanted = dtype_name(dtype)
+    if isinstance(y, Tensor) and y.dtype != wanted:
+        raise DTypeError(f"{name}: expected a result of {wanted}; received {y.dtype}")
+    return convert_to_tensor(y, dtype)
 
 
 operations(__name__, besides="control_dependencies recompute_grad")

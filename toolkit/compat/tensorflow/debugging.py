@@ -1,4 +1,9 @@
-"""`tf.debugging`: checks of values and shapes that raise errors."""
+"""`tf.debugging`: checks of values and shapes that raise errors.
+
+A `tf.function` that checks values runs eagerly, after a warning, so that they are
+checked in each call; in the step of `fit` such a check is a TraceError. Shapes and
+dtypes are checked in a trace, too.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ import numpy as np
 
 from toolkit import config, dtypes, ops
 from toolkit.compat.tensorflow.boundary import recorded
+from toolkit.compat.tensorflow.modes import NeedsValues, asks_for_shapes
 from toolkit.compat.tensorflow.printing import shown
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
@@ -21,7 +27,12 @@ InvalidArgumentError = ArgumentError
 def _check(
     holds: Any, what: str, message: Any, *values: Any, summarize: int | None = None
 ) -> None:
-    if bool(np.all(np.asarray(holds))):
+    holds = convert(holds)
+    if holds.known() is None:
+        if asks_for_shapes():
+            return
+        raise NeedsValues(f"a check ({what})")
+    if bool(np.all(holds.numpy())):
         return
     edge = 3 if summarize is None else summarize
     received = "; ".join(shown(x, edge) for x in values)

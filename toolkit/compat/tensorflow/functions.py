@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from toolkit import data, tree
 from toolkit.compat.tensorflow import config, views
 from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.compat.tensorflow.arrays import convert_to_tensor
 from toolkit.compat.tensorflow.autograph import converted
 from toolkit.compat.tensorflow.autograph.loops import RunEagerly
+from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.views import viewed
 from toolkit.console.frames import warn
-from toolkit.core.tensor import state
+from toolkit.core.tensor import Tensor, state
+from toolkit.core.variable import Variable
+from toolkit.dtypes import STRING
 from toolkit.errors import ShapeError
 from toolkit.ops import zeros
+
+_PLAIN = (bool, int, float, complex, str, bytes)
 
 
 class ConcreteFunction:
@@ -32,6 +41,7 @@ class ConcreteFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         wanted = tree.flatten(self.structured_input_signature)
+        args = tuple(map(_as_specified, self.structured_input_signature[0], args))
         given = tree.flatten((args, kwargs))
         for spec, x in zip(wanted, given, strict=False):
             if isinstance(spec, data.TensorSpec) and not spec.accepts(x.shape):
@@ -46,28 +56,54 @@ class Function(views.Function):
     """A Python function with its traces; see `function`."""
 
     autograph = True  # whether Python's control flow may depend on tensors
-    _runs_eagerly = False  # for it loops over a data set
+    _runs_eagerly = False  # for a graph cannot hold what it does
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._runs_eagerly or config.functions_run_eagerly():
+        if config.functions_run_eagerly():
             return self.python_function(*args, **kwargs)
+        if self._runs_eagerly:
+            return self._call_eagerly(args, kwargs)
         try:
             return viewed(super().__call__(*args, **kwargs))
-        except RunEagerly:
+        except (RunEagerly, NeedsValues) as reason:
             if state.trace is not None:
                 raise  # so does the function that calls this one
+            self._run_eagerly(reason)
+        return self._call_eagerly(args, kwargs)
+
+    def _call_eagerly(self, args: Any, kwargs: Any) -> Any:
+        """Call the Python function with arguments, and for results, as in a trace."""
+        if self.input_signature is not None:
+            args, kwargs = self._fitted(args, kwargs), {}
+        return _as_tensors(self.python_function(*args, **kwargs))
+
+    def _fitted(self, args: Any, kwargs: Any) -> Any:
+        """The arguments as tensors of the dtypes of the input_signature, checked."""
+        if kwargs:
+            bound = inspect.signature(self.python_function).bind(*args, **kwargs)
+            args = bound.args
+        wanted = self.input_signature or ()
+        if len(args) == len(wanted):
+            args = tuple(map(_as_specified, wanted, args))
+        return super()._fitted(args, {})
+
+    def _run_eagerly(self, reason: Exception) -> None:
+        """Run as it is from now on, after a warning that says why."""
         self._runs_eagerly = True
-        warn(
-            f"{self.name} loops over a data set, whose elements a graph cannot hold: "
-            "it runs eagerly; put tf.function on the step that it repeats"
-        )
-        return self.python_function(*args, **kwargs)
+        if isinstance(reason, NeedsValues):
+            why = f"calls {reason.function}, which needs values of tensors"
+            instead = "leave that out to have it compiled"
+        else:
+            why = "loops over a data set, whose elements a graph cannot hold"
+            instead = "put tf.function on the step that it repeats"
+        warn(f"{self.name} {why}: it runs eagerly; {instead}")
 
     @property
     def traced_function(self) -> Callable[..., Any]:
         """The function with its control flow rewritten, unless `autograph` is False."""
         function = self.python_function
-        return converted(function) if self.autograph else function
+        function = converted(function) if self.autograph else function
+        return lambda *args, **kwargs: _as_tensors(function(*args, **kwargs))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: each instance has its own traces."""
@@ -89,12 +125,45 @@ class Function(views.Function):
         if not specs:
             return super().get_concrete_function(*args, **kwargs)
         if all(None not in (spec.shape or (None,)) for spec in specs):
-            super().get_concrete_function(*tree.map_structure(_example, args), **kwargs)
+            args_of_trace = tree.map_structure(_example, args)
+            try:
+                super().get_concrete_function(*args_of_trace, **kwargs)
+            except (RunEagerly, NeedsValues) as reason:
+                self._run_eagerly(reason)
         return ConcreteFunction(self, (args, kwargs))
 
     def experimental_get_tracing_count(self) -> int:
         """How often the Python code was traced."""
         return self.trace_count
+
+
+def _as_specified(spec: Any, given: Any) -> Any:
+    """An argument as a spec says: lists are tensors, numbers and arrays are cast."""
+    if isinstance(spec, data.TensorSpec):
+        is_plain = not isinstance(given, (Tensor, Variable))
+        if spec.dtype == STRING:
+            return given
+        return convert_to_tensor(given, spec.dtype if is_plain else None)
+    if (
+        isinstance(spec, dict)
+        and isinstance(given, dict)
+        and spec.keys() == given.keys()
+    ):
+        return {key: _as_specified(spec[key], given[key]) for key in given}
+    if isinstance(spec, (list, tuple)) and isinstance(given, (list, tuple)):
+        if len(spec) == len(given) and not hasattr(given, "_fields"):
+            return type(given)(map(_as_specified, spec, given))
+    return given
+
+
+def _as_tensors(found: Any) -> Any:
+    """What a function returned with tensors for numbers, arrays and strings."""
+
+    def of(leaf: Any) -> Any:
+        is_plain = isinstance(leaf, (*_PLAIN, np.ndarray, np.generic))
+        return convert_to_tensor(leaf) if is_plain else leaf
+
+    return tree.map_structure(of, found)
 
 
 def _example(leaf: Any) -> Any:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit import dtypes, ops
-from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
+from toolkit.compat.tensorflow.arguments import check_within, dtype_name, extents
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, ShapeError
 
 
 class Unique(NamedTuple):
@@ -23,6 +23,28 @@ class Unique(NamedTuple):
 
 
 UniqueWithCounts = namedtuple("UniqueWithCounts", "y idx count")
+
+
+class IndexedSlices:
+    """Rows of a tensor by their numbers, for `Variable.scatter_add` and the like.
+
+    No gradient is one: gradients of look-ups are tensors.
+
+    Args:
+        values: the rows, (number, ...).
+        indices: which row each is; one may be there again.
+        dense_shape: of the whole tensor; kept.
+    """
+
+    def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
+        self.values: Tensor = convert(values)
+        self.indices: Tensor = convert(indices)
+        self.dense_shape: Any = dense_shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the rows."""
+        return self.values.dtype
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Tensor:
@@ -56,13 +78,14 @@ def gather(
 
     Args:
         params: what to take from.
-        indices: integers, at least 0.
+        indices: integers, at least 0 and below the extent; not checked in a trace.
         validate_indices: has no effect, as there.
         axis: batch_dims if None.
         batch_dims: how many leading axes params and indices share.
     """
     params, indices = convert(params), convert(indices)
     axis = batch_dims if axis is None else int(axis) % max(params.ndim, 1)
+    check_within("gather", indices, params.shape[axis])
     if not batch_dims:
         return ops.take(params, indices, axis)
     moved = ops.moveaxis(params, axis, batch_dims)
@@ -84,23 +107,56 @@ def gather(
 def gather_nd(
     params: Any, indices: Any, batch_dims: int = 0, name: Any = None
 ) -> Tensor:
-    """The slices of params that index vectors name: params[indices[..., :]]."""
-    refuse("gather_nd", batch_dims=(batch_dims, 0))
+    """The slices of params that index vectors name: params[indices[..., :]].
+
+    Args:
+        params: what to take from.
+        indices: integers, at least 0 and below the extents; not checked in a trace.
+        batch_dims: how many leading axes params and indices share.
+    """
     params, indices = convert(params), convert(indices)
+    if batch_dims:
+        batch = indices.shape[:batch_dims]
+        places = ops.meshgrid(*map(np.arange, batch), indexing="ij")
+        wide = (*batch, *[1] * (indices.ndim - batch_dims - 1))
+        whole = indices.shape[:-1]
+        first = [
+            ops.broadcast_to(ops.cast(ops.reshape(p, wide), indices.dtype), whole)
+            for p in places
+        ]
+        indices = ops.concatenate([ops.stack(first, -1), indices], -1)
     depth = indices.shape[-1]
     extent = params.shape[:depth]
+    _check_vectors("gather_nd", indices, params.shape)
     strides = [int(np.prod(extent[i + 1 :], dtype=int)) for i in np.arange(depth)]
     flat = ops.reshape(params, (-1, *params.shape[depth:]))
     return ops.take(flat, ops.sum(indices * np.array(strides, "int32"), -1), 0)
 
 
+def _check_vectors(function: str, indices: Any, shape: Any) -> None:
+    """Check index vectors, where they are known, against the extents of a tensor."""
+    depth = indices.shape[-1]
+    if depth > len(shape):
+        raise ShapeError(
+            f"{function}: expected index vectors of at most {len(shape)} elements, for "
+            f"shape {tuple(shape)}; received {depth}"
+        )
+    if indices.constant is not None:
+        for axis in np.arange(depth):
+            check_within(function, convert(indices.constant[..., axis]), shape[axis])
+
+
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: Any = None) -> Tensor:
-    """Zeros with updates added where index vectors say."""
+    """Zeros with updates added where index vectors say; not checked in a trace."""
+    indices = convert(indices)
+    _check_vectors("scatter_nd", indices, extents(shape))
     return ops.scatter(indices, updates, extents(shape))
 
 
 def _scattering(reduction: str | None) -> Any:
     def scatter(tensor: Any, indices: Any, updates: Any, name: Any = None) -> Tensor:
+        tensor, indices = convert(tensor), convert(indices)
+        _check_vectors("tensor_scatter_nd", indices, tensor.shape)
         return ops.scatter_update(tensor, indices, updates, reduction)
 
     scatter.__doc__ = (
@@ -119,6 +175,8 @@ def tensor_scatter_nd_sub(
     tensor: Any, indices: Any, updates: Any, name: Any = None
 ) -> Tensor:
     """The tensor with updates subtracted at index vectors."""
+    tensor, indices = convert(tensor), convert(indices)
+    _check_vectors("tensor_scatter_nd_sub", indices, tensor.shape)
     return ops.scatter_update(tensor, indices, ops.negative(updates), "add")
 
 
@@ -154,6 +212,12 @@ def dynamic_partition(
 ) -> list[Tensor]:
     """The parts of the data that `partitions` gives each number; not in a trace."""
     data, partitions = convert(data), np.asarray(partitions)
+    if tuple(data.shape[: partitions.ndim]) != partitions.shape:
+        raise ShapeError(
+            "dynamic_partition: expected partitions of the first extents of data, "
+            f"{tuple(data.shape)}; received shape {partitions.shape}"
+        )
+    check_within("dynamic_partition", convert(partitions), int(num_partitions))
     rows = ops.reshape(data, (-1, *data.shape[partitions.ndim :]))
     flat = partitions.ravel()
     return [
@@ -163,15 +227,25 @@ def dynamic_partition(
 
 
 def dynamic_stitch(indices: Any, data: Any, name: Any = None) -> Tensor:
-    """The rows of the data at the places that indices name; the last one counts."""
+    """The rows of the data at the places that indices name; the last one counts.
+
+    A place that none names has zeros.
+    """
     places = np.concatenate([np.ravel(np.asarray(i)) for i in indices])
     rows = [
         ops.reshape(x, (-1, *x.shape[np.ndim(i) :]))
         for i, x in zip(indices, map(convert, data), strict=True)
     ]
     every = ops.concatenate(rows, 0)
-    _, last = np.unique(places[::-1], return_index=True)
-    return ops.take(every, len(places) - 1 - last, 0)
+    if places.size:
+        check_within("dynamic_stitch", convert(places), int(places.max()) + 1)
+    named, last = np.unique(places[::-1], return_index=True)
+    sources = len(places) - 1 - last
+    if named.size and named.size <= named[-1]:  # some are not named
+        every = ops.concatenate([every, ops.zeros_like(every[:1])], 0)
+        sources, gaps = np.full(named[-1] + 1, len(places)), sources
+        sources[named] = gaps
+    return ops.take(every, sources, 0)
 
 
 def histogram_fixed_width(
@@ -190,6 +264,15 @@ def histogram_fixed_width(
     return ops.cast(
         ops.bincount(ops.reshape(places, (-1,)), minlength=count), dtype_name(dtype)
     )
+
+
+def unravel_index(indices: Any, dims: Any, name: Any = None) -> Tensor:
+    """The coordinates, one row for each axis, of flat indices into a shape."""
+    indices, shape = convert(indices), extents(dims)
+    check_within("unravel_index", indices, int(np.prod(shape, dtype=int)))
+    steps = [int(np.prod(shape[i + 1 :], dtype=int)) for i in range(len(shape))]
+    rows = [indices // step % n for step, n in zip(steps, shape, strict=True)]
+    return ops.stack(rows, 0)
 
 
 # --- order ----------------------------------------------------------------------------

@@ -7,13 +7,53 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from toolkit import dtypes, ops
-from toolkit.compat.tensorflow.arguments import axes, dtype_name, refuse
+from toolkit import ops
+from toolkit.compat.tensorflow.arguments import (
+    axes,
+    axes as _axes,
+    dtype_name,
+)
 from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.counting import (
+    bincount as bincount,
+    confusion_matrix as confusion_matrix,
+)
+from toolkit.compat.tensorflow.extremes import (
+    clip_by_value as clip_by_value,
+    maximum as maximum,
+    minimum as minimum,
+)
+from toolkit.compat.tensorflow.reductions import (
+    reduce_all as reduce_all,
+    reduce_any as reduce_any,
+    reduce_euclidean_norm as reduce_euclidean_norm,
+    reduce_logsumexp as reduce_logsumexp,
+    reduce_max as reduce_max,
+    reduce_mean as reduce_mean,
+    reduce_min as reduce_min,
+    reduce_prod as reduce_prod,
+    reduce_std as reduce_std,
+    reduce_sum as reduce_sum,
+    reduce_variance as reduce_variance,
+)
 from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.segments import (
+    segment_max as segment_max,
+    segment_mean as segment_mean,
+    segment_min as segment_min,
+    segment_prod as segment_prod,
+    segment_sum as segment_sum,
+    unsorted_segment_max as unsorted_segment_max,
+    unsorted_segment_mean as unsorted_segment_mean,
+    unsorted_segment_min as unsorted_segment_min,
+    unsorted_segment_prod as unsorted_segment_prod,
+    unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
+    unsorted_segment_sum as unsorted_segment_sum,
+)
+from toolkit.compat.tensorflow.views import check_divisor
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, ShapeError
 
 
 class TopK(NamedTuple):
@@ -66,8 +106,6 @@ _BINARY = {
     "add": ops.add,
     "divide_no_nan": ops.divide_no_nan,
     "equal": ops.equal,
-    "floordiv": ops.floor_divide,
-    "floormod": ops.mod,
     "greater": ops.greater,
     "greater_equal": ops.greater_equal,
     "less": ops.less,
@@ -75,9 +113,6 @@ _BINARY = {
     "logical_and": ops.logical_and,
     "logical_or": ops.logical_or,
     "logical_xor": ops.logical_xor,
-    "maximum": ops.maximum,
-    "minimum": ops.minimum,
-    "mod": ops.mod,
     "multiply": ops.multiply,
     "not_equal": ops.not_equal,
     "pow": ops.power,
@@ -94,19 +129,8 @@ globals().update(
             "in_top_k": (ops.in_top_k, "targets predictions k"),
             "nextafter": (ops.nextafter, "x1 x2"),
             "real": (ops.real, "input"),
-            "segment_max": (ops.segment_max, "data segment_ids"),
-            "segment_min": (ops.segment_min, "data segment_ids"),
-            "segment_prod": (ops.segment_prod, "data segment_ids"),
-            "segment_sum": (ops.segment_sum, "data segment_ids"),
             "softplus": (ops.softplus, "features"),
             "softsign": (ops.softsign, "features"),
-            **{
-                f"unsorted_segment_{name}": (
-                    getattr(ops, f"segment_{name}"),
-                    "data segment_ids num_segments",
-                )
-                for name in ("max", "min", "prod", "sum")
-            },
         }
     )
 )
@@ -126,10 +150,39 @@ def divide(x: Any, y: Any, name: Any = None) -> Tensor:
 truediv = divide
 
 
+def floordiv(x: Any, y: Any, name: Any = None) -> Tensor:
+    """x / y, rounded down.
+
+    Raises:
+        ArgumentError: integers are divided by a zero that is known: not in a trace.
+    """
+    check_divisor("floordiv", x, y)
+    return ops.floor_divide(x, y)
+
+
+def floormod(x: Any, y: Any, name: Any = None) -> Tensor:
+    """x - floordiv(x, y) * y
+
+    Raises:
+        ArgumentError: integers are divided by a zero that is known: not in a trace.
+    """
+    check_divisor("floormod", x, y)
+    return ops.mod(x, y)
+
+
+mod = floormod
+
+
 def add_n(inputs: Any, name: Any = None) -> Tensor:
     """The sum of tensors of one shape."""
-    inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-    return reduce(ops.add, map(convert, inputs))
+    tensors = [convert(x) for x in inputs]
+    shapes = {tuple(x.shape) for x in tensors}
+    if len(shapes) != 1:
+        raise ShapeError(
+            "add_n: expected tensors of one shape; received "
+            + (", ".join(map(str, sorted(shapes))) or "none")
+        )
+    return reduce(ops.add, tensors)
 
 
 def accumulate_n(
@@ -199,44 +252,7 @@ def polyval(coeffs: Any, x: Any, name: Any = None) -> Tensor:
     return reduce(lambda y, c: y * x + c, coeffs, ops.zeros_like(x))
 
 
-# --- reductions -----------------------------------------------------------------------
-
-
-def _reducing(reduction: Any, what: str) -> Any:
-    def reduce_tensor(
-        input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None
-    ) -> Tensor:
-        x = convert(input_tensor)
-        return convert(reduction(x, axes(axis), bool(keepdims)), x._dtype)
-
-    reduce_tensor.__name__ = reduce_tensor.__qualname__ = f"reduce_{what}"
-    reduce_tensor.__doc__ = f"The {what} along axes, in the dtype of the input."
-    return reduce_tensor
-
-
-def _mean(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    if x.dtype in dtypes.INEXACT:
-        return ops.mean(x, axis, keepdims)
-    # As there, the quotient of integers is cut off towards zero.
-    total = ops.sum(x, axis, keepdims)
-    count = x.size // max(total.size, 1)
-    return ops.sign(total) * ops.floor_divide(ops.absolute(total), count)
-
-
-reduce_all: Any = _reducing(ops.all, "all")
-reduce_any: Any = _reducing(ops.any, "any")
-reduce_euclidean_norm: Any = _reducing(
-    lambda x, axis, keepdims: ops.sqrt(ops.sum(ops.square(x), axis, keepdims)),
-    "euclidean_norm",
-)
-reduce_logsumexp: Any = _reducing(ops.logsumexp, "logsumexp")
-reduce_max: Any = _reducing(ops.max, "max")
-reduce_mean: Any = _reducing(_mean, "mean")
-reduce_min: Any = _reducing(ops.min, "min")
-reduce_prod: Any = _reducing(ops.prod, "prod")
-reduce_std: Any = _reducing(ops.std, "std")
-reduce_sum: Any = _reducing(ops.sum, "sum")
-reduce_variance: Any = _reducing(ops.var, "variance")
+# --- places and running totals --------------------------------------------------------
 
 
 def argmax(
@@ -291,6 +307,40 @@ cumsum: Any = _cumulative(ops.cumsum, ops.zeros_like, "cumsum")
 cumprod: Any = _cumulative(ops.cumprod, ops.ones_like, "cumprod")
 
 
+def cumulative_logsumexp(
+    x: Any,
+    axis: Any = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    name: Any = None,
+) -> Tensor:
+    """log(cumsum(exp(x))) along an axis; exclusive: of those before, -inf of none.
+
+    Of numbers that are so much smaller than the largest that their exponential is 0
+    beside it, it is -inf, too.
+    """
+    x = convert(x)
+    most = ops.stop_gradient(ops.max(x, int(axis), True))
+    total = cumsum(ops.exp(x - most), axis, exclusive, reverse)
+    return ops.log(total) + most
+
+
+def invert_permutation(x: Any, name: Any = None) -> Tensor:
+    """The permutation that undoes one: y[x[i]] = i.
+
+    Raises:
+        ArgumentError: it is known, and no permutation.
+    """
+    x = convert(x)
+    known = x.constant
+    if known is not None and sorted(known.tolist()) != list(np.arange(known.size)):
+        raise ArgumentError(
+            "invert_permutation: expected each of the numbers from 0 on once; received "
+            f"{known.tolist()}"
+        )
+    return ops.cast(ops.argsort(x), x.dtype)
+
+
 def top_k(
     input: Any,
     k: Any = 1,
@@ -303,78 +353,16 @@ def top_k(
     return TopK(values, ops.cast(indices, dtype_name(index_type)))
 
 
-# --- counting -------------------------------------------------------------------------
-
-
-def bincount(
-    arr: Any,
-    weights: Any = None,
-    minlength: Any = None,
-    maxlength: Any = None,
-    dtype: Any = "int32",
-    name: Any = None,
-    axis: int | None = None,
-    binary_output: bool = False,
-) -> Tensor:
-    """How often each integer from 0 on is there, or the sum of its weights."""
-    refuse(
-        "bincount", axis=(axis, None), binary_output=(binary_output, False)
-    )  # those of whole arrays only
-    arr = ops.reshape(arr, (-1,))
-    weights = None if weights is None else ops.reshape(weights, (-1,))
-    counts = ops.bincount(arr, weights, int(minlength or 0))
-    if maxlength is not None:
-        counts = counts[: int(maxlength)]
-    return counts if weights is not None else ops.cast(counts, dtype_name(dtype))
-
-
-def confusion_matrix(
-    labels: Any,
-    predictions: Any,
-    num_classes: Any = None,
-    weights: Any = None,
-    dtype: Any = "int32",
-    name: Any = None,
-) -> Tensor:
-    """How often each label (row) was predicted as each class (column)."""
-    pairs = ops.stack([ops.reshape(x, (-1,)) for x in (labels, predictions)], axis=1)
-    if num_classes is None:
-        num_classes = int(ops.max(pairs).numpy()) + 1
-    shape = (int(num_classes), int(num_classes))
-    if weights is None:
-        weights = ops.ones(pairs.shape[:1])
-    return ops.scatter(pairs, ops.cast(weights, dtype_name(dtype)), shape)
-
-
-def unsorted_segment_mean(
-    data: Any, segment_ids: Any, num_segments: Any, name: Any = None
-) -> Tensor:
-    """The mean of the rows of each segment; 0 for one without rows."""
-    count = int(num_segments)
-    counts = ops.segment_sum(ops.ones_like(data), segment_ids, count)
-    return ops.segment_sum(data, segment_ids, count) / ops.maximum(counts, 1)
-
-
-def segment_mean(data: Any, segment_ids: Any, name: Any = None) -> Tensor:
-    """The mean of the rows of each segment."""
-    ids = convert(segment_ids)
-    return unsorted_segment_mean(data, ids, int(ops.max(ids).numpy()) + 1)
-
-
 # --- clipping -------------------------------------------------------------------------
-
-
-def clip_by_value(
-    t: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None
-) -> Tensor:
-    """t with what is too small or too large brought to the bounds."""
-    return ops.clip(t, clip_value_min, clip_value_max)
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Any = None) -> Tensor:
     """t, scaled so that its Euclidean norm is at most clip_norm."""
-    norm = reduce_euclidean_norm(t, axes, True)
-    return ops.multiply(t, clip_norm) / ops.maximum(norm, clip_norm)
+    total = ops.sum(ops.square(t), _axes(axes), True)
+    is_zero = ops.equal(total, 0)  # where the root has no derivative
+    root = ops.sqrt(ops.where(is_zero, ops.ones_like(total), total))
+    norm = ops.where(is_zero, total, root)
+    return ops.multiply(t, clip_norm) / maximum(norm, clip_norm)
 
 
 def global_norm(t_list: Any, name: Any = None) -> Tensor:

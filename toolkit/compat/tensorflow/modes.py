@@ -8,6 +8,31 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from toolkit.core.tensor import state
+from toolkit.errors import TraceError
+from toolkit.ops.symbolic import Probe
+
+
+class NeedsValues(TraceError):
+    """What needs values of tensors, to print them say, is called in a trace.
+
+    A graph calls no Python function when it runs: `tf.function` runs eagerly then.
+    """
+
+    def __init__(self, function: str) -> None:
+        self.function = function
+        super().__init__(
+            f"{function}: expected tensors that have values; received one of a traced "
+            "function. A tf.function with such a call runs eagerly, and so does a "
+            "model that is compiled with run_eagerly=True"
+        )
+
+
+def asks_for_shapes() -> bool:
+    """Whether what is called computes nothing, and never will: shapes are asked for."""
+    trace: Any = state.trace
+    while trace is not None and not isinstance(trace, Probe):
+        trace = trace._outer[0]
+    return trace is not None
 
 
 class _Mode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, StrEnum
 from types import SimpleNamespace
+from typing import Any
 
 import toolkit
 from toolkit import errors as core, initializers, ops, tree
@@ -97,7 +98,23 @@ train: SimpleNamespace = SimpleNamespace(
 VERSION = f"2.21.0+toolkit.{toolkit.__version__}"
 version: SimpleNamespace = SimpleNamespace(VERSION=VERSION)
 
-constant_initializer = initializers.Constant
+
+class constant_initializer(initializers.Constant):
+    """One value everywhere, or as many values as the shape has elements.
+
+    Args:
+        value: a number, a list or an array; its dtype is that of what is made, unless
+            another is asked for.
+    """
+
+    def __init__(self, value: Any = 0) -> None:
+        super().__init__(value)
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        """The values in a shape."""
+        return arrays.constant(self.value, dtype, shape)
+
+
 ones_initializer = initializers.Ones
 random_normal_initializer = initializers.RandomNormal
 random_uniform_initializer = initializers.RandomUniform

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from toolkit import ops
+from toolkit import dtypes, ops
 from toolkit.compat.tensorflow import math, random
-from toolkit.compat.tensorflow.arguments import extents, refuse
+from toolkit.compat.tensorflow.arguments import check_within, extents, refuse
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.math import (
     l2_normalize as l2_normalize,
@@ -62,7 +62,9 @@ def crelu(features: Any, axis: int = -1, name: Any = None) -> Tensor:
 def dropout(
     x: Any, rate: Any, noise_shape: Any = None, seed: Any = None, name: Any = None
 ) -> Tensor:
-    """Each element 0 with the probability rate, and else times 1 / (1 - rate)."""
+    """Each element 0 with the probability rate in [0, 1), else times 1 / (1 - rate)."""
+    if not 0 <= float(rate) < 1:
+        raise ArgumentError(f"dropout: expected a rate in [0, 1); received {rate}")
     shape = None if noise_shape is None else extents(noise_shape)
     return random.core.dropout(x, float(rate), shape, random.source(seed))
 
@@ -84,7 +86,15 @@ def l2_loss(t: Any, name: Any = None) -> Tensor:
 def moments(
     x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance along axes; `shift` has no effect, as there."""
+    """Mean and variance along axes; `shift` has no effect, as there.
+
+    Those of integers are integers, cut off towards zero.
+    """
+    x = convert(x)
+    if x.dtype not in dtypes.INEXACT:
+        mean = math.reduce_mean(x, axes, True)
+        variance = math.reduce_mean(ops.square(x - mean), axes, keepdims)
+        return math.reduce_mean(x, axes, keepdims), variance
     return ops.moments(x, extents(axes), bool(keepdims))
 
 
@@ -107,7 +117,12 @@ def batch_normalization(
 def embedding_lookup(
     params: Any, ids: Any, max_norm: Any = None, name: Any = None
 ) -> Tensor:
-    """The rows of params that ids name, each clipped to a norm if one is given."""
+    """The rows of params that ids name, each clipped to a norm if one is given.
+
+    Ids are at least 0 and below the number of rows; not checked in a trace.
+    """
+    params, ids = convert(params), convert(ids)
+    check_within("embedding_lookup", ids, params.shape[0])
     rows = ops.take(params, ids, 0)
     if max_norm is None:
         return rows

@@ -9,10 +9,11 @@ import numpy as np
 
 from toolkit import tree
 from toolkit.compat.tensorflow.boundary import recorded
+from toolkit.compat.tensorflow.modes import NeedsValues, asks_for_shapes
 from toolkit.compat.tensorflow.strings import StringTensor
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
-from toolkit.errors import ArgumentError, TraceError
+from toolkit.errors import ArgumentError
 
 _TENSORS = (Tensor, Variable, StringTensor)
 
@@ -36,8 +37,12 @@ def print(
         sep: what stands between two inputs.
         end: what stands at the end.
 
+    A `tf.function` that prints a tensor runs eagerly, after a warning: it prints in
+    each call what TensorFlow prints, but is not compiled.
+
     Raises:
-        TraceError: inside of a traced function, where tensors have no values.
+        TraceError: inside of any other traced function, the step of `fit` say, where
+            tensors have no values.
 
     Example:
         >>> import sys
@@ -45,6 +50,8 @@ def print(
         >>> tf.print("x:", tf.range(9), output_stream=sys.stdout)
         x: [0 1 2 ... 6 7 8]
     """
+    if asks_for_shapes():
+        return
     edge = 3 if summarize is None else summarize
     line = sep.join(shown(x, edge) for x in inputs) + end
     stream = sys.stderr if output_stream is None else output_stream
@@ -80,11 +87,8 @@ class _Shown(str):
 
 
 def _array(x: Any, edge: int) -> str:
-    if isinstance(x, Tensor) and x.constant is None:
-        raise TraceError(
-            "print: a tensor has no value inside of a traced function; return it and "
-            "print it outside, or use Python's print for its shape"
-        )
+    if isinstance(x, Tensor) and x.known() is None:
+        raise NeedsValues("print")
     array = np.asarray(x)
     show = _SHOWN.get(array.dtype.kind, str)
     if not array.ndim:

@@ -9,7 +9,6 @@ from toolkit.errors import UnsupportedError
 # Name -> what to use instead.
 INSTEAD = {
     "AggregationMethod": "gradients are added in one order",
-    "IndexedSlices": "gradients are dense tensors",
     "estimator": "train with tf.keras.Model.fit",
     "feature_column": "use preprocessing layers or toolkit.utils.FeatureSpace",
     "graph_util": "use Function.inspect",

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from toolkit import ops
 from toolkit.autodiff import custom_gradient as customizing, tape
 from toolkit.compat.tensorflow.boundary import of_tensors
 from toolkit.compat.tensorflow.views import convert
-from toolkit.errors import ShapeError
+from toolkit.core.variable import value_now
+from toolkit.errors import GradientError, ShapeError
+
+
+def _keeping_variables(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method after which `watched_variables` still says what was watched."""
+
+    @wraps(method)
+    def call(self: GradientTape, *args: Any, **kwargs: Any) -> Any:
+        watched = self._variables
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self._variables = {**watched, **self._variables}
+
+    return of_tensors(call)
 
 
 class GradientTape(tape.GradientTape):
@@ -20,8 +37,8 @@ class GradientTape(tape.GradientTape):
         watch_accessed_variables: whether trainable Variables are watched when read.
     """
 
-    gradient: Callable[..., Any] = of_tensors(tape.GradientTape.gradient)
-    jacobian: Callable[..., Any] = of_tensors(tape.GradientTape.jacobian)
+    gradient: Callable[..., Any] = _keeping_variables(tape.GradientTape.gradient)
+    jacobian: Callable[..., Any] = _keeping_variables(tape.GradientTape.jacobian)
 
     @of_tensors
     def batch_jacobian(
@@ -65,5 +82,66 @@ class GradientTape(tape.GradientTape):
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`toolkit.custom_gradient`, of `tf.Tensor`s."""
-    return of_tensors(customizing.custom_gradient(f))
+    """Give a function a gradient of its own, that of the Variables it reads included.
+
+    Args:
+        f: takes tensors, returns (outputs, grad). `grad(*upstream)` returns the
+            gradients of the inputs. Where f reads trainable Variables, which are no
+            arguments, it is `grad(*upstream, variables=...)`, and also returns theirs,
+            as a list.
+
+    Raises:
+        GradientError: f reads Variables, and grad takes no `variables`.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> v = tf.Variable(3.0)
+        >>> @tf.custom_gradient
+        ... def scaled(x):
+        ...     def grad(upstream, variables=None):
+        ...         return upstream * v, [10.0 * upstream for _ in variables]
+        ...     return x * v, grad
+        >>> with tf.GradientTape() as tape:
+        ...     y = scaled(tf.constant(2.0))
+        >>> float(tape.gradient(y, v))
+        10.0
+    """
+
+    @wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args = tuple(map(value_now, args))
+        with tape.GradientTape() as finder:
+            first = [f(*args, **kwargs)]
+        variables = finder.watched_variables()
+
+        def again(*xs: Any, **options: Any) -> Any:
+            given = xs[: len(args)]
+            outputs, grad = first.pop() if first else f(*given, **options)
+            return outputs, _of_variables(grad, variables) if variables else grad
+
+        if variables and not _takes_variables(first[0][1]):
+            raise GradientError(
+                f"custom_gradient: {getattr(f, '__name__', f)} reads Variables: its "
+                "gradient function must take the keyword argument `variables`"
+            )
+        again.__name__ = getattr(f, "__name__", "function")
+        return customizing.custom_gradient(again)(*args, *variables, **kwargs)
+
+    return of_tensors(call)
+
+
+def _takes_variables(grad: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(grad).parameters.values()
+    return any(p.name == "variables" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def _of_variables(grad: Any, variables: tuple[Any, ...]) -> Callable[..., Any]:
+    """A gradient function of the inputs and the Variables, one after the other."""
+
+    def whole(*upstream: Any) -> tuple[Any, ...]:
+        of_inputs, found = grad(*upstream, variables=list(variables))
+        if not isinstance(of_inputs, (list, tuple)):
+            of_inputs = (of_inputs,)
+        return (*of_inputs, *found)
+
+    return whole

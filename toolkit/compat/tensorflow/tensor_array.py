@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 from toolkit import ops
-from toolkit.compat.tensorflow.arguments import dtype_name
+from toolkit.compat.tensorflow.arguments import dtype_name, extents
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError, ShapeError, TraceError
+
+
+def _known(size: Any) -> int:
+    """How many tensors there are to be."""
+    if size is None:
+        return 0
+    if isinstance(size, Tensor) and size.known() is None:
+        raise TraceError(
+            "TensorArray: expected a known size; received a traced tensor. Let a loop "
+            "of unknown length carry a tensor, and write to it by "
+            "tf.tensor_scatter_nd_update"
+        )
+    return int(size)
 
 
 class TensorArray:
@@ -16,7 +30,7 @@ class TensorArray:
 
     Args:
         dtype: of the tensors.
-        size: how many there are; 0 by default.
+        size: how many there are, known in a trace, too; 0 by default.
         dynamic_size: whether writing beyond `size` makes it grow.
         clear_after_read: whether a tensor can be read only once; True by default.
         infer_shape: whether all must have one shape.
@@ -47,10 +61,16 @@ class TensorArray:
             None if element_shape is None else tuple(element_shape)
         )
         self._clears, self._has_one_shape = clear_after_read is not False, infer_shape
-        self._tensors: list[Tensor | None] = [None] * int(size or 0)
+        self._tensors: list[Tensor | None] = [None] * _known(size)
 
     def write(self, index: Any, value: Any, name: Any = None) -> TensorArray:
         """Set the tensor of a number, which must be known; returns the array."""
+        if isinstance(index, Tensor) and index.known() is None:
+            raise TraceError(
+                "TensorArray.write: expected a known index; received a traced tensor, "
+                "that of a loop of unknown length say. Let the loop carry a tensor, "
+                "and write to it by tf.tensor_scatter_nd_update"
+            )
         i, x = int(index), convert(value, self.dtype)
         shape = self.element_shape
         if shape is None and self._has_one_shape:
@@ -112,6 +132,24 @@ class TensorArray:
     def unstack(self, value: Any, name: Any = None) -> TensorArray:
         """The array with the rows of a tensor as its own."""
         self._tensors = list(ops.unstack(convert(value, self.dtype)))
+        return self
+
+    def split(self, value: Any, lengths: Any, name: Any = None) -> TensorArray:
+        """The array with the parts of a tensor, of so many rows each, as its own."""
+        sizes = extents(lengths)
+        rows = convert(value, self.dtype)
+        if sum(sizes) != rows.shape[0]:
+            raise ShapeError(
+                f"TensorArray.split: expected lengths that add up to {rows.shape[0]}; "
+                f"received {sizes}"
+            )
+        self._tensors = list(ops.split(rows, list(accumulate(sizes))[:-1], 0))
+        return self
+
+    def scatter(self, indices: Any, value: Any, name: Any = None) -> TensorArray:
+        """Write the rows of a tensor under the numbers that indices give them."""
+        for index, row in zip(extents(indices), convert(value), strict=True):
+            self.write(index, row)
         return self
 
     def identity(self) -> TensorArray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.errors import ShapeError, UnsupportedError
+from toolkit.errors import DTypeError, ShapeError, UnsupportedError
 
 
 class DType(str):
@@ -80,6 +80,26 @@ class DType(str):
     def limits(self) -> tuple[Any, Any]:
         return self.min, self.max
 
+    def __eq__(self, other: object) -> bool:
+        """Whether `other` is this dtype's name, or the same one of NumPy's.
+
+        Python's own types are none: `float` goes with any dtype of floats.
+        """
+        if isinstance(other, str):
+            return str.__eq__(self, other)
+        is_type = isinstance(other, type) and issubclass(other, np.generic)
+        if not is_type and not isinstance(other, np.dtype):
+            return False
+        try:
+            return str.__eq__(self, dtypes.standardize(other))
+        except DTypeError:
+            return False
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
     def is_compatible_with(self, other: Any) -> bool:
         """Whether `other` is the same dtype."""
         return self == as_dtype(other)
@@ -114,14 +134,26 @@ string: DType = ALL[dtypes.STRING]
 boolean: DType = ALL["bool"]
 
 
+_OF_PYTHON = {
+    bool: boolean,
+    int: int64,
+    float: float32,
+    complex: complex128,
+    str: string,
+    object: string,
+}
+
+
 def as_dtype(type_value: Any) -> DType:
     """The dtype meant by a name, a Python type, or NumPy's.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
-        >>> tf.as_dtype(float)
-        tf.float32
+        >>> tf.as_dtype(float), tf.as_dtype(int)
+        (tf.float32, tf.int64)
     """
+    if type_value in _OF_PYTHON and isinstance(type_value, type):
+        return _OF_PYTHON[type_value]
     return ALL[dtypes.standardize(type_value)]
 
 
@@ -182,6 +214,16 @@ class TensorShape(tuple[Any, ...]):
         """Raise a ShapeError unless the extents that both know are the same."""
         if not self.is_compatible_with(other):
             raise ShapeError(f"Shapes {self} and {other} are incompatible")
+
+    def merge_with(self, other: Any) -> TensorShape:
+        """The extents that either knows.
+
+        Raises:
+            ShapeError: they know different ones.
+        """
+        self.assert_is_compatible_with(other)
+        pairs = zip(self, TensorShape(other), strict=True)
+        return TensorShape([n if m is None else m for m, n in pairs])
 
     def concatenate(self, other: Any) -> TensorShape:
         """The extents of both, one after the other."""

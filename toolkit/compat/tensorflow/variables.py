@@ -5,14 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+from toolkit import ops
 from toolkit.compat.tensorflow import indexing, views
-from toolkit.compat.tensorflow.arguments import as_array
+from toolkit.compat.tensorflow.arguments import as_array, fitting
 from toolkit.compat.tensorflow.modes import building_graph, mode
+from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.core import variable as core
 from toolkit.core.naming import name_scope
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import no_trace
-from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 
 
 class _AnyVariable(type):
@@ -45,13 +47,13 @@ class Variable(views.Variable, metaclass=_AnyVariable):
         import_scope: only None.
         constraint: what optimizers apply to its value after each update.
         synchronization, aggregation: as the core's; kept, for one device needs none.
-        shape: that of the value.
+        shape: that of the value; no extent may be None.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
         >>> v = tf.Variable([1.0, 2.0], name="v")
-        >>> v.name, v.assign_add([1.0, 1.0]).numpy().tolist()
-        ('v:0', [2.0, 3.0])
+        >>> v.name, v.assign_add([1.0, 1.0])[1].assign(5.0).numpy().tolist()
+        ('v:0', [2.0, 5.0])
     """
 
     def __init__(
@@ -77,16 +79,21 @@ class Variable(views.Variable, metaclass=_AnyVariable):
                 "Variable: validate_shape=False, caching_device, variable_def and "
                 "import_scope are not supported: a Variable has one shape and device"
             )
+        if shape is not None and None in (shape := tuple(TensorShape(shape))):
+            raise UnsupportedError(
+                f"Variable: expected a shape without None; received {shape}: what it "
+                "holds keeps the shape of the first value"
+            )
         *scopes, own = (name or "Variable").split("/")
         with ExitStack() as opened:
             for scope in scopes:
                 opened.enter_context(name_scope(scope))
-            if callable(initial_value):
+            if callable(initial_value) and not isinstance(initial_value, Tensor):
                 with no_trace():
                     initial_value = initial_value()
             views.Variable.__init__(
                 self,
-                as_array(initial_value),
+                as_array(fitting(initial_value, dtype, "Variable")),
                 shape,
                 dtype,
                 trainable is not False,
@@ -104,16 +111,16 @@ class Variable(views.Variable, metaclass=_AnyVariable):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """Replace the value.
+        """Replace the value; returns the Variable.
 
         Args:
             value: a tensor of its shape.
             use_locking: has no effect: updates are locked in any case.
             name: as everywhere here, has no effect.
-            read_value: whether to return the new value; None otherwise.
+            read_value: whether to return the Variable; None otherwise.
         """
-        value = views.Variable.assign(self, value)
-        return value if read_value else None
+        views.Variable.assign(self, fitting(value, self.dtype, "Variable.assign"))
+        return self if read_value else None
 
     def assign_add(
         self,
@@ -122,16 +129,15 @@ class Variable(views.Variable, metaclass=_AnyVariable):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """Add to the value.
+        """Add to the value; returns the Variable.
 
         Args:
             delta: a tensor of its shape.
             use_locking: has no effect: updates are locked in any case.
             name: as everywhere here, has no effect.
-            read_value: whether to return the new value; None otherwise.
+            read_value: whether to return the Variable; None otherwise.
         """
-        value = views.Variable.assign_add(self, delta)
-        return value if read_value else None
+        return self.assign(self.read() + self._delta(delta), read_value=read_value)
 
     def assign_sub(
         self,
@@ -140,30 +146,78 @@ class Variable(views.Variable, metaclass=_AnyVariable):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """Subtract from the value.
+        """Subtract from the value; returns the Variable.
 
         Args:
             delta: a tensor of its shape.
             use_locking: has no effect: updates are locked in any case.
             name: as everywhere here, has no effect.
-            read_value: whether to return the new value; None otherwise.
+            read_value: whether to return the Variable; None otherwise.
         """
-        value = views.Variable.assign_sub(self, delta)
-        return value if read_value else None
+        return self.assign(self.read() - self._delta(delta), read_value=read_value)
+
+    def _delta(self, delta: Any) -> Any:
+        """A change as a tensor of the Variable's shape and dtype."""
+        return self.convert(fitting(delta, self.dtype, "Variable.assign"))
+
+    def __getitem__(self, key: Any) -> Any:
+        """What is at some indices; `assign` of that replaces it in the Variable."""
+        value = self.value
+        with views.DIALECT.inside():
+            found: Any = value[key]
+            found = views.alias(found) if found is value else found
+        found.__class__ = views.Part
+        found._part = self, key
+        return found
+
+    def sparse_read(self, indices: Any, name: Any = None) -> Tensor:
+        """The rows of these numbers: `tf.gather`."""
+        return indexing.gather(self.read(), indices)
+
+    def gather_nd(self, indices: Any, name: Any = None) -> Tensor:
+        """What index vectors name: `tf.gather_nd`."""
+        return indexing.gather_nd(self.read(), indices)
 
 
 def _scattering(how: str) -> Any:
-    def scatter(self: Variable, indices: Any, updates: Any, name: Any = None) -> Tensor:
+    def scatter(self: Variable, indices: Any, updates: Any, name: Any = None) -> Any:
         change = getattr(indexing, f"tensor_scatter_nd_{how}")
         return self.assign(change(self.read(), indices, updates))
 
     scatter.__name__ = scatter.__qualname__ = f"scatter_nd_{how}"
-    scatter.__doc__ = f"Assign what `tf.tensor_scatter_nd_{how}` makes of the value."
+    scatter.__doc__ = (
+        f"Assign what `tf.tensor_scatter_nd_{how}` makes of the value; returns the "
+        "Variable."
+    )
+    return scatter
+
+
+def _scattering_rows(how: str) -> Any:
+    def scatter(
+        self: Variable, sparse_delta: Any, use_locking: bool = False, name: Any = None
+    ) -> Any:
+        if not isinstance(sparse_delta, indexing.IndexedSlices):
+            raise ArgumentTypeError(
+                f"Variable.scatter_{how}: expected IndexedSlices; received "
+                f"{sparse_delta!r}"
+            )
+        old, indices = self.read(), views.convert(sparse_delta.indices)
+        values = views.convert(sparse_delta.values, old.dtype)
+        values = ops.broadcast_to(values, (*indices.shape, *old.shape[1:]))
+        change = getattr(indexing, f"tensor_scatter_nd_{how}")
+        return self.assign(change(old, ops.expand_dims(indices, -1), values))
+
+    scatter.__name__ = scatter.__qualname__ = f"scatter_{how}"
+    scatter.__doc__ = (
+        f"`scatter_nd_{how}` of rows in `tf.IndexedSlices`; returns the Variable.\n\n"
+        "        `use_locking` has no effect: updates are locked in any case.\n        "
+    )
     return scatter
 
 
 for _how in ("add", "max", "min", "sub", "update"):
     setattr(Variable, f"scatter_nd_{_how}", _scattering(_how))
+    setattr(Variable, f"scatter_{_how}", _scattering_rows(_how))
 
 
 def _lower(choice: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import tree
+from toolkit import ops, tree
 from toolkit.autodiff.tape import alias
 from toolkit.compat.tensorflow.types import ALL, DType, TensorShape
 from toolkit.core import tensor as core
@@ -24,7 +24,7 @@ from toolkit.core.dialects import Dialect
 from toolkit.core.tensor import state
 from toolkit.core.variable import Variable as CoreVariable
 from toolkit.dtypes import is_integer
-from toolkit.errors import TraceError
+from toolkit.errors import ArgumentError, ShapeError, TraceError
 from toolkit.functions import function as functions
 
 
@@ -79,6 +79,21 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         """The data as a NumPy array, those of a 0-d tensor as a number of NumPy's."""
         return core.Tensor.numpy(self)[()]
 
+    # --- operators that differ from NumPy's -------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        """As in NumPy; a list of indices stands for a tuple of them, as there."""
+        key = tuple(key) if type(key) is list else key
+        return core.Tensor.__getitem__(self, key)
+
+    def __eq__(self, other: Any) -> Any:
+        return _compared(core.Tensor.__eq__, self, other, False)
+
+    def __ne__(self, other: Any) -> Any:
+        return _compared(core.Tensor.__ne__, self, other, True)
+
+    __hash__ = core.Tensor.__hash__
+
     def get_shape(self) -> TensorShape:
         """The extents."""
         return self.shape
@@ -131,14 +146,65 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         return format(self.numpy(), spec)
 
 
+def _compared(compare: Any, x: Any, y: Any, otherwise: bool) -> Any:
+    """What a comparison says, and False or True if the shapes do not go together."""
+    try:
+        return compare(x, y)
+    except ShapeError:
+        return Tensor(np.asarray(otherwise))
+
+
 def _shown(x: Any) -> str:
     array = x.numpy()
     shown = repr(array) if array.ndim else str(array)
     return "numpy=" + ("\n" if "\n" in shown else "") + shown
 
 
+class Value(Tensor):
+    """What a Variable holds: `v.value` to Keras, `v.value()` to TensorFlow."""
+
+    __slots__ = ()
+
+    def __call__(self) -> Tensor:
+        """The tensor itself."""
+        return self
+
+
+class Part(Tensor):
+    """What was taken from a Variable by indices: that part of it can be assigned."""
+
+    __slots__ = ()
+    _part: Any  # the Variable, and the indices; a slot of the core's class
+
+    def assign(self, value: Any) -> Any:
+        """Replace that part of the Variable; returns the Variable.
+
+        Args:
+            value: what broadcasts to the shape of the part.
+        """
+        variable, key = self._part
+        old = variable.read()
+        with DIALECT.inside():
+            places = core_convert(np.arange(old.size, dtype="int32").reshape(old.shape))
+            places = ops.reshape(ops.get_item(places, key), (-1, 1))
+            value = core_convert(value, old._dtype)
+            if value.ndim > self.ndim:  # axes of one element in front
+                value = ops.reshape(value, value.shape[value.ndim - self.ndim :])
+            value = ops.reshape(ops.broadcast_to(value, self.shape), (-1,))
+            new = ops.scatter_update(ops.reshape(old, (-1,)), places, value)
+            return variable.assign(ops.reshape(new, old.shape))
+
+
 class Variable(CoreVariable):
     """A Variable with TensorFlow's attributes, one of a layer say."""
+
+    @property
+    def value(self) -> Any:
+        """The tensor that it holds now; to call that changes nothing."""
+        tensor = CoreVariable.value.fget(self)  # type: ignore[attr-defined]
+        if type(tensor) is Tensor:
+            tensor.__class__ = Value
+        return tensor
 
     @property
     def name(self) -> str:
@@ -157,6 +223,18 @@ class Variable(CoreVariable):
     @property
     def dtype(self) -> DType:
         return ALL[super().dtype]
+
+    def __getitem__(self, key: Any) -> Any:
+        """As of its value."""
+        return self.value[key]
+
+    def __eq__(self, other: Any) -> Any:
+        return _compared(CoreVariable.__eq__, self, other, False)
+
+    def __ne__(self, other: Any) -> Any:
+        return _compared(CoreVariable.__ne__, self, other, True)
+
+    __hash__ = CoreVariable.__hash__
 
     def get_shape(self) -> TensorShape:
         """The extents."""
@@ -189,6 +267,38 @@ class Variable(CoreVariable):
         facts = f"shape={self.shape} dtype={self.dtype}"
         return f"<tf.Variable '{self.name}' {facts}, {_shown(self)}>"
 
+
+def _dividing(name: str) -> Any:
+    """An operator of integers that raises where it divides by zero, as there."""
+
+    def divide(self: Any, other: Any) -> Any:
+        check_divisor(name, self, self if is_reflected else other)
+        kind = core.Tensor if isinstance(self, core.Tensor) else CoreVariable
+        return getattr(kind, name)(self, other)
+
+    is_reflected = name.startswith("__r")
+    divide.__name__ = divide.__qualname__ = name
+    return divide
+
+
+def check_divisor(function: str, dividend: Any, divisor: Any) -> None:
+    """Refuse to divide integers by a zero that is known.
+
+    Raises:
+        ArgumentError: there is one.
+    """
+    if isinstance(divisor, (float, complex)) or not all(
+        is_integer(str(getattr(x, "dtype", "int32"))) for x in (dividend, divisor)
+    ):
+        return
+    found = divisor if isinstance(divisor, int) else core_convert(divisor).known()
+    if found is not None and not np.all(found):
+        raise ArgumentError(f"{function}: integer division by zero")
+
+
+for _kind in (Tensor, Variable):
+    for _name in ("__floordiv__", "__rfloordiv__", "__mod__", "__rmod__"):
+        setattr(_kind, _name, _dividing(_name))
 
 DIALECT = Dialect(Tensor, Variable)
 Tensor.dialect = Variable.dialect = DIALECT
@@ -225,7 +335,7 @@ def convert(x: Any, dtype: str | None = None) -> Any:
 class Function(functions.Function):
     """A function whose traces are of `tf.Tensor`s."""
 
-    quick_types: frozenset[type] = functions.Function.quick_types | {Tensor}
+    quick_types: frozenset[type] = functions.Function.quick_types | {Tensor, Value}
 
     def _trace(self, *arguments: Any) -> Any:
         with DIALECT.inside():

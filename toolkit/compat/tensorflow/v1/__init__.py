@@ -95,7 +95,7 @@ __all__ = [name for name in globals() if name[0] != "_" and name != "annotations
 
 def __getattr__(name: str) -> Any:
     """What is imported at first use, and the names of TensorFlow 2."""
-    if name in ("data", "layers", "losses", "metrics", "summary", "train"):
+    if name in ("data", "image", "layers", "losses", "metrics", "summary", "train"):
         return import_module(f"{__name__}.{name}")
     found = import_module(f"{__name__}.functions").FUNCTIONS.get(name)
     if found is None:

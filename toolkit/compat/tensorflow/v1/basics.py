@@ -18,7 +18,7 @@ from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import state
-from toolkit.errors import ArgumentError, ShapeError, TraceError
+from toolkit.errors import ArgumentError, ShapeError, TraceError, UnsupportedError
 
 # --- modes ----------------------------------------------------------------------------
 
@@ -76,6 +76,11 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Graph
         name: made up if None.
     """
     _check_graph("placeholder")
+    if dtypes.standardize(dtype) == dtypes.STRING:
+        raise UnsupportedError(
+            "placeholder: expected a dtype of numbers; received string: strings are no "
+            "tensors of a graph"
+        )
     extents = (shape,) if isinstance(shape, int) else shape
     symbol = KerasTensor(extents or (), dtypes.standardize(dtype))
     step = GraphStep(_unfed, "Placeholder")

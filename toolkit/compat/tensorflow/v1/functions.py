@@ -11,15 +11,17 @@ from toolkit.compat.tensorflow import (
     arrays,
     control,
     debugging,
+    indexing,
     linalg,
     math,
     nn as nn2,
     random,
 )
 from toolkit.compat.tensorflow.boundary import recorded
+from toolkit.compat.tensorflow.v1 import convolutions
 from toolkit.compat.tensorflow.v1.basics import control_dependencies
 from toolkit.compat.tensorflow.v1.operations import print_op
-from toolkit.errors import ArgumentError, ArgumentTypeError
+from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
 
 
 def with_older(function: Callable[..., Any], **older: str) -> Callable[..., Any]:
@@ -96,10 +98,12 @@ FUNCTIONS: dict[str, Any] = {
     "arg_min": with_older(math.argmin, dimension="axis"),
     "argmax": with_older(math.argmax, dimension="axis"),
     "argmin": with_older(math.argmin, dimension="axis"),
+    "cond": with_older(control.cond, fn1="true_fn", fn2="false_fn"),
     "concat": with_older(arrays.concat, concat_dim="axis"),
     "count_nonzero": with_older(math.count_nonzero, input_tensor="input", **_AXES),
     "expand_dims": with_older(vars(arrays)["expand_dims"], dim="axis"),
     "norm": with_older(linalg.norm, keep_dims="keepdims"),
+    "where_v2": indexing.where,
     "squeeze": with_older(vars(arrays)["squeeze"], squeeze_dims="axis"),
 }
 
@@ -110,6 +114,40 @@ def div(x: Any, y: Any, name: Any = None) -> Any:
     x = ops.convert_to_tensor(x)
     integers = dtypes.is_integer(str(x.dtype))
     return ops.floor_divide(x, y) if integers else ops.divide(x, y)
+
+
+@recorded
+def select(condition: Any, x: Any, y: Any, name: Any = None) -> Any:
+    """x where a condition is true, else y; of a vector, whole rows are chosen.
+
+    Raises:
+        ShapeError: shapes differ. Only `where_v2` broadcasts.
+    """
+    condition, x, y = map(ops.convert_to_tensor, (condition, x, y))
+    shape = tuple(x.shape)
+    fits = tuple(condition.shape) in (shape, (), shape[:1])
+    if shape != tuple(y.shape) or not fits:
+        raise ShapeError(
+            "where: expected x and y of one shape, and a condition of it, a scalar or "
+            f"a vector of as many rows; received {shape}, {tuple(y.shape)} and "
+            f"{tuple(condition.shape)}"
+        )
+    if condition.ndim == 1:
+        condition = ops.reshape(condition, (-1, *[1] * (x.ndim - 1)))
+    return ops.where(condition, x, y)
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any:
+    """x where a condition is true and y elsewhere; without these, where it is true.
+
+    Args:
+        condition: booleans of the shape of x, or a vector that chooses whole rows.
+        x, y: of one shape.
+        name: of the operation.
+    """
+    if x is None and y is None:
+        return indexing.where(condition, name=name)
+    return select(condition, x, y, name=name)
 
 
 def _depth_to_space(
@@ -149,7 +187,7 @@ def while_loop(
         loop_vars: a list or tuple of (structures of) tensors.
         shape_invariants: only None: shapes may not change.
         parallel_iterations, swap_memory: have no effect.
-        back_prop: only True.
+        back_prop: False stops gradients at the result.
         name: of the operation.
         maximum_iterations: a bound on the number of steps; gradients need it.
         return_same_structure: whether a list with one variable is returned as such,
@@ -276,6 +314,13 @@ class _NN:
         """x @ weights + biases."""
         return nn2.bias_add(linalg.matmul(x, weights), biases, name=name)
 
+    conv1d = staticmethod(convolutions.conv1d)
+    conv2d_transpose = staticmethod(convolutions.conv2d_transpose)
+    convolution = staticmethod(convolutions.convolution)
+    depthwise_conv2d = staticmethod(convolutions.depthwise_conv2d)
+    l2_normalize = staticmethod(with_older(math.l2_normalize, dim="axis"))
+    pool = staticmethod(convolutions.pool)
+    separable_conv2d = staticmethod(convolutions.separable_conv2d)
     avg_pool = staticmethod(with_older(nn2.avg_pool, value="input"))
     conv2d = staticmethod(conv2d)
     dropout = staticmethod(dropout)
@@ -305,5 +350,6 @@ FUNCTIONS |= {
     "div": div,
     "nn": nn,
     "space_to_depth": recorded(_space_to_depth),
+    "where": where,
     "while_loop": while_loop,
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes, initializers
+from toolkit import dtypes, initializers, ops
 from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
@@ -37,7 +37,7 @@ class _Initializer:
 
         if not building_graph():
             return draw(self._seed)
-        draw.__name__ = self._kind.__name__
+        draw.__name__ = self._kind.__name__.removeprefix("_")
         graph = get_default_graph()
         return graph.record(draw, (GraphSeed(graph, self._seed),), {})
 
@@ -112,11 +112,38 @@ def lecun_uniform(seed: Any = None, dtype: Any = "float32") -> _Initializer:
     return _Initializer(initializers.LecunUniform, seed, dtype)
 
 
+class _Orthogonal:
+    """The core's `Orthogonal`, in operations that a graph records.
+
+    Args:
+        gain: the factor of the result.
+        seed: where its numbers come from.
+    """
+
+    def __init__(self, gain: float, seed: Any) -> None:
+        self._gain, self._seed = gain, seed
+
+    def __call__(self, shape: Any, dtype: Any) -> Any:
+        """A tensor of this shape; its last axis is that of the columns."""
+        if len(shape) < 2:
+            raise ShapeError(
+                f"orthogonal_initializer: expected two axes or more; received {shape}"
+            )
+        columns = shape[-1]
+        rows = int(np.prod(shape[:-1], dtype=int))
+        tall = max(rows, columns), min(rows, columns)
+        drawn = initializers.RandomNormal(0.0, 1.0, seed=self._seed)(tall, dtype=dtype)
+        q, r = ops.qr(drawn)
+        q = q * ops.sign(ops.diagonal(r))  # else the signs are not uniform
+        q = ops.transpose(q) if rows < columns else q
+        return ops.reshape(self._gain * q, shape)
+
+
 def orthogonal_initializer(
     gain: float = 1.0, seed: Any = None, dtype: Any = "float32"
 ) -> _Initializer:
     """A matrix with orthogonal rows or columns, times gain."""
-    return _Initializer(initializers.Orthogonal, seed, dtype, gain=gain)
+    return _Initializer(_Orthogonal, seed, dtype, gain=gain)
 
 
 class _Filled(initializers.Initializer):

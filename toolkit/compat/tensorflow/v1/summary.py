@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from toolkit.compat.tensorflow import arrays
 from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
 from toolkit.compat.tensorflow.v1.session import Summary
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
@@ -16,6 +19,8 @@ from toolkit.models.callbacks.events import EventWriter
 def _summary(kind: str, name: str, tensor: Any, collections: Any) -> Summary:
     graph = get_default_graph()
     tag = graph.unique_name(name)
+    if isinstance(tensor, (bool, int, float, np.ndarray, np.generic)):
+        tensor = vars(arrays)["identity"](tensor)
     made = Summary({(kind, tag): tensor})
     keys = [GraphKeys.SUMMARIES] if collections is None else collections
     graph.add_to_collections(keys, made)

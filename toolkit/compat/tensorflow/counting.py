@@ -1,0 +1,85 @@
+"""How often numbers are there, and pairs of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.compat.tensorflow.arguments import check_within, dtype_name, refuse
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor
+
+
+def bincount(
+    arr: Any,
+    weights: Any = None,
+    minlength: Any = None,
+    maxlength: Any = None,
+    dtype: Any = "int32",
+    name: Any = None,
+    axis: int | None = None,
+    binary_output: bool = False,
+) -> Tensor:
+    """How often each integer from 0 on is there, or the sum of its weights.
+
+    Args:
+        arr: integers; only a matrix where axis is -1.
+        weights: of the shape of arr.
+        minlength, maxlength: of the result.
+        dtype: of the result without weights.
+        axis: 0 or None to count all; -1 to count in each row.
+        binary_output: whether to say 1 for what is there at all.
+    """
+    arr = convert(arr)
+    if axis == -1 and arr.ndim == 2:
+        return _of_rows(arr, weights, minlength, maxlength, dtype, binary_output)
+    refuse("bincount", axis=(axis or None, None))
+    arr = ops.reshape(arr, (-1,))
+    weights = None if weights is None else ops.reshape(weights, (-1,))
+    counts = ops.bincount(arr, weights, int(minlength or 0))
+    if maxlength is not None:
+        counts = counts[: int(maxlength)]
+    if weights is not None:
+        return counts
+    counts = ops.minimum(counts, 1) if binary_output else counts
+    return ops.cast(counts, dtype_name(dtype))
+
+
+def _of_rows(
+    arr: Tensor, weights: Any, minlength: Any, maxlength: Any, dtype: Any, binary: bool
+) -> Tensor:
+    """`bincount` of each row of a matrix."""
+    count = int(ops.max(arr).numpy()) + 1 if arr.size else 0
+    count = max(count, int(minlength or 0))
+    count = count if maxlength is None else min(count, int(maxlength))
+    hot = ops.one_hot(arr, count, dtype="int32")  # nothing for what is larger
+    if weights is not None:
+        weights = convert(weights)
+        return ops.sum(ops.cast(hot, weights.dtype) * weights[..., None], 1)
+    counts = ops.max(hot, 1) if binary else ops.sum(hot, 1)
+    return ops.cast(counts, dtype_name(dtype))
+
+
+def confusion_matrix(
+    labels: Any,
+    predictions: Any,
+    num_classes: Any = None,
+    weights: Any = None,
+    dtype: Any = "int32",
+    name: Any = None,
+) -> Tensor:
+    """How often each label (row) was predicted as each class (column)."""
+    if weights is not None:
+        weights = ops.reshape(weights, (-1,))
+    pairs = ops.stack([ops.reshape(x, (-1,)) for x in (labels, predictions)], axis=1)
+    if num_classes is None:
+        num_classes = int(ops.max(pairs).numpy()) + 1
+    shape = (int(num_classes), int(num_classes))
+    check_within("confusion_matrix", convert(pairs), shape[0])
+    if weights is None:
+        weights = ops.ones(pairs.shape[:1])
+    return ops.scatter(pairs, ops.cast(weights, dtype_name(dtype)), shape)
+
+
+operations(__name__)

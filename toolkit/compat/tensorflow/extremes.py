@@ -1,0 +1,74 @@
+"""The larger and the smaller of two: where both are equal, the first has the gradient.
+
+The core's give half of it to each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.compat.tensorflow.arguments import fitting
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.core.convert import convert, operands
+from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable
+from toolkit.dtypes import INEXACT
+from toolkit.ir import Primitive
+from toolkit.ops.elementwise import maximum_p, minimum_p
+from toolkit.ops.shape import sum_to
+
+
+def _extreme(name: str, record: Primitive, first: Any) -> Primitive:
+    """A composite of a primitive, and of the comparison that says: it is the first."""
+
+    def vjp(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
+        zero = convert(0, g.dtype)
+        to_first = first(a, b)
+        to_a, to_b = ops.where(to_first, g, zero), ops.where(to_first, zero, g)
+        return sum_to(to_a, a.shape), sum_to(to_b, b.shape)
+
+    return decomposable(name, lambda a, b: bind(record, a, b), vjp)
+
+
+first_maximum_p: Primitive = _extreme("first_maximum", maximum_p, ops.greater_equal)
+first_minimum_p: Primitive = _extreme("first_minimum", minimum_p, ops.less_equal)
+
+
+def _chosen(x: Any, y: Any, composite: Primitive, plain: Primitive) -> Tensor:
+    (x, y), dtype = operands(x, y)
+    return bind(composite if dtype in INEXACT else plain, x, y)
+
+
+def maximum(x: Any, y: Any, name: Any = None) -> Tensor:
+    """The larger of x and y, elementwise; NaN if either is.
+
+    The gradient goes to x where they are equal.
+    """
+    return _chosen(x, y, first_maximum_p, maximum_p)
+
+
+def minimum(x: Any, y: Any, name: Any = None) -> Tensor:
+    """The smaller of x and y, elementwise; NaN if either is.
+
+    The gradient goes to x where they are equal.
+    """
+    return _chosen(x, y, first_minimum_p, minimum_p)
+
+
+def clip_by_value(
+    t: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None
+) -> Tensor:
+    """t with what is too small or too large brought to the bounds.
+
+    Where bounds cross, the lower one counts. At a bound the gradient is that of t.
+    """
+    t = convert(t)
+    low, high = (
+        convert(fitting(bound, t.dtype, "clip_by_value"), t.dtype)
+        for bound in (clip_value_min, clip_value_max)
+    )
+    return maximum(minimum(t, high), low)
+
+
+operations(__name__)

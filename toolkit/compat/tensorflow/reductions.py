@@ -1,0 +1,90 @@
+"""Sums, means, extremes and their kin along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import dtypes, ops
+from toolkit.compat.tensorflow.arguments import axes
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
+from toolkit.errors import DTypeError
+
+_ALLOWED: dict[str, tuple[Callable[[str], bool], str]] = {
+    **dict.fromkeys(("all", "any"), (lambda dtype: dtype == "bool", "booleans")),
+    "sum": (lambda dtype: dtype != "bool", "numbers"),
+    **dict.fromkeys(
+        ("logsumexp", "std", "variance"),
+        (lambda dtype: dtype in dtypes.INEXACT, "floats"),
+    ),
+}
+
+
+def _extreme(reduction: Any, start: str) -> Any:
+    """A maximum, say, that is minus infinity, or the lowest number, of no elements."""
+
+    def reduce_tensor(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
+        if x.size:
+            return reduction(x, axis, keepdims)
+        initial = float(start) if dtypes.is_float(x._dtype) else None
+        if initial is None:
+            limits = dtypes.lowest(x._dtype), dtypes.highest(x._dtype)
+            return reduction(x, axis, keepdims, limits[start == "inf"])
+        return reduction(x, axis, keepdims, initial)
+
+    return reduce_tensor
+
+
+def _logsumexp(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
+    if x.size:
+        return ops.logsumexp(x, axis, keepdims)
+    return ops.log(ops.sum(ops.exp(x), axis, keepdims))
+
+
+def _reducing(reduction: Any, what: str) -> Any:
+    def reduce_tensor(
+        input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None
+    ) -> Tensor:
+        x = convert(input_tensor)
+        if not allowed(x._dtype):
+            raise DTypeError(f"reduce_{what}: expected {kinds}; received {x._dtype}")
+        return convert(reduction(x, axes(axis), bool(keepdims)), x._dtype)
+
+    allowed, kinds = _ALLOWED.get(what, _ALLOWED["sum"])
+
+    reduce_tensor.__name__ = reduce_tensor.__qualname__ = f"reduce_{what}"
+    reduce_tensor.__doc__ = f"The {what} along axes, in the dtype of the input."
+    return reduce_tensor
+
+
+def _mean(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
+    if x.dtype in dtypes.INEXACT:
+        if x.size:
+            return ops.mean(x, axis, keepdims)
+        total = ops.sum(x, axis, keepdims)  # of nothing it is no number
+        return total * float("nan") if total.size else total
+    # As there, the quotient of integers is cut off towards zero.
+    total = ops.sum(x, axis, keepdims)
+    count = x.size // max(total.size, 1)
+    return ops.sign(total) * ops.floor_divide(ops.absolute(total), count)
+
+
+reduce_all: Any = _reducing(ops.all, "all")
+reduce_any: Any = _reducing(ops.any, "any")
+reduce_euclidean_norm: Any = _reducing(
+    lambda x, axis, keepdims: ops.sqrt(ops.sum(ops.square(x), axis, keepdims)),
+    "euclidean_norm",
+)
+reduce_logsumexp: Any = _reducing(_logsumexp, "logsumexp")
+reduce_max: Any = _reducing(_extreme(ops.max, "-inf"), "max")
+reduce_mean: Any = _reducing(_mean, "mean")
+reduce_min: Any = _reducing(_extreme(ops.min, "inf"), "min")
+reduce_prod: Any = _reducing(ops.prod, "prod")
+reduce_std: Any = _reducing(ops.std, "std")
+reduce_sum: Any = _reducing(ops.sum, "sum")
+reduce_variance: Any = _reducing(ops.var, "variance")
+
+
+operations(__name__)

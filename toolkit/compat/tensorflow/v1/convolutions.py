@@ -1,0 +1,141 @@
+"""Convolutions and pooling with the arguments of TensorFlow 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.compat.tensorflow import nn
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError
+
+
+def _one(function: str, name: str, given: Any, older: str, as_older: Any) -> Any:
+    """An argument that has two names."""
+    if (given is None) == (as_older is None):
+        raise ArgumentError(f"{function}: expected one of {name} and {older}")
+    return as_older if given is None else given
+
+
+def convolution(
+    input: Any,
+    filter: Any = None,
+    padding: Any = None,
+    strides: Any = None,
+    dilation_rate: Any = None,
+    name: Any = None,
+    data_format: Any = None,
+    filters: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """The convolution over as many spatial axes as the input has.
+
+    `filters` and `dilations` are newer names of filter and dilation_rate.
+    """
+    kernel = _one("convolution", "filter", filter, "filters", filters)
+    holes = dilation_rate if dilations is None else dilations
+    return nn.convolution(
+        input, kernel, strides, padding or "VALID", data_format, holes, name=name
+    )
+
+
+def pool(
+    input: Any,
+    window_shape: Any,
+    pooling_type: str,
+    padding: str,
+    dilation_rate: Any = None,
+    strides: Any = None,
+    name: Any = None,
+    data_format: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """`max_pool` or `avg_pool`, as pooling_type MAX or AVG says.
+
+    `dilations` is a newer name of dilation_rate; only None.
+    """
+    holes = dilation_rate if dilations is None else dilations
+    return nn.pool(
+        input, window_shape, pooling_type, strides, padding, data_format, holes, name
+    )
+
+
+def conv1d(
+    value: Any = None,
+    filters: Any = None,
+    stride: Any = None,
+    padding: Any = None,
+    use_cudnn_on_gpu: Any = None,
+    data_format: Any = None,
+    name: Any = None,
+    input: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """The convolution over one spatial axis; `use_cudnn_on_gpu` has no effect.
+
+    `input` is a newer name of value.
+    """
+    x = _one("conv1d", "value", value, "input", input)
+    return nn.conv1d(
+        x, filters, stride or 1, padding, data_format or "NWC", dilations, name=name
+    )
+
+
+def conv2d_transpose(
+    value: Any = None,
+    filter: Any = None,
+    output_shape: Any = None,
+    strides: Any = None,
+    padding: str = "SAME",
+    data_format: Any = "NHWC",
+    name: Any = None,
+    input: Any = None,
+    filters: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """The gradient of a convolution; `input` and `filters` are newer names."""
+    x = _one("conv2d_transpose", "value", value, "input", input)
+    kernel = _one("conv2d_transpose", "filter", filter, "filters", filters)
+    return nn.conv2d_transpose(
+        x, kernel, output_shape, strides, padding, data_format, dilations, name=name
+    )
+
+
+def depthwise_conv2d(
+    input: Any,
+    filter: Any,
+    strides: Any,
+    padding: Any,
+    rate: Any = None,
+    name: Any = None,
+    data_format: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """The convolution of each channel; `dilations` is a newer name of rate."""
+    holes = rate if dilations is None else dilations
+    return nn.depthwise_conv2d(
+        input, filter, strides, padding, data_format, holes, name=name
+    )
+
+
+def separable_conv2d(
+    input: Any,
+    depthwise_filter: Any,
+    pointwise_filter: Any,
+    strides: Any,
+    padding: Any,
+    rate: Any = None,
+    name: Any = None,
+    data_format: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """A convolution of each channel, then one across; `dilations` is the newer rate."""
+    return nn.separable_conv2d(
+        input,
+        depthwise_filter,
+        pointwise_filter,
+        strides,
+        padding,
+        data_format,
+        rate if dilations is None else dilations,
+        name=name,
+    )
