@@ -12,7 +12,7 @@ from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import as_array, axes, dtype_name, extents
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.renaming import functions
-from toolkit.compat.tensorflow.strings import StringTensor
+from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state

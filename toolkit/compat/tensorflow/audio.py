@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from toolkit.compat.tensorflow.strings import StringTensor, as_strings
+from toolkit.compat.tensorflow.string_tensors import StringTensor, as_strings
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError

@@ -12,7 +12,7 @@ from toolkit.compat.tensorflow import csv_tables
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.modes import computing
 from toolkit.compat.tensorflow.ragged import RaggedTensor
-from toolkit.compat.tensorflow.strings import StringTensor
+from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import StringTensor as CoreStringTensor, is_string

@@ -16,7 +16,7 @@ import numpy as np
 from toolkit import data, dtypes, ops
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.data import as_tensors
-from toolkit.compat.tensorflow.strings import StringTensor, as_strings
+from toolkit.compat.tensorflow.string_tensors import StringTensor, as_strings
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.data import (
