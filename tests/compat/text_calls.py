@@ -1,4 +1,4 @@
-"""Calls of `tf.strings` and below each what TensorFlow 2.21 returns, see shown.py."""
+"""Calls of `tf.strings`, and below each what TensorFlow 2.21 returns, see shown.py."""
 
 CALLS = {
     "regex_replace": r"""
@@ -204,5 +204,39 @@ str(tf.constant(["a", "b"]))
     "tf.Tensor([b'a' b'b'], shape=(2,), dtype=string)"
 repr(tf.constant(["a", "b"]))
     "<tf.Tensor: shape=(2,), dtype=string, numpy=array([b'a', b'b'], dtype=object)>"
+""",
+    "bytes": r"""
+tf.io.decode_raw(tf.constant([b"\x01\x02", b"\x03\x04"]), tf.uint8)
+    uint8 [[1, 2], [3, 4]]
+tf.io.decode_raw(tf.constant([[b"\x01\x02"]]), tf.int16)
+    int16 [[[513]]]
+tf.io.decode_raw(b"\x01\x02\x03\x04", tf.uint16, little_endian=False)
+    uint16 [258, 772]
+tf.io.decode_raw([b"\x01", b"\x02\x03"], tf.uint8)
+    refused
+tf.io.decode_raw([b"\x01", b"\x02\x03\x04"], tf.uint8, fixed_length=2)
+    uint8 [[1, 0], [2, 3]]
+tf.io.decode_raw(b"\x01", tf.uint16, fixed_length=2)
+    uint16 [1]
+tf.io.decode_raw(b"\x01", tf.uint16)
+    refused
+tf.io.decode_raw(b"", tf.uint16)
+    uint16 []
+tf.io.decode_raw(b"\x01", tf.uint16, fixed_length=3)
+    refused
+tf.io.decode_raw(b"\x01", tf.uint8, fixed_length=0)
+    refused
+tf.io.decode_raw(b"\x01\x00", tf.bool)
+    bool [True, False]
+tf.io.encode_base64(["hello", "a"])
+    string [b'aGVsbG8', b'YQ']
+tf.io.decode_base64(["aGVsbG8", "YQ=="])
+    string [b'hello', b'a']
+tf.io.decode_base64("a")
+    refused
+tf.io.decode_base64("a+b/")
+    refused
+tf.io.encode_base64([["h"]],pad=True)
+    string [[b'aA==']]
 """,
 }

@@ -10,7 +10,7 @@ from toolkit import dtypes, ops
 from toolkit.compat.tensorflow import random
 from toolkit.compat.tensorflow.arguments import extents, refuse
 from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.io import (
+from toolkit.compat.tensorflow.image_files import (
     decode_bmp as decode_bmp,
     decode_gif as decode_gif,
     decode_image as decode_image,

@@ -10,6 +10,7 @@ import numpy as np
 from toolkit.compat.tensorflow.types import TensorShape, string
 from toolkit.core import strings as core
 from toolkit.data import Ragged
+from toolkit.errors import ShapeError
 
 
 class StringTensor(core.StringTensor):
@@ -53,15 +54,20 @@ def array_of(value: Any) -> Any:
     return np.asarray(as_strings(value))
 
 
-def one_string(value: Any) -> bytes:
-    """A single string as bytes."""
-    found = as_strings(value).numpy()
-    return found if isinstance(found, bytes) else found.item()
+def one_string(value: Any, function: str) -> bytes:
+    """A single string as bytes; errors name the function that expects it."""
+    strings = as_strings(value)
+    if strings.ndim:
+        raise ShapeError(
+            f"{function}: expected a single string; received strings of shape "
+            f"{strings.shape}"
+        )
+    return strings.numpy()
 
 
-def text_of(value: Any) -> str:
-    """A single string as text."""
-    return value if isinstance(value, str) else one_string(value).decode()
+def text_of(value: Any, function: str) -> str:
+    """A single string as text; errors name the function that expects it."""
+    return value if isinstance(value, str) else one_string(value, function).decode()
 
 
 def objects(values: Any, shape: tuple[int, ...]) -> Any:

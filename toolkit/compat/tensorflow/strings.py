@@ -169,8 +169,8 @@ def regex_replace(
         >>> tf.strings.regex_replace("hi!", "[?!]", r" \0 ").numpy()
         b'hi ! '
     """
-    compiled = re2.compiled(text_of(pattern), "regex_replace")
-    parts = re2.rewriting(text_of(rewrite), compiled, "regex_replace")
+    compiled = re2.compiled(text_of(pattern, "regex_replace"), "regex_replace")
+    parts = re2.rewriting(text_of(rewrite, "regex_replace"), compiled, "regex_replace")
 
     def replace(text: bytes) -> bytes:
         found = re2.replaced(compiled, parts, re2.decoded(text), not replace_global)
@@ -181,7 +181,7 @@ def regex_replace(
 
 def regex_full_match(input: Any, pattern: Any, name: Any = None) -> Numbers:
     """Whether a pattern, as RE2 reads it, matches the whole string."""
-    compiled = re2.compiled(text_of(pattern), "regex_full_match")
+    compiled = re2.compiled(text_of(pattern, "regex_full_match"), "regex_full_match")
     return mapped(
         lambda s: compiled.fullmatch(re2.decoded(s)) is not None,
         input,
@@ -200,7 +200,7 @@ def split(input: Any, sep: Any = None, maxsplit: int = -1, name: Any = None) -> 
         sep: what separates; None or "": white space.
         maxsplit: how often to separate at most; below 0: as often as there is reason.
     """
-    between = None if sep is None else text_of(sep).encode() or None
+    between = None if sep is None else text_of(sep, "split").encode() or None
     return _in_parts("split", lambda s: s.split(between, maxsplit), input)
 
 
