@@ -41,3 +41,14 @@ def result(call, names):
         return shown(eval(call, names))
     except Exception:
         return "refused"
+
+
+def mistakes(group, names):
+    """What is wrong of calls, each with the wanted result on the line below it."""
+    lines = group.split("\n")[1:-1]
+    wrong = [
+        f"{call}: expected {wanted.strip()}; received {found}"
+        for call, wanted in zip(lines[::2], lines[1::2], strict=True)
+        if (found := result(call, names)) != wanted.strip()
+    ]
+    return "\n".join(wrong)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import toolkit.compat.tensorflow as tf
-from tests.compat.shown import result
+from tests.compat.shown import mistakes
 from tests.compat.text_calls import CALLS
 from toolkit.errors import ArgumentError, UnsupportedError
 
@@ -12,13 +12,7 @@ from toolkit.errors import ArgumentError, UnsupportedError
 @pytest.mark.parametrize("group", CALLS)
 def test_results_are_tensorflows(group):
     known = {"tf": tf, "np": np, "S": tf.strings}
-    lines = CALLS[group].split("\n")[1:-1]
-    wrong = [
-        f"{call}: expected {wanted.strip()}; received {found}"
-        for call, wanted in zip(lines[::2], lines[1::2], strict=True)
-        if (found := result(call, known)) != wanted.strip()
-    ]
-    assert not wrong, "\n".join(wrong)
+    assert not mistakes(CALLS[group], known)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from toolkit.compat.tensorflow.random import random_crop as random_crop
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, DTypeError
 from toolkit.random import uniform
 
 globals().update(
@@ -306,9 +306,24 @@ def resize_with_pad(
     method: str = "bilinear",
     antialias: bool = False,
 ) -> Tensor:
-    """Resized with its aspect ratio, and within zeros."""
-    wanted = (int(target_height), int(target_width))
-    return _centred(resize(image, wanted, method, True, antialias), wanted)
+    """Resized with its aspect ratio, rounded down, and within zeros.
+
+    Raises:
+        ArgumentError: nothing would be left of the height or width.
+    """
+    x, wanted = convert(image), (int(target_height), int(target_width))
+    old = x.shape[-3:-1]
+    ratio = max(n / w for n, w in zip(old, wanted, strict=True))
+    sizes = [n / ratio for n in old]
+    height, width = map(int, sizes)
+    if not height or not width:
+        raise ArgumentError(
+            f"resize_with_pad: expected a size in which a pixel is left of {old}; "
+            f"received {wanted}"
+        )
+    top, left = (int((w - n) / 2) for w, n in zip(wanted, sizes, strict=True))
+    y = resize(x, (height, width), method, antialias=antialias)
+    return pad_to_bounding_box(y, top, left, *wanted)
 
 
 def _centred(x: Tensor, size: tuple[int, int]) -> Tensor:
@@ -326,9 +341,17 @@ def extract_patches(
 
 
 def psnr(a: Any, b: Any, max_val: Any, name: Any = None) -> Tensor:
-    """20 * log10(max_val) - 10 * log10(mean((a - b) ** 2)) of each picture."""
-    error = ops.mean(ops.square(ops.subtract(a, b)), (-3, -2, -1))
-    return 20 * float(np.log10(max_val)) - 10 * ops.log10(error)
+    """20 * log10(max_val) - 10 * log10(mean((a - b) ** 2)) of each picture; float32.
+
+    Pictures of integers are brought to [0, 1] first, and so is `max_val`, as one of
+    their values.
+    """
+    x, y = convert(a), convert(b)
+    most = convert_image_dtype(convert(max_val, x.dtype), "float32")
+    x, y = (convert_image_dtype(picture, "float32") for picture in (x, y))
+    error = ops.mean(ops.square(x - y), (-3, -2, -1))
+    tenth = 10 / float(np.log(10))
+    return tenth * (2 * ops.log(most) - ops.log(error))
 
 
 def ssim(
@@ -358,11 +381,23 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
 
 def sobel_edges(image: Any) -> Tensor:
     """The slopes down and to the right, on a last axis; pictures are reflected."""
-    x = ops.pad(image, [(0, 0), (1, 1), (1, 1), (0, 0)], "reflect")
+    x = _with_signs("sobel_edges", image)
+    x = ops.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], "reflect")
     down, right = x[:, 2:] - x[:, :-2], x[:, :, 2:] - x[:, :, :-2]
     down = down[:, :, :-2] + 2 * down[:, :, 1:-1] + down[:, :, 2:]
     right = right[:, :-2] + 2 * right[:, 1:-1] + right[:, 2:]
     return ops.stack([down, right], -1)
+
+
+def _with_signs(function: str, image: Any) -> Tensor:
+    """Pixels, refused where their differences would be no numbers of their dtype."""
+    x = convert(image)
+    if x.dtype.is_unsigned:
+        raise DTypeError(
+            f"{function}: expected floats or signed integers, which differences are; "
+            f"received {x.dtype}"
+        )
+    return x
 
 
 def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
@@ -372,7 +407,7 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
 
 def total_variation(images: Any, name: Any = None) -> Tensor:
     """The sum of the differences between neighbours, of each picture."""
-    x = convert(images)
+    x = _with_signs("total_variation", images)
     down = ops.absolute(x[..., 1:, :, :] - x[..., :-1, :, :])
     right = ops.absolute(x[..., 1:, :] - x[..., :-1, :])
     return ops.sum(down, (-3, -2, -1)) + ops.sum(right, (-3, -2, -1))
