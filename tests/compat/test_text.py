@@ -5,14 +5,25 @@ import pytest
 
 import toolkit.compat.tensorflow as tf
 from tests.compat.shown import mistakes
+from tests.compat.string_calls import CALLS as OPERATIONS
 from tests.compat.text_calls import CALLS
 from toolkit.errors import ArgumentError, UnsupportedError
 
+ALL = CALLS | OPERATIONS
 
-@pytest.mark.parametrize("group", CALLS)
+
+@pytest.mark.parametrize("group", ALL)
 def test_results_are_tensorflows(group):
-    known = {"tf": tf, "np": np, "S": tf.strings}
-    assert not mistakes(CALLS[group], known)
+    known = {
+        "tf": tf,
+        "np": np,
+        "C": tf.constant,
+        "S": tf.strings,
+        "W": tf.data.Dataset.from_tensor_slices(["b", "a", "b"]),
+        "m": tf.constant([["a", ""], ["c", "d"]]),
+        "s": tf.constant(["b", "a", "b"]),
+    }
+    assert not mistakes(ALL[group], known)
 
 
 @pytest.mark.parametrize(

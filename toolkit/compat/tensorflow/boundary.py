@@ -12,6 +12,7 @@ import numpy as np
 
 from toolkit import tree
 from toolkit.compat.tensorflow.modes import building_graph, mode
+from toolkit.compat.tensorflow.string_operations import of_strings
 from toolkit.compat.tensorflow.views import DIALECT, viewed
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
@@ -39,6 +40,7 @@ def recorded(function: Callable[..., Any], eager: Any = None) -> Callable[..., A
         eager: what is called where there is no graph; `function` if None.
     """
     eager = of_tensors(function if eager is None else eager)
+    function, eager = of_strings(function), of_strings(eager)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

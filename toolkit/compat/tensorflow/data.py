@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import data as core
+from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.elements import (
     TensorSpec as TensorSpec,
     as_components,
@@ -103,6 +104,33 @@ class Dataset(core.Dataset):
             return _returned(as_plain(datasets[0]))
         return _sampled(datasets, *args, **kwargs)
 
+    @staticmethod
+    def load(
+        path: Any,
+        element_spec: Any = None,
+        compression: str | None = None,
+        reader_func: Callable[[Dataset], Dataset] | None = None,
+        wait: bool = False,
+        checkpoint_args: None = None,
+        name: Any = None,
+    ) -> Dataset:
+        """What `save` has written.
+
+        Args:
+            path: the folder.
+            element_spec: the TensorSpecs of an element, if they are known.
+            compression: as it was saved; the file itself says it.
+            reader_func: from a data set of data sets, one for each file, of which there
+                is one, to that of their elements.
+            wait: only False.
+            checkpoint_args: only None.
+        """
+        refuse("load", checkpoint_args=(checkpoint_args, None))
+        loaded = _loaded(path, element_spec, compression, wait=wait)
+        if reader_func is None:
+            return loaded
+        return reader_func(_numbers(1).map(lambda _: loaded))
+
     def with_options(self, options: Any, name: Any = None) -> Dataset:
         """The data set with options, those of `tf.data.Options` or the core's."""
         if isinstance(options, Options):
@@ -182,6 +210,8 @@ def _making(method: Callable[..., Any]) -> staticmethod[..., Any]:
     return staticmethod(_calling(method, as_plain))
 
 
+_loaded = _calling(vars(core.Dataset)["load"].__func__, as_plain)
+_numbers = _calling(vars(core.Dataset)["range"].__func__, as_plain)
 _sampled = _calling(vars(core.Dataset)["sample_from_datasets"].__func__, as_plain)
 
 for _name, _method in vars(core.Dataset).items():

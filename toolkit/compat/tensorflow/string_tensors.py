@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.compat.tensorflow.types import TensorShape, string
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core import strings as core
 from toolkit.data import Ragged
 from toolkit.errors import ShapeError
@@ -35,6 +36,17 @@ class StringTensor(core.StringTensor):
         """The extents."""
         return self.shape
 
+    def __eq__(self, other: Any) -> Any:
+        return compared(self, other, "==")
+
+    def __ne__(self, other: Any) -> Any:
+        return compared(self, other, "!=")
+
+    __hash__ = core.StringTensor.__hash__
+
+    def __radd__(self, other: Any) -> StringTensor:
+        return StringTensor(array_of(other) + self._array)
+
     def __repr__(self) -> str:
         facts = f"shape={self.shape}, dtype={self.dtype}"
         return f"<tf.Tensor: {facts}, numpy={self.numpy()!r}>"
@@ -47,6 +59,19 @@ class StringTensor(core.StringTensor):
 def as_strings(value: Any) -> StringTensor:
     """Strings as a StringTensor."""
     return value if isinstance(value, StringTensor) else StringTensor(value)
+
+
+def compared(x: Any, y: Any, sign: str) -> Any:
+    """Where strings are equal, or with the sign "!=" where they are not."""
+    a, b = array_of(x), array_of(y)
+    try:
+        a, b = np.broadcast_arrays(a, b)
+    except ValueError:
+        raise ShapeError(
+            f"{sign}: expected strings of shapes that go together; received {a.shape} "
+            f"and {b.shape}"
+        ) from None
+    return convert(np.asarray(a == b if sign == "==" else a != b, bool))
 
 
 def array_of(value: Any) -> Any:
