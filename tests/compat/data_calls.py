@@ -332,6 +332,8 @@ D.from_tensor_slices({"a": ["x"]}).element_spec
     {a: spec string ()}
 D.from_tensor_slices(np.array(["x", "yy"])).element_spec
     spec string ()
+D.from_tensor_slices(["a", "b", "a"]).unique()
+    data(string b'a', string b'b')
 """,
     "shapes and sizes": r"""
 rows.padded_batch(3, padded_shapes=[None])
@@ -382,6 +384,18 @@ rows.shuffle(C(3, tf.int64), seed=C(1, tf.int64)).cardinality()
     int64 3
 rows.batch(1).repeat(C(2, tf.int64)).skip(C(5, tf.int64))
     data(int64 [[3, 3, 3]])
+D.range(5).window(3)
+    data(data(int64 0, int64 1, int64 2), data(int64 3, int64 4))
+D.range(5).window(2).flat_map(lambda w: w.batch(2))
+    data(int64 [0, 1], int64 [2, 3], int64 [4])
+D.range(3).window(2).map(lambda w: w.reduce(C(0, tf.int64), lambda a, b: a + b))
+    data(int64 1, int64 2)
+D.range(2).map(lambda x: D.range(x))
+    data(data(), data(int64 0))
+D.zip((words, words))
+    data((string b'a', string b'a'), (string b'b', string b'b'))
+D.zip({"a": words, "b": D.range(2)})
+    data({a: string b'a', b: int64 0}, {a: string b'b', b: int64 1})
 """,
     "choices": r"""
 E.choose_from_datasets([one, three], D.from_tensor_slices(np.array([0, 0, 1, 1])))

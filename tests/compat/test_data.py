@@ -6,6 +6,7 @@ import pytest
 import toolkit.compat.tensorflow as tf
 from tests.compat.data_calls import CALLS
 from tests.compat.shown import mistakes
+from toolkit.errors import UnsupportedError
 
 
 def names():
@@ -77,3 +78,8 @@ def test_what_is_none_is_told_in_the_spec():
     inputs = tf.data.Dataset.from_tensor_slices(np.ones((4, 2), "float32"))
     pairs = inputs.map(lambda x: (x, None)).batch(2)
     assert model.predict(pairs, verbose=0).shape == (4, 1)
+
+
+def test_sparse_tensors_are_refused():
+    with pytest.raises(UnsupportedError, match=r"Dataset: sparse tensors are no elem"):
+        tf.data.Dataset.from_tensor_slices(tf.sparse.from_dense([[0, 1]]))

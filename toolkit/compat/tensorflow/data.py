@@ -142,7 +142,7 @@ class _TensorIterator(core.DatasetIterator):
     """A pass whose elements are tensors."""
 
     def __next__(self) -> Any:
-        return as_tensors(super().__next__())
+        return _returned(super().__next__())
 
     def get_next(self) -> Any:
         """The next element."""

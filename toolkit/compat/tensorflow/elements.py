@@ -8,6 +8,7 @@ import numpy as np
 
 from toolkit import data as core, dtypes
 from toolkit.compat.tensorflow.ragged import RaggedTensor
+from toolkit.compat.tensorflow.sparse import SparseTensor
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.types import DType, TensorShape, as_dtype
 from toolkit.compat.tensorflow.views import convert
@@ -15,6 +16,7 @@ from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.data.structure import NoneSpec, map_leaves
+from toolkit.errors import UnsupportedError
 
 
 class TensorSpec(core.TensorSpec):
@@ -104,6 +106,11 @@ def _as_component(value: Any) -> Any:
         return core.Ragged(value.values, value.row_splits)
     if value is None or isinstance(value, core.Ragged):
         return value
+    if isinstance(value, SparseTensor):
+        raise UnsupportedError(
+            "Dataset: sparse tensors are no elements: make them dense by "
+            f"tf.sparse.to_dense; received {value!r:.80}"
+        )
     if isinstance(value, (Tensor, Variable, CoreStringTensor)):
         return value.numpy()
     if not isinstance(value, np.ndarray) and hasattr(value, "__array__"):

@@ -313,8 +313,9 @@ def resize_with_pad(
     """
     x, wanted = convert(image), (int(target_height), int(target_width))
     old = x.shape[-3:-1]
-    ratio = max(n / w for n, w in zip(old, wanted, strict=True))
-    sizes = [n / ratio for n in old]
+    # As TensorFlow rounds: in float32, in which 9 / (9 / 7) is 7.
+    ratio = max(np.float32(n) / np.float32(w) for n, w in zip(old, wanted, strict=True))
+    sizes = [np.float32(n) / ratio for n in old]
     height, width = map(int, sizes)
     if not height or not width:
         raise ArgumentError(
