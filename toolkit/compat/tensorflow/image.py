@@ -18,6 +18,7 @@ from toolkit.compat.tensorflow.image_files import (
     decode_png as decode_png,
     encode_jpeg as encode_jpeg,
     encode_png as encode_png,
+    is_jpeg as is_jpeg,
 )
 from toolkit.compat.tensorflow.random import random_crop as random_crop
 from toolkit.compat.tensorflow.renaming import functions

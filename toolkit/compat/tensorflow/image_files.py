@@ -231,6 +231,11 @@ def _scaled(pixels: Any, dtype: str, kind: str) -> Tensor:
     return ops.cast(ops.cast(convert(pixels), "float32") / highest, dtype)
 
 
+def is_jpeg(contents: Any, name: Any = None) -> Tensor:
+    """Whether bytes begin as a JPEG file does."""
+    return convert(one_string(contents, "is_jpeg")[:3] == b"\xff\xd8\xff")
+
+
 # --- encoding -------------------------------------------------------------------------
 
 

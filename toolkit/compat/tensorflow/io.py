@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import glob as globbing
 import os
-import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +11,17 @@ from typing import IO, Any
 
 import numpy as np
 
-from toolkit import data, dtypes
+from toolkit import data
+from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.data import as_tensors
+from toolkit.compat.tensorflow.decoding import (
+    decode_base64 as decode_base64,
+    decode_csv as decode_csv,
+    decode_raw as decode_raw,
+    encode_base64 as encode_base64,
+    parse_tensor as parse_tensor,
+    serialize_tensor as serialize_tensor,
+)
 from toolkit.compat.tensorflow.image_files import (
     decode_bmp as decode_bmp,
     decode_gif as decode_gif,
@@ -23,30 +30,54 @@ from toolkit.compat.tensorflow.image_files import (
     decode_png as decode_png,
     encode_jpeg as encode_jpeg,
     encode_png as encode_png,
+    is_jpeg as is_jpeg,
 )
 from toolkit.compat.tensorflow.string_tensors import (
     StringTensor,
-    array_of,
     as_strings,
-    mapped,
     one_string,
 )
-from toolkit.compat.tensorflow.strings import Strings
-from toolkit.compat.tensorflow.views import convert
-from toolkit.core.tensor import Tensor
 from toolkit.data import (
     FixedLenFeature as FixedLenFeature,
     VarLenFeature as VarLenFeature,
 )
-from toolkit.errors import ArgumentError, ShapeError
-
-_BASE64 = re.compile(rb"[A-Za-z0-9_-]*")
+from toolkit.data.examples import (
+    FixedLenSequenceFeature as FixedLenSequenceFeature,
+)
+from toolkit.errors import ArgumentError, ArgumentTypeError
 
 
 def _path(name: Any) -> str:
     """A path of a string, bytes, or a string tensor."""
     name = name.numpy() if isinstance(name, StringTensor) else name
     return os.fsdecode(name)
+
+
+class RaggedFeature(VarLenFeature):
+    """A feature with any number of values: a tensor, and in batches ragged rows.
+
+    Args:
+        dtype: of the values.
+        value_key, partitions: only None and ().
+        row_splits_dtype: only int64.
+        validate: has no effect: the numbers of values are checked in any case.
+    """
+
+    def __init__(
+        self,
+        dtype: Any,
+        value_key: None = None,
+        partitions: Any = (),
+        row_splits_dtype: Any = "int64",
+        validate: bool = False,
+    ) -> None:
+        refuse(
+            "RaggedFeature",
+            value_key=(value_key, None),
+            partitions=(tuple(partitions), ()),
+            row_splits_dtype=(row_splits_dtype, "int64"),
+        )
+        super().__init__(dtype)
 
 
 # --- records and examples -------------------------------------------------------------
@@ -119,7 +150,19 @@ class FloatList(_List):
 
 
 class Int64List(_List):
-    """Integers of a feature."""
+    """Integers of a feature.
+
+    Raises:
+        ArgumentTypeError: a value is no integer.
+    """
+
+    def __init__(self, value: Any = ()) -> None:
+        super().__init__(value)
+        for number in self.value:
+            if not hasattr(number, "__index__"):
+                raise ArgumentTypeError(
+                    f"Int64List: expected integers; received {number!r}"
+                )
 
 
 class Feature:
@@ -241,69 +284,3 @@ gfile: SimpleNamespace = SimpleNamespace(
     rmtree=lambda path: shutil.rmtree(_path(path)),
     walk=_walk,
 )
-
-
-# --- decoding -------------------------------------------------------------------------
-
-
-def decode_raw(
-    input_bytes: Any,
-    out_type: Any,
-    little_endian: bool = True,
-    fixed_length: int | None = None,
-    name: Any = None,
-) -> Tensor:
-    """The numbers whose bytes these are, on an axis behind those of the strings.
-
-    Args:
-        input_bytes: strings of one length.
-        out_type: the dtype of the numbers.
-        little_endian: whether the lowest byte of a number is the first.
-        fixed_length: the bytes that are read of each string, whatever their lengths:
-            what is missing is 0.
-    """
-    dtype = dtypes.numpy_dtype(dtypes.standardize(out_type))
-    stored = dtype.newbyteorder("<" if little_endian else ">")
-    array = array_of(input_bytes)
-    texts, size = array.ravel().tolist(), fixed_length
-    if size is None:
-        lengths = sorted(set(map(len, texts))) or [0]
-        size = lengths[0]
-        if len(lengths) > 1:
-            raise ShapeError(
-                f"decode_raw: expected strings of one length; received {lengths[0]} "
-                f"and {lengths[-1]} bytes"
-            )
-    if size % dtype.itemsize or size <= 0 and fixed_length is not None:
-        raise ShapeError(
-            f"decode_raw: expected a multiple of the {dtype.itemsize} bytes of "
-            f"{dtype.name}; received {size} bytes"
-        )
-    whole = b"".join(text[:size].ljust(size, b"\0") for text in texts)
-    numbers = np.frombuffer(whole, stored).astype(dtype)
-    return convert(numbers.reshape(*array.shape, size // dtype.itemsize))
-
-
-def encode_base64(input: Any, pad: bool = False, name: Any = None) -> Strings:
-    """Bytes in letters that may stand in addresses, without `=` at the end."""
-
-    def encode(text: bytes) -> bytes:
-        letters = base64.urlsafe_b64encode(text)
-        return letters if pad else letters.rstrip(b"=")
-
-    return mapped(encode, input)
-
-
-def decode_base64(input: Any, name: Any = None) -> Strings:
-    """The bytes that `encode_base64` was given."""
-
-    def decode(letters: bytes) -> bytes:
-        bare = letters.rstrip(b"=")
-        if _BASE64.fullmatch(bare) is None or len(bare) % 4 == 1:
-            raise ArgumentError(
-                "decode_base64: expected letters, digits, - and _, as encode_base64 "
-                f"makes them; received {letters!r:.60}"
-            )
-        return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))
-
-    return mapped(decode, input)

@@ -33,13 +33,14 @@ _Function = Callable[..., Any]
 def of_strings(function: _Function) -> _Function:
     """A function that also takes strings, if it is one that may.
 
-    Its name is looked up in `OPERATIONS`; any other is returned as it is.
+    Its name is looked up in `OPERATIONS`; any other is returned as it is, and so is
+    one of that name with other parameters, such as NumPy's.
     """
-    if function.__name__ not in OPERATIONS:
-        return function
-    implementation, parameters = OPERATIONS[function.__name__]
+    implementation, parameters = OPERATIONS.get(function.__name__, (None, ""))
     has_text = _holds_text if implementation is _python else _is_text
     names = list(inspect.signature(function).parameters)
+    if implementation is None or not set(parameters.split()) <= set(names):
+        return function
     places = [(names.index(name), name) for name in parameters.split()]
 
     @wraps(function)
