@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import toolkit.compat.tensorflow as tf
+from tests.compat.parts_calls import CALLS as PARTS
 from tests.compat.shown import mistakes
 from tests.compat.string_calls import CALLS as OPERATIONS
 from tests.compat.text_calls import CALLS
 from toolkit.errors import ArgumentError, UnsupportedError
 
-ALL = CALLS | OPERATIONS
+ALL = CALLS | OPERATIONS | PARTS
 
 
 @pytest.mark.parametrize("group", ALL)
@@ -18,6 +19,7 @@ def test_results_are_tensorflows(group):
         "tf": tf,
         "np": np,
         "C": tf.constant,
+        "R": tf.ragged.constant,
         "S": tf.strings,
         "W": tf.data.Dataset.from_tensor_slices(["b", "a", "b"]),
         "m": tf.constant([["a", ""], ["c", "d"]]),

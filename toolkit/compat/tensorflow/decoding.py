@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.compat.tensorflow.string_parts import Strings
 from toolkit.compat.tensorflow.string_tensors import (
     StringTensor,
     array_of,
@@ -18,7 +19,7 @@ from toolkit.compat.tensorflow.string_tensors import (
     objects,
     one_string,
 )
-from toolkit.compat.tensorflow.strings import Strings, to_number
+from toolkit.compat.tensorflow.strings import to_number
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor

@@ -5,29 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
 from toolkit.compat.tensorflow import regular_expressions as re2
+from toolkit.compat.tensorflow.printing import shown
 from toolkit.compat.tensorflow.ragged import RaggedTensor
+from toolkit.compat.tensorflow.string_parts import (
+    Numbers,
+    Strings as Strings,
+    bytes_split as bytes_split,
+    ngrams as ngrams,
+    split as split,
+    unicode_decode as unicode_decode,
+    unicode_decode_with_offsets as unicode_decode_with_offsets,
+    unicode_encode as unicode_encode,
+    unicode_split as unicode_split,
+    unicode_split_with_offsets as unicode_split_with_offsets,
+    unicode_transcode as unicode_transcode,
+)
 from toolkit.compat.tensorflow.string_tensors import (
     StringTensor as StringTensor,
     array_of,
     as_strings as as_strings,
-    each,
     mapped,
     objects,
     text_of,
 )
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import is_string
-from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
-
-Strings: TypeAlias = StringTensor | RaggedTensor  # of strings, as many as were given
-Numbers: TypeAlias = Tensor | RaggedTensor
+from toolkit.layers.preprocessing.string_hashes import farm_hash, sip_hash
 
 
 def lower(input: Any, encoding: str = "", name: Any = None) -> Strings:
@@ -145,6 +155,106 @@ def reduce_join(
     return StringTensor(np.expand_dims(joined, axis)) if keepdims else joined
 
 
+def unsorted_segment_join(
+    inputs: Any,
+    segment_ids: Any,
+    num_segments: Any,
+    separator: str = "",
+    name: Any = None,
+) -> StringTensor:
+    """The strings of each segment put together.
+
+    Args:
+        inputs: a vector of strings.
+        segment_ids: the number of each one's segment.
+        num_segments: how many segments there are.
+        separator: what comes in between.
+    """
+    array, numbers = array_of(inputs), np.asarray(convert(segment_ids))
+    count = int(num_segments)
+    if array.ndim != 1 or array.shape != numbers.shape:
+        raise ShapeError(
+            "unsorted_segment_join: expected a vector of strings and as many segment "
+            f"ids; received shapes {array.shape} and {numbers.shape}"
+        )
+    if numbers.size and not 0 <= numbers.min() <= numbers.max() < count:
+        raise ArgumentError(
+            f"unsorted_segment_join: expected segment ids in [0, {count}); received "
+            f"{numbers.tolist()!r:.60}"
+        )
+    parts: list[list[bytes]] = [[] for _ in range(count)]
+    for text, number in zip(array.tolist(), numbers.tolist(), strict=True):
+        parts[number].append(text)
+    joined = [separator.encode().join(part) for part in parts]
+    return StringTensor(objects(joined, (count,)))
+
+
+def format(
+    template: str,
+    inputs: Any,
+    placeholder: str = "{}",
+    summarize: int = 3,
+    name: Any = None,
+) -> StringTensor:
+    """A template with tensors, as `tf.print` shows them, in its places.
+
+    Args:
+        template: the text.
+        inputs: a tensor, or a list of as many as there are places.
+        placeholder: what stands in the template for each.
+        summarize: how many elements to show at each end of each axis; -1 for all.
+    """
+    tensors = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    first, *others = template.split(placeholder)
+    if len(others) != len(tensors):
+        raise ArgumentError(
+            f"format: expected a tensor for each of {len(others)} places in "
+            f"{template!r}; received {len(tensors)}"
+        )
+    texts = [
+        shown(as_strings(x) if is_string(x) else convert(x), summarize) for x in tensors
+    ]
+    pairs = zip(texts, others, strict=True)
+    return StringTensor(first + "".join(text + rest for text, rest in pairs))
+
+
+# --- hashes ---------------------------------------------------------------------------
+
+
+def to_hash_bucket_fast(input: Any, num_buckets: int, name: Any = None) -> Numbers:
+    """Numbers below `num_buckets` that always are the same for a string: FarmHash64."""
+    return _buckets("to_hash_bucket_fast", farm_hash, input, num_buckets)
+
+
+def to_hash_bucket_strong(
+    input: Any, num_buckets: int, key: Any, name: Any = None
+) -> Numbers:
+    """Numbers below `num_buckets` that nobody foresees without the key: SipHash.
+
+    Args:
+        input: strings.
+        num_buckets: how many numbers there are.
+        key: two integers.
+    """
+    first, second = (int(part) % 2**64 for part in key)
+    return _buckets(
+        "to_hash_bucket_strong",
+        lambda text: sip_hash(text, (first, second)),
+        input,
+        num_buckets,
+    )
+
+
+def _buckets(
+    function: str, hashed: Callable[[bytes], int], input: Any, count: int
+) -> Any:
+    if int(count) < 1:
+        raise ArgumentError(f"{function}: expected num_buckets >= 1; received {count}")
+    return mapped(
+        lambda text: hashed(text) % int(count), input, partial(_numbers, dtype="int64")
+    )
+
+
 # --- regular expressions --------------------------------------------------------------
 
 
@@ -187,56 +297,6 @@ def regex_full_match(input: Any, pattern: Any, name: Any = None) -> Numbers:
         input,
         partial(_numbers, dtype="bool"),
     )
-
-
-# --- parts ----------------------------------------------------------------------------
-
-
-def split(input: Any, sep: Any = None, maxsplit: int = -1, name: Any = None) -> Strings:
-    """The parts of strings between separators, or between white space.
-
-    Args:
-        input: a string, whose parts are a tensor, or a vector, whose are ragged rows.
-        sep: what separates; None or "": white space.
-        maxsplit: how often to separate at most; below 0: as often as there is reason.
-    """
-    between = None if sep is None else text_of(sep, "split").encode() or None
-    return _in_parts("split", lambda s: s.split(between, maxsplit), input)
-
-
-def bytes_split(input: Any, name: Any = None) -> Strings:
-    """The bytes of a string, each alone; those of several strings in ragged rows."""
-    return _in_parts(
-        "bytes_split", lambda s: [s[i : i + 1] for i in range(len(s))], input
-    )
-
-
-def _in_parts(
-    function: str,
-    parts: Callable[[bytes], list[Any]],
-    input: Any,
-    made: Callable[[Any], Any] = StringTensor,
-) -> Any:
-    """The parts of a string in a tensor, those of a vector in ragged rows.
-
-    Args:
-        function: what errors name.
-        parts: takes bytes.
-        input: a string, or a vector of them.
-        made: makes a tensor of an array of parts.
-    """
-    if isinstance(input, RaggedTensor) or array_of(input).ndim > 1:
-        raise UnsupportedError(
-            f"{function}: expected a string or a vector of them; received strings of "
-            f"{getattr(input, 'ndim', 2)} axes, whose parts would be ragged rows in "
-            "ragged rows"
-        )
-    rows = each(parts, input)
-    if not rows.ndim:
-        return made(objects(rows[()], (len(rows[()]),)))
-    flat = [part for row in rows for part in row]
-    values = np.asarray(made(objects(flat, (len(flat),))))
-    return RaggedTensor.from_row_lengths(values, list(map(len, rows)))
 
 
 # --- numbers --------------------------------------------------------------------------
