@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes, ops
-from toolkit.compat.tensorflow import random
 from toolkit.compat.tensorflow.arguments import extents, refuse
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.image_files import (
@@ -24,8 +25,7 @@ from toolkit.compat.tensorflow.random import random_crop as random_crop
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
-from toolkit.errors import ArgumentError, DTypeError
-from toolkit.random import uniform
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
 globals().update(
     functions(
@@ -114,12 +114,23 @@ def rot90(image: Any, k: int = 1, name: Any = None) -> Tensor:
 
 def rgb_to_grayscale(images: Any, name: Any = None) -> Tensor:
     """Brightness, in one channel."""
+    _check_channels("rgb_to_grayscale", images, 3)
     return _as_floats(images, ops.image.rgb_to_grayscale)
 
 
 def grayscale_to_rgb(images: Any, name: Any = None) -> Tensor:
     """The one channel three times."""
+    _check_channels("grayscale_to_rgb", images, 1)
     return ops.repeat(images, 3, -1)
+
+
+def _check_channels(function: str, images: Any, count: int) -> None:
+    shape = tuple(convert(images).shape)
+    if shape[-1:] != (count,):
+        raise ShapeError(
+            f"{function}: expected pictures with a last axis of {count}; received the "
+            f"shape {shape}"
+        )
 
 
 def convert_image_dtype(
@@ -135,11 +146,17 @@ def convert_image_dtype(
             ops.cast(x, dtype) if old else ops.cast(x, dtype) / dtypes.highest(x.dtype)
         )
     if not old:
-        raise ArgumentError(
-            f"convert_image_dtype: from {x.dtype} to {dtype} is not supported; go by "
-            "float32"
-        )
+        return _as_integers(x, dtype, saturate)
     scaled = x * (float(dtypes.highest(dtype)) + 0.5)
+    return ops.saturate_cast(scaled, dtype) if saturate else ops.cast(scaled, dtype)
+
+
+def _as_integers(x: Tensor, dtype: str, saturate: bool) -> Tensor:
+    """Integers in another dtype of them: bits are put behind, or are cut off."""
+    old, new = (int(dtypes.highest(kind)) + 1 for kind in (x.dtype, dtype))
+    if new >= old:
+        return ops.cast(x, dtype) * (new // old)
+    scaled = ops.floor_divide(x, old // new)
     return ops.saturate_cast(scaled, dtype) if saturate else ops.cast(scaled, dtype)
 
 
@@ -164,7 +181,9 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: Any = None) -> T
 
 
 def adjust_hue(image: Any, delta: Any, name: Any = None) -> Tensor:
-    """The hue of each colour turned, 1 being the whole circle."""
+    """The hue of each colour turned by delta in [-1, 1], 1 being the whole circle."""
+    if not isinstance(delta, Tensor) and not -1 <= delta <= 1:
+        raise ArgumentError(f"adjust_hue: expected delta in [-1, 1]; received {delta}")
     return _in_hsv(image, lambda h, s, v: (ops.mod(h + delta, 1.0), s, v))
 
 
@@ -183,47 +202,6 @@ def _as_floats(image: Any, change: Any) -> Tensor:
         return change(x)
     changed = change(convert_image_dtype(x, "float32"))
     return convert_image_dtype(changed, x.dtype, saturate=True)
-
-
-def _drawn(low: Any, high: Any, seed: Any) -> Tensor:
-    return uniform((), float(low), float(high), seed=random.source(seed))
-
-
-def random_brightness(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
-    """`adjust_brightness` by a random amount up to max_delta, up or down."""
-    return adjust_brightness(image, _drawn(-max_delta, max_delta, seed))
-
-
-def random_contrast(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
-    """`adjust_contrast` by a random factor."""
-    return adjust_contrast(image, _drawn(lower, upper, seed))
-
-
-def random_saturation(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
-    """`adjust_saturation` by a random factor."""
-    return adjust_saturation(image, _drawn(lower, upper, seed))
-
-
-def random_hue(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
-    """`adjust_hue` by a random amount up to max_delta, either way."""
-    return adjust_hue(image, _drawn(-max_delta, max_delta, seed))
-
-
-def random_flip_left_right(image: Any, seed: Any = None) -> Tensor:
-    """`flip_left_right` of each picture with a probability of a half."""
-    return _flipped(image, -2, seed)
-
-
-def random_flip_up_down(image: Any, seed: Any = None) -> Tensor:
-    """`flip_up_down` of each picture with a probability of a half."""
-    return _flipped(image, -3, seed)
-
-
-def _flipped(image: Any, axis: int, seed: Any) -> Tensor:
-    x = convert(image)
-    shape = (x.shape[0], 1, 1, 1) if x.ndim == 4 else ()
-    coin = uniform(shape, seed=random.source(seed)) < 0.5
-    return ops.where(coin, ops.flip(x, axis), x)
 
 
 def per_image_standardization(image: Any) -> Tensor:
@@ -445,3 +423,21 @@ rgb_to_yiq: Any = _by(_YIQ, "rgb_to_yiq")
 yiq_to_rgb: Any = _by(_FROM_YIQ, "yiq_to_rgb")
 
 operations(__name__)
+
+_OF_OTHERS = ("image_boxes", "image_random")  # which import this module
+
+
+def __getattr__(name: str) -> Any:
+    for module in () if name.startswith("__") else _OF_OTHERS:
+        members = vars(import_module(f"toolkit.compat.tensorflow.{module}"))
+        if name in members["__all__"]:
+            return members[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    others = (
+        import_module(f"toolkit.compat.tensorflow.{module}").__all__
+        for module in _OF_OTHERS
+    )
+    return sorted({*globals(), *chain.from_iterable(others)})
