@@ -39,8 +39,7 @@ def recorded(function: Callable[..., Any], eager: Any = None) -> Callable[..., A
         function: what is recorded.
         eager: what is called where there is no graph; `function` if None.
     """
-    eager = of_tensors(function if eager is None else eager)
-    function, eager = of_strings(function), of_strings(eager)
+    eager = of_strings(of_tensors(function if eager is None else eager))
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
