@@ -17,6 +17,7 @@ from toolkit.compat.tensorflow.elements import (
     as_components,
     as_numpy,
     as_plain,
+    as_tensor,
     as_tensors as as_tensors,
     of_function,
     spec_of_tensors,
@@ -165,18 +166,20 @@ def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*elements: Any) -> Any:
         with computing():  # also where calls make a graph
-            return of_function(function(*map(as_tensors, map(_wrapped, elements))))
+            return of_function(function(*map(_returned, elements)))
 
     return update_wrapper(call, function, updated=())  # classes and traced functions
 
 
-def _wrapped(value: Any) -> Any:
-    is_of_the_core = isinstance(value, core.Dataset) and not isinstance(value, Dataset)
-    return Dataset(value) if is_of_the_core else value
-
-
 def _returned(value: Any) -> Any:
-    return as_tensors(map_leaves(_wrapped, value))
+    """An element, or a data set, as users see it."""
+    return map_leaves(_shown, value)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, core.Dataset):
+        return value if isinstance(value, Dataset) else Dataset(value)
+    return as_tensor(value)
 
 
 def _calling(method: Callable[..., Any], given: Callable[[Any], Any]) -> Any:

@@ -68,10 +68,13 @@ def spec_of_tensors(spec: core.TensorSpec) -> TensorSpec | NoneTensorSpec:
 
 def as_tensors(element: Any) -> Any:
     """An element of the core's with tensors for its arrays."""
-    return map_leaves(_as_tensor, element)
+    return map_leaves(as_tensor, element)
 
 
-def _as_tensor(value: Any) -> Any:
+def as_tensor(value: Any) -> Any:
+    """A value of an element as a tensor."""
+    if type(value) is np.ndarray and value.dtype.kind in "fiub":  # as most are
+        return convert(value)
     if value is None or isinstance(value, core.Dataset):  # of a window
         return value
     is_array = isinstance(value, np.ndarray)

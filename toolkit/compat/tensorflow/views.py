@@ -222,7 +222,9 @@ def convert(x: Any, dtype: str | None = None) -> Any:
 
     A number of NumPy's has its own dtype, also float64, whose class is a `float`.
     """
-    return viewed(core_convert(numbers(x), dtype))
+    if type(x) is not np.ndarray:
+        x = numbers(x)
+    return viewed(core_convert(x, dtype))
 
 
 def numbers(x: Any) -> Any:
