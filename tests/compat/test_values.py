@@ -152,7 +152,7 @@ REFUSED = {
     "tf.bitcast(C([True]), tf.uint8)": "other than bool",
     "C(1.5, dtype=tf.int32)": "expected int32; received 1.5",
     "C([1, 2.5], dtype=tf.int32)": "expected int32; received 2.5",
-    "C('a', dtype=tf.int32)": "expected int32; received 'a'",
+    "C('a', dtype=tf.int32)": "expected numbers of int32; received strings",
     "C(1, dtype=tf.bool)": "expected bool; received 1",
     "C([C(1.5)], dtype=tf.int32)": "expected int32",
     "tf.range(2.5, dtype=tf.int32)": "range: expected int32; received 2.5",

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from toolkit.data import Dataset
+from toolkit.data import Dataset, Ragged
+from toolkit.data.structure import NoneSpec
 from toolkit.errors import ArgumentError, ShapeError
 
 FORMS = {
@@ -248,3 +249,22 @@ def test_batches_that_are_made_ahead(workers, numbered, drops):
 def test_a_batch_is_made_by_someone(wrong):
     with pytest.raises((ArgumentError, TypeError), match="num_parallel_calls"):
         Dataset.range(3).batch(2, num_parallel_calls=wrong)
+
+
+def test_rows_of_a_ragged_are_a_ragged_again():
+    rows = Ragged(np.array([1, 2, 3, 4]), np.array([0, 1, 3, 4]))
+    data = Dataset.from_tensor_slices({"rows": rows, "n": np.arange(3)})
+    first, last = data.batch(2)
+    assert isinstance(first["rows"], Ragged) and first["n"].tolist() == [0, 1]
+    assert first["rows"].to_list() == [[1], [2, 3]] and last["rows"].to_list() == [[4]]
+    (mixed,) = data.filter(lambda row: row["n"] != 1).batch(2)
+    assert mixed["rows"].to_list() == [[1], [4]]
+
+
+def test_a_part_that_is_none_stays_none():
+    data = Dataset.range(3).map(lambda x: (x, None)).batch(2)
+    assert [(x.tolist(), nothing) for x, nothing in data] == [
+        ([0, 1], None),
+        ([2], None),
+    ]
+    assert isinstance(data.element_spec[1], NoneSpec)

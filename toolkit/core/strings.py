@@ -157,6 +157,20 @@ def moved(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if function.__name__ not in MOVING or not any(map(is_string, given)):
         return None
     kind = next((type(x) for x in given if isinstance(x, StringTensor)), StringTensor)
+    return followed(function, args, kwargs, kind)
+
+
+def followed(
+    function: Callable[..., Any], args: Any, kwargs: Any, kind: type[StringTensor]
+) -> Any:
+    """What a function that only moves elements returns of strings, as a kind of them.
+
+    Args:
+        function: gets positions for the strings.
+        args: of a call, with strings in it.
+        kwargs: of the call.
+        kind: the class of the tensors that are returned.
+    """
     pool: list[Any] = []
 
     def positions(leaf: Any) -> Any:

@@ -433,7 +433,8 @@ class _UniqueStream(Stream):
     def elements(self) -> Iterator[Any]:
         known = set(self.seen)
         for element in self.parent:
-            value = element.item() if np.size(element) == 1 else element
+            is_array = isinstance(element, (np.ndarray, np.generic))
+            value = element.item() if is_array and element.size == 1 else element
             if isinstance(value, (list, dict, np.ndarray)):
                 raise ArgumentTypeError(
                     "unique: expected elements that are single values; received "

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from toolkit.data.padding import as_ragged
+from toolkit.data.padding import as_ragged, pad
 from toolkit.data.structure import Array, numpy_dtype, object_array, stack
-from toolkit.errors import ArgumentError, DatasetError, DTypeError, ShapeError
+from toolkit.errors import (
+    ArgumentError,
+    DatasetError,
+    DTypeError,
+    ShapeError,
+    UnsupportedError,
+)
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
@@ -47,6 +53,31 @@ class VarLenFeature:
     dtype: Any
 
 
+@dataclass(frozen=True)
+class FixedLenSequenceFeature:
+    """A feature with any number of parts of one shape; batches are padded.
+
+    Args:
+        shape: of a part.
+        dtype: "int64", "float32", "string" or `bytes`.
+        allow_missing: only True: an Example without it has no parts.
+        default_value: what fills up the shorter ones of a batch; None: 0 or b"".
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    allow_missing: bool = False
+    default_value: Any = None
+
+    def __post_init__(self) -> None:
+        if not self.allow_missing:
+            raise UnsupportedError(
+                "FixedLenSequenceFeature: only allow_missing=True is supported"
+            )
+
+
+Feature: TypeAlias = FixedLenFeature | VarLenFeature | FixedLenSequenceFeature
+
 _64_BITS = (1 << 64) - 1
 
 
@@ -63,7 +94,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
             raise ValueError("a number of more than 64 bits")
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
+def message_fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
     """(number, wire type, value) of each field of a message."""
     at = 0
     while at < len(data):
@@ -96,7 +127,9 @@ def _integers(data: memoryview) -> list[int]:
 
 def _values(kind: int, message: memoryview) -> Array:
     """The values of a list of a kind, packed or one by one."""
-    fields = [(wire, value) for number, wire, value in _fields(message) if number == 1]
+    fields = [
+        (wire, value) for number, wire, value in message_fields(message) if number == 1
+    ]
     if kind == BYTES_LIST:
         return object_array([bytes(value) for _, value in fields])
     if kind == FLOAT_LIST:
@@ -118,11 +151,11 @@ def read_example(serialized: bytes) -> dict[str, Array]:
     """
     found: dict[str, Array] = {}
     try:
-        for _, _, features in _fields(memoryview(serialized)):
-            for _, _, entry in _fields(features):
-                parts = {number: value for number, _, value in _fields(entry)}
+        for _, _, features in message_fields(memoryview(serialized)):
+            for _, _, entry in message_fields(features):
+                parts = {number: value for number, _, value in message_fields(entry)}
                 name = bytes(parts.get(1, b"")).decode()
-                for kind, _, message in _fields(parts.get(2, memoryview(b""))):
+                for kind, _, message in message_fields(parts.get(2, memoryview(b""))):
                     found[name] = _values(kind, message)
     except (ValueError, IndexError, TypeError) as error:
         raise DatasetError(f"parse_example: no Example message: {error}") from error
@@ -130,7 +163,7 @@ def read_example(serialized: bytes) -> dict[str, Array]:
 
 
 def parse_single_example(
-    serialized: bytes, features: Mapping[str, FixedLenFeature | VarLenFeature]
+    serialized: bytes, features: Mapping[str, Feature]
 ) -> dict[str, Any]:
     """The features of an Example that are asked for, as arrays.
 
@@ -158,6 +191,8 @@ def _checked(name: str, feature: Any, values: Array | None) -> Any:
     if values is None or not values.size:
         if isinstance(feature, VarLenFeature):
             return np.zeros(0, dtype)
+        if isinstance(feature, FixedLenSequenceFeature):
+            return np.zeros((0, *feature.shape), dtype)
         if feature.default_value is None:
             raise DatasetError(f"parse_example: the Example has no feature {name!r}")
         return np.broadcast_to(np.asarray(feature.default_value, dtype), feature.shape)
@@ -168,7 +203,15 @@ def _checked(name: str, feature: Any, values: Array | None) -> Any:
         )
     if isinstance(feature, VarLenFeature):
         return values
-    if values.size != int(np.prod(feature.shape)):
+    part = int(np.prod(feature.shape))
+    if isinstance(feature, FixedLenSequenceFeature):
+        if values.size % part:
+            raise ShapeError(
+                f"parse_example: expected {name!r} to be parts of shape "
+                f"{tuple(feature.shape)}; received {values.size} values"
+            )
+        return values.reshape(-1, *feature.shape)
+    if values.size != part:
         raise ShapeError(
             f"parse_example: expected {name!r} of shape {tuple(feature.shape)}; "
             f"received {values.size} values"
@@ -176,9 +219,7 @@ def _checked(name: str, feature: Any, values: Array | None) -> Any:
     return values.reshape(feature.shape)[()]
 
 
-def parse_example(
-    serialized: Any, features: Mapping[str, FixedLenFeature | VarLenFeature]
-) -> dict[str, Any]:
+def parse_example(serialized: Any, features: Mapping[str, Feature]) -> dict[str, Any]:
     """The features of a batch of Examples: arrays, and Ragged of those that vary.
 
     Args:
@@ -193,11 +234,17 @@ def parse_example(
     """
     rows = [parse_single_example(message, features) for message in serialized]
     return {
-        name: (as_ragged if isinstance(feature, VarLenFeature) else stack)(
-            [row[name] for row in rows]
-        )
+        name: _batched(feature, [row[name] for row in rows])
         for name, feature in features.items()
     }
+
+
+def _batched(feature: Any, values: list[Any]) -> Any:
+    if isinstance(feature, VarLenFeature):
+        return as_ragged(values)
+    if isinstance(feature, FixedLenSequenceFeature):
+        return pad(values, None, feature.default_value)
+    return stack(values)
 
 
 def make_example(features: Mapping[str, Any]) -> bytes:
@@ -212,10 +259,17 @@ def make_example(features: Mapping[str, Any]) -> bytes:
         16
     """
     entries = b"".join(
-        _bytes(1, _bytes(1, name.encode()) + _bytes(2, _feature(name, values)))
+        encoded_field(
+            1,
+            encoded_field(1, name.encode()) + encoded_field(2, _feature(name, values)),
+        )
         for name, values in features.items()
     )
-    return _bytes(1, entries)
+    return encoded_field(1, entries)
+
+
+def _entry(name: str, values: Any) -> bytes:
+    return encoded_field(1, name.encode()) + encoded_field(2, _feature(name, values))
 
 
 def _feature(name: str, values: Any) -> bytes:
@@ -228,20 +282,25 @@ def _feature(name: str, values: Any) -> bytes:
     if array.dtype.kind in "OUS":
         items = array.ravel().tolist()
         encoded = [v.encode() if isinstance(v, str) else bytes(v) for v in items]
-        return _bytes(BYTES_LIST, b"".join(_bytes(1, item) for item in encoded))
+        return encoded_field(
+            BYTES_LIST, b"".join(encoded_field(1, item) for item in encoded)
+        )
     array = array.ravel()
     if array.dtype.kind == "f":
-        return _bytes(FLOAT_LIST, _bytes(1, array.astype("<f4").tobytes()))
+        return encoded_field(
+            FLOAT_LIST, encoded_field(1, array.astype("<f4").tobytes())
+        )
     if array.dtype.kind in "iub":
-        packed = b"".join(_number(int(value)) for value in array)
-        return _bytes(INT64_LIST, _bytes(1, packed))
+        packed = b"".join(encoded_number(int(value)) for value in array)
+        return encoded_field(INT64_LIST, encoded_field(1, packed))
     raise ArgumentError(
         f"make_example: expected bytes, floats or integers as {name!r}; received "
         f"{array.dtype}"
     )
 
 
-def _number(value: int) -> bytes:
+def encoded_number(value: int) -> bytes:
+    """An integer as a message holds it."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:
@@ -251,5 +310,6 @@ def _number(value: int) -> bytes:
     return bytes(out)
 
 
-def _bytes(number: int, data: bytes) -> bytes:
-    return _number(number << 3 | BYTES) + _number(len(data)) + data
+def encoded_field(number: int, data: bytes) -> bytes:
+    """A field of bytes, or of a message, of a message."""
+    return encoded_number(number << 3 | BYTES) + encoded_number(len(data)) + data

@@ -127,6 +127,15 @@ def as_ragged(values: Sequence[Any], splits: Any = "int64") -> Any:
     return Ragged(np.concatenate(arrays), ends)
 
 
+class RaggedRow(np.ndarray[Any, np.dtype[Any]]):
+    """A row of a Ragged as an element: a batch of such rows is a Ragged again."""
+
+    @staticmethod
+    def stacked(rows: Sequence[Any]) -> Any:
+        """Rows as a batch of them."""
+        return as_ragged(rows)
+
+
 encodes(
     "ragged",
     Ragged,

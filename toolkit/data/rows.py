@@ -89,6 +89,12 @@ class ArrayRows(Rows):
         return super().iterate(start)
 
 
+class UnequalRows(ArrayRows):
+    """Arrays in which rows may be of other lengths: they are stacked one by one."""
+
+    stacked = Rows.stacked
+
+
 def _read_only(array: Array) -> Array:
     """A view in which nobody can change the array by mistake."""
     view = array.view()

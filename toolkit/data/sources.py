@@ -9,9 +9,9 @@ import numpy as np
 
 from toolkit.data.dataset import INFINITE_CARDINALITY, Dataset, source
 from toolkit.data.encoding import encodes
-from toolkit.data.padding import Ragged
+from toolkit.data.padding import Ragged, RaggedRow
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
-from toolkit.data.rows import ArrayRows, ItemRows, RangeRows, Rows
+from toolkit.data.rows import ArrayRows, ItemRows, RangeRows, Rows, UnequalRows
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import (
     TensorSpec,
@@ -83,9 +83,11 @@ class FromTensorSlices(FromRows):
                 f"received {sorted(lengths)}"
             )
         self._length = lengths.pop()
+        is_ragged = any(isinstance(value, Ragged) for value in leaves(values))
+        self._kind = UnequalRows if is_ragged else ArrayRows
 
     def _all(self) -> Rows:
-        return ArrayRows(self._arrays, self._length)
+        return self._kind(self._arrays, self._length)
 
     def _spec(self) -> Any:
         return self._specs
@@ -98,7 +100,9 @@ def _row_spec(value: Any) -> TensorSpec:
 
 
 def _as_rows(value: Any) -> Any:
-    return object_array(list(value)) if isinstance(value, Ragged) else value
+    if not isinstance(value, Ragged):
+        return value
+    return object_array([row.view(RaggedRow) for row in value])
 
 
 @source("from_tensors")

@@ -66,6 +66,11 @@ class TensorSpec:
         return array
 
 
+@dataclass(frozen=True)
+class NoneSpec(TensorSpec):
+    """What stands for a value that is None in each element."""
+
+
 def numpy_dtype(dtype: Any) -> np.dtype[Any]:
     """A NumPy dtype of whatever stands for one; strings of any length are objects."""
     if isinstance(dtype, np.dtype):
@@ -147,8 +152,8 @@ def describe(element: Any) -> Any:
     return map_leaves(lambda _: "*", element)
 
 
-def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) -> Array:
-    """Values of equal shapes as one array with a new first axis.
+def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) -> Any:
+    """Values of equal shapes as one array with a new first axis; None if all are None.
 
     Args:
         values: of equal shapes.
@@ -156,6 +161,10 @@ def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) ->
         empty: makes an array of a shape and a dtype.
     """
     first = values[0]
+    if first is None and are_all(type(None), values):
+        return None
+    if hasattr(first, "stacked"):  # a row of a Ragged
+        return first.stacked(values)
     if not isinstance(first, (np.ndarray, np.generic)) and hasattr(first, "__array__"):
         values = [np.asarray(value) for value in values]  # tensors
         first = values[0]
@@ -212,6 +221,8 @@ def spec_of(element: Any) -> Any:
     """The TensorSpecs of an element's values."""
 
     def spec(value: Any) -> TensorSpec:
+        if value is None:
+            return NoneSpec((), object)
         found = getattr(value, "spec", None)
         if isinstance(found, TensorSpec):
             return found

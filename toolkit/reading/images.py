@@ -7,6 +7,7 @@ programs, such as PostScript to Ghostscript.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from typing import Any
 
@@ -19,25 +20,36 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _MOST_PACKED = 1032
 
 
-def open_image(file: Any, label: str) -> Any:
+def pillow(function: str) -> Any:
+    """The module PIL.Image, or an error that tells what to install."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(f"{function} needs Pillow: `pip install pillow`") from error
+    return Image
+
+
+def open_image(file: Any, label: str, draft: str | None = None) -> Any:
     """The picture in a file, the first of several, read as a whole.
 
     Args:
         file: a path, or a file that is open for reading bytes.
         label: what messages call it.
+        draft: the mode that a JPEG's own decoder shall give it, if it can: "L".
 
     Raises:
         ImportError: there is no Pillow.
         ImageFileError: it is of no format in `FORMATS`, is damaged, or has more than
             `PIL.Image.MAX_IMAGE_PIXELS` pixels.
     """
-    from PIL import Image
-
+    Image = pillow(label)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             image = Image.open(file, formats=FORMATS)
             _check_length(image, file)
+            if draft is not None:
+                image.draft(draft, image.size)
             image.load()
         return image
     except FileNotFoundError:
@@ -47,10 +59,38 @@ def open_image(file: Any, label: str) -> Any:
             f"{label}: {error}; PIL.Image.MAX_IMAGE_PIXELS sets the limit"
         ) from None
     except Exception as error:  # decoders raise anything
-        raise ImageFileError(
-            f"{label}: expected an image, one of {', '.join(FORMATS)}, that is whole; "
-            f"reading it failed ({type(error).__name__}: {error})"
-        ) from error
+        raise _damaged(error, label) from error
+
+
+def open_frames(image: Any, label: str) -> list[Any]:
+    """All pictures in a file, in RGB.
+
+    Args:
+        image: of `open_image`.
+        label: what messages call it.
+
+    Raises:
+        ImageFileError: one is damaged, or all have more than eight times
+            `PIL.Image.MAX_IMAGE_PIXELS` pixels.
+    """
+    most = 8 * (pillow(label).MAX_IMAGE_PIXELS or sys.maxsize)
+    found = []
+    try:
+        for index in range(getattr(image, "n_frames", 1)):
+            if (index + 1) * image.width * image.height > most:
+                raise ValueError(f"its pictures have more than {most:,} pixels")
+            image.seek(index)
+            found.append(image.convert("RGB"))
+    except Exception as error:  # decoders raise anything
+        raise _damaged(error, label) from error
+    return found
+
+
+def _damaged(error: Exception, label: str) -> ImageFileError:
+    return ImageFileError(
+        f"{label}: expected an image, one of {', '.join(FORMATS)}, that is whole; "
+        f"reading it failed ({type(error).__name__}: {error})"
+    )
 
 
 def _check_length(image: Any, file: Any) -> None:

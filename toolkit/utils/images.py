@@ -16,20 +16,11 @@ from toolkit import ops
 from toolkit.console.frames import warn
 from toolkit.dtypes import is_float
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown_choice
-from toolkit.reading.images import open_image
+from toolkit.reading.images import open_image, pillow
 from toolkit.settings import floatx, standardize_data_format
 
 _MODES = {"grayscale": ("L", "I;16", "I"), "rgb": ("RGB",), "rgba": ("RGBA",)}
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
-
-
-def _pillow(function: str) -> Any:
-    """The module PIL.Image, or an error that tells what to install."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError(f"{function} needs Pillow: `pip install pillow`") from error
-    return Image
 
 
 def load_img(
@@ -58,7 +49,7 @@ def load_img(
         ImageFileError: the file is of another format, is damaged, or has more pixels
             than `PIL.Image.MAX_IMAGE_PIXELS`.
     """
-    pillow = _pillow("load_img")
+    resampling = pillow("load_img").Resampling
     if color_mode not in _MODES:
         raise unknown_choice("load_img: color_mode", color_mode, _MODES)
     name = "the file"
@@ -78,7 +69,7 @@ def load_img(
         return image
     if interpolation not in _INTERPOLATIONS:
         raise unknown_choice("load_img: interpolation", interpolation, _INTERPOLATIONS)
-    method = getattr(pillow.Resampling, interpolation.upper())
+    method = getattr(resampling, interpolation.upper())
     width, height = size = target_size[1], target_size[0]
     if not keep_aspect_ratio:
         return image.resize(size, method)
@@ -128,7 +119,7 @@ def array_to_img(
     Returns:
         A PIL.Image.Image of mode "L" ("I" where values exceed 255), "RGB" or "RGBA".
     """
-    return _pillow("array_to_img").fromarray(_pixels(x, data_format, scale, dtype))
+    return pillow("array_to_img").fromarray(_pixels(x, data_format, scale, dtype))
 
 
 def _pixels(
@@ -183,7 +174,7 @@ def save_img(
     is_simple = file_format == "png" and pixels.dtype == "uint8" and not kwargs
     if is_simple and not _has_pillow():
         return _write_png(path, pixels)
-    image = _pillow("save_img").fromarray(pixels)
+    image = pillow("save_img").fromarray(pixels)
     if image.mode == "RGBA" and file_format == "jpeg":
         warn(
             "save_img: The JPEG format does not support RGBA images, converting to RGB."
@@ -194,7 +185,7 @@ def save_img(
 
 def _has_pillow() -> bool:
     try:
-        _pillow("save_img")
+        pillow("save_img")
     except ImportError:
         return False
     return True

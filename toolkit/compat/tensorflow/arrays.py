@@ -19,7 +19,7 @@ from toolkit.compat.tensorflow.arguments import (
 )
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.renaming import functions
-from toolkit.compat.tensorflow.strings import StringTensor
+from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.convert import operands

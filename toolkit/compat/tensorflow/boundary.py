@@ -8,9 +8,14 @@ from functools import wraps
 from inspect import isfunction
 from typing import Any
 
+import numpy as np
+
+from toolkit import tree
 from toolkit.compat.tensorflow.modes import building_graph, mode
+from toolkit.compat.tensorflow.string_operations import of_strings
 from toolkit.compat.tensorflow.views import DIALECT, viewed
-from toolkit.core.tensor import state
+from toolkit.core.tensor import Tensor, state
+from toolkit.core.variable import Variable
 from toolkit.ops.symbolic import operation
 
 
@@ -34,15 +39,45 @@ def recorded(function: Callable[..., Any], eager: Any = None) -> Callable[..., A
         function: what is recorded.
         eager: what is called where there is no graph; `function` if None.
     """
-    eager = of_tensors(function if eager is None else eager)
+    eager = of_strings(of_tensors(function if eager is None else eager))
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        args = with_doubles(args)
         if building_graph():
             return mode.record(function, eager, args, kwargs)
         return eager(*args, **kwargs)
 
     return call
+
+
+def with_doubles(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments with arrays for NumPy's numbers of float64, which are floats to Python.
+
+    As in TensorFlow, tensors decide beside them, and so do floats in front of them.
+    """
+    for arg in args:
+        first = arg
+        while type(first) in (list, tuple) and first:
+            first = first[0]
+        if type(first) is np.float64:
+            break
+        if type(first) is float:
+            return args
+    else:
+        return args
+    if any(isinstance(leaf, (Tensor, Variable)) for leaf in tree.flatten(args)):
+        return args
+    return tuple(map(_with_arrays, args))
+
+
+def _with_arrays(arg: Any) -> Any:
+    """A number of float64, or those in a list, as arrays."""
+    if not isinstance(arg, (list, tuple, np.float64)):
+        return arg
+    return tree.map_structure(
+        lambda x: np.asarray(x) if type(x) is np.float64 else x, arg
+    )
 
 
 def operations(module: str, besides: str = "") -> None:

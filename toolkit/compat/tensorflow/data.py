@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable
 from functools import update_wrapper
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from toolkit import data as core
-from toolkit.compat.tensorflow import csv_tables
 from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.compat.tensorflow.elements import (
+    TensorSpec as TensorSpec,
+    as_components,
+    as_numpy,
+    as_plain,
+    as_tensor,
+    as_tensors as as_tensors,
+    of_function,
+    spec_of_tensors,
+)
 from toolkit.compat.tensorflow.modes import computing
-from toolkit.compat.tensorflow.ragged import RaggedTensor
-from toolkit.compat.tensorflow.strings import StringTensor
-from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
-from toolkit.core.tensor import Tensor
-from toolkit.core.variable import Variable
 from toolkit.data.rows import Rows
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import map_leaves
@@ -26,57 +32,6 @@ from toolkit.errors import UnsupportedError
 AUTOTUNE = core.AUTOTUNE
 INFINITE_CARDINALITY = core.INFINITE_CARDINALITY
 UNKNOWN_CARDINALITY = core.UNKNOWN_CARDINALITY
-
-
-class TensorSpec(core.TensorSpec):
-    """The shape and dtype of a tensor; None is an extent that varies.
-
-    Example:
-        >>> import toolkit.compat.tensorflow as tf
-        >>> tf.TensorSpec([None, 3], tf.int32).shape
-        TensorShape([None, 3])
-    """
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.shape is not None:
-            object.__setattr__(self, "shape", TensorShape(self.shape))
-
-    @classmethod
-    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
-        """The spec of a tensor."""
-        return cls(tensor.shape, tensor.dtype, name)
-
-
-def as_tensors(element: Any) -> Any:
-    """An element of the core's with tensors for its arrays."""
-    return map_leaves(_as_tensor, element)
-
-
-def _as_tensor(value: Any) -> Any:
-    if isinstance(value, core.Dataset):  # of a window
-        return value if isinstance(value, Dataset) else Dataset(value)
-    if is_string(value):
-        return StringTensor(value)
-    if isinstance(value, core.Ragged):
-        return RaggedTensor(value.values, value.row_splits)
-    return convert(value)
-
-
-def as_arrays(element: Any) -> Any:
-    """An element with arrays for its tensors; lists of tensors are stacked."""
-    return map_leaves(_as_array, element)
-
-
-def _as_array(value: Any) -> Any:
-    if isinstance(value, (Tensor, Variable, CoreStringTensor)):
-        return value.numpy()
-    if isinstance(value, RaggedTensor):
-        return core.Ragged(value.values, value.row_splits)
-    if not isinstance(value, list) or is_string(value):
-        return value
-    is_datasets = any(isinstance(part, core.Dataset) for part in value)
-    return value if is_datasets else convert(value).numpy()
 
 
 class Dataset(core.Dataset):
@@ -93,6 +48,7 @@ class Dataset(core.Dataset):
     """
 
     _name = "tensors"
+    of_tensors = True
 
     def __init__(self, dataset: core.Dataset) -> None:
         super().__init__(dataset)
@@ -115,8 +71,9 @@ class Dataset(core.Dataset):
         return _TensorIterator(self, (epoch,))
 
     def as_numpy_iterator(self) -> core.DatasetIterator:
-        """An iterator over the elements as NumPy arrays."""
-        return iter(self._parents[0])
+        """An iterator over the elements as NumPy arrays; strings are bytes."""
+        epoch, self._passes = self._passes, self._passes + 1
+        return _NumpyIterator(self, (epoch,))
 
     def cardinality(self) -> Any:
         """The number of elements, or INFINITE_ or UNKNOWN_CARDINALITY; int64."""
@@ -125,7 +82,11 @@ class Dataset(core.Dataset):
     @property
     def element_spec(self) -> Any:
         """The TensorSpecs of an element's values, nested as they are."""
-        return map_leaves(lambda spec: TensorSpec(spec.shape, spec.dtype), self._spec())
+        return map_leaves(spec_of_tensors, self._spec())
+
+    def fingerprint(self) -> Any:
+        """A number that is another where the elements are others; uint64."""
+        return convert(np.uint64(self._parents[0].fingerprint()))
 
     def get_single_element(self, name: Any = None) -> Any:
         """The only element."""
@@ -136,6 +97,40 @@ class Dataset(core.Dataset):
                 f"{'more' if elements else 'none'}"
             )
         return elements[0]
+
+    @staticmethod
+    def sample_from_datasets(datasets: Any, *args: Any, **kwargs: Any) -> Dataset:
+        """Elements of several data sets by chance; the arguments are the core's."""
+        if len(datasets) == 1:
+            return _returned(as_plain(datasets[0]))
+        return _sampled(datasets, *args, **kwargs)
+
+    @staticmethod
+    def load(
+        path: Any,
+        element_spec: Any = None,
+        compression: str | None = None,
+        reader_func: Callable[[Dataset], Dataset] | None = None,
+        wait: bool = False,
+        checkpoint_args: None = None,
+        name: Any = None,
+    ) -> Dataset:
+        """What `save` has written.
+
+        Args:
+            path: the folder.
+            element_spec: the TensorSpecs of an element, if they are known.
+            compression: as it was saved; the file itself says it.
+            reader_func: from a data set of data sets, one for each file, of which there
+                is one, to that of their elements.
+            wait: only False.
+            checkpoint_args: only None.
+        """
+        refuse("load", checkpoint_args=(checkpoint_args, None))
+        loaded = _loaded(path, element_spec, compression, wait=wait)
+        if reader_func is None:
+            return loaded
+        return reader_func(_numbers(1).map(lambda _: loaded))
 
     def with_options(self, options: Any, name: Any = None) -> Dataset:
         """The data set with options, those of `tf.data.Options` or the core's."""
@@ -148,11 +143,22 @@ class _TensorIterator(core.DatasetIterator):
     """A pass whose elements are tensors."""
 
     def __next__(self) -> Any:
-        return as_tensors(super().__next__())
+        return _returned(super().__next__())
 
     def get_next(self) -> Any:
         """The next element."""
         return next(self)
+
+
+class _NumpyIterator(core.DatasetIterator):
+    """A pass whose elements are arrays."""
+
+    def __next__(self) -> Any:
+        return as_numpy(super().__next__())
+
+
+# Arguments that are elements; lists in others are lists.
+_ELEMENTS = ("args", "initial_state", "tensors")
 
 
 def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -160,50 +166,65 @@ def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*elements: Any) -> Any:
         with computing():  # also where calls make a graph
-            return as_arrays(function(*map(as_tensors, elements)))
+            return of_function(function(*map(_returned, elements)))
 
     return update_wrapper(call, function, updated=())  # classes and traced functions
 
 
-def _given(value: Any) -> Any:
-    if isinstance(value, Dataset):
-        return value._parents[0]
-    return _of_tensors(value) if callable(value) else as_arrays(value)
-
-
 def _returned(value: Any) -> Any:
+    """An element, or a data set, as users see it."""
+    return map_leaves(_shown, value)
+
+
+def _shown(value: Any) -> Any:
     if isinstance(value, core.Dataset):
         return value if isinstance(value, Dataset) else Dataset(value)
-    return as_tensors(value)
+    return as_tensor(value)
 
 
-def _transforming(method: Callable[..., Any]) -> Callable[..., Any]:
-    def call(self: Dataset, *args: Any, **kwargs: Any) -> Any:
+def _calling(method: Callable[..., Any], given: Callable[[Any], Any]) -> Any:
+    """The core's method, called with arguments of TensorFlow's.
+
+    Args:
+        method: of the core's Dataset.
+        given: makes arguments that are no elements those of the core.
+    """
+    names = list(inspect.signature(method).parameters)
+
+    def argument(name: str, value: Any) -> Any:
+        return as_components(value) if name in _ELEMENTS else given(value)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
         kwargs.pop("name", None)
-        kwargs = {key: _given(value) for key, value in kwargs.items()}
-        return _returned(method(self._parents[0], *map(_given, args), **kwargs))
+        kwargs = {name: argument(name, value) for name, value in kwargs.items()}
+        rest = ("",) * (len(args) - len(names))
+        known = zip((*names, *rest), args, strict=False)
+        return _returned(method(*(argument(*pair) for pair in known), **kwargs))
 
     return update_wrapper(call, method)
 
 
+def _transforming(method: Callable[..., Any]) -> Callable[..., Any]:
+    return _calling(method, lambda x: _of_tensors(x) if callable(x) else as_plain(x))
+
+
 def _making(method: Callable[..., Any]) -> staticmethod[..., Any]:
     """A source: its functions, such as generators, make arrays themselves."""
+    return staticmethod(_calling(method, as_plain))
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        kwargs.pop("name", None)
-        kwargs = {key: as_arrays(value) for key, value in kwargs.items()}
-        return _returned(method(*map(as_arrays, args), **kwargs))
 
-    return staticmethod(update_wrapper(call, method))
-
+_loaded = _calling(vars(core.Dataset)["load"].__func__, as_plain)
+_numbers = _calling(vars(core.Dataset)["range"].__func__, as_plain)
+_sampled = _calling(vars(core.Dataset)["sample_from_datasets"].__func__, as_plain)
 
 for _name, _method in vars(core.Dataset).items():
+    if _name in vars(Dataset):
+        continue
     if isinstance(_method, staticmethod):
         setattr(Dataset, _name, _making(_method.__func__))
     elif (
         callable(_method)
         and not _name.startswith("_")
-        and _name not in vars(Dataset)
         and _name not in ("apply", "options", "prefetched", "plot", "stats", "timeline")
     ):
         setattr(Dataset, _name, _transforming(_method))
@@ -219,7 +240,8 @@ class _Made(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         kwargs.pop("name", None)
-        return Dataset(cls.core(*map(as_arrays, args), **kwargs))
+        kwargs = {key: as_plain(value) for key, value in kwargs.items()}
+        return Dataset(cls.core(*map(as_plain, args), **kwargs))
 
 
 class TFRecordDataset(metaclass=_Made):
@@ -297,97 +319,9 @@ class Options:
         )
 
 
-def _cardinality(dataset: core.Dataset) -> Any:
-    return convert(dataset._cardinality(), "int64")
+def __getattr__(name: str) -> Any:
+    if name != "experimental":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from toolkit.compat.tensorflow import data_experimental  # which imports this module
 
-
-def _applied(name: str) -> Callable[..., Any]:
-    """A function that `apply` takes: what the method of this name does."""
-
-    def make(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
-        return lambda dataset: getattr(dataset, name)(*args, **kwargs)
-
-    make.__name__ = name
-    return make
-
-
-def make_csv_dataset(
-    file_pattern: Any,
-    batch_size: int,
-    column_names: Sequence[str] | None = None,
-    column_defaults: Sequence[Any] | None = None,
-    label_name: str | None = None,
-    select_columns: Sequence[Any] | None = None,
-    field_delim: str = ",",
-    use_quote_delim: bool = True,
-    na_value: str = "",
-    header: bool = True,
-    num_epochs: int | None = None,
-    shuffle: bool = True,
-    shuffle_buffer_size: int = 10000,
-    shuffle_seed: int | None = None,
-    prefetch_buffer_size: int | None = None,
-    num_parallel_reads: int | None = None,
-    sloppy: bool = False,
-    num_rows_for_inference: int = 100,
-    compression_type: str | None = None,
-    ignore_errors: bool = False,
-    encoding: str = "utf-8",
-) -> Dataset:
-    """Batches of a CSV file's columns by name, with the label apart if it is named.
-
-    Args:
-        file_pattern: the path of a file, or a list of paths or patterns.
-        batch_size: rows in a batch.
-        column_names: those of all columns; the first line's by default.
-        column_defaults: for each column a dtype or the value of an empty field;
-            found in the first `num_rows_for_inference` rows by default.
-        label_name: the column that is the second part of the elements.
-        select_columns: the names, or numbers, of the columns to read.
-        num_epochs: how often; None for ever.
-        shuffle, shuffle_buffer_size, shuffle_seed: whether and how rows are mixed.
-        prefetch_buffer_size: batches that are made ahead.
-        num_parallel_reads: only None.
-        sloppy, ignore_errors: only False.
-        encoding: only "utf-8".
-    """
-    refuse(
-        "make_csv_dataset",
-        num_parallel_reads=(num_parallel_reads, None),
-        sloppy=(sloppy, False),
-        ignore_errors=(ignore_errors, False),
-        encoding=(encoding, "utf-8"),
-    )
-    paths = csv_tables.paths_of(file_pattern)
-    table = csv_tables.Table.of(
-        paths[0],
-        {"delimiter": field_delim, "quotes": use_quote_delim, "na": na_value},
-        column_names=column_names,
-        header=header,
-        compression=compression_type,
-        rows=num_rows_for_inference,
-    )
-    rows = table.read(paths, column_defaults, select_columns)
-    if shuffle:
-        rows = rows.shuffle(shuffle_buffer_size, seed=shuffle_seed)
-    rows = rows.repeat(num_epochs).batch(batch_size)
-    named = rows.map(table.named(select_columns, label_name))
-    return Dataset(named.prefetch(prefetch_buffer_size or AUTOTUNE))
-
-
-_APPLIED = (
-    *("bucket_by_sequence_length", "get_single_element", "group_by_window"),
-    *("ignore_errors", "scan", "snapshot", "take_while", "unbatch", "unique"),
-)
-
-experimental: SimpleNamespace = SimpleNamespace(
-    **{name: _applied(name) for name in _APPLIED},
-    AUTOTUNE=AUTOTUNE,
-    INFINITE_CARDINALITY=INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY=UNKNOWN_CARDINALITY,
-    CsvDataset=CsvDataset,
-    cardinality=_cardinality,
-    make_csv_dataset=make_csv_dataset,
-    sample_from_datasets=Dataset.sample_from_datasets,
-    choose_from_datasets=Dataset.choose_from_datasets,
-)
+    return data_experimental

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes, ops
-from toolkit.compat.tensorflow import random
 from toolkit.compat.tensorflow.arguments import extents, refuse
 from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.io import (
+from toolkit.compat.tensorflow.image_files import (
     decode_bmp as decode_bmp,
     decode_gif as decode_gif,
     decode_image as decode_image,
@@ -18,13 +19,13 @@ from toolkit.compat.tensorflow.io import (
     decode_png as decode_png,
     encode_jpeg as encode_jpeg,
     encode_png as encode_png,
+    is_jpeg as is_jpeg,
 )
 from toolkit.compat.tensorflow.random import random_crop as random_crop
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
-from toolkit.errors import ArgumentError
-from toolkit.random import uniform
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
 globals().update(
     functions(
@@ -113,12 +114,23 @@ def rot90(image: Any, k: int = 1, name: Any = None) -> Tensor:
 
 def rgb_to_grayscale(images: Any, name: Any = None) -> Tensor:
     """Brightness, in one channel."""
+    _check_channels("rgb_to_grayscale", images, 3)
     return _as_floats(images, ops.image.rgb_to_grayscale)
 
 
 def grayscale_to_rgb(images: Any, name: Any = None) -> Tensor:
     """The one channel three times."""
+    _check_channels("grayscale_to_rgb", images, 1)
     return ops.repeat(images, 3, -1)
+
+
+def _check_channels(function: str, images: Any, count: int) -> None:
+    shape = tuple(convert(images).shape)
+    if shape[-1:] != (count,):
+        raise ShapeError(
+            f"{function}: expected pictures with a last axis of {count}; received the "
+            f"shape {shape}"
+        )
 
 
 def convert_image_dtype(
@@ -134,11 +146,17 @@ def convert_image_dtype(
             ops.cast(x, dtype) if old else ops.cast(x, dtype) / dtypes.highest(x.dtype)
         )
     if not old:
-        raise ArgumentError(
-            f"convert_image_dtype: from {x.dtype} to {dtype} is not supported; go by "
-            "float32"
-        )
+        return _as_integers(x, dtype, saturate)
     scaled = x * (float(dtypes.highest(dtype)) + 0.5)
+    return ops.saturate_cast(scaled, dtype) if saturate else ops.cast(scaled, dtype)
+
+
+def _as_integers(x: Tensor, dtype: str, saturate: bool) -> Tensor:
+    """Integers in another dtype of them: bits are put behind, or are cut off."""
+    old, new = (int(dtypes.highest(kind)) + 1 for kind in (x.dtype, dtype))
+    if new >= old:
+        return ops.cast(x, dtype) * (new // old)
+    scaled = ops.floor_divide(x, old // new)
     return ops.saturate_cast(scaled, dtype) if saturate else ops.cast(scaled, dtype)
 
 
@@ -163,7 +181,9 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: Any = None) -> T
 
 
 def adjust_hue(image: Any, delta: Any, name: Any = None) -> Tensor:
-    """The hue of each colour turned, 1 being the whole circle."""
+    """The hue of each colour turned by delta in [-1, 1], 1 being the whole circle."""
+    if not isinstance(delta, Tensor) and not -1 <= delta <= 1:
+        raise ArgumentError(f"adjust_hue: expected delta in [-1, 1]; received {delta}")
     return _in_hsv(image, lambda h, s, v: (ops.mod(h + delta, 1.0), s, v))
 
 
@@ -182,47 +202,6 @@ def _as_floats(image: Any, change: Any) -> Tensor:
         return change(x)
     changed = change(convert_image_dtype(x, "float32"))
     return convert_image_dtype(changed, x.dtype, saturate=True)
-
-
-def _drawn(low: Any, high: Any, seed: Any) -> Tensor:
-    return uniform((), float(low), float(high), seed=random.source(seed))
-
-
-def random_brightness(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
-    """`adjust_brightness` by a random amount up to max_delta, up or down."""
-    return adjust_brightness(image, _drawn(-max_delta, max_delta, seed))
-
-
-def random_contrast(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
-    """`adjust_contrast` by a random factor."""
-    return adjust_contrast(image, _drawn(lower, upper, seed))
-
-
-def random_saturation(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
-    """`adjust_saturation` by a random factor."""
-    return adjust_saturation(image, _drawn(lower, upper, seed))
-
-
-def random_hue(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
-    """`adjust_hue` by a random amount up to max_delta, either way."""
-    return adjust_hue(image, _drawn(-max_delta, max_delta, seed))
-
-
-def random_flip_left_right(image: Any, seed: Any = None) -> Tensor:
-    """`flip_left_right` of each picture with a probability of a half."""
-    return _flipped(image, -2, seed)
-
-
-def random_flip_up_down(image: Any, seed: Any = None) -> Tensor:
-    """`flip_up_down` of each picture with a probability of a half."""
-    return _flipped(image, -3, seed)
-
-
-def _flipped(image: Any, axis: int, seed: Any) -> Tensor:
-    x = convert(image)
-    shape = (x.shape[0], 1, 1, 1) if x.ndim == 4 else ()
-    coin = uniform(shape, seed=random.source(seed)) < 0.5
-    return ops.where(coin, ops.flip(x, axis), x)
 
 
 def per_image_standardization(image: Any) -> Tensor:
@@ -306,9 +285,25 @@ def resize_with_pad(
     method: str = "bilinear",
     antialias: bool = False,
 ) -> Tensor:
-    """Resized with its aspect ratio, and within zeros."""
-    wanted = (int(target_height), int(target_width))
-    return _centred(resize(image, wanted, method, True, antialias), wanted)
+    """Resized with its aspect ratio, rounded down, and within zeros.
+
+    Raises:
+        ArgumentError: nothing would be left of the height or width.
+    """
+    x, wanted = convert(image), (int(target_height), int(target_width))
+    old = x.shape[-3:-1]
+    # As TensorFlow rounds: in float32, in which 9 / (9 / 7) is 7.
+    ratio = max(np.float32(n) / np.float32(w) for n, w in zip(old, wanted, strict=True))
+    sizes = [np.float32(n) / ratio for n in old]
+    height, width = map(int, sizes)
+    if not height or not width:
+        raise ArgumentError(
+            f"resize_with_pad: expected a size in which a pixel is left of {old}; "
+            f"received {wanted}"
+        )
+    top, left = (int((w - n) / 2) for w, n in zip(wanted, sizes, strict=True))
+    y = resize(x, (height, width), method, antialias=antialias)
+    return pad_to_bounding_box(y, top, left, *wanted)
 
 
 def _centred(x: Tensor, size: tuple[int, int]) -> Tensor:
@@ -326,9 +321,17 @@ def extract_patches(
 
 
 def psnr(a: Any, b: Any, max_val: Any, name: Any = None) -> Tensor:
-    """20 * log10(max_val) - 10 * log10(mean((a - b) ** 2)) of each picture."""
-    error = ops.mean(ops.square(ops.subtract(a, b)), (-3, -2, -1))
-    return 20 * float(np.log10(max_val)) - 10 * ops.log10(error)
+    """20 * log10(max_val) - 10 * log10(mean((a - b) ** 2)) of each picture; float32.
+
+    Pictures of integers are brought to [0, 1] first, and so is `max_val`, as one of
+    their values.
+    """
+    x, y = convert(a), convert(b)
+    most = convert_image_dtype(convert(max_val, x.dtype), "float32")
+    x, y = (convert_image_dtype(picture, "float32") for picture in (x, y))
+    error = ops.mean(ops.square(x - y), (-3, -2, -1))
+    tenth = 10 / float(np.log(10))
+    return tenth * (2 * ops.log(most) - ops.log(error))
 
 
 def ssim(
@@ -358,11 +361,23 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
 
 def sobel_edges(image: Any) -> Tensor:
     """The slopes down and to the right, on a last axis; pictures are reflected."""
-    x = ops.pad(image, [(0, 0), (1, 1), (1, 1), (0, 0)], "reflect")
+    x = _with_signs("sobel_edges", image)
+    x = ops.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], "reflect")
     down, right = x[:, 2:] - x[:, :-2], x[:, :, 2:] - x[:, :, :-2]
     down = down[:, :, :-2] + 2 * down[:, :, 1:-1] + down[:, :, 2:]
     right = right[:, :-2] + 2 * right[:, 1:-1] + right[:, 2:]
     return ops.stack([down, right], -1)
+
+
+def _with_signs(function: str, image: Any) -> Tensor:
+    """Pixels, refused where their differences would be no numbers of their dtype."""
+    x = convert(image)
+    if x.dtype.is_unsigned:
+        raise DTypeError(
+            f"{function}: expected floats or signed integers, which differences are; "
+            f"received {x.dtype}"
+        )
+    return x
 
 
 def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
@@ -372,7 +387,7 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
 
 def total_variation(images: Any, name: Any = None) -> Tensor:
     """The sum of the differences between neighbours, of each picture."""
-    x = convert(images)
+    x = _with_signs("total_variation", images)
     down = ops.absolute(x[..., 1:, :, :] - x[..., :-1, :, :])
     right = ops.absolute(x[..., 1:, :] - x[..., :-1, :])
     return ops.sum(down, (-3, -2, -1)) + ops.sum(right, (-3, -2, -1))
@@ -408,3 +423,21 @@ rgb_to_yiq: Any = _by(_YIQ, "rgb_to_yiq")
 yiq_to_rgb: Any = _by(_FROM_YIQ, "yiq_to_rgb")
 
 operations(__name__)
+
+_OF_OTHERS = ("image_boxes", "image_random")  # which import this module
+
+
+def __getattr__(name: str) -> Any:
+    for module in () if name.startswith("__") else _OF_OTHERS:
+        members = vars(import_module(f"toolkit.compat.tensorflow.{module}"))
+        if name in members["__all__"]:
+            return members[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    others = (
+        import_module(f"toolkit.compat.tensorflow.{module}").__all__
+        for module in _OF_OTHERS
+    )
+    return sorted({*globals(), *chain.from_iterable(others)})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import glob as globbing
-import io
 import os
 import shutil
 from pathlib import Path
@@ -13,18 +11,40 @@ from typing import IO, Any
 
 import numpy as np
 
-from toolkit import data, dtypes, ops
+from toolkit import data
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.data import as_tensors
-from toolkit.compat.tensorflow.strings import StringTensor, as_strings
-from toolkit.compat.tensorflow.views import convert
-from toolkit.core.tensor import Tensor
+from toolkit.compat.tensorflow.decoding import (
+    decode_base64 as decode_base64,
+    decode_csv as decode_csv,
+    decode_raw as decode_raw,
+    encode_base64 as encode_base64,
+    parse_tensor as parse_tensor,
+    serialize_tensor as serialize_tensor,
+)
+from toolkit.compat.tensorflow.image_files import (
+    decode_bmp as decode_bmp,
+    decode_gif as decode_gif,
+    decode_image as decode_image,
+    decode_jpeg as decode_jpeg,
+    decode_png as decode_png,
+    encode_jpeg as encode_jpeg,
+    encode_png as encode_png,
+    is_jpeg as is_jpeg,
+)
+from toolkit.compat.tensorflow.string_tensors import (
+    StringTensor,
+    as_strings,
+    one_string,
+)
 from toolkit.data import (
     FixedLenFeature as FixedLenFeature,
     VarLenFeature as VarLenFeature,
 )
-from toolkit.errors import ArgumentError
-from toolkit.utils.images import array_to_img, img_to_array, load_img
+from toolkit.data.examples import (
+    FixedLenSequenceFeature as FixedLenSequenceFeature,
+)
+from toolkit.errors import ArgumentError, ArgumentTypeError
 
 
 def _path(name: Any) -> str:
@@ -33,8 +53,31 @@ def _path(name: Any) -> str:
     return os.fsdecode(name)
 
 
-def _bytes(contents: Any) -> bytes:
-    return as_strings(contents).numpy()
+class RaggedFeature(VarLenFeature):
+    """A feature with any number of values: a tensor, and in batches ragged rows.
+
+    Args:
+        dtype: of the values.
+        value_key, partitions: only None and ().
+        row_splits_dtype: only int64.
+        validate: has no effect: the numbers of values are checked in any case.
+    """
+
+    def __init__(
+        self,
+        dtype: Any,
+        value_key: None = None,
+        partitions: Any = (),
+        row_splits_dtype: Any = "int64",
+        validate: bool = False,
+    ) -> None:
+        refuse(
+            "RaggedFeature",
+            value_key=(value_key, None),
+            partitions=(tuple(partitions), ()),
+            row_splits_dtype=(row_splits_dtype, "int64"),
+        )
+        super().__init__(dtype)
 
 
 # --- records and examples -------------------------------------------------------------
@@ -57,7 +100,7 @@ class TFRecordWriter(data.TFRecordWriter):
 
     def write(self, record: Any) -> None:
         """Append a record."""
-        super().write(_bytes(record))
+        super().write(one_string(record, "TFRecordWriter.write"))
 
 
 def parse_single_example(
@@ -76,7 +119,8 @@ def parse_single_example(
         >>> int(tf.io.parse_single_example(example.SerializeToString(), wanted)["x"])
         3
     """
-    return as_tensors(data.parse_single_example(_bytes(serialized), features))
+    message = one_string(serialized, "parse_single_example")
+    return as_tensors(data.parse_single_example(message, features))
 
 
 def parse_example(
@@ -106,7 +150,19 @@ class FloatList(_List):
 
 
 class Int64List(_List):
-    """Integers of a feature."""
+    """Integers of a feature.
+
+    Raises:
+        ArgumentTypeError: a value is no integer.
+    """
+
+    def __init__(self, value: Any = ()) -> None:
+        super().__init__(value)
+        for number in self.value:
+            if not hasattr(number, "__index__"):
+                raise ArgumentTypeError(
+                    f"Int64List: expected integers; received {number!r}"
+                )
 
 
 class Feature:
@@ -128,7 +184,7 @@ class Feature:
     def values(self) -> Any:
         """The values as the core takes them."""
         if self.bytes_list.value:
-            return [_bytes(value) for value in self.bytes_list.value]
+            return [one_string(value, "Feature") for value in self.bytes_list.value]
         if self.float_list.value:
             return np.asarray(self.float_list.value, "float32")
         return np.asarray(self.int64_list.value, "int64")
@@ -168,7 +224,8 @@ class Example:
 
     def ParseFromString(self, serialized: bytes) -> None:
         """Take the features of a message."""
-        self.features = self.FromString(_bytes(serialized)).features
+        message = one_string(serialized, "ParseFromString")
+        self.features = self.FromString(message).features
 
 
 # --- files ----------------------------------------------------------------------------
@@ -181,7 +238,7 @@ def read_file(filename: Any, name: Any = None) -> StringTensor:
 
 def write_file(filename: Any, contents: Any, name: Any = None) -> None:
     """Write the bytes of a file."""
-    Path(_path(filename)).write_bytes(_bytes(contents))
+    Path(_path(filename)).write_bytes(one_string(contents, "write_file"))
 
 
 def matching_files(pattern: Any, name: Any = None) -> StringTensor:
@@ -227,98 +284,3 @@ gfile: SimpleNamespace = SimpleNamespace(
     rmtree=lambda path: shutil.rmtree(_path(path)),
     walk=_walk,
 )
-
-
-# --- decoding -------------------------------------------------------------------------
-
-
-def decode_raw(
-    input_bytes: Any,
-    out_type: Any,
-    little_endian: bool = True,
-    fixed_length: int | None = None,
-    name: Any = None,
-) -> Tensor:
-    """The numbers whose bytes these are."""
-    refuse("decode_raw", fixed_length=(fixed_length, None))
-    dtype = dtypes.numpy_dtype(dtypes.standardize(out_type))
-    stored = dtype.newbyteorder("<" if little_endian else ">")
-    return convert(np.frombuffer(_bytes(input_bytes), stored).astype(dtype))
-
-
-_MODES = {1: "grayscale", 3: "rgb", 4: "rgba"}
-
-
-def decode_image(
-    contents: Any,
-    channels: int | None = None,
-    dtype: Any = "uint8",
-    name: Any = None,
-    expand_animations: bool = True,
-) -> Tensor:
-    """The pixels of an image file, in [0, 255] or, as floats, in [0, 1].
-
-    Args:
-        contents: the bytes of the file.
-        channels: 1, 3 or 4; None or 0: 3.
-        dtype: uint8 or a floating dtype.
-        expand_animations: has no effect: of an animation the first picture is taken.
-    """
-    mode = _MODES[channels or 3]
-    picture = load_img(io.BytesIO(_bytes(contents)), color_mode=mode)
-    pixels = convert(img_to_array(picture, "channels_last", "uint8"))
-    dtype = dtypes.standardize(dtype)
-    if dtype == "uint8":
-        return pixels
-    return ops.cast(pixels, dtype) / 255
-
-
-def decode_jpeg(contents: Any, channels: int = 0, name: Any = None) -> Tensor:
-    """The pixels of a JPEG file; uint8."""
-    return decode_image(contents, channels)
-
-
-def decode_png(
-    contents: Any, channels: int = 0, dtype: Any = "uint8", name: Any = None
-) -> Tensor:
-    """The pixels of a PNG file."""
-    return decode_image(contents, channels, dtype)
-
-
-def decode_bmp(contents: Any, channels: int = 0, name: Any = None) -> Tensor:
-    """The pixels of a BMP file; uint8."""
-    return decode_image(contents, channels)
-
-
-def decode_gif(contents: Any, name: Any = None) -> Tensor:
-    """The pixels of a GIF file, in a batch of one: its first picture."""
-    return decode_image(contents)[None]
-
-
-def encode_base64(input: Any, pad: bool = False, name: Any = None) -> StringTensor:
-    """Bytes in letters that may stand in addresses, without `=` at the end."""
-    text = base64.urlsafe_b64encode(_bytes(input))
-    return StringTensor(text if pad else text.rstrip(b"="))
-
-
-def decode_base64(input: Any, name: Any = None) -> StringTensor:
-    """The bytes that `encode_base64` was given."""
-    text = _bytes(input)
-    return StringTensor(base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4)))
-
-
-def _encode(image: Any, kind: str) -> StringTensor:
-    file = io.BytesIO()
-    array_to_img(convert(image).numpy(), "channels_last", scale=False).save(file, kind)
-    return StringTensor(file.getvalue())
-
-
-def encode_png(image: Any, compression: int = -1, name: Any = None) -> StringTensor:
-    """The bytes of a PNG file of these pixels."""
-    refuse("encode_png", compression=(compression, -1))
-    return _encode(image, "PNG")
-
-
-def encode_jpeg(image: Any, name: Any = None) -> StringTensor:
-    """The bytes of a JPEG file of these pixels."""
-    return _encode(image, "JPEG")

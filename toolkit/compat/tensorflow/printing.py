@@ -10,7 +10,7 @@ import numpy as np
 from toolkit import tree
 from toolkit.compat.tensorflow.boundary import recorded
 from toolkit.compat.tensorflow.modes import NeedsValues, asks_for_shapes
-from toolkit.compat.tensorflow.strings import StringTensor
+from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.compat.tensorflow.arguments import dtype_name, refuse
-from toolkit.compat.tensorflow.strings import StringTensor
+from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.types import (
     TensorShape,
     as_dtype,
@@ -102,7 +102,7 @@ class RaggedTensor(Ragged):
             shape: its extents, None where they are as they come; rows longer than the
                 second are cut.
         """
-        rows = list(self)
+        rows = self._rows()
         count, length = (*(shape or ()), None, None)[:2]
         if count not in (None, len(rows)):
             raise ShapeError(f"to_tensor: expected {count} rows; there are {len(rows)}")
@@ -149,7 +149,7 @@ class RaggedTensor(Ragged):
 
     def numpy(self) -> Any:
         """The rows as an array of arrays, or one array if they are of one length."""
-        rows = list(self)
+        rows = self._rows()
         if len(set(map(len, rows))) <= 1:
             return np.array(rows)
         found = np.empty(len(rows), object)
@@ -158,15 +158,18 @@ class RaggedTensor(Ragged):
 
     def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
-            rows = [super(RaggedTensor, self).__getitem__(i) for i in range(len(self))]
-            return _from_rows(rows[row], self.values[:0])
+            return _from_rows(self._rows()[row], self.values[:0])
         return _tensor(super().__getitem__(int(row)))
 
     def __iter__(self) -> Any:
-        return (Ragged.__getitem__(self, row) for row in range(len(self)))
+        return map(_tensor, self._rows())
+
+    def _rows(self) -> list[Any]:
+        """The rows as arrays."""
+        return [Ragged.__getitem__(self, row) for row in range(len(self))]
 
     def __repr__(self) -> str:
-        return f"<RaggedTensor {self.to_list()}>"
+        return f"<tf.RaggedTensor {self.to_list()}>"
 
 
 def _array(values: Any) -> Any:

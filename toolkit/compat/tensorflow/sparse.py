@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.compat.tensorflow.ragged import RaggedTensor
-from toolkit.compat.tensorflow.strings import StringTensor
+from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import is_string

@@ -4,57 +4,50 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from toolkit.compat.tensorflow.types import TensorShape, string
+from toolkit import dtypes
+from toolkit.compat.tensorflow import regular_expressions as re2
+from toolkit.compat.tensorflow.printing import shown
+from toolkit.compat.tensorflow.ragged import RaggedTensor
+from toolkit.compat.tensorflow.string_parts import (
+    Numbers,
+    Strings as Strings,
+    bytes_split as bytes_split,
+    ngrams as ngrams,
+    split as split,
+    unicode_decode as unicode_decode,
+    unicode_decode_with_offsets as unicode_decode_with_offsets,
+    unicode_encode as unicode_encode,
+    unicode_split as unicode_split,
+    unicode_split_with_offsets as unicode_split_with_offsets,
+    unicode_transcode as unicode_transcode,
+)
+from toolkit.compat.tensorflow.string_tensors import (
+    StringTensor as StringTensor,
+    array_of,
+    as_strings as as_strings,
+    mapped,
+    objects,
+    text_of,
+)
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core import strings as core
-from toolkit.errors import ArgumentError
+from toolkit.core.strings import is_string
+from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
+from toolkit.layers.preprocessing.string_hashes import farm_hash, sip_hash
 
 
-class StringTensor(core.StringTensor):
-    """The core's strings with TensorFlow's dtype and shape.
-
-    Args:
-        values: a string, bytes, or nested lists or an array of them.
-
-    Example:
-        >>> import toolkit.compat.tensorflow as tf
-        >>> tf.constant(["a", "b"]).numpy()
-        array([b'a', b'b'], dtype=object)
-    """
-
-    dtype = string
-
-    @property
-    def shape(self) -> TensorShape:
-        return TensorShape(self._array.shape)
-
-    def get_shape(self) -> TensorShape:
-        """The extents."""
-        return self.shape
-
-
-def as_strings(value: Any) -> StringTensor:
-    """Strings as a StringTensor."""
-    return value if isinstance(value, StringTensor) else StringTensor(value)
-
-
-def _each(function: Callable[..., Any], value: Any) -> Any:
-    array = np.asarray(as_strings(value))
-    return np.asarray(np.frompyfunc(function, 1, 1)(array), object)
-
-
-def lower(input: Any, encoding: str = "", name: Any = None) -> StringTensor:
+def lower(input: Any, encoding: str = "", name: Any = None) -> Strings:
     """In small letters: those of ASCII, or all with encoding "utf-8"."""
-    return StringTensor(_each(lambda s: _cased(s, encoding, "lower"), input))
+    return mapped(lambda s: _cased(s, encoding, "lower"), input)
 
 
-def upper(input: Any, encoding: str = "", name: Any = None) -> StringTensor:
+def upper(input: Any, encoding: str = "", name: Any = None) -> Strings:
     """In capital letters: those of ASCII, or all with encoding "utf-8"."""
-    return StringTensor(_each(lambda s: _cased(s, encoding, "upper"), input))
+    return mapped(lambda s: _cased(s, encoding, "upper"), input)
 
 
 def _cased(value: bytes, encoding: str, case: str) -> Any:
@@ -63,33 +56,72 @@ def _cased(value: bytes, encoding: str, case: str) -> Any:
     return getattr(value, case)()
 
 
-def strip(input: Any, name: Any = None) -> StringTensor:
+def strip(input: Any, name: Any = None) -> Strings:
     """Without white space at both ends."""
-    return StringTensor(_each(bytes.strip, input))
+    return mapped(bytes.strip, input)
 
 
-def length(input: Any, unit: str = "BYTE", name: Any = None) -> Any:
+def length(input: Any, unit: str = "BYTE", name: Any = None) -> Numbers:
     """How many bytes, or characters of UTF-8 with unit "UTF8_CHAR", there are."""
-    if unit not in ("BYTE", "UTF8_CHAR"):
-        raise ArgumentError(f"length: expected BYTE or UTF8_CHAR; received {unit!r}")
-    measure = len if unit == "BYTE" else lambda s: len(s.decode())
-    return convert(_each(measure, input).astype("int32"))
+    into, _ = _unit("length", unit)
+    return mapped(lambda s: len(into(s)), input, partial(_numbers, dtype="int32"))
 
 
-def substr(input: Any, pos: int, len: int, name: Any = None) -> StringTensor:
-    """`len` bytes from `pos` on."""
-    stop = None if pos < 0 and pos + len >= 0 else pos + len
-    return StringTensor(_each(lambda s: s[pos:stop], input))
+def _unit(function: str, unit: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """From bytes to a sequence of units, and back."""
+    if unit == "BYTE":
+        return bytes, bytes
+    if unit == "UTF8_CHAR":
+        return re2.decoded, re2.encoded
+    raise ArgumentError(f"{function}: expected BYTE or UTF8_CHAR; received {unit!r}")
+
+
+def _numbers(array: Any, dtype: str) -> Any:
+    return convert(array.astype(dtype))
+
+
+def substr(
+    input: Any, pos: Any, len: Any, unit: str = "BYTE", name: Any = None
+) -> StringTensor:
+    """`len` bytes, or characters, from `pos` on.
+
+    Args:
+        input: strings.
+        pos: where to begin; below 0: counted from the end.
+        len: how many, if there are as many; below 0: all that follow.
+        unit: "BYTE", or "UTF8_CHAR" for characters.
+
+    Raises:
+        ArgumentError: a string that does not reach as far as `pos`.
+    """
+    array, starts, counts = array_of(input), np.asarray(pos), np.asarray(len)
+    if starts.shape != counts.shape:
+        raise ShapeError(
+            f"substr: expected pos and len of one shape; received {starts.shape} and "
+            f"{counts.shape}"
+        )
+    into, back = _unit("substr", unit)
+
+    def cut(text: bytes, start: int, count: int) -> bytes:
+        units = into(text)
+        size = units.__len__()
+        if not -size <= start <= size:
+            raise ArgumentError(
+                f"substr: expected pos in [{-size}, {size}] for {text!r}; received "
+                f"{start}"
+            )
+        start = start % size if start < 0 else start
+        return back(units[start : None if count < 0 else start + count])
+
+    return StringTensor(np.asarray(np.frompyfunc(cut, 3, 1)(array, starts, counts)))
 
 
 def join(inputs: Any, separator: str = "", name: Any = None) -> StringTensor:
     """Strings of the same places put together."""
-    arrays = np.broadcast_arrays(*(np.asarray(as_strings(x)) for x in inputs))
+    arrays = np.broadcast_arrays(*map(array_of, inputs))
     between = separator.encode()
     flat = [between.join(row) for row in zip(*(a.ravel() for a in arrays), strict=True)]
-    joined = np.empty(arrays[0].size, object)
-    joined[:] = flat
-    return StringTensor(joined.reshape(arrays[0].shape))
+    return StringTensor(objects(flat, arrays[0].shape))
 
 
 def reduce_join(
@@ -99,70 +131,271 @@ def reduce_join(
     separator: str = "",
     name: Any = None,
 ) -> StringTensor:
-    """The strings along an axis put together."""
-    array = np.asarray(as_strings(inputs))
+    """The strings along an axis put together.
+
+    Args:
+        inputs: strings, or ragged rows of them.
+        axis: None for all; of ragged rows only the last.
+        keepdims: whether the axis stays, with one place.
+        separator: what comes in between.
+    """
+    if isinstance(inputs, RaggedTensor):
+        if axis not in (1, -1):
+            raise UnsupportedError(
+                f"reduce_join: of ragged rows only axis=-1 is supported; received "
+                f"{axis}"
+            )
+        rows = [separator.encode().join(row) for row in inputs.to_list()]
+        joined = StringTensor(objects(rows, (len(rows),)))
+        return joined[:, None] if keepdims else joined
+    array = array_of(inputs)
     if axis is None:
         array, axis = array.reshape(-1), 0
     joined = join(list(np.moveaxis(array, axis, 0)), separator)
     return StringTensor(np.expand_dims(joined, axis)) if keepdims else joined
 
 
-def regex_replace(
-    input: Any,
-    pattern: str,
-    rewrite: str,
-    replace_global: bool = True,
+def unsorted_segment_join(
+    inputs: Any,
+    segment_ids: Any,
+    num_segments: Any,
+    separator: str = "",
     name: Any = None,
 ) -> StringTensor:
-    """With matches of a pattern written anew."""
-    compiled, times = re.compile(pattern.encode()), 0 if replace_global else 1
-    return StringTensor(
-        _each(lambda s: compiled.sub(rewrite.encode(), s, times), input)
+    """The strings of each segment put together.
+
+    Args:
+        inputs: a vector of strings.
+        segment_ids: the number of each one's segment.
+        num_segments: how many segments there are.
+        separator: what comes in between.
+    """
+    array, numbers = array_of(inputs), np.asarray(convert(segment_ids))
+    count = int(num_segments)
+    if array.ndim != 1 or array.shape != numbers.shape:
+        raise ShapeError(
+            "unsorted_segment_join: expected a vector of strings and as many segment "
+            f"ids; received shapes {array.shape} and {numbers.shape}"
+        )
+    if numbers.size and not 0 <= numbers.min() <= numbers.max() < count:
+        raise ArgumentError(
+            f"unsorted_segment_join: expected segment ids in [0, {count}); received "
+            f"{numbers.tolist()!r:.60}"
+        )
+    parts: list[list[bytes]] = [[] for _ in range(count)]
+    for text, number in zip(array.tolist(), numbers.tolist(), strict=True):
+        parts[number].append(text)
+    joined = [separator.encode().join(part) for part in parts]
+    return StringTensor(objects(joined, (count,)))
+
+
+def format(
+    template: str,
+    inputs: Any,
+    placeholder: str = "{}",
+    summarize: int = 3,
+    name: Any = None,
+) -> StringTensor:
+    """A template with tensors, as `tf.print` shows them, in its places.
+
+    Args:
+        template: the text.
+        inputs: a tensor, or a list of as many as there are places.
+        placeholder: what stands in the template for each.
+        summarize: how many elements to show at each end of each axis; -1 for all.
+    """
+    tensors = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    first, *others = template.split(placeholder)
+    if len(others) != len(tensors):
+        raise ArgumentError(
+            f"format: expected a tensor for each of {len(others)} places in "
+            f"{template!r}; received {len(tensors)}"
+        )
+    texts = [
+        shown(as_strings(x) if is_string(x) else convert(x), summarize) for x in tensors
+    ]
+    pairs = zip(texts, others, strict=True)
+    return StringTensor(first + "".join(text + rest for text, rest in pairs))
+
+
+# --- hashes ---------------------------------------------------------------------------
+
+
+def to_hash_bucket_fast(input: Any, num_buckets: int, name: Any = None) -> Numbers:
+    """Numbers below `num_buckets` that always are the same for a string: FarmHash64."""
+    return _buckets("to_hash_bucket_fast", farm_hash, input, num_buckets)
+
+
+def to_hash_bucket_strong(
+    input: Any, num_buckets: int, key: Any, name: Any = None
+) -> Numbers:
+    """Numbers below `num_buckets` that nobody foresees without the key: SipHash.
+
+    Args:
+        input: strings.
+        num_buckets: how many numbers there are.
+        key: two integers.
+    """
+    first, second = (int(part) % 2**64 for part in key)
+    return _buckets(
+        "to_hash_bucket_strong",
+        lambda text: sip_hash(text, (first, second)),
+        input,
+        num_buckets,
     )
 
 
-def regex_full_match(input: Any, pattern: str, name: Any = None) -> Any:
-    """Whether a pattern matches the whole string."""
-    compiled = re.compile(pattern.encode())
-    found = _each(lambda s: compiled.fullmatch(s) is not None, input)
-    return convert(found.astype(bool))
+def _buckets(
+    function: str, hashed: Callable[[bytes], int], input: Any, count: int
+) -> Any:
+    if int(count) < 1:
+        raise ArgumentError(f"{function}: expected num_buckets >= 1; received {count}")
+    return mapped(
+        lambda text: hashed(text) % int(count), input, partial(_numbers, dtype="int64")
+    )
 
 
-def split(
-    input: Any, sep: str | None = None, maxsplit: int = -1, name: Any = None
-) -> StringTensor:
-    """The parts of a string between separators, or between white space.
+# --- regular expressions --------------------------------------------------------------
 
-    Of several strings, these must have as many parts each: there are no ragged ones.
+
+def regex_replace(
+    input: Any,
+    pattern: Any,
+    rewrite: Any,
+    replace_global: bool = True,
+    name: Any = None,
+) -> Strings:
+    r"""With matches of a pattern written anew.
+
+    Args:
+        input: strings of UTF-8.
+        pattern: as RE2 reads it; of the names in `\p{...}`, general categories such as
+            `L` and `Lu` are known, scripts are not.
+        rewrite: what to write; `\0` is the match, `\1` to `\9` its groups.
+        replace_global: whether all matches count, or only the first.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.strings.regex_replace("hi!", "[?!]", r" \0 ").numpy()
+        b'hi ! '
     """
-    between = sep.encode() if sep else None
-    parts = _each(lambda s: s.split(between, maxsplit), input)
-    if not parts.ndim:
-        return StringTensor(parts[()])
-    if len({len(row) for row in parts.ravel()}) > 1:
-        raise ArgumentError("strings.split: expected strings of as many parts each")
-    return StringTensor(parts.tolist())
+    compiled = re2.compiled(text_of(pattern, "regex_replace"), "regex_replace")
+    parts = re2.rewriting(text_of(rewrite, "regex_replace"), compiled, "regex_replace")
+
+    def replace(text: bytes) -> bytes:
+        found = re2.replaced(compiled, parts, re2.decoded(text), not replace_global)
+        return re2.encoded(found)
+
+    return mapped(replace, input)
 
 
-def bytes_split(input: Any, name: Any = None) -> StringTensor:
-    """The bytes of a string, each alone."""
-    data = as_strings(input).numpy()
-    return StringTensor([data[i : i + 1] for i in range(len(data))])
+def regex_full_match(input: Any, pattern: Any, name: Any = None) -> Numbers:
+    """Whether a pattern, as RE2 reads it, matches the whole string."""
+    compiled = re2.compiled(text_of(pattern, "regex_full_match"), "regex_full_match")
+    return mapped(
+        lambda s: compiled.fullmatch(re2.decoded(s)) is not None,
+        input,
+        partial(_numbers, dtype="bool"),
+    )
 
 
-def to_number(input: Any, out_type: Any = "float32", name: Any = None) -> Any:
-    """The numbers that the strings show."""
-    return convert(_each(float, input).astype(str(out_type)))
+# --- numbers --------------------------------------------------------------------------
+
+_NUMBERS = ("float32", "float64", "int32", "int64", "uint32", "uint64")
+_INTEGER, _HEXADECIMAL = re.compile(rb"[+-]?\d+"), re.compile(rb"[+-]?0[xX]")
 
 
-def as_string(input: Any, precision: int = -1, name: Any = None) -> StringTensor:
-    """Numbers as strings, floats with six digits after the point, or as said."""
-    digits = 6 if precision < 0 else precision
+def to_number(input: Any, out_type: Any = "float32", name: Any = None) -> Numbers:
+    """The numbers that the strings show.
+
+    Args:
+        input: strings; there may be white space at both ends.
+        out_type: float32, float64, int32, int64, uint32 or uint64.
+
+    Raises:
+        ArgumentError: a string that shows no number of this dtype.
+    """
+    dtype = dtypes.standardize(out_type)
+    if dtype not in _NUMBERS:
+        raise ArgumentError(
+            f"to_number: out_type: expected one of {', '.join(_NUMBERS)}; received "
+            f"{dtype}"
+        )
+    read = _float if dtypes.is_float(dtype) else partial(_integer, dtype=dtype)
+
+    def number(text: bytes) -> Any:
+        found = read(text.strip())
+        if found is None:
+            raise ArgumentError(
+                f"to_number: expected a string that shows a number of {dtype}; "
+                f"received {text!r}"
+            )
+        return found
+
+    return mapped(number, input, partial(_numbers, dtype=dtype))
+
+
+def _integer(text: bytes, dtype: str) -> int | None:
+    if not _INTEGER.fullmatch(text):
+        return None
+    fits = dtypes.lowest(dtype) <= int(text) <= dtypes.highest(dtype)
+    return int(text) if fits else None
+
+
+def _float(text: bytes) -> float | None:
+    try:
+        if _HEXADECIMAL.match(text):
+            return float.fromhex(text.decode())
+        return None if b"_" in text else float(text)
+    except ValueError:
+        return None
+
+
+def as_string(
+    input: Any,
+    precision: int = -1,
+    scientific: bool = False,
+    shortest: bool = False,
+    width: int = -1,
+    fill: str = "",
+    name: Any = None,
+) -> StringTensor:
+    """Numbers as strings.
+
+    Args:
+        input: numbers or strings, which stay as they are.
+        precision: how many digits floats have after the point; below 0: six.
+        scientific: whether floats have an exponent.
+        shortest: whether they have one where that is shorter, and no zeros at the end.
+        width: how long strings are at least; bools do not heed it.
+        fill: what they are filled up with: "", " " or "0"; "-": spaces behind them,
+            "+": spaces, and a sign in any case.
+    """
+    if is_string(input):
+        return as_strings(input)
+    array = np.asarray(convert(input))
+    kind = array.dtype.kind
+    if scientific and shortest:
+        raise ArgumentError("as_string: expected one of scientific and shortest")
+    if fill not in ("", " ", "0", "-", "+"):
+        raise ArgumentError(
+            f'as_string: fill: expected "", " ", "0", "-" or "+"; received {fill!r}'
+        )
+    if precision >= 0 and kind in "iub":
+        raise ArgumentError(
+            f"as_string: expected floats, or no precision; received {array.dtype}"
+        )
+    if kind == "b":
+        return StringTensor(np.where(array, b"true", b"false").astype(object))
+    form = f"%{fill}{width if width >= 0 else ''}"
+    form += f".{precision}" if precision >= 0 else ""
+    form += "d" if kind in "iu" else "e" if scientific else "g" if shortest else "f"
 
     def shown(value: Any) -> str:
-        if isinstance(value, (bool, np.bool_)):
-            return str(bool(value)).lower()
-        return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
+        if isinstance(value, complex):
+            return f"({form % value.real},{form % value.imag})"
+        return form % value
 
-    array = np.asarray(convert(input)).astype(object)
-    return StringTensor(np.asarray(np.frompyfunc(shown, 1, 1)(array), object))
+    return StringTensor(
+        objects([shown(x) for x in array.ravel().tolist()], array.shape)
+    )

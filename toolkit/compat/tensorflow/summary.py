@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.compat.tensorflow.arguments import refuse
-from toolkit.compat.tensorflow.strings import StringTensor
+from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.events import EventWriter
 

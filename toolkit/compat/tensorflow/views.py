@@ -328,8 +328,52 @@ def _view(x: core.Tensor) -> core.Tensor:
 
 
 def convert(x: Any, dtype: str | None = None) -> Any:
-    """`x` as a `tf.Tensor`, cast to `dtype` if that is given."""
+    """`x` as a `tf.Tensor`, cast to `dtype` if that is given.
+
+    A number of NumPy's has its own dtype, also float64, whose class is a `float`.
+    """
+    if type(x) is not np.ndarray:
+        x = numbers(x)
     return viewed(core_convert(x, dtype))
+
+
+def numbers(x: Any) -> Any:
+    """An array for a number of NumPy's, or for a list that begins with one.
+
+    The array has the dtype that TensorFlow gives it, where the first number in a list
+    decides: integers are int32 if they fit. Anything else is returned as it is.
+    """
+    if isinstance(x, np.generic):
+        return np.asarray(x)
+    first = x
+    while type(first) in (list, tuple) and first:
+        first = first[0]
+    if first is x or not isinstance(first, np.generic):
+        return x
+    leaves = tree.flatten(x)
+    if not all(isinstance(leaf, (np.generic, *_PYTHONS)) for leaf in leaves):
+        return x
+    return _array(x, first.dtype)
+
+
+_PYTHONS = (bool, int, float, complex)
+
+
+def _array(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Lists as an array of what is like a dtype; as they are if it cannot be."""
+    try:
+        array = np.array(values)
+    except ValueError:  # of different lengths, which is told where they are converted
+        return values
+    if dtype.kind not in "iu":
+        return array.astype(dtype) if array.dtype.kind not in "OSU" else values
+    if array.dtype.kind == "f":
+        return array.astype("float32")
+    for name in ("int32", "int64") if array.dtype.kind in "iub" else ():
+        limits = np.iinfo(name)
+        if not array.size or limits.min <= array.min() and array.max() <= limits.max:
+            return array.astype(name)
+    return values
 
 
 class Function(functions.Function):

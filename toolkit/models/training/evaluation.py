@@ -264,8 +264,7 @@ class Evaluation(Steps):
     def _check_compiled(self, method: str) -> None:
         if not self.compiled:
             raise NotCompiledError(
-                f"{method}: the model must be compiled first; call compile(optimizer, "
-                "loss)"
+                f"{method}: You must call `compile(optimizer, loss)` first"
             )
 
     def _callback_list(

@@ -1,0 +1,54 @@
+"""Results as text, the same for TensorFlow and for its names here."""
+
+import numpy as np
+
+
+def shown(x):
+    """What a result is: its kind, dtype and values."""
+    if isinstance(x, dict):
+        return "{" + ", ".join(f"{k}: {shown(x[k])}" for k in sorted(x)) + "}"
+    if hasattr(x, "_fields") or type(x) in (list, tuple):
+        name = "" if type(x) is tuple else type(x).__name__
+        return f"{name}({', '.join(map(shown, x))})"
+    if "Ragged" in type(x).__name__ and hasattr(x, "to_list"):
+        return f"ragged {name_of(x.dtype)} {x.to_list()}"
+    if hasattr(x, "element_spec"):
+        return f"data{shown(list(x))[4:]}"
+    if type(x).__name__ == "TensorSpec":
+        return f"spec {name_of(x.dtype)} {tuple(x.shape)}"
+    if isinstance(x, np.ndarray):
+        return f"array {_numbers(x)}"
+    if hasattr(x, "numpy"):
+        return f"{name_of(x.dtype)} {_numbers(np.asarray(x.numpy()))}"
+    return f"{type(x).__name__} {x}" if isinstance(x, np.generic) else repr(x)
+
+
+def name_of(dtype):
+    return getattr(dtype, "name", dtype)
+
+
+def _numbers(array):
+    if array.dtype.kind == "f":
+        array = np.asarray([float(f"{v:.5g}") for v in array.ravel()]).reshape(
+            array.shape
+        )
+    return str(array.tolist())
+
+
+def result(call, names):
+    """What a call returns, as text; "refused" if it raises an error."""
+    try:
+        return shown(eval(call, names))
+    except Exception:
+        return "refused"
+
+
+def mistakes(group, names):
+    """What is wrong of calls, each with the wanted result on the line below it."""
+    lines = group.split("\n")[1:-1]
+    wrong = [
+        f"{call}: expected {wanted.strip()}; received {found}"
+        for call, wanted in zip(lines[::2], lines[1::2], strict=True)
+        if (found := result(call, names)) != wanted.strip()
+    ]
+    return "\n".join(wrong)

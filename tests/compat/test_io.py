@@ -1,0 +1,61 @@
+"""`tf.io`: bytes of tensors, rows of CSV files, features."""
+
+import numpy as np
+import pytest
+
+import toolkit.compat.tensorflow as tf
+from tests.compat.io_calls import CALLS
+from tests.compat.shown import mistakes
+from toolkit.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DatasetError,
+    DTypeError,
+    UnsupportedError,
+)
+
+
+def names():
+    """What the calls may use."""
+    train = tf.train
+    lists = {
+        "int64": train.Int64List,
+        "float": train.FloatList,
+        "bytes": train.BytesList,
+    }
+
+    def message(values, kind="int64"):
+        feature = train.Feature(**{f"{kind}_list": lists[kind](value=values)})
+        features = train.Features(feature={"a": feature})
+        return train.Example(features=features).SerializeToString()
+
+    def parsed(feature, kind="int64", values=(1, 2, 3, 4)):
+        return tf.io.parse_single_example(message(values, kind), {"a": feature})
+
+    def batch(rows, feature):
+        return tf.io.parse_example(list(map(message, rows)), {"a": feature})
+
+    known = {"tf": tf, "np": np, "I": tf.io, "C": tf.constant}
+    return known | {"parsed": parsed, "batch": batch}
+
+
+@pytest.mark.parametrize("group", CALLS)
+def test_results_are_tensorflows(group):
+    assert not mistakes(CALLS[group], names())
+
+
+def test_what_is_refused():
+    cut = tf.io.serialize_tensor(tf.ones([3])).numpy()[:-4]
+    with pytest.raises(DatasetError, match="parse_tensor: "):
+        tf.io.parse_tensor(cut, tf.float32)
+    huge = b"\x08\x01\x12\x0c\x12\x0a\x08" + b"\xff" * 8 + b"\x7f"
+    with pytest.raises(DatasetError, match="parse_tensor: expected .* bytes"):
+        tf.io.parse_tensor(huge, tf.float32)
+    with pytest.raises(DTypeError, match="expected a tensor of int32; it has float32"):
+        tf.io.parse_tensor(tf.io.serialize_tensor(1.0), tf.int32)
+    with pytest.raises(ArgumentError, match="decode_csv: expected 1 fields"):
+        tf.io.decode_csv(["1,2"], [[0]])
+    with pytest.raises(ArgumentTypeError, match=r"Int64List: expected integers.*1\.5"):
+        tf.train.Int64List(value=[1.5])
+    with pytest.raises(UnsupportedError, match="only allow_missing=True"):
+        tf.io.FixedLenSequenceFeature([], tf.int64)

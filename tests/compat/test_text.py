@@ -1,0 +1,54 @@
+"""Strings under TensorFlow's names."""
+
+import numpy as np
+import pytest
+
+import toolkit.compat.tensorflow as tf
+from tests.compat.parts_calls import CALLS as PARTS
+from tests.compat.shown import mistakes
+from tests.compat.string_calls import CALLS as OPERATIONS
+from tests.compat.text_calls import CALLS
+from toolkit.errors import ArgumentError, UnsupportedError
+
+ALL = CALLS | OPERATIONS | PARTS
+
+
+@pytest.mark.parametrize("group", ALL)
+def test_results_are_tensorflows(group):
+    known = {
+        "tf": tf,
+        "np": np,
+        "C": tf.constant,
+        "R": tf.ragged.constant,
+        "S": tf.strings,
+        "W": tf.data.Dataset.from_tensor_slices(["b", "a", "b"]),
+        "m": tf.constant([["a", ""], ["c", "d"]]),
+        "s": tf.constant(["b", "a", "b"]),
+    }
+    assert not mistakes(ALL[group], known)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rewrite", "message"),
+    [
+        (r"\p{Greek}", "", r"\\p\{Greek\} is not supported"),
+        (r"\C", "", "a byte, is not supported"),
+        ("(?=a)", "", r"'\(\?=a\)': a group that RE2 does not know at 2"),
+        ("(a)", r"\2", r"rewrite: expected .* one of 1 groups; received '\\\\2'"),
+        ("(a)", r"\x", r"received '\\\\x'"),
+        ("a**", "", "a repetition of a repetition"),
+    ],
+)
+def test_what_is_no_expression_of_re2_is_told(pattern, rewrite, message):
+    with pytest.raises((ArgumentError, UnsupportedError), match=message) as error:
+        tf.strings.regex_replace("a", pattern, rewrite)
+    assert str(error.value).startswith("regex_replace: ")
+
+
+def test_parts_of_matrices_of_strings_are_refused():
+    with pytest.raises(UnsupportedError, match="split: expected a string or a vector"):
+        tf.strings.split([["a b"], ["c"]])
+    with pytest.raises(UnsupportedError, match="bytes_split: expected a string or"):
+        tf.strings.bytes_split(tf.ragged.constant([["a"], ["b", "c"]]))
+    with pytest.raises(UnsupportedError, match="reduce_join: of ragged rows only"):
+        tf.strings.reduce_join(tf.ragged.constant([["a"], ["b", "c"]]), 0)

@@ -1,0 +1,207 @@
+"""`tf.data.experimental`: older names of methods, and tables of CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolkit.compat.tensorflow import csv_tables
+from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.compat.tensorflow.data import (
+    AUTOTUNE as AUTOTUNE,
+    INFINITE_CARDINALITY as INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY as UNKNOWN_CARDINALITY,
+    CsvDataset as CsvDataset,
+    Dataset,
+)
+
+Applied = Callable[[Dataset], Any]  # what `apply` takes
+
+
+def cardinality(dataset: Dataset) -> Any:
+    """The number of elements, or INFINITE_ or UNKNOWN_CARDINALITY; int64."""
+    return dataset.cardinality()
+
+
+def get_single_element(dataset: Dataset) -> Any:
+    """The only element."""
+    return dataset.get_single_element()
+
+
+def get_structure(dataset_or_iterator: Any) -> Any:
+    """The TensorSpecs of an element's values, nested as they are."""
+    return dataset_or_iterator.element_spec
+
+
+def sample_from_datasets(
+    datasets: Sequence[Dataset],
+    weights: Any = None,
+    seed: int | None = None,
+    stop_on_empty_dataset: bool = False,
+) -> Dataset:
+    """`Dataset.sample_from_datasets`."""
+    return Dataset.sample_from_datasets(datasets, weights, seed, stop_on_empty_dataset)
+
+
+def choose_from_datasets(
+    datasets: Sequence[Dataset],
+    choice_dataset: Dataset,
+    stop_on_empty_dataset: bool = False,
+) -> Dataset:
+    """`Dataset.choose_from_datasets`, which passes over data sets that are empty."""
+    choose: Any = Dataset.choose_from_datasets
+    return choose(datasets, choice_dataset, stop_on_empty_dataset)
+
+
+def Counter(start: int = 0, step: int = 1, dtype: Any = "int64") -> Dataset:
+    """Numbers that rise by a step, without end."""
+    made: Any = Dataset.counter
+    return made(start, step, dtype)
+
+
+def RandomDataset(seed: int | None = None) -> Dataset:
+    """Random integers, without end."""
+    made: Any = Dataset.random
+    return made(seed)
+
+
+def dense_to_ragged_batch(
+    batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = "int64"
+) -> Applied:
+    """`apply` it: elements of different lengths become batches of ragged rows."""
+    return lambda dataset: dataset.ragged_batch(
+        batch_size, drop_remainder, row_splits_dtype
+    )
+
+
+def enumerate_dataset(start: int = 0) -> Applied:
+    """`apply` it: each element with its number."""
+    return lambda dataset: dataset.enumerate(start)
+
+
+def map_and_batch(
+    map_func: Callable[..., Any],
+    batch_size: int,
+    num_parallel_batches: None = None,
+    drop_remainder: bool = False,
+    num_parallel_calls: int | None = None,
+) -> Applied:
+    """`apply` it: batches of what a function makes of elements.
+
+    Args:
+        map_func: from an element to another.
+        batch_size: elements in a batch.
+        num_parallel_batches: only None.
+        drop_remainder: whether a last batch that is smaller is left out.
+        num_parallel_calls: how many elements are made at the same time.
+    """
+    refuse("map_and_batch", num_parallel_batches=(num_parallel_batches, None))
+    return lambda dataset: dataset.map(map_func, num_parallel_calls).batch(
+        batch_size, drop_remainder
+    )
+
+
+def shuffle_and_repeat(
+    buffer_size: int, count: int | None = None, seed: int | None = None
+) -> Applied:
+    """`apply` it: the elements mixed, and all of them several times."""
+    return lambda dataset: dataset.shuffle(buffer_size, seed).repeat(count)
+
+
+def save(dataset: Dataset, path: Any, compression: str | None = None) -> None:
+    """`Dataset.save`."""
+    dataset.save(path, compression)
+
+
+def load(path: Any, element_spec: Any = None, compression: str | None = None) -> Any:
+    """`Dataset.load`."""
+    made: Any = Dataset.load
+    return made(path, element_spec, compression)
+
+
+def _applied(name: str) -> Callable[..., Applied]:
+    """A function that `apply` takes: what the method of this name does."""
+
+    def make(*args: Any, **kwargs: Any) -> Applied:
+        return lambda dataset: getattr(dataset, name)(*args, **kwargs)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"`apply` it: `Dataset.{name}`, whose arguments it takes."
+    return make
+
+
+assert_cardinality: Callable[..., Applied] = _applied("assert_cardinality")
+bucket_by_sequence_length: Callable[..., Applied] = _applied(
+    "bucket_by_sequence_length"
+)
+group_by_window: Callable[..., Applied] = _applied("group_by_window")
+ignore_errors: Callable[..., Applied] = _applied("ignore_errors")
+scan: Callable[..., Applied] = _applied("scan")
+snapshot: Callable[..., Applied] = _applied("snapshot")
+take_while: Callable[..., Applied] = _applied("take_while")
+unbatch: Callable[..., Applied] = _applied("unbatch")
+unique: Callable[..., Applied] = _applied("unique")
+
+
+def make_csv_dataset(
+    file_pattern: Any,
+    batch_size: int,
+    column_names: Sequence[str] | None = None,
+    column_defaults: Sequence[Any] | None = None,
+    label_name: str | None = None,
+    select_columns: Sequence[Any] | None = None,
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    header: bool = True,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int = 10000,
+    shuffle_seed: int | None = None,
+    prefetch_buffer_size: int | None = None,
+    num_parallel_reads: int | None = None,
+    sloppy: bool = False,
+    num_rows_for_inference: int = 100,
+    compression_type: str | None = None,
+    ignore_errors: bool = False,
+    encoding: str = "utf-8",
+) -> Dataset:
+    """Batches of a CSV file's columns by name, with the label apart if it is named.
+
+    Args:
+        file_pattern: the path of a file, or a list of paths or patterns.
+        batch_size: rows in a batch.
+        column_names: those of all columns; the first line's by default.
+        column_defaults: for each column a dtype or the value of an empty field;
+            found in the first `num_rows_for_inference` rows by default.
+        label_name: the column that is the second part of the elements.
+        select_columns: the names, or numbers, of the columns to read.
+        num_epochs: how often; None for ever.
+        shuffle, shuffle_buffer_size, shuffle_seed: whether and how rows are mixed.
+        prefetch_buffer_size: batches that are made ahead.
+        num_parallel_reads: only None.
+        sloppy, ignore_errors: only False.
+        encoding: only "utf-8".
+    """
+    refuse(
+        "make_csv_dataset",
+        num_parallel_reads=(num_parallel_reads, None),
+        sloppy=(sloppy, False),
+        ignore_errors=(ignore_errors, False),
+        encoding=(encoding, "utf-8"),
+    )
+    paths = csv_tables.paths_of(file_pattern)
+    table = csv_tables.Table.of(
+        paths[0],
+        {"delimiter": field_delim, "quotes": use_quote_delim, "na": na_value},
+        column_names=column_names,
+        header=header,
+        compression=compression_type,
+        rows=num_rows_for_inference,
+    )
+    rows = table.read(paths, column_defaults, select_columns)
+    if shuffle:
+        rows = rows.shuffle(shuffle_buffer_size, seed=shuffle_seed)
+    rows = rows.repeat(num_epochs).batch(batch_size)
+    named = rows.map(table.named(select_columns, label_name))
+    return Dataset(named.prefetch(prefetch_buffer_size or AUTOTUNE))

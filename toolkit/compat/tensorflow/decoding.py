@@ -1,0 +1,281 @@
+"""What bytes hold: tensors as messages, rows of CSV files, numbers and base64."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.compat.tensorflow.string_parts import Strings
+from toolkit.compat.tensorflow.string_tensors import (
+    StringTensor,
+    array_of,
+    mapped,
+    objects,
+    one_string,
+)
+from toolkit.compat.tensorflow.strings import to_number
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.strings import is_string
+from toolkit.core.tensor import Tensor
+from toolkit.data.examples import encoded_field, encoded_number, message_fields
+from toolkit.errors import ArgumentError, DatasetError, DTypeError, ShapeError
+
+_BASE64 = re.compile(rb"[A-Za-z0-9_-]*")
+
+# The numbers that messages have for dtypes: tensorflow/core/framework/types.proto
+_NUMBERS = {
+    "float32": 1,
+    "float64": 2,
+    "int32": 3,
+    "uint8": 4,
+    "int16": 5,
+    "int8": 6,
+    "string": 7,
+    "complex64": 8,
+    "int64": 9,
+    "bool": 10,
+    "bfloat16": 14,
+    "uint16": 17,
+    "complex128": 18,
+    "float16": 19,
+    "uint32": 22,
+    "uint64": 23,
+}
+# Fields of a TensorProto: tensorflow/core/framework/tensor.proto
+_DTYPE, _SHAPE, _CONTENT, _STRINGS = 1, 2, 4, 8
+
+
+def serialize_tensor(tensor: Any, name: Any = None) -> StringTensor:
+    """A tensor as a message, which `parse_tensor` reads.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.io.parse_tensor(tf.io.serialize_tensor([1, 2]), tf.int32).numpy()
+        array([1, 2], dtype=int32)
+    """
+    is_text = is_string(tensor)
+    array = array_of(tensor) if is_text else np.asarray(convert(tensor))
+    dtype = dtypes.STRING if is_text else dtypes.name_of(array.dtype)
+    if dtype not in _NUMBERS:
+        raise DTypeError(
+            f"serialize_tensor: expected a dtype among {', '.join(_NUMBERS)}; received "
+            f"{dtype}"
+        )
+    extents = b"".join(encoded_field(2, _field(1, n)) for n in array.shape)
+    message = _field(_DTYPE, _NUMBERS[dtype]) + encoded_field(_SHAPE, extents)
+    if is_text:
+        texts = array.ravel().tolist()
+        message += b"".join(encoded_field(_STRINGS, text) for text in texts)
+    elif array.size:
+        stored = array.astype(array.dtype.newbyteorder("<"))
+        message += encoded_field(_CONTENT, stored.tobytes())
+    return StringTensor(message)
+
+
+def _field(number: int, value: int) -> bytes:
+    """A field of an integer; 0 is what a field is that is not there."""
+    return encoded_number(number << 3) + encoded_number(value) if value else b""
+
+
+def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
+    """The tensor that `serialize_tensor` was given.
+
+    Args:
+        serialized: the message.
+        out_type: the dtype of the tensor.
+
+    Raises:
+        DatasetError: it is no such message, or is cut off.
+        DTypeError: the tensor has another dtype.
+    """
+    message = one_string(serialized, "parse_tensor")
+    try:
+        number, shape, content, texts = _read(message)
+    except (ValueError, IndexError, TypeError) as error:
+        raise DatasetError(f"parse_tensor: no message of a tensor: {error}") from error
+    dtype = dtypes.standardize(out_type)
+    found = next((name for name, n in _NUMBERS.items() if n == number), str(number))
+    if found != dtype:
+        raise DTypeError(f"parse_tensor: expected a tensor of {dtype}; it has {found}")
+    size = int(np.prod(shape, dtype=object))
+    is_text = dtype == dtypes.STRING
+    held = len(texts) if is_text else len(content)
+    wanted = size if is_text else size * dtypes.itemsize(dtype)
+    if held != wanted:
+        raise DatasetError(
+            f"parse_tensor: expected {wanted} {'strings' if is_text else 'bytes'} for "
+            f"the shape {shape}; the message has {held}"
+        )
+    if is_text:
+        return StringTensor(objects(texts, shape))
+    stored = dtypes.numpy_dtype(dtype).newbyteorder("<")
+    array = np.frombuffer(content, stored).reshape(shape)
+    return convert(array.astype(dtypes.numpy_dtype(dtype)))
+
+
+def _read(message: bytes) -> tuple[int, tuple[int, ...], bytes, list[bytes]]:
+    """The number of the dtype, the shape, and the bytes or the strings."""
+    number, content = 0, b""
+    shape: list[int] = []
+    texts: list[bytes] = []
+    for field, _, value in message_fields(memoryview(message)):
+        if field == _DTYPE:
+            number = int(value)
+        elif field == _SHAPE:
+            for part, _, extent in message_fields(value):
+                if part == 2:
+                    sizes = {key: n for key, _, n in message_fields(extent)}
+                    shape.append(int(sizes.get(1, 0)))
+        elif field == _CONTENT:
+            content = bytes(value)
+        elif field == _STRINGS:
+            texts.append(bytes(value))
+    return number, tuple(shape), content, texts
+
+
+# --- rows of CSV files ----------------------------------------------------------------
+
+
+def decode_csv(
+    records: Any,
+    record_defaults: Sequence[Any],
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    select_cols: Sequence[int] | None = None,
+    name: Any = None,
+) -> list[Any]:
+    """The columns of rows of a CSV file, each a tensor of the shape of `records`.
+
+    Args:
+        records: a row, or a tensor of them.
+        record_defaults: for each column a list with the value of empty fields, or an
+            empty tensor if there may be none; its dtype is that of the column.
+        field_delim: what is between fields.
+        use_quote_delim: whether fields may be in quotes.
+        na_value: what means that a field is empty, besides "".
+        select_cols: the numbers of the columns that are wanted, rising.
+
+    Raises:
+        ArgumentError: a row has another number of fields, or a field is no number.
+    """
+    defaults = [_default(value) for value in record_defaults]
+    array = array_of(records)
+    quoting: Any = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE
+    texts = [text.decode("utf-8", "surrogateescape") for text in array.ravel()]
+    rows = []
+    for text in texts:
+        lines = csv.reader([text], delimiter=field_delim, quoting=quoting)
+        fields = next(iter(lines), [])
+        wanted = range(len(defaults)) if select_cols is None else select_cols
+        has_all = len(fields) == len(defaults) if select_cols is None else True
+        if not has_all or max(wanted, default=0) >= len(fields):
+            raise ArgumentError(
+                f"decode_csv: expected {len(defaults)} fields as there are "
+                f"record_defaults; received {len(fields)} in {text!r:.60}"
+            )
+        rows.append([fields[number] for number in wanted])
+    columns = zip(*rows, strict=True) if rows else [()] * len(defaults)
+    return [
+        _column(list(column), default, na_value, array.shape)
+        for column, default in zip(columns, defaults, strict=True)
+    ]
+
+
+def _default(value: Any) -> Any:
+    """The value of empty fields as an array with at most one element."""
+    array = array_of(value) if is_string(value) else np.asarray(convert(value))
+    if array.size > 1:
+        raise ShapeError(
+            f"decode_csv: record_defaults: expected one value for a column; received "
+            f"{array.tolist()!r:.60}"
+        )
+    return array.ravel()
+
+
+def _column(
+    fields: list[str], default: Any, na_value: str, shape: tuple[int, ...]
+) -> Any:
+    if not default.size and not all(field not in ("", na_value) for field in fields):
+        raise ArgumentError("decode_csv: a field is empty that must not be")
+    is_text = default.dtype.kind == "O"
+    fill = default[0] if default.size else None
+    fill = fill if is_text or fill is None else str(fill).encode()
+    texts = [
+        fill if field in ("", na_value) else field.encode("utf-8", "surrogateescape")
+        for field in fields
+    ]
+    column = StringTensor(objects(texts, shape))
+    return column if is_text else to_number(column, default.dtype.name)
+
+
+# --- numbers and letters --------------------------------------------------------------
+
+
+def decode_raw(
+    input_bytes: Any,
+    out_type: Any,
+    little_endian: bool = True,
+    fixed_length: int | None = None,
+    name: Any = None,
+) -> Tensor:
+    """The numbers whose bytes these are, on an axis behind those of the strings.
+
+    Args:
+        input_bytes: strings of one length.
+        out_type: the dtype of the numbers.
+        little_endian: whether the lowest byte of a number is the first.
+        fixed_length: the bytes that are read of each string, whatever their lengths:
+            what is missing is 0.
+    """
+    dtype = dtypes.numpy_dtype(dtypes.standardize(out_type))
+    stored = dtype.newbyteorder("<" if little_endian else ">")
+    array = array_of(input_bytes)
+    texts, size = array.ravel().tolist(), fixed_length
+    if size is None:
+        lengths = sorted(set(map(len, texts))) or [0]
+        size = lengths[0]
+        if len(lengths) > 1:
+            raise ShapeError(
+                f"decode_raw: expected strings of one length; received {lengths[0]} "
+                f"and {lengths[-1]} bytes"
+            )
+    if size % dtype.itemsize or size <= 0 and fixed_length is not None:
+        raise ShapeError(
+            f"decode_raw: expected a multiple of the {dtype.itemsize} bytes of "
+            f"{dtype.name}; received {size} bytes"
+        )
+    whole = b"".join(text[:size].ljust(size, b"\0") for text in texts)
+    numbers = np.frombuffer(whole, stored).astype(dtype)
+    return convert(numbers.reshape(*array.shape, size // dtype.itemsize))
+
+
+def encode_base64(input: Any, pad: bool = False, name: Any = None) -> Strings:
+    """Bytes in letters that may stand in addresses, without `=` at the end."""
+
+    def encode(text: bytes) -> bytes:
+        letters = base64.urlsafe_b64encode(text)
+        return letters if pad else letters.rstrip(b"=")
+
+    return mapped(encode, input)
+
+
+def decode_base64(input: Any, name: Any = None) -> Strings:
+    """The bytes that `encode_base64` was given."""
+
+    def decode(letters: bytes) -> bytes:
+        bare = letters.rstrip(b"=")
+        if _BASE64.fullmatch(bare) is None or len(bare) % 4 == 1:
+            raise ArgumentError(
+                "decode_base64: expected letters, digits, - and _, as encode_base64 "
+                f"makes them; received {letters!r:.60}"
+            )
+        return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))
+
+    return mapped(decode, input)

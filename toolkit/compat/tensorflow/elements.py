@@ -1,0 +1,160 @@
+"""Elements of data sets: tensors for users, arrays for the core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import data as core, dtypes
+from toolkit.compat.tensorflow.ragged import RaggedTensor
+from toolkit.compat.tensorflow.sparse import SparseTensor
+from toolkit.compat.tensorflow.string_tensors import StringTensor
+from toolkit.compat.tensorflow.types import DType, TensorShape, as_dtype
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
+from toolkit.data.structure import NoneSpec, map_leaves
+from toolkit.errors import UnsupportedError
+
+
+class TensorSpec(core.TensorSpec):
+    """The shape and dtype of a tensor; None is an extent that varies.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.TensorSpec([None, 3], tf.int32).shape
+        TensorShape([None, 3])
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = self.dtype.kind
+        dtype = dtypes.STRING if kind in "OSU" else self.dtype.name
+        object.__setattr__(self, "dtype", as_dtype(dtype))
+        if self.shape is not None:
+            object.__setattr__(self, "shape", TensorShape(self.shape))
+
+    @classmethod
+    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
+        """The spec of a tensor."""
+        return cls(tensor.shape, tensor.dtype, name)
+
+    def of_the_core(self) -> core.TensorSpec:
+        """The core's, whose dtype is NumPy's."""
+        return core.TensorSpec(self.shape, self.dtype, self.name)
+
+
+class NoneTensorSpec:
+    """What an element has in the place of a tensor where it has None."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NoneTensorSpec)
+
+    def __hash__(self) -> int:
+        return hash(NoneTensorSpec)
+
+    def __repr__(self) -> str:
+        return "NoneTensorSpec()"
+
+
+def spec_of_tensors(spec: core.TensorSpec) -> TensorSpec | NoneTensorSpec:
+    """The spec of the tensor that is made of what a spec of the core's tells of."""
+    if isinstance(spec, NoneSpec):
+        return NoneTensorSpec()
+    return TensorSpec(spec.shape, spec.dtype)
+
+
+def as_tensors(element: Any) -> Any:
+    """An element of the core's with tensors for its arrays."""
+    return map_leaves(as_tensor, element)
+
+
+def as_tensor(value: Any) -> Any:
+    """A value of an element as a tensor."""
+    if type(value) is np.ndarray and value.dtype.kind in "fiub":  # as most are
+        return convert(value)
+    if value is None or isinstance(value, core.Dataset):  # of a window
+        return value
+    is_array = isinstance(value, np.ndarray)
+    if is_string(value) or is_array and value.dtype.kind == "O":  # which may be empty
+        return StringTensor(value)
+    if isinstance(value, core.Ragged):
+        return RaggedTensor(value.values, value.row_splits)
+    return convert(value)
+
+
+def as_numpy(element: Any) -> Any:
+    """An element of the core's with arrays, scalars of NumPy's and bytes."""
+
+    def shown(value: Any) -> Any:
+        return StringTensor(value).numpy() if is_string(value) else value
+
+    return map_leaves(shown, element)
+
+
+def as_components(element: Any) -> Any:
+    """An element with arrays for its tensors, numbers and lists; strings are bytes.
+
+    Numbers have the dtypes that they have as tensors, and lists are stacked.
+    """
+    return map_leaves(_as_component, element)
+
+
+def _as_component(value: Any) -> Any:
+    if isinstance(value, core.Dataset):
+        return _plain_dataset(value)
+    if isinstance(value, RaggedTensor):
+        return core.Ragged(value.values, value.row_splits)
+    if value is None or isinstance(value, core.Ragged):
+        return value
+    if isinstance(value, SparseTensor):
+        raise UnsupportedError(
+            "Dataset: sparse tensors are no elements: make them dense by "
+            f"tf.sparse.to_dense; received {value!r:.80}"
+        )
+    if isinstance(value, (Tensor, Variable, CoreStringTensor)):
+        return value.numpy()
+    if not isinstance(value, np.ndarray) and hasattr(value, "__array__"):
+        value = np.asarray(value)
+    if is_string(value):
+        return StringTensor(value).numpy()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value
+    return convert(value).numpy()
+
+
+def of_function(result: Any) -> Any:
+    """What a function returns for an element, as an element of the core's.
+
+    A list is a tuple of components, as in TensorFlow; one in it is a single tensor.
+    """
+    return as_components(tuple(result) if type(result) is list else result)
+
+
+def as_plain(argument: Any) -> Any:
+    """An argument that is no element: numbers and strings for its tensors."""
+    if isinstance(argument, core.Dataset):
+        return _plain_dataset(argument)
+    if isinstance(argument, (Tensor, Variable)):
+        return argument.numpy()
+    if isinstance(argument, CoreStringTensor):
+        texts = np.frompyfunc(bytes.decode, 1, 1)(np.asarray(argument))
+        return texts.tolist() if argument.ndim else texts
+    if isinstance(argument, TensorSpec):
+        return argument.of_the_core()
+    if isinstance(argument, TensorShape):
+        return list(argument)
+    if isinstance(argument, DType):
+        return argument
+    if type(argument) in (list, tuple):
+        return type(argument)(map(as_plain, argument))
+    if type(argument) is dict:
+        return {key: as_plain(value) for key, value in argument.items()}
+    return argument
+
+
+def _plain_dataset(dataset: core.Dataset) -> core.Dataset:
+    """A data set of the core's for one whose elements are tensors."""
+    return dataset._parents[0] if hasattr(dataset, "of_tensors") else dataset

@@ -1,0 +1,280 @@
+"""`tf.image`: boxes in pictures. A box is (top, left, bottom, right) in [0, 1]."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops
+from toolkit.compat.tensorflow.arguments import extents
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
+
+__all__ = (
+    "crop_and_resize",
+    "draw_bounding_boxes",
+    "non_max_suppression",
+    "non_max_suppression_with_scores",
+)
+_METHODS = ("bilinear", "nearest")
+# Of boxes whose colours are not given, in turn.
+_COLORS = np.array(
+    [
+        *([1, 1, 0, 1], [0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 0, 1], [0.5, 0, 0.5, 1]),
+        *([0.5, 0.5, 0, 1], [0.5, 0, 0, 1], [0, 0, 0.5, 1], [0, 1, 1, 1]),
+        [1, 0, 1, 1],
+    ]
+)
+
+
+def crop_and_resize(
+    image: Any,
+    boxes: Any,
+    box_indices: Any,
+    crop_size: Any,
+    method: str = "bilinear",
+    extrapolation_value: float = 0.0,
+    name: Any = None,
+) -> Tensor:
+    """The parts of pictures that are in boxes, brought to one size; float32.
+
+    Args:
+        image: (batch, height, width, channels).
+        boxes: (boxes, 4): top, left, bottom and right, 1 being the last row or column;
+            upside down if the bottom is the lower number.
+        box_indices: (boxes,): the number of each one's picture.
+        crop_size: (height, width) of the parts.
+        method: "bilinear" or "nearest".
+        extrapolation_value: what is outside of the pictures.
+
+    Returns:
+        (boxes, height, width, channels).
+    """
+    if method not in _METHODS:
+        raise unknown_choice("crop_and_resize: method", method, _METHODS)
+    x, corners = convert(image, "float32"), convert(boxes, "float32")
+    numbers, (height, width) = convert(box_indices, "int32"), extents(crop_size)
+    if x.ndim != 4 or corners.shape != (*numbers.shape, 4) or numbers.ndim != 1:
+        raise ShapeError(
+            "crop_and_resize: expected a batch of pictures, boxes (boxes, 4) and "
+            f"box_indices (boxes,); received shapes {tuple(x.shape)}, "
+            f"{tuple(corners.shape)} and {tuple(numbers.shape)}"
+        )
+    known = numbers.known()
+    if (
+        known is not None
+        and known.size
+        and not 0 <= known.min() <= known.max() < len(x)
+    ):
+        raise ArgumentError(
+            f"crop_and_resize: expected box_indices in [0, {len(x)}); received "
+            f"{known.tolist()!r:.60}"
+        )
+    rows = _places(corners[:, 0], corners[:, 2], x.shape[1], height)
+    columns = _places(corners[:, 1], corners[:, 3], x.shape[2], width)
+    y = ops.expand_dims(rows, 2)
+    z = ops.expand_dims(columns, 1)
+    inside = (y >= 0) & (y <= x.shape[1] - 1) & (z >= 0) & (z <= x.shape[2] - 1)
+    found = (_bilinear if method == "bilinear" else _nearest)(x, numbers, y, z)
+    return ops.where(ops.expand_dims(inside, 3), found, float(extrapolation_value))
+
+
+def _places(low: Tensor, high: Tensor, extent: int, count: int) -> Tensor:
+    """Where the pixels of parts are along an axis: (boxes, count)."""
+    last = float(extent - 1)
+    if count == 1:
+        return ops.expand_dims(0.5 * (low + high) * last, 1)
+    step = (high - low) * (last / (count - 1))
+    steps = convert(np.arange(count, dtype="float32"))
+    return ops.expand_dims(low * last, 1) + ops.expand_dims(step, 1) * steps
+
+
+def _pixels(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    """The pixels at whole places, which are brought into the pictures."""
+    _, height, width, channels = x.shape
+    row = ops.cast(ops.clip(y, 0, height - 1), "int32")
+    column = ops.cast(ops.clip(z, 0, width - 1), "int32")
+    picture = ops.reshape(numbers, (-1, 1, 1))
+    places = (picture * height + row) * width + column
+    return ops.take(ops.reshape(x, (-1, channels)), places, axis=0)
+
+
+def _nearest(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    return _pixels(x, numbers, ops.floor(y + 0.5), ops.floor(z + 0.5))
+
+
+def _bilinear(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    top, left = ops.floor(y), ops.floor(z)
+    down, right = ops.expand_dims(y - top, 3), ops.expand_dims(z - left, 3)
+
+    def line(row: Tensor) -> Tensor:
+        first = _pixels(x, numbers, row, left)
+        return first + (_pixels(x, numbers, row, ops.ceil(z)) - first) * right
+
+    above = line(top)
+    return above + (line(ops.ceil(y)) - above) * down
+
+
+# --- which boxes to keep --------------------------------------------------------------
+
+
+def non_max_suppression(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    name: Any = None,
+) -> Tensor:
+    """The numbers of the boxes with the highest scores that do not overlap; int32.
+
+    Args:
+        boxes: (boxes, 4): two opposite corners.
+        scores: (boxes,).
+        max_output_size: how many to keep at most.
+        iou_threshold: how much of what two boxes cover both may cover, in [0, 1].
+        score_threshold: what scores must be above.
+    """
+    limits = (max_output_size, iou_threshold, score_threshold)
+    kept = _kept("non_max_suppression", boxes, scores, *limits, 0.0)
+    return convert(np.array([number for number, _ in kept], "int32"))
+
+
+def non_max_suppression_with_scores(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    soft_nms_sigma: Any = 0.0,
+    name: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """`non_max_suppression`, and the scores of what is kept.
+
+    Args:
+        boxes, scores, max_output_size, iou_threshold, score_threshold: as there.
+        soft_nms_sigma: above 0, boxes that overlap are kept with scores lowered by
+            exp(-overlap ** 2 / (2 * soft_nms_sigma)).
+    """
+    limits = (max_output_size, iou_threshold, score_threshold)
+    function = "non_max_suppression_with_scores"
+    kept = _kept(function, boxes, scores, *limits, float(soft_nms_sigma))
+    numbers = np.array([number for number, _ in kept], "int32")
+    found = np.array([score for _, score in kept], "float32")
+    return convert(numbers), convert(found)
+
+
+def _kept(
+    function: str,
+    boxes: Any,
+    scores: Any,
+    most: Any,
+    overlap: Any,
+    least: Any,
+    sigma: float,
+) -> list[tuple[int, float]]:
+    """(number, score) of the boxes that are kept, the best first."""
+    corners, values = np.asarray(convert(boxes)), np.asarray(convert(scores))
+    if corners.shape != (*values.shape, 4) or values.ndim != 1:
+        raise ShapeError(
+            f"{function}: expected boxes (boxes, 4) and scores (boxes,); received "
+            f"shapes {corners.shape} and {values.shape}"
+        )
+    overlap, least = float(overlap), float(least)
+    if not 0 <= overlap <= 1:
+        raise ArgumentError(
+            f"{function}: iou_threshold: expected one in [0, 1]; received {overlap}"
+        )
+    low, high = corners[:, :2], corners[:, 2:]
+    ends = np.minimum(low, high), np.maximum(low, high)
+    # Best first, then the lowest number; the third says whom it was compared with.
+    queue = [(-float(v), i, 0) for i, v in enumerate(values) if v > least]
+    heapq.heapify(queue)
+    kept: list[tuple[int, float]] = []
+    while queue and len(kept) < int(most):
+        negative, number, begin = heapq.heappop(queue)
+        score = -negative
+        for other, _ in reversed(kept[begin:]):
+            shared = _overlap(*ends, number, other)
+            if sigma > 0:
+                score *= float(np.exp(-0.5 / sigma * shared * shared))
+            elif shared > overlap:
+                score = float("-inf")
+            if score <= least:
+                break
+        if score == -negative:
+            kept.append((number, score))
+        elif score > least:
+            heapq.heappush(queue, (-score, number, len(kept)))
+    return kept
+
+
+def _overlap(low: Any, high: Any, i: int, j: int) -> float:
+    """What two boxes both cover, as a part of what they cover together."""
+    areas = [float(np.prod(high[k] - low[k])) for k in (i, j)]
+    if min(areas) <= 0:
+        return 0.0
+    sides = np.minimum(high[i], high[j]) - np.maximum(low[i], low[j])
+    shared = float(np.prod(np.maximum(sides, 0)))
+    return shared / (sum(areas) - shared)
+
+
+# --- drawing --------------------------------------------------------------------------
+
+
+def draw_bounding_boxes(
+    images: Any, boxes: Any, colors: Any, name: Any = None
+) -> Tensor:
+    """Pictures with the outlines of boxes, one pixel wide.
+
+    Args:
+        images: (batch, height, width, 1, 3 or 4 channels) of floats.
+        boxes: (batch, boxes, 4): top, left, bottom and right, 1 being the last row or
+            column; one that is upside down is left out.
+        colors: (colors, channels), taken in turn; None for ten colours, white on
+            pictures of one channel.
+    """
+    x, corners = convert(images), np.asarray(convert(boxes))
+    if not dtypes.is_float(x.dtype):
+        raise DTypeError(f"draw_bounding_boxes: expected floats; received {x.dtype}")
+    if x.ndim != 4 or corners.ndim != 3 or corners.shape[::2] != (len(x), 4):
+        raise ShapeError(
+            "draw_bounding_boxes: expected images (batch, height, width, channels) and "
+            f"boxes (batch, boxes, 4); received shapes {tuple(x.shape)} and "
+            f"{corners.shape}"
+        )
+    channels = x.shape[-1]
+    palette = _COLORS if colors is None else np.asarray(convert(colors))
+    if colors is None and channels == 1:
+        palette = np.ones((1, 1))
+    if not len(palette):
+        palette = _COLORS
+    lines = np.zeros(tuple(x.shape), "float32")
+    drawn = np.zeros((*tuple(x.shape)[:3], 1), bool)
+    for picture, several in enumerate(corners):
+        for number, box in enumerate(several):
+            for place in _outline(box, *x.shape[1:3]):
+                lines[picture][place] = palette[number % len(palette)][:channels]
+                drawn[picture][place] = True
+    return ops.where(convert(drawn), convert(lines, str(x.dtype)), x)
+
+
+def _outline(box: Any, height: int, width: int) -> list[Any]:
+    """The sides of a box, as far as they are in a picture, as places in its array."""
+    scales = np.array([height - 1, width - 1] * 2, "float32")
+    top, left, bottom, right = (int(n) for n in box.astype("float32") * scales)
+    if top > bottom or left > right:
+        return []
+    if top >= height or bottom < 0 or left >= width or right < 0:
+        return []
+    rows = slice(max(top, 0), min(bottom, height - 1) + 1)
+    columns = slice(max(left, 0), min(right, width - 1) + 1)
+    sides: list[Any] = [(row, columns) for row in (top, bottom) if 0 <= row < height]
+    return sides + [(rows, column) for column in (left, right) if 0 <= column < width]
+
+
+operations(__name__)

@@ -1,0 +1,341 @@
+"""Pictures as bytes of files: PNG, JPEG, GIF, BMP and WebP."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops
+from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.compat.tensorflow.string_tensors import StringTensor, one_string
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor
+from toolkit.errors import (
+    ArgumentError,
+    DTypeError,
+    ImageFileError,
+    ShapeError,
+    UnsupportedError,
+)
+from toolkit.reading.images import open_frames, open_image, pillow
+
+_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
+_SEVERAL = ("GIF", "WEBP")  # may hold several pictures, and are a batch
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+# The brightness of red, green and blue in units of 1 / 32768, as libpng rounds them.
+_BRIGHTNESS = np.array([9797, 19234, 3737])
+
+
+def decode_image(
+    contents: Any,
+    channels: int | None = None,
+    dtype: Any = "uint8",
+    name: Any = None,
+    expand_animations: bool = True,
+) -> Tensor:
+    """The pixels of a PNG, JPEG, GIF, BMP or WebP file: (height, width, channels).
+
+    Those of a GIF or WebP file are a batch of all its pictures.
+
+    Args:
+        contents: the bytes of the file.
+        channels: 1, 3 or 4; None or 0: as many as the file has, 3 for GIF and WebP.
+        dtype: uint8, uint16, or a floating dtype, of values in [0, 1].
+        expand_animations: whether a GIF is a batch; if not, its first picture.
+    """
+    found = _decoded(contents, "decode_image", _FORMATS, channels, dtype)
+    return found[0] if found.ndim == 4 and not expand_animations else found
+
+
+def decode_jpeg(
+    contents: Any,
+    channels: int = 0,
+    ratio: int = 1,
+    fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False,
+    acceptable_fraction: float = 1,
+    dct_method: str = "",
+    name: Any = None,
+) -> Tensor:
+    """The pixels of a JPEG file, or of what else `decode_png` reads; uint8.
+
+    They may differ by some units from TensorFlow's, whose decoder rounds more coarsely.
+
+    Args:
+        contents: the bytes of the file.
+        channels: 1 or 3; 0: as many as the file has.
+        ratio: only 1.
+        fancy_upscaling: only True.
+        try_recover_truncated: only False.
+        acceptable_fraction: only 1.
+        dct_method: only "".
+    """
+    refuse(
+        "decode_jpeg",
+        ratio=(ratio, 1),
+        fancy_upscaling=(fancy_upscaling, True),
+        try_recover_truncated=(try_recover_truncated, False),
+        acceptable_fraction=(acceptable_fraction, 1),
+        dct_method=(dct_method, ""),
+    )
+    return _one(contents, "decode_jpeg", channels, "uint8")
+
+
+def decode_png(
+    contents: Any, channels: int = 0, dtype: Any = "uint8", name: Any = None
+) -> Tensor:
+    """The pixels of a PNG file, or of a JPEG or GIF file with one picture.
+
+    Args:
+        contents: the bytes of the file.
+        channels: 1, 3 or 4; 0: as many as the file has.
+        dtype: uint8 or uint16.
+    """
+    if dtypes.standardize(dtype) not in ("uint8", "uint16"):
+        raise DTypeError(f"decode_png: expected uint8 or uint16; received {dtype}")
+    return _one(contents, "decode_png", channels, dtype)
+
+
+def decode_bmp(contents: Any, channels: int = 0, name: Any = None) -> Tensor:
+    """The pixels of a BMP file; uint8; `channels`: 3, 4, or 0 for the file's."""
+    return _decoded(contents, "decode_bmp", ("BMP",), channels, "uint8")
+
+
+def decode_gif(contents: Any, name: Any = None) -> Tensor:
+    """The pictures of a GIF file, or that of a PNG or JPEG file, as a batch; uint8."""
+    found = _decoded(contents, "decode_gif", ("GIF", "PNG", "JPEG"), 3, "uint8")
+    return found if found.ndim == 4 else found[None]
+
+
+def _one(contents: Any, function: str, channels: int, dtype: Any) -> Tensor:
+    found = _decoded(contents, function, ("PNG", "JPEG", "GIF"), channels, dtype)
+    if found.ndim == 4 and len(found) > 1:
+        raise ArgumentError(
+            f"{function}: expected one picture; received a GIF file with "
+            f"{len(found)}, which decode_gif and decode_image decode"
+        )
+    return found[0] if found.ndim == 4 else found
+
+
+def _decoded(
+    contents: Any,
+    function: str,
+    formats: tuple[str, ...],
+    channels: int | None,
+    dtype: Any,
+) -> Tensor:
+    """The pixels, or those of several pictures, in a dtype."""
+    data, dtype, count = one_string(contents, function), dtypes.standardize(dtype), 0
+    count = int(channels or 0)
+    if count not in (0, *_MODES):
+        raise ArgumentError(
+            f"{function}: channels: expected 0, 1, 3 or 4; received {channels}"
+        )
+    if dtype not in ("uint8", "uint16") and not dtypes.is_float(dtype):
+        raise DTypeError(
+            f"{function}: dtype: expected uint8, uint16 or a floating dtype; received "
+            f"{dtype}"
+        )
+    image = open_image(io.BytesIO(data), function, "L" if count == 1 else None)
+    if image.format not in formats:
+        raise ImageFileError(
+            f"{function}: expected a file of {', '.join(formats)}; received "
+            f"{image.format}"
+        )
+    _check_channels(function, image.format, count)
+    is_deep = image.format == "PNG" and data[24] == 16  # bits in a sample
+    if image.format in _SEVERAL:
+        pixels = np.stack([np.asarray(x) for x in open_frames(image, function)])
+    elif is_deep and dtype != "uint8":
+        pixels = _deep(function, image, count)
+    else:
+        pixels = _pixels(_with_alpha(image, data), count)
+    return _scaled(pixels, dtype, image.format)
+
+
+def _check_channels(function: str, kind: str, count: int) -> None:
+    """Refuse numbers of channels that TensorFlow does not make of a format."""
+    least, most = {"JPEG": (1, 3), "BMP": (3, 4)}.get(kind, (1, 4))
+    least, most = (3, 3) if kind in _SEVERAL else (least, most)
+    if count and not least <= count <= most:
+        allowed = sorted({0, *(n for n in _MODES if least <= n <= most)})
+        raise ArgumentError(
+            f"{function}: channels: expected one of {allowed} for {kind}; received "
+            f"{count}"
+        )
+
+
+def _pixels(image: Any, count: int) -> Any:
+    """(height, width, channels) of a picture in uint8."""
+    if image.mode.startswith("I"):  # 16 bits: the upper ones count
+        array = (np.asarray(image).astype("uint16") >> 8).astype("uint8")[..., None]
+        return _repeated(array, count)
+    if image.mode == "P":
+        image = image.convert("RGBA" if "transparency" in image.info else "RGB")
+    elif image.mode not in ("L", "LA", "RGB", "RGBA"):
+        image = image.convert("L" if image.mode == "1" else "RGB")
+    if count == 1 and image.mode[:3] == "RGB":
+        return _brightness(np.asarray(image)[..., :3])
+    if count:
+        image = image.convert(_MODES[count])
+    array = np.asarray(image)
+    return array if array.ndim == 3 else array[..., None]
+
+
+def _with_alpha(image: Any, data: bytes) -> Any:
+    """A picture, if it is a BMP with 32 bits in a pixel with their last 8, too."""
+    if image.format != "BMP" or data[28] != 32 or any(data[30:34]):
+        return image
+    start, height = int.from_bytes(data[10:14], "little"), image.height
+    rows = np.frombuffer(data, "uint8", 4 * image.width * height, start)
+    rows = rows.reshape(height, image.width, 4)[..., [2, 1, 0, 3]]
+    is_from_the_top = bool(data[25] & 128)  # the height is negative
+    return pillow("decode_bmp").fromarray(rows if is_from_the_top else rows[::-1])
+
+
+def _brightness(colours: Any) -> Any:
+    """What libpng makes of colours: rounded down, and grey as it is."""
+    grey = (colours.astype("int64") @ _BRIGHTNESS) >> 15
+    is_grey = (colours == colours[..., :1]).all(-1)
+    return np.where(is_grey, colours[..., 0], grey).astype("uint8")[..., None]
+
+
+def _deep(function: str, image: Any, count: int) -> Any:
+    """The pixels of a picture of 16 bits, in uint16."""
+    if not image.mode.startswith("I"):
+        raise UnsupportedError(
+            f"{function}: of PNG files with 16 bits in a sample only grey ones are "
+            f"supported in dtypes other than uint8; received one of mode {image.mode}"
+        )
+    return _repeated(np.asarray(image).astype("uint16")[..., None], count)
+
+
+def _repeated(grey: Any, count: int) -> Any:
+    """A grey picture with more channels."""
+    colours = np.repeat(grey, {0: 1, 4: 3}.get(count, count), axis=-1)
+    if count != 4:
+        return colours
+    opaque = np.full_like(grey, np.iinfo(grey.dtype).max)
+    return np.concatenate([colours, opaque], axis=-1)
+
+
+def _scaled(pixels: Any, dtype: str, kind: str) -> Tensor:
+    """Pixels in another dtype: from all bits to all bits, or to [0, 1]."""
+    if pixels.dtype == dtype:
+        return convert(pixels)
+    if dtype == "uint16":  # libpng repeats the byte; else, bits are shifted
+        return convert(pixels.astype("uint16") * (257 if kind == "PNG" else 256))
+    highest = float(np.iinfo(pixels.dtype).max)
+    return ops.cast(ops.cast(convert(pixels), "float32") / highest, dtype)
+
+
+def is_jpeg(contents: Any, name: Any = None) -> Tensor:
+    """Whether bytes begin as a JPEG file does."""
+    return convert(one_string(contents, "is_jpeg")[:3] == b"\xff\xd8\xff")
+
+
+# --- encoding -------------------------------------------------------------------------
+
+
+def encode_png(image: Any, compression: int = -1, name: Any = None) -> StringTensor:
+    """The bytes of a PNG file of these pixels.
+
+    Args:
+        image: (height, width, 1 to 4 channels) in uint8, or one channel in uint16.
+        compression: 0 to 9: none to most; -1: as it seems best.
+    """
+    array = _checked("encode_png", image, (1, 2, 3, 4), ("uint8", "uint16"))
+    if not -1 <= compression <= 9:
+        raise ArgumentError(
+            f"encode_png: compression: expected one in [-1, 9]; received {compression}"
+        )
+    if array.dtype == "uint16" and array.shape[-1] > 1:
+        raise UnsupportedError(
+            "encode_png: of uint16 only one channel is supported; received "
+            f"{array.shape[-1]}"
+        )
+    options = {} if compression < 0 else {"compress_level": compression}
+    return _encoded(array, "PNG", options)
+
+
+def encode_jpeg(
+    image: Any,
+    format: str = "",
+    quality: int = 95,
+    progressive: bool = False,
+    optimize_size: bool = False,
+    chroma_downsampling: bool = True,
+    density_unit: str = "in",
+    x_density: int = 300,
+    y_density: int = 300,
+    xmp_metadata: str = "",
+    name: Any = None,
+) -> StringTensor:
+    """The bytes of a JPEG file of these pixels.
+
+    Args:
+        image: (height, width, 1 or 3 channels) in uint8.
+        format: "", or what the number of channels says: "grayscale" or "rgb".
+        quality: 0 to 100.
+        progressive: whether it is shown in passes, each finer.
+        optimize_size: whether to search for the best code.
+        chroma_downsampling: whether colours are kept at half the resolution.
+        density_unit: "in" or "cm", the unit of the densities.
+        x_density, y_density: pixels in a unit, as programs read that print it.
+        xmp_metadata: only "".
+    """
+    array = _checked("encode_jpeg", image, (1, 3), ("uint8",))
+    wanted = "grayscale" if array.shape[-1] == 1 else "rgb"
+    refuse("encode_jpeg", xmp_metadata=(xmp_metadata, ""))
+    if format not in ("", wanted):
+        raise ArgumentError(
+            f"encode_jpeg: format: expected {wanted!r} for {array.shape[-1]} channels; "
+            f"received {format!r}"
+        )
+    if not 0 <= quality <= 100:
+        raise ArgumentError(
+            f"encode_jpeg: quality: expected one in [0, 100]; received {quality}"
+        )
+    if density_unit not in ("in", "cm"):
+        raise ArgumentError(
+            f"encode_jpeg: density_unit: expected 'in' or 'cm'; received "
+            f"{density_unit!r}"
+        )
+    scale = 2.54 if density_unit == "cm" else 1
+    options = {
+        "quality": int(quality),
+        "subsampling": "4:2:0" if chroma_downsampling else "4:4:4",
+        "progressive": progressive,
+        "optimize": optimize_size,
+        "dpi": (round(x_density * scale), round(y_density * scale)),
+    }
+    return _encoded(array, "JPEG", options)
+
+
+def _checked(
+    function: str, image: Any, channels: tuple[int, ...], kinds: tuple[str, ...]
+) -> Any:
+    """The pixels of one picture as an array."""
+    array = np.asarray(convert(image))
+    if array.ndim != 3 or array.shape[-1] not in channels:
+        raise ShapeError(
+            f"{function}: expected one picture (height, width, channels) with "
+            f"{' or '.join(map(str, channels))} channels; received {array.shape}"
+        )
+    if array.dtype not in kinds:
+        raise DTypeError(
+            f"{function}: expected pixels of {' or '.join(kinds)}; received "
+            f"{array.dtype}"
+        )
+    return array
+
+
+def _encoded(array: Any, kind: str, options: dict[str, Any]) -> StringTensor:
+    picture = pillow(f"encode_{kind.lower()}").fromarray(
+        array[..., 0] if array.shape[-1] == 1 else array
+    )
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return StringTensor(file.getvalue())

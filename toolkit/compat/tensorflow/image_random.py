@@ -1,0 +1,138 @@
+"""`tf.image`: changes of pictures by chance, from a stream or from a given seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import ops
+from toolkit.compat.tensorflow import random
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.image import (
+    adjust_brightness,
+    adjust_contrast,
+    adjust_hue,
+    adjust_saturation,
+)
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError
+from toolkit.random import uniform
+
+__all__ = (
+    *("random_brightness", "random_contrast", "random_flip_left_right"),
+    *("random_flip_up_down", "random_hue", "random_saturation"),
+    *("stateless_random_brightness", "stateless_random_contrast"),
+    *("stateless_random_flip_left_right", "stateless_random_flip_up_down"),
+    *("stateless_random_hue", "stateless_random_saturation"),
+)
+
+
+def _range(function: str, low: Any, high: Any, most: float | None = None) -> Any:
+    """The ends of a range as floats, checked."""
+    low, high = float(low), float(high)
+    if not low < high and not low == high == 0 or most is not None and high > most:
+        limit = "" if most is None else f" of at most {most}"
+        raise ArgumentError(
+            f"{function}: expected a range{limit} that rises; received {low} to {high}"
+        )
+    return low, high
+
+
+def _around(function: str, most: Any, limit: float | None = None) -> Any:
+    """From -most to most."""
+    return _range(function, -float(most), most, limit)
+
+
+def _positive(function: str, low: Any, high: Any) -> Any:
+    low, high = _range(function, low, high)
+    if low < 0:
+        raise ArgumentError(f"{function}: expected lower >= 0; received {low}")
+    return low, high
+
+
+def _drawn(ends: tuple[float, float], seed: Any) -> Tensor:
+    return uniform((), *ends, seed=random.source(seed))
+
+
+def _stateless(ends: tuple[float, float], seed: Any) -> Tensor:
+    drawn: Callable[..., Tensor] = random.stateless_uniform
+    return drawn((), seed, *ends)
+
+
+def random_brightness(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
+    """`adjust_brightness` by a random amount up to max_delta, up or down."""
+    ends = _around("random_brightness", max_delta)
+    return adjust_brightness(image, _drawn(ends, seed))
+
+
+def stateless_random_brightness(image: Any, max_delta: Any, seed: Any) -> Tensor:
+    """`random_brightness` by the amount that a seed of two integers gives."""
+    ends = _around("stateless_random_brightness", max_delta)
+    return adjust_brightness(image, _stateless(ends, seed))
+
+
+def random_contrast(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
+    """`adjust_contrast` by a random factor."""
+    ends = _positive("random_contrast", lower, upper)
+    return adjust_contrast(image, _drawn(ends, seed))
+
+
+def stateless_random_contrast(image: Any, lower: Any, upper: Any, seed: Any) -> Tensor:
+    """`random_contrast` by the factor that a seed of two integers gives."""
+    ends = _positive("stateless_random_contrast", lower, upper)
+    return adjust_contrast(image, _stateless(ends, seed))
+
+
+def random_saturation(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
+    """`adjust_saturation` by a random factor."""
+    ends = _positive("random_saturation", lower, upper)
+    return adjust_saturation(image, _drawn(ends, seed))
+
+
+def stateless_random_saturation(
+    image: Any, lower: Any, upper: Any, seed: Any = None
+) -> Tensor:
+    """`random_saturation` by the factor that a seed of two integers gives."""
+    ends = _positive("stateless_random_saturation", lower, upper)
+    return adjust_saturation(image, _stateless(ends, seed))
+
+
+def random_hue(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
+    """`adjust_hue` by a random amount up to max_delta, at most 0.5, either way."""
+    return adjust_hue(image, _drawn(_around("random_hue", max_delta, 0.5), seed))
+
+
+def stateless_random_hue(image: Any, max_delta: Any, seed: Any) -> Tensor:
+    """`random_hue` by the amount that a seed of two integers gives."""
+    ends = _around("stateless_random_hue", max_delta, 0.5)
+    return adjust_hue(image, _stateless(ends, seed))
+
+
+def random_flip_left_right(image: Any, seed: Any = None) -> Tensor:
+    """`flip_left_right` of each picture with a probability of a half."""
+    return _flipped(image, -2, lambda shape: uniform(shape, seed=random.source(seed)))
+
+
+def random_flip_up_down(image: Any, seed: Any = None) -> Tensor:
+    """`flip_up_down` of each picture with a probability of a half."""
+    return _flipped(image, -3, lambda shape: uniform(shape, seed=random.source(seed)))
+
+
+def stateless_random_flip_left_right(image: Any, seed: Any) -> Tensor:
+    """`random_flip_left_right` as a seed of two integers decides."""
+    return _flipped(image, -2, lambda shape: random.stateless_uniform(shape, seed))
+
+
+def stateless_random_flip_up_down(image: Any, seed: Any) -> Tensor:
+    """`random_flip_up_down` as a seed of two integers decides."""
+    return _flipped(image, -3, lambda shape: random.stateless_uniform(shape, seed))
+
+
+def _flipped(image: Any, axis: int, drawn: Callable[[Any], Tensor]) -> Tensor:
+    x = convert(image)
+    shape = (x.shape[0], 1, 1, 1) if x.ndim == 4 else ()
+    return ops.where(drawn(shape) < 0.5, ops.flip(x, axis), x)
+
+
+operations(__name__)

@@ -1,0 +1,363 @@
+"""Regular expressions as RE2 reads them, TensorFlow's, in the words of Python's `re`.
+
+RE2 works on characters of UTF-8; bytes that are none match nothing. Its `$` is the end
+of the text alone, and `\\d`, `\\w`, `\\s` and `\\b` know ASCII only.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from toolkit.errors import ArgumentError, UnsupportedError
+
+Ranges = list[tuple[int, int]]  # of characters, both ends included
+
+_BROKEN = (0xD800, 0xDFFF)  # what stands for bytes that are no UTF-8, when decoded
+_PERL = {"d": "09", "w": "09AZaz__", "s": "\t\n\f\r  "}
+_POSIX = {
+    "alnum": "09AZaz",
+    "alpha": "AZaz",
+    "ascii": "\0\x7f",
+    "blank": "\t\t  ",
+    "cntrl": "\0\x1f\x7f\x7f",
+    "digit": "09",
+    "graph": "!~",
+    "lower": "az",
+    "print": " ~",
+    "punct": "!/:@[`{~",
+    "space": "\t\r  ",
+    "upper": "AZ",
+    "word": "09AZaz__",
+    "xdigit": "09AFaf",
+}
+_CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_PLACES = {"A": r"\A", "z": r"\Z", "b": r"(?a:\b)", "B": r"(?a:\B)"}
+_KINDS = frozenset(
+    "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps "
+    "S Sc Sk Sm So Z Zl Zp Zs".split()
+)
+_COUNT = re.compile(r"\{(\d+)(,(\d*))?\}")
+_FLAGS = re.compile(r"\(\?([imsU]*)(-[imsU]+)?([:)])")
+_NAMED = re.compile(r"\(\?P<\w+>")
+_CLASS = re.compile(r"\[:(\^?)(\w+):\]")
+_PROPERTY = re.compile(r"[pP](?:([A-Z])|\{(\^?)(\w+)\})")
+_CODE = re.compile(r"x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]+)\}|([0-7]{2,3}|0)")
+
+
+@lru_cache(maxsize=256)
+def compiled(pattern: str, function: str) -> re.Pattern[str]:
+    """A pattern of RE2's, compiled; errors name the function."""
+    try:
+        return re.compile("".join(_Translation(pattern, function).alternatives()))
+    except re.error as error:
+        raise ArgumentError(
+            f"{function}: expected a regular expression; received {pattern!r}: {error}"
+        ) from error
+
+
+def decoded(value: bytes) -> str:
+    """Bytes as characters; those that are no UTF-8 become what no pattern matches."""
+    return value.decode("utf-8", "surrogateescape")
+
+
+def encoded(value: str) -> bytes:
+    """The bytes that `decoded` was given."""
+    return value.encode("utf-8", "surrogateescape")
+
+
+def replaced(
+    pattern: re.Pattern[str], rewrite: Sequence[str | int], value: str, once: bool
+) -> str:
+    """The string with its matches, or the first, written anew.
+
+    Args:
+        pattern: compiled.
+        rewrite: strings, and numbers of groups.
+        value: the string.
+        once: whether only the first match counts.
+    """
+    found, position, last = [], 0, -1
+    while position <= len(value):
+        match = pattern.search(value, position)
+        if match is None:
+            break
+        found.append(value[position : match.start()])
+        if match.start() == match.end() == last:  # nothing, just behind a match
+            found.append(value[last : last + 1])
+            position = last + 1
+            continue
+        found += [p if isinstance(p, str) else match[p] or "" for p in rewrite]
+        position = last = match.end()
+        if once:
+            break
+    return "".join(found) + value[position:]
+
+
+def rewriting(rewrite: str, pattern: re.Pattern[str], function: str) -> list[str | int]:
+    r"""What to write for a match: strings, and for `\0` to `\9` numbers of groups."""
+    parts: list[str | int] = []
+    for text in re.findall(r"\\.?|[^\\]+", rewrite, re.DOTALL):
+        if text[0] != "\\":
+            parts.append(text)
+        elif text == "\\\\":
+            parts.append("\\")
+        elif text[1:].isdecimal() and int(text[1:]) <= pattern.groups:
+            parts.append(int(text[1:]))
+        else:
+            raise ArgumentError(
+                f"{function}: rewrite: expected \\\\, or \\0 to \\9 for one of "
+                f"{pattern.groups} groups; received {text!r} in {rewrite!r}"
+            )
+    return parts
+
+
+class _Translation:
+    """A pattern that is read from left to right."""
+
+    def __init__(self, pattern: str, function: str) -> None:
+        self.pattern = pattern
+        self.function = function
+        self.position = 0
+        self.flags: frozenset[str] = frozenset()
+
+    def error(self, what: str) -> ArgumentError:
+        return ArgumentError(
+            f"{self.function}: expected a regular expression that RE2 accepts; "
+            f"received {self.pattern!r}: {what} at {self.position}"
+        )
+
+    def rest(self) -> str:
+        return self.pattern[self.position :]
+
+    def taken(self, text: str) -> bool:
+        """Whether `text` comes next; it is passed then."""
+        found = self.pattern.startswith(text, self.position)
+        self.position += len(text) if found else 0
+        return found
+
+    def fits(self, expression: re.Pattern[str]) -> re.Match[str] | None:
+        """What fits next; it is passed then."""
+        match = expression.match(self.pattern, self.position)
+        self.position = match.end() if match else self.position
+        return match
+
+    # --- what a pattern is made of ----------------------------------------------------
+
+    def alternatives(self, depth: int = 0) -> Iterator[str]:
+        """All up to the end of the pattern, or of a group."""
+        flags = self.flags
+        while self.position < len(self.pattern):
+            if self.rest()[0] == ")":
+                if not depth:
+                    raise self.error("a ) that closes nothing")
+                break
+            if self.taken("|"):
+                yield "|"
+            else:
+                yield from self.repeated()
+        self.flags = flags
+
+    def repeated(self) -> Iterator[str]:
+        """One thing and how often it comes."""
+        if self.taken(r"\Q"):
+            text, end, after = self.rest().partition(r"\E")
+            self.position += len(text) + len(end)
+            yield from map(self.literal, text)
+            return
+        thing = self.thing()
+        yield thing
+        count = self.count()
+        if not count:
+            return
+        if not thing:
+            raise self.error("a repetition of nothing")
+        lazy = self.taken("?") is not ("U" in self.flags)
+        yield count + "?" * lazy
+        if self.count():
+            raise self.error("a repetition of a repetition")
+
+    def count(self) -> str:
+        if self.rest()[:1] in ("*", "+", "?") and self.rest():
+            self.position += 1
+            return self.pattern[self.position - 1]
+        match = self.fits(_COUNT)
+        if not match:
+            return ""
+        low, high = int(match[1]), int(match[3] or match[1])
+        if max(low, high) > 1000 or high < low:
+            raise self.error(f"{match[0]}, which must rise to at most 1000,")
+        return match[0]
+
+    def thing(self) -> str:
+        if self.rest()[0] == "(":
+            return self.group()
+        if self.taken("["):
+            return self.bracket()
+        if self.taken("."):
+            return self.outside([] if "s" in self.flags else [(10, 10)])
+        if self.taken("^"):
+            return "(?m:^)" if "m" in self.flags else r"\A"
+        if self.taken("$"):
+            return "(?m:$)" if "m" in self.flags else r"\Z"
+        if self.taken("\\"):
+            return self.escape()
+        if self.rest()[0] in "*+?":
+            raise self.error("a repetition of nothing")
+        self.position += 1
+        return self.literal(self.pattern[self.position - 1])
+
+    def group(self) -> str:
+        flags, start = self.flags, "("
+        named, marks = self.fits(_NAMED), None
+        if named:
+            start = named[0]
+        elif (marks := self.fits(_FLAGS)) is not None:
+            inside = flags.union(marks[1]).difference(marks[2] or "")
+            if marks[3] == ")":  # up to the end of the group around it
+                self.flags = inside
+                return ""
+            self.flags, start = inside, "(?:"
+        elif self.taken("(?"):
+            raise self.error("a group that RE2 does not know")
+        else:
+            self.position += 1
+        body = "".join(self.alternatives(1))
+        self.flags = flags
+        if not self.taken(")"):
+            raise self.error("a missing )")
+        return f"{start}{body})"
+
+    def escape(self) -> str:
+        r"""What comes after a `\` outside of brackets."""
+        letter = self.rest()[:1]
+        if letter in _PLACES and letter:
+            self.position += 1
+            return _PLACES[letter]
+        if letter == "C":
+            raise UnsupportedError(
+                rf"{self.function}: \C, a byte, is not supported in {self.pattern!r}"
+            )
+        ranges = self.ranges()
+        return self.inside(ranges) if ranges else self.literal(self.character())
+
+    # --- characters -------------------------------------------------------------------
+
+    def literal(self, character: str) -> str:
+        text = re.escape(character)
+        return f"(?i:{text})" if "i" in self.flags else text
+
+    def inside(self, ranges: Ranges, start: str = "[") -> str:
+        """A set of characters."""
+        text = "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in ranges)
+        return f"(?i:{start}{text}])" if "i" in self.flags else f"{start}{text}]"
+
+    def outside(self, ranges: Ranges) -> str:
+        """All other characters."""
+        return self.inside([*ranges, _BROKEN], "[^")
+
+    def bracket(self) -> str:
+        """A set of characters, after its `[`."""
+        negated, ranges, first = self.taken("^"), [], True
+        while first or not self.taken("]"):
+            if not self.rest():
+                raise self.error("a missing ]")
+            first = False
+            ranges += self.item()
+        return self.outside(ranges) if negated else self.inside(ranges)
+
+    def item(self) -> Ranges:
+        """A class, a range or a character in brackets."""
+        posix = self.fits(_CLASS)
+        if posix:
+            if posix[2] not in _POSIX:
+                raise self.error(f"the unknown class {posix[0]}")
+            return _complement(_pairs(_POSIX[posix[2]]), bool(posix[1]))
+        if self.taken("\\"):
+            ranges = self.ranges()
+            if ranges:
+                return ranges
+            low = self.character()
+        else:
+            low = self.one()
+        high = low
+        if self.rest()[:1] == "-" and self.rest()[1:2] not in ("]", ""):
+            self.position += 1
+            high = self.character() if self.taken("\\") else self.one()
+        if high < low:
+            raise self.error(f"the range {low}-{high}")
+        return [(ord(low), ord(high))]
+
+    def one(self) -> str:
+        self.position += 1
+        return self.pattern[self.position - 1]
+
+    def ranges(self) -> Ranges:
+        r"""Those of a class such as `\d` or `\p{L}`, after its `\`; else none."""
+        letter = self.rest()[:1]
+        if letter and letter.lower() in _PERL:
+            self.position += 1
+            return _complement(_pairs(_PERL[letter.lower()]), letter.isupper())
+        match = self.fits(_PROPERTY)
+        if not match:
+            return []
+        kind = match[1] or match[3]
+        if kind not in _KINDS and kind != "Any":
+            raise UnsupportedError(
+                f"{self.function}: \\{match[0]} is not supported in "
+                f"{self.pattern!r}: expected a general category of Unicode, one of "
+                f"{', '.join(sorted(_KINDS))}"
+            )
+        return _complement(_of_kind(kind), (match[0][0] == "P") is not bool(match[2]))
+
+    def character(self) -> str:
+        r"""The character that is meant after a `\`."""
+        code = self.fits(_CODE)
+        if code:
+            text, base = (code[3], 8) if code[3] else (code[1] or code[2], 16)
+            return chr(int(text, base))
+        letter = self.one() if self.rest() else ""
+        if letter in _CONTROLS:
+            return _CONTROLS[letter]
+        if not letter or not letter.isascii() or letter.isalnum():
+            raise self.error(f"the unknown escape \\{letter}")
+        return letter
+
+
+def _pairs(ends: Iterable[str]) -> Ranges:
+    codes = list(map(ord, ends))
+    return list(zip(codes[::2], codes[1::2], strict=True))
+
+
+def _complement(ranges: Ranges, negated: bool = True) -> Ranges:
+    """The ranges, or if negated what is between them, without broken bytes."""
+    if not negated:
+        return ranges
+    ends = [(-1, -1), *sorted([*ranges, _BROKEN]), (sys.maxunicode + 1,) * 2]
+    between = [(low[1] + 1, high[0] - 1) for low, high in pairwise(ends)]
+    return [(low, high) for low, high in between if low <= high]
+
+
+@lru_cache
+def _of_kind(kind: str) -> Ranges:
+    """The characters of a general category, or of all whose names begin with it."""
+    if kind == "Any":
+        return _complement([])
+    members = {name for name in _KINDS if name.startswith(kind)}
+    ranges: Ranges = []
+    for code in range(sys.maxunicode + 1):
+        if unicodedata.category(chr(code)) not in members or _is_broken(code):
+            continue
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1] = (ranges[-1][0], code)
+        else:
+            ranges.append((code, code))
+    return ranges
+
+
+def _is_broken(code: int) -> bool:
+    return _BROKEN[0] <= code <= _BROKEN[1]

@@ -1,0 +1,220 @@
+"""What general functions such as `tf.gather` and `tf.equal` do with strings.
+
+The core computes with numbers. Where elements only move, their positions do, and the
+strings follow; the rest is in arrays of bytes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.compat.tensorflow.arguments import extents
+from toolkit.compat.tensorflow.string_tensors import (
+    StringTensor,
+    array_of,
+    compared,
+    objects,
+    one_string,
+)
+from toolkit.compat.tensorflow.types import DType
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.strings import StringTensor as CoreStringTensor, followed
+from toolkit.errors import DTypeError, ShapeError
+
+_Function = Callable[..., Any]
+
+
+def of_strings(function: _Function) -> _Function:
+    """A function that also takes strings, if it is one that may.
+
+    Its name is looked up in `OPERATIONS`; any other is returned as it is, and so is
+    one of that name with other parameters, such as NumPy's.
+    """
+    implementation, parameters = OPERATIONS.get(function.__name__, (None, ""))
+    has_text = _holds_text if implementation is _python else _is_text
+    names = list(inspect.signature(function).parameters)
+    if implementation is None or not set(parameters.split()) <= set(names):
+        return function
+    places = [(names.index(name), name) for name in parameters.split()]
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for place, name in places:
+            given = args[place] if place < len(args) else kwargs.get(name)
+            if has_text(given):
+                return implementation(function, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is made of strings, by its first element; a dtype is none."""
+    while type(value) in (list, tuple) and value:
+        value = value[0]
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "SUO"
+    is_string = isinstance(value, (str, bytes, CoreStringTensor))
+    return is_string and not isinstance(value, DType)
+
+
+def _holds_text(values: Any) -> bool:
+    """Whether one of several values, or dtypes, is of strings."""
+    values = values if isinstance(values, (list, tuple)) else [values]
+    return any(_is_text(x) or _is_string_dtype(x) for x in values)
+
+
+def _is_string_dtype(value: Any) -> bool:
+    return isinstance(value, DType) and value == dtypes.STRING
+
+
+def _moved(function: _Function, *args: Any, **kwargs: Any) -> Any:
+    return followed(function, args, kwargs, StringTensor)
+
+
+def _shape(function: _Function, input: Any, *args: Any, **kwargs: Any) -> Any:
+    """The shape, size or rank is that of numbers in the places of the strings."""
+    return function(np.zeros(array_of(input).shape, bool), *args, **kwargs)
+
+
+def _nonzero(function: _Function, input: Any, *args: Any, **kwargs: Any) -> Any:
+    return function(np.asarray(array_of(input) != b"", bool), *args, **kwargs)
+
+
+def _unique(function: _Function, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """The strings get numbers, the same for equal ones."""
+    codes: dict[bytes, int] = {}
+    array = array_of(x)
+    numbers = [codes.setdefault(text, len(codes)) for text in array.ravel().tolist()]
+    coded = np.array(numbers, "int64").reshape(array.shape)
+    found = function(coded, *args, **kwargs)
+    texts = objects(list(codes), (len(codes),))
+    return found._replace(y=StringTensor(texts[np.asarray(found.y)]))
+
+
+def _constant(
+    function: _Function,
+    value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    name: Any = "Const",
+    **others: Any,
+) -> StringTensor:
+    if dtype is not None and dtypes.standardize(dtype) != dtypes.STRING:
+        raise DTypeError(f"constant: expected numbers of {dtype}; received strings")
+    array = array_of(value)
+    if shape is None:
+        return StringTensor(array)
+    wanted = extents(shape)
+    if array.size != 1 and array.size != np.prod(wanted, dtype=int):
+        raise ShapeError(
+            f"constant: expected one string, or as many as the shape {wanted} has "
+            f"places; received {array.size}"
+        )
+    return StringTensor(np.resize(array, wanted))
+
+
+def _fill(function: _Function, dims: Any, value: Any, name: Any = None) -> StringTensor:
+    return StringTensor(np.full(extents(dims), one_string(value, "fill"), object))
+
+
+def _zeros_like(
+    function: _Function, input: Any, dtype: Any = None, **others: Any
+) -> Any:
+    shape = array_of(input).shape
+    if dtype is None or dtypes.standardize(dtype) == dtypes.STRING:
+        return StringTensor(np.full(shape, b"", object))
+    return function(np.zeros(shape, bool), dtype)
+
+
+def _pad(
+    function: _Function,
+    tensor: Any,
+    paddings: Any,
+    mode: str = "CONSTANT",
+    constant_values: Any = "",
+    name: Any = None,
+) -> StringTensor:
+    array, widths = array_of(tensor), np.asarray(paddings)
+    if mode.upper() != "CONSTANT":
+        kind: Any = mode.lower()
+        return StringTensor(np.pad(array, widths, kind))
+    fill = one_string(constant_values or "", "pad")
+    return StringTensor(np.pad(array, widths, constant_values=fill))
+
+
+def _equal(function: _Function, x: Any, y: Any, name: Any = None) -> Any:
+    return compared(x, y, "==")
+
+
+def _not_equal(function: _Function, x: Any, y: Any, name: Any = None) -> Any:
+    return compared(x, y, "!=")
+
+
+def _add(function: _Function, x: Any, y: Any, name: Any = None) -> StringTensor:
+    return StringTensor(array_of(x) + array_of(y))
+
+
+def _python(
+    function: _Function, func: _Function, inp: Any, Tout: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Strings are in the closure of what is called with the numbers."""
+    texts = {i: StringTensor(x) for i, x in enumerate(inp) if _is_text(x)}
+    numbers = [x for i, x in enumerate(inp) if i not in texts]
+    of_arrays = function.__name__ == "numpy_function"
+
+    def call(*given: Any) -> Any:
+        rest = iter(given)
+        return func(
+            *(
+                (texts[i].numpy() if of_arrays else texts[i])
+                if i in texts
+                else next(rest)
+                for i in range(len(inp))
+            )
+        )
+
+    if not _holds_text(Tout):
+        return function(call, numbers, Tout, *args, **kwargs)
+    given = [convert(x) for x in numbers]
+    found = call(*(x.numpy() if of_arrays else x for x in given))
+    if not isinstance(Tout, (list, tuple)):
+        return _as_dtype(found, Tout)
+    return [_as_dtype(y, dtype) for y, dtype in zip(found, Tout, strict=True)]
+
+
+def _as_dtype(value: Any, dtype: Any) -> Any:
+    return StringTensor(value) if _is_string_dtype(dtype) else convert(value, dtype)
+
+
+# What is called for the function, and its parameters that may be strings.
+OPERATIONS: dict[str, tuple[_Function, str]] = {
+    "add": (_add, "x y"),
+    "boolean_mask": (_moved, "tensor"),
+    "constant": (_constant, "value"),
+    "count_nonzero": (_nonzero, "input"),
+    "dynamic_partition": (_moved, "data"),
+    "ensure_shape": (_moved, "x"),
+    "equal": (_equal, "x y"),
+    "fill": (_fill, "value"),
+    "gather": (_moved, "params"),
+    "gather_nd": (_moved, "params"),
+    "not_equal": (_not_equal, "x y"),
+    "numpy_function": (_python, "inp Tout"),
+    "pad": (_pad, "tensor"),
+    "py_function": (_python, "inp Tout"),
+    "rank": (_shape, "input"),
+    "shape": (_shape, "input"),
+    "size": (_shape, "input"),
+    "slice": (_moved, "input_"),
+    "stop_gradient": (_moved, "input"),
+    "unique": (_unique, "x"),
+    "unique_with_counts": (_unique, "x"),
+    "zeros_like": (_zeros_like, "input"),
+}

@@ -1,0 +1,355 @@
+"""Parts of strings: words, bytes, characters and runs of neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from toolkit.compat.tensorflow.ragged import RaggedTensor
+from toolkit.compat.tensorflow.string_tensors import (
+    StringTensor,
+    array_of,
+    each,
+    mapped,
+    objects,
+    text_of,
+)
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError, DTypeError, UnsupportedError, unknown_choice
+
+Strings: TypeAlias = StringTensor | RaggedTensor  # of strings, as many as were given
+Numbers: TypeAlias = Tensor | RaggedTensor
+
+
+def split(input: Any, sep: Any = None, maxsplit: int = -1, name: Any = None) -> Strings:
+    """The parts of strings between separators, or between white space.
+
+    Args:
+        input: a string, whose parts are a tensor, or a vector, whose are ragged rows.
+        sep: what separates; None or "": white space.
+        maxsplit: how often to separate at most; below 0: as often as there is reason.
+    """
+    between = None if sep is None else text_of(sep, "split").encode() or None
+    return in_parts("split", lambda s: s.split(between, maxsplit), input)
+
+
+def bytes_split(input: Any, name: Any = None) -> Strings:
+    """The bytes of a string, each alone; those of several strings in ragged rows."""
+    return in_parts(
+        "bytes_split", lambda s: [s[i : i + 1] for i in range(len(s))], input
+    )
+
+
+def in_parts(
+    function: str,
+    parts: Callable[[bytes], list[Any]],
+    input: Any,
+    made: Callable[[Any], Any] = StringTensor,
+) -> Any:
+    """The parts of a string in a tensor, those of a vector in ragged rows.
+
+    Args:
+        function: what errors name.
+        parts: takes bytes.
+        input: a string, or a vector of them.
+        made: makes a tensor of an array of parts.
+    """
+    if isinstance(input, RaggedTensor) or array_of(input).ndim > 1:
+        raise UnsupportedError(
+            f"{function}: expected a string or a vector of them; received strings of "
+            f"{getattr(input, 'ndim', 2)} axes, whose parts would be ragged rows in "
+            "ragged rows"
+        )
+    rows = each(parts, input)
+    if not rows.ndim:
+        return made(objects(rows[()], (len(rows[()]),)))
+    flat = [part for row in rows for part in row]
+    values = np.asarray(made(objects(flat, (len(flat),))))
+    return RaggedTensor.from_row_lengths(values, list(map(len, rows)))
+
+
+# --- characters -----------------------------------------------------------------------
+
+_ENCODINGS = ("UTF-8", "UTF-16-BE", "UTF-32-BE")
+_ERRORS = ("replace", "ignore", "strict")
+
+
+class Coding(NamedTuple):
+    """How bytes become characters.
+
+    Args:
+        function: what messages name.
+        encoding: UTF-8, UTF-16-BE or UTF-32-BE.
+        errors: what becomes of bytes that are no characters: "replace", "ignore" or
+            "strict", which raises an error.
+        replacement_char: the code of what they are replaced by.
+        replace_control_characters: whether characters below a space are, too.
+    """
+
+    function: str
+    encoding: str
+    errors: str
+    replacement_char: int
+    replace_control_characters: bool
+
+    def checked(self) -> Coding:
+        """The same, if it is known."""
+        for name, value, known in (
+            ("encoding", self.encoding, _ENCODINGS),
+            ("errors", self.errors, _ERRORS),
+        ):
+            if value not in known:
+                raise unknown_choice(f"{self.function}: {name}", value, known)
+        return self
+
+    def characters(self, data: bytes) -> list[tuple[str, int]]:
+        """The characters, each with the number of its first byte."""
+        found: list[tuple[str, int]] = []
+        view, place = memoryview(data), 0
+        while place < len(data):
+            try:
+                text, end, bad = str(view[place:], self.encoding), len(data), 0
+            except UnicodeDecodeError as error:
+                end, bad = place + error.start, error.end - error.start
+                text = str(view[place:end], self.encoding)
+            for character in text:
+                found.append((self._shown(character), place))
+                place += len(character.encode(self.encoding))
+            if bad:
+                self._check(f"the bytes {data[end : end + bad]!r}")
+                if self.errors == "replace":
+                    found.append((chr(self.replacement_char), end))
+                place = end + bad
+        return found
+
+    def encoded(self, codes: list[int]) -> bytes:
+        """The bytes of characters, by their codes."""
+        text = []
+        for code in codes:
+            if 0 <= code < 0xD800 or 0xE000 <= code <= 0x10FFFF:
+                text.append(chr(code))
+                continue
+            self._check(f"the code {code}")
+            if self.errors == "replace":
+                text.append(chr(self.replacement_char))
+        return "".join(text).encode(self.encoding)
+
+    def _shown(self, character: str) -> str:
+        is_replaced = self.replace_control_characters and character < " "
+        return chr(self.replacement_char) if is_replaced else character
+
+    def _check(self, what: str) -> None:
+        if self.errors == "strict":
+            raise ArgumentError(
+                f"{self.function}: expected characters of {self.encoding}; received "
+                f"{what}, which are none"
+            )
+
+
+def unicode_split(
+    input: Any,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    name: Any = None,
+) -> Strings:
+    """The characters of a string, each a string of UTF-8; of several in ragged rows.
+
+    Args:
+        input: a string, or a vector of them.
+        input_encoding: UTF-8, UTF-16-BE or UTF-32-BE; so are the characters.
+        errors: "replace", "ignore" or "strict": what becomes of bytes that are none.
+        replacement_char: the code of what they are replaced by.
+    """
+    coding = Coding("unicode_split", input_encoding, errors, replacement_char, False)
+    return _split(coding, input)
+
+
+def _split(coding: Coding, input: Any) -> Any:
+    def characters(data: bytes) -> list[bytes]:
+        found = coding.checked().characters(data)
+        return [character.encode(coding.encoding) for character, _ in found]
+
+    return in_parts(coding.function, characters, input)
+
+
+def _codes(coding: Coding, input: Any) -> Any:
+    def codes(data: bytes) -> list[int]:
+        return [ord(character) for character, _ in coding.checked().characters(data)]
+
+    return in_parts(coding.function, codes, input, _numbers("int32"))
+
+
+def _offsets(coding: Coding, input: Any) -> Any:
+    def offsets(data: bytes) -> list[int]:
+        return [place for _, place in coding.checked().characters(data)]
+
+    return in_parts(coding.function, offsets, input, _numbers("int64"))
+
+
+def _numbers(dtype: str) -> Callable[[Any], Any]:
+    return lambda array: convert(array.astype(dtype))
+
+
+def unicode_split_with_offsets(
+    input: Any,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    name: Any = None,
+) -> tuple[Strings, Numbers]:
+    """`unicode_split`, and the numbers of the characters' first bytes; int64."""
+    function = "unicode_split_with_offsets"
+    coding = Coding(function, input_encoding, errors, replacement_char, False)
+    return _split(coding, input), _offsets(coding, input)
+
+
+def unicode_decode(
+    input: Any,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    name: Any = None,
+) -> Numbers:
+    """The codes of a string's characters, int32; of several strings in ragged rows.
+
+    Args:
+        input: a string, or a vector of them.
+        input_encoding: UTF-8, UTF-16-BE or UTF-32-BE.
+        errors: "replace", "ignore" or "strict": what becomes of bytes that are none.
+        replacement_char: the code of what they are replaced by.
+        replace_control_characters: whether characters below a space are, too.
+    """
+    how = (errors, replacement_char, replace_control_characters)
+    return _codes(Coding("unicode_decode", input_encoding, *how), input)
+
+
+def unicode_decode_with_offsets(
+    input: Any,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    name: Any = None,
+) -> tuple[Numbers, Numbers]:
+    """`unicode_decode`, and the numbers of the characters' first bytes; int64."""
+    how = (errors, replacement_char, replace_control_characters)
+    coding = Coding("unicode_decode_with_offsets", input_encoding, *how)
+    return _codes(coding, input), _offsets(coding, input)
+
+
+def unicode_encode(
+    input: Any,
+    output_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    name: Any = None,
+) -> StringTensor:
+    """Strings of the characters whose codes these are.
+
+    Args:
+        input: integers; the last axis, or a ragged row, becomes a string.
+        output_encoding: UTF-8, UTF-16-BE or UTF-32-BE.
+        errors: "replace", "ignore" or "strict": what becomes of codes that are none.
+        replacement_char: the code of what they are replaced by.
+    """
+    how = (errors, replacement_char, False)
+    coding = Coding("unicode_encode", output_encoding, *how).checked()
+    if isinstance(input, RaggedTensor):
+        rows, shape = input.to_list(), (len(input),)
+    else:
+        array = np.asarray(convert(input))
+        if array.dtype.kind not in "iu" or not array.ndim:
+            raise DTypeError(
+                "unicode_encode: expected a tensor of integers with an axis or more; "
+                f"received one of {array.dtype} and shape {array.shape}"
+            )
+        shape = array.shape[:-1]
+        rows = array.reshape(-1, array.shape[-1]).tolist()
+    return StringTensor(objects([coding.encoded(row) for row in rows], shape))
+
+
+def unicode_transcode(
+    input: Any,
+    input_encoding: str,
+    output_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    name: Any = None,
+) -> Strings:
+    """Strings of one encoding in another; the arguments are as for `unicode_decode`."""
+    how = (errors, replacement_char, replace_control_characters)
+    source = Coding("unicode_transcode", input_encoding, *how).checked()
+    target = Coding("unicode_transcode", output_encoding, *how).checked()
+
+    def transcode(data: bytes) -> bytes:
+        return target.encoded([ord(c) for c, _ in source.characters(data)])
+
+    return mapped(transcode, input)
+
+
+# --- neighbours -----------------------------------------------------------------------
+
+
+def ngrams(
+    data: Any,
+    ngram_width: Any,
+    separator: str = " ",
+    pad_values: Any = None,
+    padding_width: int | None = None,
+    preserve_short_sequences: bool = False,
+    name: Any = None,
+) -> Strings:
+    """Neighbours put together, as many as `ngram_width` says.
+
+    Args:
+        data: strings; their last axis, or ragged rows.
+        ngram_width: how many, or several such numbers, one after the other.
+        separator: what comes in between.
+        pad_values: what is put before and behind the strings, or a pair of them.
+        padding_width: how often at most; None: one less than the width.
+        preserve_short_sequences: whether strings that are too few for any width are
+            put together as they are.
+    """
+    widths = ngram_width if isinstance(ngram_width, (list, tuple)) else [ngram_width]
+    if not all(width >= 1 for width in widths):
+        raise ArgumentError(f"ngrams: expected widths >= 1; received {ngram_width}")
+    pair = pad_values if isinstance(pad_values, (list, tuple)) else (pad_values,) * 2
+    before, behind = (None if pad is None else text_of(pad, "ngrams") for pad in pair)
+    between = separator.encode()
+
+    def padded(row: list[bytes], width: int) -> list[bytes]:
+        if before is None or behind is None:
+            return row
+        count = width - 1 if padding_width is None else min(width - 1, padding_width)
+        return [before.encode()] * count + row + [behind.encode()] * count
+
+    def grams(row: list[bytes]) -> Iterator[bytes]:
+        for width in map(int, widths):
+            whole = padded(row, width)
+            for start in range(len(whole) - width + 1):
+                yield between.join(whole[start : start + width])
+
+    def made(row: list[bytes]) -> list[bytes]:
+        found = list(grams(row))
+        if not found and row and preserve_short_sequences:
+            return [between.join(row)]
+        return found
+
+    if isinstance(data, RaggedTensor):
+        rows = [made(row) for row in data.to_list()]
+        flat = [gram for row in rows for gram in row]
+        lengths = list(map(len, rows))
+        return RaggedTensor.from_row_lengths(objects(flat, (len(flat),)), lengths)
+    array = array_of(data)
+    if not array.ndim:
+        raise ArgumentError("ngrams: expected strings with an axis or more")
+    rows = [made(row) for row in array.reshape(-1, array.shape[-1]).tolist()]
+    count = len(rows[0]) if rows else 0
+    flat = [gram for row in rows for gram in row]
+    return StringTensor(objects(flat, (*array.shape[:-1], count)))
