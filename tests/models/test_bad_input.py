@@ -22,7 +22,7 @@ def make_model(loss="mse"):
 )
 def test_before_compile(method):
     model = Sequential([Input((4,)), layers.Dense(2)])
-    with pytest.raises(NotCompiledError, match=f"{method}: .* compile"):
+    with pytest.raises(NotCompiledError, match=f"{method}: .* `compile"):
         getattr(model, method)(X, Y)
 
 
