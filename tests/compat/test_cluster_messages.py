@@ -386,3 +386,12 @@ def test_mutated_messages_leave_the_server_alive(server, monkeypatch):
                 changed[generator.randrange(8, len(whole))] = generator.randrange(256)
         asked(server, opened, bytes(changed))
     assert is_alive(server)
+
+
+def test_a_message_that_is_cut_off_is_a_lost_connection():
+    a, b = socket.socketpair()
+    with b:
+        with a:
+            a.sendall(b"T")
+        with pytest.raises(EOFError, match="ends before its end"):
+            frames.receive(b)

@@ -1,5 +1,7 @@
 """`tf.function`, `tf.Module`, tapes, control flow and settings."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -322,3 +324,25 @@ def test_both_versions_are_imported_by_tensorflows_names():
     assert (tf.compat.v1, tf.compat.v2) == (v1, tf)
     with pytest.raises(AttributeError, match="no attribute 'v3'"):
         _ = tf.compat.v3
+
+
+def test_a_function_that_went_eager_is_compiled_inside_of_another():
+    @tf.function
+    def helper(x, shows=False):
+        if shows:
+            tf.print(x, output_stream=io.StringIO())
+        if tf.reduce_sum(x) > 0:
+            return x * 2
+        return x * 3
+
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        helper(tf.ones(2), True)
+    outer = tf.function(lambda x: helper(x))
+    assert outer(tf.ones(2)).numpy().tolist() == [2, 2]
+    assert outer(-tf.ones(2)).numpy().tolist() == [-3, -3]
+
+
+def test_the_value_of_a_variable_counts_elements_of_a_data_set():
+    n = tf.Variable(2)
+    assert int(n + 0) == 2
+    assert len(list(tf.data.Dataset.range(5).take(n.read_value()))) == 2

@@ -289,3 +289,9 @@ def test_shapes_are_merged_and_indices_unravelled():
     assert tf.TensorShape([2, None]).merge_with([None, 3]) == (2, 3)
     found = tf.unravel_index([5, 0], [2, 3])
     assert found.numpy().tolist() == [[1, 0], [2, 0]]
+
+
+def test_numbers_where_a_message_has_bytes_are_refused():
+    message = bytes([8, 7, 64, 0x80, 0x80, 0x80, 0x80, 4])  # field 8 as a number
+    with pytest.raises(ToolkitError, match="a field of bytes holds a number"):
+        tf.io.parse_tensor(message, tf.string)

@@ -105,6 +105,10 @@ def test_lists_of_tensors_are_stacked():
         ("int32", np.float16(2), "float16"),
         ("float32", [1, 2.0], "float32"),
         ("bool", True, "bool"),
+        ("int32", 2**40, "int64"),
+        ("uint8", -1, "int32"),
+        ("uint8", 300, "int32"),
+        ("float16", 1e6, "float32"),
     ],
 )
 def test_numbers_in_lists_of_tensors_give_way(dtype, number, result):

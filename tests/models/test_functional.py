@@ -533,6 +533,9 @@ def test_symbols_of_less_known_shape_than_the_inputs():
     outer = toolkit.Model(open_, model(open_))
     assert outer.output_shape == (None, 5, 2)
     assert outer(np.ones((1, 5, 4))).shape == (1, 5, 2)
+    four = toolkit.Input(batch_shape=(4, 3))
+    fixed = toolkit.Model(four, toolkit.layers.Dense(2)(four))
+    assert fixed(toolkit.Input((3,))).shape == (None, 2)
     for wrong in (lambda: model(narrow), lambda: outer(np.ones((1, 4, 4)))):
         with pytest.raises(ShapeError, match=r"expected shape=\(None, 5, 4\)"):
             wrong()

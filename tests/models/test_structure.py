@@ -126,28 +126,41 @@ def test_run_eagerly_may_be_switched():
     assert it.make_predict_function() is mine
 
 
+class Late(toolkit.Model):
+    """Built in its first call, which stores under the names of its arguments."""
+
+    def __init__(self, batch=None, mode=None, scale=1.0):
+        super().__init__()
+        self.batch, self.mode, self.scale, self.calls = batch, mode, scale, 0
+        self.parts = [layers.Dense(3), layers.LSTM(2), layers.Dropout(0.5)]
+
+    def call(self, x, training=None):
+        self.calls += 1
+        self.batch, self.mode = 10**6 + x.shape[0], training
+        for part in self.parts:
+            x = part(x)
+        return x * self.scale
+
+
 def test_nothing_is_traced_again_without_need():
-    class Late(toolkit.Model):
-        def __init__(self):
-            super().__init__()
-            self.parts = [layers.Dense(3), layers.LSTM(2), layers.Dropout(0.5)]
-
-        def call(self, x):
-            for part in self.parts:
-                x = part(x)
-            return x
-
     it = Late()
     it.compile("adam", "mse", metrics=["mae", "mape"])
     x, y = ops.ones((4, 3, 2)), ops.ones((4, 2))
+    calls = []
     for _ in range(3):
         it.fit(x, y, epochs=2, verbose=0, validation_data=(x, y))
         it.evaluate(x, y, verbose=0)
         it.predict(x, verbose=0)
         model().fit(X, Y, verbose=0)  # changes, but not of this model
-        it.trainable = True
+        it.trainable, it.scale = True, float("1")
         it.parts[0].built = True
+        it(x)
+        calls.append(it.calls)
+    assert calls[2] - calls[1] == calls[1] - calls[0] == 1
     assert trace_counts(it) == [1, 1, 1]
+    it.scale = 2.0
+    it.predict(x, verbose=0)
+    assert trace_counts(it) == [1, 1, 2]
 
 
 def test_copies_have_steps_of_their_own():

@@ -298,10 +298,17 @@ def test_classes_of_libraries_for_keras_are_found_if_imported(monkeypatch):
     config = config_of("Backbone", "keras_hub.models.own", {"name": "b"})
     with pytest.raises(ArgumentError, match="'Backbone' of module 'keras_hub"):
         deserialize_keras_object(config)
-    module = SimpleNamespace(Backbone=Backbone, Popen=subprocess.Popen, os=os)
+
+    class Foreign:
+        @classmethod
+        def from_config(cls, config):
+            raise SystemExit("run")
+
+    contents = {"Popen": subprocess.Popen, "os": os, "Foreign": Foreign}
+    module = SimpleNamespace(Backbone=Backbone, **contents)
     monkeypatch.setitem(sys.modules, "keras_hub.models.own", module)
     assert deserialize_keras_object(config).name == "b"
-    for name in ("Popen", "os"):
+    for name in contents:
         with pytest.raises(ArgumentError, match=name):
             deserialize_keras_object(config_of(name, "keras_hub.models.own"))
     monkeypatch.setitem(sys.modules, "other", module)

@@ -139,7 +139,7 @@ def _checked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _from_list(values: Any, dtype: str | None) -> Tensor:
     leaves = tree.flatten(values)
     if any(isinstance(leaf, Tensor) or hasattr(leaf, "_tensor") for leaf in leaves):
-        common = dtype or dtypes.result_type(*map(weak_type, leaves))
+        common = dtype or _common_dtype(leaves)
         return _stack([convert(value, common) for value in values])
     try:
         array = _checked(np.array(values))
@@ -155,6 +155,24 @@ def _from_list(values: Any, dtype: str | None) -> Tensor:
         with np.errstate(invalid="ignore"):
             array = array.astype(dtypes.numpy_dtype(dtype or found))
     return Tensor(_stored(array))
+
+
+def _common_dtype(leaves: list[Any]) -> str:
+    """The dtype of tensors and numbers; numbers give way if they fit."""
+    common = dtypes.result_type(*map(weak_type, leaves))
+    if dtypes.is_integer(common):
+        limits = np.iinfo(dtypes.numpy_dtype(common))
+        most: Any = limits.min, limits.max
+    elif common == "float16":
+        most = -_LEAST_LARGE, _LEAST_LARGE
+    else:
+        return common
+
+    def kind(x: Any) -> Any:
+        fits = type(x) not in (int, float) or most[0] <= x <= most[1]
+        return weak_type(x) if fits else convert(x).dtype
+
+    return dtypes.result_type(*map(kind, leaves))
 
 
 def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:

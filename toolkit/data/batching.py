@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -311,6 +310,10 @@ class Unbatch(Dataset):
         return known_spec(self._parents[0], row)
 
 
+def _row(number: int, value: Any) -> Any:
+    return None if value is None else value[number]
+
+
 class _UnbatchStream(Stream):
     """Rows of elements; where an element has been begun, it is remembered whole."""
 
@@ -329,8 +332,9 @@ class _UnbatchStream(Stream):
             yield from self._rest()
 
     def _rest(self) -> Iterator[Any]:
-        values = leaves(self.batch)
-        if not all(isinstance(value, Ragged) or np.ndim(value) for value in values):
+        values = [value for value in leaves(self.batch) if value is not None]
+        are_rows = (isinstance(value, Ragged) or np.ndim(value) for value in values)
+        if not values or not all(are_rows):
             raise ShapeError("unbatch: expected values with rows; received a scalar")
         lengths = {len(value) for value in values}
         if len(lengths) != 1:
@@ -340,7 +344,7 @@ class _UnbatchStream(Stream):
             )
         for row in range(self.position, lengths.pop()):
             self.position = row + 1
-            yield map_leaves(itemgetter(row), self.batch)
+            yield map_leaves(partial(_row, row), self.batch)
         self.batch = None
 
 

@@ -125,15 +125,22 @@ def _integers(data: memoryview) -> list[int]:
     return values
 
 
+def as_bytes(value: Any) -> bytes:
+    """What a field of bytes holds; of a number it would be so many zeros."""
+    if isinstance(value, int):
+        raise ValueError("a field of bytes holds a number")
+    return bytes(value)
+
+
 def _values(kind: int, message: memoryview) -> Array:
     """The values of a list of a kind, packed or one by one."""
     fields = [
         (wire, value) for number, wire, value in message_fields(message) if number == 1
     ]
     if kind == BYTES_LIST:
-        return object_array([bytes(value) for _, value in fields])
+        return object_array([as_bytes(value) for _, value in fields])
     if kind == FLOAT_LIST:
-        return np.frombuffer(b"".join(bytes(v) for _, v in fields), "<f4")
+        return np.frombuffer(b"".join(as_bytes(v) for _, v in fields), "<f4")
     integers: list[int] = []
     for wire, value in fields:
         packed = _integers(value) if wire == BYTES else [value - (value >> 63 << 64)]
@@ -266,10 +273,6 @@ def make_example(features: Mapping[str, Any]) -> bytes:
         for name, values in features.items()
     )
     return encoded_field(1, entries)
-
-
-def _entry(name: str, values: Any) -> bytes:
-    return encoded_field(1, name.encode()) + encoded_field(2, _feature(name, values))
 
 
 def _feature(name: str, values: Any) -> bytes:

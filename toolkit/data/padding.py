@@ -128,12 +128,30 @@ def as_ragged(values: Sequence[Any], splits: Any = "int64") -> Any:
 
 
 class RaggedRow(np.ndarray[Any, np.dtype[Any]]):
-    """A row of a Ragged as an element: a batch of such rows is a Ragged again."""
+    """A row of a Ragged as an element: a batch of such rows is a Ragged again.
 
-    @staticmethod
-    def stacked(rows: Sequence[Any]) -> Any:
-        """Rows as a batch of them."""
-        return as_ragged(rows)
+    What is made of it is an array like any other.
+    """
+
+    _is_whole = False
+
+    @classmethod
+    def of(cls, row: np.ndarray[Any, Any]) -> RaggedRow:
+        """A row as it is in its Ragged."""
+        whole = row.view(cls)
+        whole._is_whole = True
+        return whole
+
+    @property
+    def stacked(self) -> Any:
+        """What makes a batch of rows; None if this is not a row as it was."""
+        return as_ragged if self._is_whole else None
+
+    def __array_wrap__(
+        self, array: Any, context: Any = None, return_scalar: bool = False
+    ) -> Any:
+        plain = np.asarray(array)
+        return plain[()] if return_scalar or not plain.ndim else plain
 
 
 encodes(

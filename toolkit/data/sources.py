@@ -102,7 +102,7 @@ def _row_spec(value: Any) -> TensorSpec:
 def _as_rows(value: Any) -> Any:
     if not isinstance(value, Ragged):
         return value
-    return object_array([row.view(RaggedRow) for row in value])
+    return object_array(list(map(RaggedRow.of, value)))
 
 
 @source("from_tensors")

@@ -163,8 +163,8 @@ def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) ->
     first = values[0]
     if first is None and are_all(type(None), values):
         return None
-    if hasattr(first, "stacked"):  # a row of a Ragged
-        return first.stacked(values)
+    if stacked := getattr(first, "stacked", None):  # a row of a Ragged
+        return stacked(values)
     if not isinstance(first, (np.ndarray, np.generic)) and hasattr(first, "__array__"):
         values = [np.asarray(value) for value in values]  # tensors
         first = values[0]

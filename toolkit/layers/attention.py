@@ -51,7 +51,7 @@ def attention_equations(rank: int, axes: tuple[int, ...]) -> tuple[str, str]:
 
 def _also(name: str) -> Any:
     """An attribute by the name that subclasses written for Keras know it by."""
-    return property(attrgetter(name))
+    return property(attrgetter(name), lambda self, value: setattr(self, name, value))
 
 
 class ProjectedAttention(Layer):
@@ -61,8 +61,6 @@ class ProjectedAttention(Layer):
     _use_bias, _dropout = _also("use_bias"), _also("dropout")
     _kernel_initializer = _also("kernel_initializer")
     _bias_initializer = _also("bias_initializer")
-    _dot_product_equation = property(lambda self: self._equations[0])
-    _combine_equation = property(lambda self: self._equations[1])
 
     def __init__(
         self,
@@ -99,6 +97,7 @@ class ProjectedAttention(Layer):
         self._output_shape = _as_extents(output_shape)
         single = is_int(attention_axes)
         self.attention_axes: Axes = (attention_axes,) if single else attention_axes
+        self._attention_axes: Any = self.attention_axes
         if sliding_window is not None:
             positive(self, "sliding_window", sliding_window)
         self.sliding_window = sliding_window
@@ -152,15 +151,18 @@ class ProjectedAttention(Layer):
             "attention_output", joined, features, bound=2
         )
 
-    # Subclasses written for Keras call the next two.
+    # Subclasses written for Keras call or override the next two.
 
     def _build_attention(self, rank: int) -> None:
         """Make what computes attention of projected tensors of so many axes."""
         axes = self.attention_axes or range(1, rank - 2)
-        self._axes = tuple(a if a >= 0 else rank - 1 + a for a in axes)
-        self._equations = attention_equations(rank, self._axes)
+        axes = tuple(a if a >= 0 else rank - 1 + a for a in axes)
+        self._attention_axes = axes
+        self._dot_product_equation, self._combine_equation = attention_equations(
+            rank, axes
+        )
         self._softmax = Softmax(
-            axis=tuple(range(-len(self._axes), 0)), dtype=self.dtype_policy
+            axis=tuple(range(-len(axes), 0)), dtype=self.dtype_policy
         )
         self._dropout_layer = Dropout(
             self.dropout, dtype=self.dtype_policy, seed=self.seed
@@ -297,10 +299,10 @@ class ProjectedAttention(Layer):
             )
         if use_causal_mask:
             attention_mask = _with_causal(attention_mask, query, value)
-        scores = ops.einsum(self._equations[0], key, query * scale)
+        scores = ops.einsum(self._dot_product_equation, key, query * scale)
         scores = self._masked_softmax(scores, attention_mask)
         dropped = self._dropout_layer(scores, training=training)
-        return ops.einsum(self._equations[1], dropped, value), scores
+        return ops.einsum(self._combine_equation, dropped, value), scores
 
     def _masked_softmax(self, scores: Any, mask: Any = None) -> Any:
         """The weights of scores, 0 where the mask is False."""
@@ -309,7 +311,7 @@ class ProjectedAttention(Layer):
     def _with_head_axes(self, mask: Any, rank: int) -> Any:
         """A mask with axes of extent 1 for the heads."""
         while mask is not None and mask.ndim < rank:
-            mask = ops.expand_dims(mask, -2 * len(self._axes) - 1)
+            mask = ops.expand_dims(mask, -2 * len(self._attention_axes) - 1)
         return mask
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec
 
 from toolkit import constraints, dtypes, initializers, regularizers, tree
 from toolkit.arguments import is_int
+from toolkit.console.frames import warn
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.core.naming import current_path, keep_counts, scopes
 from toolkit.core.variable import Variable
@@ -262,8 +263,7 @@ class Buildable(StateOwner, Precision):
         if self._traces_call or type(self).compute_output_shape is _inferred_shape:
             return self._infer_call(args, kwargs)
         if self._needs_no_build() and any(not x.built for x in self._sublayers()):
-            with suppress(Exception):  # what no symbols can call is built by a tensor
-                self._infer_call(args, kwargs)
+            self._build_inside(args, kwargs)
         arguments = Arguments(self, self._info, args, kwargs)
         shapes = arguments.shapes()
         shapes = match_shapes(self.compute_output_shape, shapes, arguments.by_name)
@@ -298,6 +298,17 @@ class Buildable(StateOwner, Precision):
         if len(inputs) < 2:
             return infer(self.call, args, kwargs)
         return infer_fitting(self.call, args, kwargs, limit=_GUESSES)
+
+    def _build_inside(self, args: Any, kwargs: Any) -> None:
+        """Build the layers inside by a symbolic call; say so if there can be none."""
+        try:
+            self._infer_call(args, kwargs)
+        except Exception as error:
+            warn(
+                f"{describe(self)}: layers inside have no weights yet: `call` cannot "
+                f"be run with symbols ({error}); the first call with numbers builds "
+                "them, or a `build` of the layer's own"
+            )
 
     def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
         """The output symbols by way of a twin, whose weights cost nothing."""

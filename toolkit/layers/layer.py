@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from copy import deepcopy
 from typing import Any, Self
 
@@ -81,6 +82,7 @@ class Layer(Configurable, Operation):
 
     _context_names: tuple[str, ...] = ()
     _remat_scope: Any = None
+    _stored_by_calls: Collection[str] = ()  # attributes that were set within calls
     _allow_non_tensor_positional_args = False
     _convert_input_args = True  # whether `call` gets arrays as tensors, floats cast
     supports_jit = True  # whether a compiled function can hold its computation
@@ -121,7 +123,10 @@ class Layer(Configurable, Operation):
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if self.built and name in (self._arguments or ()):
-            Walk.changes += 1  # compiled steps may have read what is replaced
+            if state.trace is None and context.layer is None:
+                Walk.changes += 1  # compiled steps may have read what is replaced
+            else:
+                self.__dict__["_stored_by_calls"] = {*self._stored_by_calls, name}
 
     def __copy__(self) -> Self:
         """A copy with state of its own, as in Keras."""

@@ -24,6 +24,7 @@ from toolkit.compat.tensorflow.elements import (
 )
 from toolkit.compat.tensorflow.modes import computing
 from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor
 from toolkit.data.rows import Rows
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import map_leaves
@@ -205,7 +206,14 @@ def _calling(method: Callable[..., Any], given: Callable[[Any], Any]) -> Any:
 
 
 def _transforming(method: Callable[..., Any]) -> Callable[..., Any]:
-    return _calling(method, lambda x: _of_tensors(x) if callable(x) else as_plain(x))
+    return _calling(
+        method, lambda x: _of_tensors(x) if _is_function(x) else as_plain(x)
+    )
+
+
+def _is_function(x: Any) -> bool:
+    """Whether x is called; the value of a Variable can be, but is a number here."""
+    return callable(x) and not isinstance(x, Tensor)
 
 
 def _making(method: Callable[..., Any]) -> staticmethod[..., Any]:

@@ -23,7 +23,12 @@ from toolkit.compat.tensorflow.strings import to_number
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor
-from toolkit.data.examples import encoded_field, encoded_number, message_fields
+from toolkit.data.examples import (
+    as_bytes,
+    encoded_field,
+    encoded_number,
+    message_fields,
+)
 from toolkit.errors import ArgumentError, DatasetError, DTypeError, ShapeError
 
 _BASE64 = re.compile(rb"[A-Za-z0-9_-]*")
@@ -97,7 +102,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
     message = one_string(serialized, "parse_tensor")
     try:
         number, shape, content, texts = _read(message)
-    except (ValueError, IndexError, TypeError) as error:
+    except (ValueError, IndexError, OverflowError, TypeError) as error:
         raise DatasetError(f"parse_tensor: no message of a tensor: {error}") from error
     dtype = dtypes.standardize(out_type)
     found = next((name for name, n in _NUMBERS.items() if n == number), str(number))
@@ -133,9 +138,9 @@ def _read(message: bytes) -> tuple[int, tuple[int, ...], bytes, list[bytes]]:
                     sizes = {key: n for key, _, n in message_fields(extent)}
                     shape.append(int(sizes.get(1, 0)))
         elif field == _CONTENT:
-            content = bytes(value)
+            content = as_bytes(value)
         elif field == _STRINGS:
-            texts.append(bytes(value))
+            texts.append(as_bytes(value))
     return number, tuple(shape), content, texts
 
 

@@ -61,7 +61,7 @@ class Function(views.Function):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if config.functions_run_eagerly():
             return self.python_function(*args, **kwargs)
-        if self._runs_eagerly:
+        if self._runs_eagerly and state.trace is None:
             return self._call_eagerly(args, kwargs)
         try:
             return viewed(super().__call__(*args, **kwargs))

@@ -87,7 +87,8 @@ class _Shown(str):
 
 
 def _array(x: Any, edge: int) -> str:
-    if isinstance(x, Tensor) and x.known() is None:
+    tensor = x.value if isinstance(x, Variable) else x
+    if isinstance(tensor, Tensor) and tensor.known() is None:
         raise NeedsValues("print")
     array = np.asarray(x)
     show = _SHOWN.get(array.dtype.kind, str)

@@ -76,8 +76,8 @@ class CategoryEncoding(DataLayer):
     Args:
         num_tokens: the number of categories. Inputs are whole numbers in [0,
             num_tokens). Others are an error where the layer is called with their
-            values; in a compiled function, as `fit` and `predict` are, they count for
-            nothing.
+            values; in a compiled function, as `fit` and `predict` are, those out of
+            range count for nothing.
         output_mode: "one_hot": a code for each integer; "multi_hot": one for all in
             the last axis; "count": how often each occurs there.
         sparse: must be False; there are no sparse tensors.

@@ -202,11 +202,14 @@ def _check_symbols(what: str, structure: Any) -> None:
 
 
 def _narrowed(x: Any, own: KerasTensor) -> Any:
-    """A symbol with the extents that the model's input knows and it does not."""
+    """A symbol with the extents that the model's input knows and it does not.
+
+    The batch size is left open: a call takes any.
+    """
     if not is_symbolic(x) or x.ndim != own.ndim:
         return x
     pairs = zip(x.shape, own.shape, strict=True)
-    shape = tuple(n if m is None else m for m, n in pairs)
+    shape = x.shape[:1] + tuple(n if m is None else m for m, n in pairs)[1:]
     if shape == x.shape:
         return x
     narrowed = KerasTensor(shape, x.dtype)

@@ -78,7 +78,7 @@ class EpochBatches:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on where `state` was asked for, here or in another process."""
         if not self.source.is_iterator or state["source"] is not None:
-            self._pass, self._begun = None, False
+            self._pass = None
             self._peeked.clear()
         self.source.restore(state["source"])
         self.done = state["done"]

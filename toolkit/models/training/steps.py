@@ -45,11 +45,13 @@ class CompiledStep:
         self._first: Any = None  # a structure of specs like the first batch
         self._spreading = spreading.current()
         self._version = 0
+        self._forgotten = 0  # traces that do not hold any more
 
     @property
     def trace_count(self) -> int:
         """How often the Python code of the step has run."""
-        return sum(function.trace_count for function in self._functions.values())
+        now = sum(function.trace_count for function in self._functions.values())
+        return self._forgotten + now
 
     def __call__(self, batch: Any) -> Any:
         while True:
@@ -69,7 +71,7 @@ class CompiledStep:
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies begin without traces: those use the Variables of the original."""
-        return {**self.__dict__, "_functions": {}}
+        return {**self.__dict__, "_functions": {}, "_forgotten": 0}
 
     def _function_for(self, batch: Any) -> tuple[Function, Any]:
         spread = spreading.current()
@@ -81,6 +83,7 @@ class CompiledStep:
                 made.renew()
             self._version = spread.recovery.version
         if self._structure.has_changed():
+            self._forgotten = self.trace_count
             self._functions.clear()
         if type(batch) is Tensor:
             key, leaves = Tensor, (batch,)

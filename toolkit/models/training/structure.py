@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from operator import is_
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from toolkit.layers.tracking import Walk
+
+_SIMPLE = (bool, int, float, complex, str, bytes, np.generic)
 
 
 class Structure:
@@ -31,18 +36,32 @@ class Structure:
             return False
         self._changes = Walk.changes
         parts = self._parts()
-        same = len(parts) == len(self._known) and all(map(is_, parts, self._known))
-        return not same
+        return len(parts) != len(self._known) or not all(map(_same, parts, self._known))
 
     def _parts(self) -> list[Any]:
         if self._model is None:
             return []
         layers = self._model._flatten_layers()
-        settings = (
-            vars(layer).get(name) for layer in layers for name in layer._arguments or ()
-        )
-        return [*layers, *self._model.weights, *settings]
+        return [*layers, *self._model.weights, *chain(*map(_settings, layers))]
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies know nothing: their step has no traces yet."""
         return {**self.__dict__, "_known": None}
+
+
+def _settings(layer: Any) -> Iterator[Any]:
+    """The attributes that a constructor was given, but for those that `call` sets."""
+    for name in layer._arguments or ():
+        if name not in layer._stored_by_calls:
+            yield vars(layer).get(name)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two parts are one object, or equal values of one simple type."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) is tuple:
+        return len(a) == len(b) and all(map(_same, a, b))
+    return isinstance(a, _SIMPLE) and bool(a == b)

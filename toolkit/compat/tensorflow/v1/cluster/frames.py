@@ -31,6 +31,10 @@ class FrameError(CommunicationError):
     """What arrived is no message, or one beyond the limits."""
 
 
+class CutOffError(FrameError, EOFError):
+    """The other side has gone in the midst of a message."""
+
+
 def send(
     connection: socket.socket, header: dict[str, Any], arrays: Sequence[Any] = ()
 ) -> None:
@@ -72,6 +76,7 @@ def receive(
 
     Raises:
         EOFError: the other side has closed the connection between two messages.
+        CutOffError: it has closed it in the midst of one.
         FrameError: what arrives is none.
     """
     first = connection.recv(1)
@@ -87,7 +92,7 @@ def receive(
         header = _parsed(_exactly(connection, bytearray(length)))
         return header, _arrays(connection, header.pop("arrays", []))
     except EOFError:
-        raise FrameError("a message ends before its end") from None
+        raise CutOffError("a message ends before its end") from None
     except TimeoutError:
         raise FrameError("a message stopped before its end") from None
     finally:
