@@ -743,6 +743,8 @@ def test_attention_that_builds_as_keras_does():
     x = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
     plain(x, x)
     layer._source_heads = 2
+    for name in ("kernel_regularizer", "bias_constraint", "activity_regularizer"):
+        assert getattr(layer, f"_{name}") is None
     layer.build(x.shape, x.shape)
     layer.set_weights(plain.get_weights())
     assert layer.num_heads == 2

@@ -61,6 +61,13 @@ class ProjectedAttention(Layer):
     _use_bias, _dropout = _also("use_bias"), _also("dropout")
     _kernel_initializer = _also("kernel_initializer")
     _bias_initializer = _also("bias_initializer")
+    _kernel_regularizer = _also("kernel_regularizer")
+    _bias_regularizer = _also("bias_regularizer")
+    _kernel_constraint = _also("kernel_constraint")
+    _bias_constraint = _also("bias_constraint")
+    _activity_regularizer = property(
+        lambda self: self._regularization["activity_regularizer"]
+    )
 
     def __init__(
         self,
