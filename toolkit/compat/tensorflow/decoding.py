@@ -21,7 +21,7 @@ from toolkit.compat.tensorflow.string_tensors import (
 )
 from toolkit.compat.tensorflow.strings import to_number
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core.strings import is_string
+from toolkit.core.strings import decoded, encoded, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.data.examples import (
     as_bytes,
@@ -173,7 +173,7 @@ def decode_csv(
     defaults = [_default(value) for value in record_defaults]
     array = array_of(records)
     quoting: Any = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE
-    texts = [text.decode("utf-8", "surrogateescape") for text in array.ravel()]
+    texts = list(map(decoded, array.ravel()))
     rows = []
     for text in texts:
         lines = csv.reader([text], delimiter=field_delim, quoting=quoting)
@@ -207,15 +207,12 @@ def _default(value: Any) -> Any:
 def _column(
     fields: list[str], default: Any, na_value: str, shape: tuple[int, ...]
 ) -> Any:
-    if not default.size and not all(field not in ("", na_value) for field in fields):
+    if not default.size and any(field in ("", na_value) for field in fields):
         raise ArgumentError("decode_csv: a field is empty that must not be")
     is_text = default.dtype.kind == "O"
     fill = default[0] if default.size else None
     fill = fill if is_text or fill is None else str(fill).encode()
-    texts = [
-        fill if field in ("", na_value) else field.encode("utf-8", "surrogateescape")
-        for field in fields
-    ]
+    texts = [fill if field in ("", na_value) else encoded(field) for field in fields]
     column = StringTensor(objects(texts, shape))
     return column if is_text else to_number(column, default.dtype.name)
 

@@ -60,16 +60,6 @@ def compiled(pattern: str, function: str) -> re.Pattern[str]:
         ) from error
 
 
-def decoded(value: bytes) -> str:
-    """Bytes as characters; those that are no UTF-8 become what no pattern matches."""
-    return value.decode("utf-8", "surrogateescape")
-
-
-def encoded(value: str) -> bytes:
-    """The bytes that `decoded` was given."""
-    return value.encode("utf-8", "surrogateescape")
-
-
 def replaced(
     pattern: re.Pattern[str], rewrite: Sequence[str | int], value: str, once: bool
 ) -> str:

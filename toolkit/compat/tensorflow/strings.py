@@ -35,7 +35,7 @@ from toolkit.compat.tensorflow.string_tensors import (
     text_of,
 )
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core.strings import is_string
+from toolkit.core.strings import decoded, encoded, is_string
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
 from toolkit.layers.preprocessing.string_hashes import farm_hash, sip_hash
 
@@ -72,7 +72,7 @@ def _unit(function: str, unit: str) -> tuple[Callable[..., Any], Callable[..., A
     if unit == "BYTE":
         return bytes, bytes
     if unit == "UTF8_CHAR":
-        return re2.decoded, re2.encoded
+        return decoded, encoded
     raise ArgumentError(f"{function}: expected BYTE or UTF8_CHAR; received {unit!r}")
 
 
@@ -283,8 +283,8 @@ def regex_replace(
     parts = re2.rewriting(text_of(rewrite, "regex_replace"), compiled, "regex_replace")
 
     def replace(text: bytes) -> bytes:
-        found = re2.replaced(compiled, parts, re2.decoded(text), not replace_global)
-        return re2.encoded(found)
+        found = re2.replaced(compiled, parts, decoded(text), not replace_global)
+        return encoded(found)
 
     return mapped(replace, input)
 
@@ -293,7 +293,7 @@ def regex_full_match(input: Any, pattern: Any, name: Any = None) -> Numbers:
     """Whether a pattern, as RE2 reads it, matches the whole string."""
     compiled = re2.compiled(text_of(pattern, "regex_full_match"), "regex_full_match")
     return mapped(
-        lambda s: compiled.fullmatch(re2.decoded(s)) is not None,
+        lambda s: compiled.fullmatch(decoded(s)) is not None,
         input,
         partial(_numbers, dtype="bool"),
     )

@@ -208,8 +208,8 @@ def _narrowed(x: Any, own: KerasTensor) -> Any:
     """
     if not is_symbolic(x) or x.ndim != own.ndim:
         return x
-    pairs = zip(x.shape, own.shape, strict=True)
-    shape = x.shape[:1] + tuple(n if m is None else m for m, n in pairs)[1:]
+    pairs = zip(x.shape[1:], own.shape[1:], strict=True)
+    shape = (*x.shape[:1], *(n if m is None else m for m, n in pairs))
     if shape == x.shape:
         return x
     narrowed = KerasTensor(shape, x.dtype)

@@ -407,10 +407,10 @@ def _source_of_batches(batches: Any, shuffle: bool | str) -> Source:
 
 def _count_batches(batches: Any) -> int | None:
     """The number of batches of an epoch; None where it is unknown or endless."""
-    count = getattr(batches, "num_batches", None)
-    if not hasattr(batches, "num_batches") and hasattr(batches, "__len__"):
-        try:
-            count = len(batches)
-        except TypeError:  # a data set that does not know its length
-            count = None
-    return None if count is None else int(count)
+    if hasattr(batches, "num_batches"):
+        count = batches.num_batches
+        return None if count is None else int(count)
+    try:
+        return len(batches)
+    except TypeError:  # it has no length, or does not know it
+        return None

@@ -386,10 +386,11 @@ class Steps:
 
     def _is_fresh(self, function: Any) -> bool:
         """Whether there is a function that runs as `run_eagerly` says, or a user's."""
-        stale = CompiledStep if self.run_eagerly else EagerStep
-        if function is None or type(function) is not stale:
-            return function is not None
-        return stale is EagerStep and not self._can_compile()
+        if type(function) is CompiledStep:
+            return not self.run_eagerly
+        if type(function) is EagerStep:
+            return self.run_eagerly or not self._can_compile()
+        return function is not None
 
     def _can_compile(self) -> bool:
         return all(layer.supports_jit for layer in self._flatten_layers())
