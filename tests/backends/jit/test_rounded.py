@@ -336,7 +336,7 @@ def test_instructions_of_tiles():
 def test_instructions_of_dot_products(processor, rounds, dot, stack):
     packing, product = instructions(processor)
     assert rounds in packing and "tile" not in product
-    function = product[product.index("multiply_2:") :]
+    function = product[product.index("sum_up_2:") :]
     lines = function[: function.index(".size")].splitlines()
     # The loop over words: its sums are in registers.
     dots = [i for i, line in enumerate(lines) if dot in line]

@@ -10,6 +10,7 @@ once for two products.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel, integers
@@ -30,6 +31,19 @@ TILE_COUNT = 8
 _SHAPES = (1, 0, 0, 0, *[64 << 16 | 64] * 4, 0, 0, 0, 0, *[0x10101010] * 2, 0, 0)
 # What multiplies bfloat16, and int8.
 BFLOAT16, INT8 = "tdpbf16ps", "tdpbssd"
+
+
+class Run(NamedTuple):
+    """Blocks of terms that are equally far from each other.
+
+    Attributes:
+        length: how many there are.
+        rows, columns: bytes from one of rows, or of columns, to the next.
+    """
+
+    length: Number
+    rows: Number
+    columns: Number
 
 
 class Tiles:
@@ -90,6 +104,26 @@ class Tiles:
                 tile = i * len(columns) + j
                 factors = f"i8 {of_row}, i8 {of_column}"
                 self._call(instruction, f"i8 {tile}, {factors}")
+
+    def sum_up(
+        self,
+        run: Run,
+        rows: Sequence[Pointer],
+        row: Number,
+        columns: Sequence[Pointer],
+        column: Number,
+    ) -> None:
+        """Add the products of a run of blocks of bfloat16.
+
+        Args:
+            run: which blocks.
+            rows, columns: where those of the first terms begin.
+            row, column: bytes from one of their lines to the next.
+        """
+        with self.b.loop(0, run.length) as block:
+            of_rows = [place + block * run.rows for place in rows]
+            of_columns = [place + block * run.columns for place in columns]
+            self.multiply(of_rows, row, of_columns, column)
 
     def _move(self, name: str, tile: int, place: Pointer, stride: Number) -> None:
         self._call(name, f"i8 {tile}, ptr {place}, i64 {stride}")

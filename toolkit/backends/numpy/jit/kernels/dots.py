@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.amx import (
-    BFLOAT16,
     BLOCK_BYTES,
     BLOCK_LINES,
     TILE_COUNT,
     TILE_ROW_BYTES,
+    Run,
     Tiles,
 )
 from toolkit.backends.numpy.jit.processor import current
@@ -33,6 +33,9 @@ _PARAMETERS = (
     "ptr noalias %sums",
     "i64 %row",
     "i64 %column",
+    "i64 %length",
+    "i64 %next_row",
+    "i64 %next_column",
 )
 
 
@@ -75,23 +78,25 @@ class Dots(Tiles):
         for tile, place in enumerate(places):
             self._copy((self._tile(tile), TILE_ROW_BYTES), (place, stride))
 
-    def multiply(
+    def sum_up(
         self,
+        run: Run,
         rows: Sequence[Pointer],
         row: Number,
         columns: Sequence[Pointer],
         column: Number,
-        instruction: str = BFLOAT16,
     ) -> None:
-        """The same as with tiles, of one or two blocks of columns, and of bfloat16."""
-        assert instruction == BFLOAT16
+        """The same as with tiles, of one or two blocks of columns.
+
+        The sums of some lines are in registers until the end of the run.
+        """
         b, count = self.b, len(columns)
-        name = f"multiply_{count}"
+        name = f"sum_up_{count}"
         b.declarations |= _function(name, count)
+        numbers = [f"i64 {n}" for n in (row, column, *run)]
         for i, place in enumerate(rows):
             sums = self._tile(i * count)
             pointers = [f"ptr {p}" for p in (place, columns[0], columns[-1], sums)]
-            numbers = [f"i64 {n}" for n in (row, column)]
             b.emit(f"call void @{name}({', '.join([*pointers, *numbers])})")
 
     def _tile(self, number: int) -> Pointer:
@@ -108,7 +113,7 @@ class Dots(Tiles):
 
 
 def _function(name: str, blocks: int) -> set[str]:
-    """A function that multiplies a block of rows by some of columns.
+    """A function that adds the products of a run of blocks of rows and of columns.
 
     It is one of its own so that registers hold nothing else.
     """
@@ -120,6 +125,7 @@ def _function(name: str, blocks: int) -> set[str]:
     of_rows, of_sums = b.pointer_parameter("rows"), b.pointer_parameter("sums")
     columns = [b.pointer_parameter(x) for x in ("first", "second")[:blocks]]
     row, column = b.parameter("row"), b.parameter("column")
+    run = Run(*(b.parameter(x) for x in ("length", "next_row", "next_column")))
     with b.loop(0, BLOCK_LINES, lines) as first:
         low = of_sums + first * TILE_ROW_BYTES
         places = [
@@ -128,28 +134,43 @@ def _function(name: str, blocks: int) -> set[str]:
             for block in range(blocks)
             for start in starts
         ]
-        words = [of_rows + first * row + line * row for line in range(lines)]
         initial = [b.load(place, 0, "float32", None) for place in places]
-        count = TILE_ROW_BYTES // _WORD_BYTES
-        with b.accumulate(0, count, 1, initial) as iteration:
-            word, sums = iteration.index, iteration.values
+        with b.accumulate(0, run.length, 1, initial) as iteration:
+            block = iteration.index
+            line = of_rows + first * row + block * run.rows
+            words = [line + i * row for i in range(lines)]
             ys = [
-                b.load(place + word * column + start, 0, "int32", None)
+                place + block * run.columns + start
                 for place in columns
                 for start in starts
             ]
-            found = []
-            for i, place in enumerate(words):
-                # Rows begin at any number, not at any word.
-                at = place + word * _WORD_BYTES
-                x = b.splat(b.let(f"load i32, ptr {at}, align 2", "int32"))
-                for j, y in enumerate(ys):
-                    found.append(_plus_dots(b, sums[i * len(ys) + j], x, y))
-            iteration.next(found)
+            iteration.next(_with_block(b, words, ys, column, iteration.values))
         for place, value in zip(places, iteration.values, strict=True):
             b.store(value, place, 0, None)
     text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
     return {*b.declarations, text}
+
+
+def _with_block(
+    b: Kernel,
+    words: Sequence[Pointer],
+    vectors: Sequence[Pointer],
+    column: Number,
+    sums: Sequence[Value],
+) -> list[Value]:
+    """The sums of some lines and vectors of columns with the products of a block."""
+    with b.accumulate(0, TILE_ROW_BYTES // _WORD_BYTES, 1, sums) as iteration:
+        word, found = iteration.index, []
+        ys = [b.load(place + word * column, 0, "int32", None) for place in vectors]
+        for i, place in enumerate(words):
+            # Rows begin at any number, not at any word.
+            at = place + word * _WORD_BYTES
+            x = b.splat(b.let(f"load i32, ptr {at}, align 2", "int32"))
+            for j, y in enumerate(ys):
+                before = iteration.values[i * len(ys) + j]
+                found.append(_plus_dots(b, before, x, y))
+        iteration.next(found)
+    return iteration.values
 
 
 def _plus_dots(b: Kernel, sums: Value, x: Value, y: Value) -> Value:

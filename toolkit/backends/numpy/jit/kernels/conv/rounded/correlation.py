@@ -7,6 +7,7 @@ input channels are added up in the tiles.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Range, Value
@@ -19,6 +20,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     SPAN,
     SUMS_BYTES,
     TILE_ROW_BYTES,
+    Run,
     Tiles,
     quarters,
 )
@@ -73,6 +75,13 @@ class RoundedPlan:
         """Of all weights."""
         return 2 * self.panels * self.strip_bytes
 
+    def runs(self, axes: Axes) -> list[tuple[tuple[int, int], Run]]:
+        """All blocks of a sweep's taps, and where the first of each run begins."""
+        steps = [
+            (n * TILE_ROW_BYTES, n * BLOCK_BYTES) for n in range(self.pixels.blocks)
+        ]
+        return _runs([(x + i, w + j) for w, x in self.taps(axes) for i, j in steps])
+
     def taps(self, axes: Axes) -> list[tuple[int, int]]:
         """For each tap of a sweep the bytes to its weights, and to what it meets."""
         pixels, last = self.pixels, prod(self.sizes) - 1
@@ -85,6 +94,20 @@ class RoundedPlan:
             (weights(t), (t.phase * pixels.grid.size + t.shift) * pixels.pitch)
             for t in pixels.grid.taps(axes, self.sizes)
         ]
+
+
+def _runs(places: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], Run]]:
+    """Places in order, as few runs as follow from taking as many as go on."""
+    found = []
+    while places:
+        (x, w), (next_x, next_w) = places[0], places[min(1, len(places) - 1)]
+        step_x, step_w = next_x - x, next_w - w
+        even = ((x + n * step_x, w + n * step_w) for n in range(len(places)))
+        pairs = zip(even, places, strict=True)
+        count = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        found.append(((x, w), Run(count, step_x, step_w)))
+        places = places[count:]
+    return found
 
 
 def emit_pixels(pixels: Pixels) -> Kernel:
@@ -171,14 +194,14 @@ class _Correlation:
         panels = b.part(group, plan.group, plan.panels)
         columns = b.part(group, plan.group * SPAN, plan.width)
         for axes in plan.sweeps:
-            taps = plan.taps(axes)
+            runs = plan.runs(axes)
             count = self._positions(axes, first)
             with b.loop(0, count, SPAN) as position:
                 x = pixels + position * plan.pixels.pitch
                 with b.loop(*panels) as panel:
                     weights = self.weights + panel * (2 * plan.strip_bytes)
                     column = (panel - panels[0]) * (SPAN * _ITEM)
-                    self._multiply(taps, x, weights, self.sums + column)
+                    self._multiply(runs, x, weights, self.sums + column)
                 with b.loop(0, b.least(count - position, SPAN)) as row:
                     place = self.sums + row * SUMS_BYTES
                     self._finish(axes, place, (position + row, first, image), columns)
@@ -196,25 +219,24 @@ class _Correlation:
 
     def _multiply(
         self,
-        taps: Sequence[tuple[int, int]],
+        runs: Sequence[tuple[tuple[int, int], Run]],
         x: Pointer,
         weights: Pointer,
         sums: Pointer,
     ) -> None:
         """Add up all taps and channels at some positions."""
-        b, plan = self.b, self.plan
+        plan = self.plan
         pitch = plan.pixels.pitch
         self.tiles.clear(4)
-        for of_weights, of_pixels in taps:
-            with b.loop(0, plan.pixels.blocks) as block:
-                row = x + (block * TILE_ROW_BYTES + of_pixels)
-                column = weights + (block * BLOCK_BYTES + of_weights)
-                self.tiles.multiply(
-                    [row, row + BLOCK_LINES * pitch],
-                    pitch,
-                    [column, column + plan.strip_bytes],
-                    TILE_ROW_BYTES,
-                )
+        for (of_pixels, of_weights), run in runs:
+            row, column = x + of_pixels, weights + of_weights
+            self.tiles.sum_up(
+                run,
+                [row, row + BLOCK_LINES * pitch],
+                pitch,
+                [column, column + plan.strip_bytes],
+                TILE_ROW_BYTES,
+            )
         self.tiles.store_sums(quarters(sums, SUMS_BYTES), SUMS_BYTES)
 
     def _finish(

@@ -16,6 +16,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_TERMS,
     SPAN,
     TILE_ROW_BYTES,
+    Run,
     Tiles,
 )
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
@@ -27,10 +28,11 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
     pack_planes,
 )
 from toolkit.backends.numpy.jit.kernels.dots import tiles_of
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 
 _ITEM = 4
-# Taps that are added up together: neighbours, most of whose inputs are the same.
+# Taps that tiles add up together: neighbours, most of whose inputs are the same.
 _TAPS = 3
 
 
@@ -224,8 +226,9 @@ class _KernelGrad:
         x = planes + row * (SPAN * plan.planes.pitch)
         g = pairs + column * (SPAN * _ITEM)
         start = sums + (row * (SPAN * plan.row) + column * (SPAN * _ITEM))
-        for first in range(0, len(self.taps), _TAPS):
-            taps = self.taps[first : first + _TAPS]
+        together = _TAPS if current().has_tiles else 1
+        for first in range(0, len(self.taps), together):
+            taps = self.taps[first : first + together]
             # Several taps share a tile of gradients, one tap two of them.
             tiles = 2 if len(taps) == 1 else 1
             with b.loop(0, 2, tiles) as half:
@@ -255,14 +258,12 @@ class _KernelGrad:
             g: a pointer to the first pair of positions.
             tiles: of gradients.
         """
-        b, at, column = self.b, self.plan.planes, self.plan.pairs.pitch
-        with b.loop(0, self.plan.pairs.blocks) as block:
-            x_block = x + block * TILE_ROW_BYTES
-            g_block = g + block * (BLOCK_TERMS // 2 * column)
-            rows = [
-                x_block + ((tap.phase * at.channels + line) * at.pitch + tap.shift * 2)
-                for tap in taps
-                for line in (0, BLOCK_LINES)
-            ]
-            columns = [g_block + n * TILE_ROW_BYTES for n in range(tiles)]
-            self.tiles.multiply(rows, at.pitch, columns, column)
+        at, column = self.plan.planes, self.plan.pairs.pitch
+        rows = [
+            x + ((tap.phase * at.channels + line) * at.pitch + tap.shift * 2)
+            for tap in taps
+            for line in (0, BLOCK_LINES)
+        ]
+        columns = [g + n * TILE_ROW_BYTES for n in range(tiles)]
+        run = Run(self.plan.pairs.blocks, TILE_ROW_BYTES, BLOCK_TERMS // 2 * column)
+        self.tiles.sum_up(run, rows, at.pitch, columns, column)

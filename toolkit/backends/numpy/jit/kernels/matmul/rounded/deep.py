@@ -17,6 +17,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_TERMS,
     SPAN,
     TILE_ROW_BYTES,
+    Run,
     Tiles,
     quarters,
 )
@@ -133,10 +134,7 @@ class _Deep:
                 tiles.load_sums(places, stride)
             first = rows + row // BLOCK_LINES * _STRIP_BYTES
             second = columns + column // BLOCK_LINES * _STRIP_BYTES
-            with b.loop(0, PART) as block:
-                of_rows, of_columns = (
-                    [x + i * _STRIP_BYTES + block * BLOCK_BYTES for i in range(2)]
-                    for x in (first, second)
-                )
-                tiles.multiply(of_rows, TILE_ROW_BYTES, of_columns, TILE_ROW_BYTES)
+            of_rows, of_columns = ([x, x + _STRIP_BYTES] for x in (first, second))
+            run = Run(PART, BLOCK_BYTES, BLOCK_BYTES)
+            tiles.sum_up(run, of_rows, TILE_ROW_BYTES, of_columns, TILE_ROW_BYTES)
             tiles.store_sums(places, stride)

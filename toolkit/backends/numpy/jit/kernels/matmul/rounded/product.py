@@ -14,6 +14,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     SPAN,
     SUMS_BYTES,
     TILE_ROW_BYTES,
+    Run,
     Tiles,
     quarters,
 )
@@ -89,17 +90,14 @@ class TiledProduct:
 
     def multiply(self, row: Number, column: Number, sums: Pointer) -> None:
         """Sum the products of two strips of rows and of columns."""
-        b, n = self.b, self.n
+        n = self.n
         strip_bytes = n.blocks * BLOCK_BYTES
         rows = self.rows + row // BLOCK_LINES * strip_bytes
         columns = self.columns + column // BLOCK_LINES * strip_bytes
         self.tiles.clear(4)
-        with b.loop(0, n.blocks) as block:
-            first, second = (
-                [strips + i * strip_bytes + block * BLOCK_BYTES for i in range(2)]
-                for strips in (rows, columns)
-            )
-            self.tiles.multiply(first, TILE_ROW_BYTES, second, TILE_ROW_BYTES)
+        first, second = ([x, x + strip_bytes] for x in (rows, columns))
+        run = Run(n.blocks, BLOCK_BYTES, BLOCK_BYTES)
+        self.tiles.sum_up(run, first, TILE_ROW_BYTES, second, TILE_ROW_BYTES)
         self.tiles.store_sums(quarters(sums, SUMS_BYTES), SUMS_BYTES)
 
     def _finish(self, row: Number, columns: Range) -> None:
