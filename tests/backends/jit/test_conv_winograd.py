@@ -7,6 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from ml_dtypes import bfloat16
 
 pytest.importorskip("llvmlite")
 
@@ -85,6 +86,38 @@ def only(outputs):
         return given == outputs
 
     return mock.patch.object(correlation, "is_allowed", is_allowed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("outputs", [2, 4])
+def test_images_that_are_stored_as_bfloat16(kind, outputs):
+    """They are read as they are, and the bits are those of images in float32."""
+    problem = Problem(2, (9, 11), (3, 3), (32, 48), padding=((1, 1), (2, 0)))
+    (x, other), attrs = problem.of(kind, "float32")
+    both = [x.astype(bfloat16), other.astype(bfloat16)]
+    pairs = [(both[0], other)]
+    if kind == "conv_kernel_grad":
+        pairs += [(x, both[1]), both]
+    with only(outputs):
+        for narrow in pairs:
+            found, _ = lowered(kind, narrow, attrs)
+            names = [call.code.emit.__name__ for call in found.calls]
+            assert "emit_plan" not in names and is_winograd(kind, narrow, attrs)
+            wide = [a.astype("float32") for a in narrow]
+            exact = computed(kind, wide, attrs)
+            np.testing.assert_array_equal(computed(kind, narrow, attrs), exact)
+
+
+def test_weights_in_any_order():
+    """Inputs or outputs follow each other in memory, or neither."""
+    problem = Problem(2, (8, 8), (3, 3), (32, 48), padding=SAME)
+    for kind in KINDS[:2]:
+        (x, w), attrs = problem.of(kind, "float32")
+        exact = computed(kind, [x, w], attrs)
+        for axis in (-2, 0):
+            view = np.moveaxis(np.ascontiguousarray(np.moveaxis(w, axis, -1)), -1, axis)
+            assert is_winograd(kind, [x, view], attrs)
+            np.testing.assert_array_equal(computed(kind, [x, view], attrs), exact)
 
 
 @pytest.mark.parametrize("outputs", [2, 4])

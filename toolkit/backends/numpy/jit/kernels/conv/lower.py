@@ -39,6 +39,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.correlation import (
     emit_winograd,
     winograd_plan,
 )
+from toolkit.backends.numpy.jit.kernels.matmul.pack import APART, LINES, TERMS
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
     Call,
@@ -69,6 +70,8 @@ _LEAST_BLOCK = 28
 _LEAST_TILES, _LEAST_GRAD_TILES = 16, 32
 # The same where no near cache holds the weights, which are more once transformed.
 _LEAST_FAR_TILES = 48
+# Multiply-adds that take as long as one number of the transformed weights.
+_STEPS_OF_WEIGHT = 40
 
 
 def lower_conv(
@@ -98,12 +101,9 @@ def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | No
         return None
     if not body.nodes[0].outputs[0].spec.size:
         return Lowered()
-    rounded = lower_rounded(body, inputs, operands, turned)
-    if rounded is not None:
-        return rounded
-    if any(x.spec.dtype == NARROW for x in body.nodes[0].inputs):
-        return None
-    return _Lowering(body, inputs, operands, turned).lowered()
+    found = _Lowering(body, inputs, operands, turned)
+    rounded = lower_rounded(body, inputs, operands, turned, found.gain)
+    return found.lowered() if rounded is None else rounded
 
 
 def _skips_pixels(attrs: Mapping[str, Any], weights: Operand) -> bool:
@@ -143,6 +143,8 @@ class _Lowering:
             weights, w = self.steps.row_major(weights, w)
         self.images, self.weights, self.x, self.w = images, weights, x, w
         self.plan = self._plan()
+        fast = winograd_plan(self.plan, self.images.spec.dtype)
+        self.fast = fast if fast and self._is_worth_transforming(fast) else None
 
     def _plan(self) -> CorrelationPlan:
         *size, depth, filters = self.weights.spec.shape
@@ -156,7 +158,7 @@ class _Lowering:
         seen = geometry.blocks(geometry.collapse(seen), TASKS, _LEAST_BLOCK)
         turned = self.turned
         sweeps = geometry.backward(seen) if turned else (geometry.forward(seen),)
-        dtype = self.images.spec.dtype
+        dtype = self.spec.dtype
         lanes, available = lanes_of(dtype), registers()
         at = channels(groups, depth, filters, elements(self.images)[-1], lanes)
         if at.spread:
@@ -180,11 +182,22 @@ class _Lowering:
         )
         return plan.shortened()
 
-    def lowered(self) -> Lowered:
-        """The calls, by the quicker of two algorithms."""
-        fast = winograd_plan(self.plan)
-        if fast and self._is_worth_transforming(fast):
-            self._winograd(fast)
+    @property
+    def gain(self) -> float:
+        """How many times quicker than a direct convolution of float32 it is."""
+        if not self.fast:
+            return 1
+        pixels = self.images.spec if self.turned else self.spec
+        work = prod(pixels.shape[:-1]) * self.weights.spec.size
+        transformed = 0 if self.weights.is_frozen else self.fast.weights
+        return 1 / (1 / self.fast.gain + _STEPS_OF_WEIGHT * transformed / work)
+
+    def lowered(self) -> Lowered | None:
+        """The calls, by the quicker of two algorithms; None if it reads no bfloat16."""
+        if self.fast and self.weights.spec.dtype != NARROW:
+            self._winograd(self.fast)
+        elif NARROW in (self.images.spec.dtype, self.weights.spec.dtype):
+            return None
         else:
             self._direct()
         return self.steps.lowered()
@@ -200,9 +213,8 @@ class _Lowering:
         plan, at, w = self.plan, self.plan.channels, self.w
         if self.turned or not self.weights.is_contiguous or not plan.is_packed:
             emit = emit_pack, plan.dtype, plan.lanes, at.spread
-            w = self._pack(
-                emit, plan.vectors, plan.weights, at.blocks * prod(plan.taps)
-            )
+            rows = at.blocks * prod(plan.taps)
+            w = self._pack(emit, plan.vectors, plan.weights, rows)
         outer = [axes[0].count for axes in plan.sweeps if len(axes) > 1]
         if plan.cuts_panels:
             outer = [sum(panel.count for panel in plan.panels)]
@@ -216,7 +228,8 @@ class _Lowering:
     def _winograd(self, plan: WinogradPlan) -> None:
         at = plan.channels
         emit = emit_pack_points, plan.dtype, plan.lanes, plan.outputs
-        w = self._pack(emit, plan.vectors, plan.weights, at.depth)
+        rows = at.depth // plan.lanes if self._packing == TERMS else at.depth
+        w = self._pack(emit, plan.vectors, plan.weights, rows)
         tiles, fewest = prod(plan.tiles), 2 if self.spec.shape[0] == 1 else 1
         work = plan.points**2 * tiles * at.depth * at.width
         strips = self._strips(max(fewest, tiles // plan.strip), work)
@@ -277,6 +290,27 @@ class _Lowering:
         )
         self.steps.calls.append(call)
 
+    @property
+    def _strides(self) -> tuple[int, int]:
+        """Elements from one input channel to the next, and from one output channel."""
+        first, last = elements(self.weights)[-2:]
+        turned = self.turned != self.plan.channels.dots
+        return (last, first) if turned else (first, last)
+
+    @property
+    def _group(self) -> int:
+        """Elements from one group's first output to the next one's."""
+        at, last = self.plan.channels, elements(self.weights)[-1]
+        return (at.depth if self.turned else at.spread or at.width) * last
+
+    @property
+    def _packing(self) -> str:
+        """What of the weights follows each other in memory."""
+        at, (inputs, outputs) = self.plan.channels, self._strides
+        if outputs == 1 and (not at.spread or self._group == at.spread):
+            return LINES
+        return TERMS if inputs == 1 else APART
+
     def _pack(
         self, emit: tuple[Any, ...], vectors: int, size: int, rows: int
     ) -> Reference:
@@ -289,13 +323,11 @@ class _Lowering:
             rows: of the call.
         """
         at, lanes, taps = self.plan.channels, self.plan.lanes, prod(self.plan.taps)
-        step, (*_, first, last) = tap_stride(self.weights) or 0, elements(self.weights)
-        group = (at.depth if self.turned else at.spread or at.width) * last
+        step, group = tap_stride(self.weights) or 0, self._group
         depth, width = at.depth, at.width
-        inputs, outputs = (last, first) if self.turned else (first, last)
         if at.dots:
             depth, width, vectors = at.width, at.depth * lanes, at.depth
-            inputs, outputs = outputs, inputs
+        inputs, outputs = self._strides
         layout = Layout(
             taps=taps,
             depth=depth,
@@ -309,10 +341,9 @@ class _Lowering:
             group=group,
             vector=lanes // at.spread * group if at.spread else lanes * outputs,
         )
-        neighbours = outputs == 1 and (not at.spread or group == at.spread)
         packed = self.steps.take(size * dtypes.itemsize(self.plan.dtype))
         call = Call(
-            Code(*emit, neighbours),
+            Code(*emit, self._packing),
             (self.w, packed),
             numbers=astuple(layout),
             rows=rows,

@@ -64,11 +64,6 @@ def lower_conv_kernel_grad(
         return None
     if not spec.size:
         return Lowered()
-    rounded = lower_rounded_grad(node, inputs)
-    if rounded is not None:
-        return rounded
-    if any(x.spec.dtype == NARROW for x in inputs):
-        return None
     x, g, steps = ("in", 0), ("in", 1), Steps()
     if node.attrs["groups"] > 1 and elements(images)[-1] != 1:
         images, x = steps.row_major(images, x)
@@ -76,9 +71,15 @@ def lower_conv_kernel_grad(
         gradients, g = steps.row_major(gradients, g)
     plan = _plan(node, images, gradients)
     batch, size = images.spec.shape[0], dtypes.itemsize(plan.dtype)
-    fast = winograd_grad_plan(plan) if is_allowed(1, OUTPUTS) else None
+    stored = (images.spec.dtype, gradients.spec.dtype)
+    fast = winograd_grad_plan(plan, stored) if is_allowed(1, OUTPUTS) else None
     if fast and not _is_worth_transforming(fast, batch):
         fast = None
+    rounded = lower_rounded_grad(node, inputs, fast.gain if fast else 1)
+    if rounded is not None:
+        return rounded
+    if NARROW in stored and not fast:
+        return None
     division = _divided(plan, fast, batch)
     slots, turned = division.slots, plan.channels.dots
     is_total = slots == 1 and not turned
@@ -157,7 +158,8 @@ def _is_worth_transforming(fast: WinogradGradPlan, batch: int) -> bool:
 
 
 def _plan(node: Node, x: Operand, g: Operand) -> KernelGradPlan:
-    attrs, spec, dtype = node.attrs, node.outputs[0].spec, x.spec.dtype
+    attrs, spec = node.attrs, node.outputs[0].spec
+    dtype = spec.dtype
     extents = (x.spec.shape[1:-1], g.spec.shape[1:-1])
     seen = geometry.collapse(windows(attrs, attrs["kernel"], *extents, x, g))
     axes = geometry.forward(seen)

@@ -7,6 +7,7 @@ to the first, and what were outputs as inputs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from toolkit.backends.numpy.jit.builder import (
@@ -23,6 +24,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     transforms,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, TERMS
 from toolkit.definitions.records import record
 
 
@@ -52,7 +54,7 @@ class Layout:
     vector: int
 
 
-def emit_pack(dtype: str, lanes: int, spread: int, neighbours: bool) -> Kernel:
+def emit_pack(dtype: str, lanes: int, spread: int, packing: str) -> Kernel:
     """A function that packs weights of any layout; rows are the taps of all blocks.
 
     The table holds the weights, the packed weights, and the numbers of a `Layout`.
@@ -61,14 +63,14 @@ def emit_pack(dtype: str, lanes: int, spread: int, neighbours: bool) -> Kernel:
         dtype: of the weights.
         lanes: of a vector.
         spread: the outputs of a group, if a vector spans several groups.
-        neighbours: whether the outputs of a vector follow each other in memory.
+        packing: LINES if the outputs of a vector follow each other in memory.
     """
     builder = Kernel(lanes)
-    _Pack(builder, dtype).write(spread or lanes, neighbours)
+    _Pack(builder, dtype).write(spread or lanes, packing)
     return builder
 
 
-def emit_pack_points(dtype: str, lanes: int, outputs: int, neighbours: bool) -> Kernel:
+def emit_pack_points(dtype: str, lanes: int, outputs: int, packing: str) -> Kernel:
     """A function that packs 3 x 3 taps at Winograd's points; rows are input channels.
 
     The table is that of `emit_pack`; a panel's rows at a point are next to each other.
@@ -77,50 +79,87 @@ def emit_pack_points(dtype: str, lanes: int, outputs: int, neighbours: bool) -> 
         dtype: of the weights.
         lanes: of a vector.
         outputs: of a line of a tile.
-        neighbours: whether the outputs of a vector follow each other in memory.
+        packing: what follows each other in memory: outputs, which are LINES, inputs,
+            which are TERMS, or neither. For TERMS rows are vectors of input channels.
     """
     builder = Kernel(lanes)
-    _Pack(builder, dtype).write_points(outputs, neighbours)
+    _Pack(builder, dtype).write_points(outputs, packing)
     return builder
 
 
 class _Pack(ConvolutionWriter):
     """Writes the functions."""
 
-    def write_points(self, outputs: int, neighbours: bool) -> None:
+    def write_points(self, outputs: int, packing: str) -> None:
         """Loops over inputs and vectors of outputs; both are whole vectors."""
-        b, points = self.b, outputs + TAPS - 1
+        b = self.b
         weights, packed = self.address(0), self.address(1)
         at = {f.name: self.b.entry(2 + i) for i, f in enumerate(fields(Layout))}
         weights = weights + at["start"]
         vectors = at["width"] // b.lanes
-        lanes = None if neighbours else self._lanes(at["output"], at["group"], b.lanes)
+        if packing == TERMS:
+            square = b.memory(TAPS**2 * b.lanes, b.filled(0.0, self.dtype))
+            with b.loop(b.low, b.high) as row, b.loop(0, vectors) as j:
+                first = row * b.lanes
+                x = weights + first * at["input"] + j * at["vector"]
+                self._transpose(x, at["tap"], at["output"], square)
+                with b.loop(0, b.lanes) as i:
+                    taps = [
+                        b.load(square, (t * b.lanes + i) * b.lanes, self.dtype, None)
+                        for t in range(TAPS**2)
+                    ]
+                    self._points(taps, outputs, packed, at, (first + i, j))
+            return
+        apart = packing != LINES
+        lanes = self._lanes(at["output"], at["group"], b.lanes) if apart else None
         everything = self.b.first_lanes(b.lanes, "int64")
-        line = transforms(b, outputs).weights
         with b.loop(b.low, b.high) as channel, b.loop(0, vectors) as j:
             x = weights + channel * at["input"] + j * at["vector"]
-            columns = [
-                [
-                    self._load(x + (TAPS * k + t) * at["tap"], lanes, everything)
-                    for k in range(TAPS)
-                ]
-                for t in range(TAPS)
+            taps = [
+                self._load(x + t * at["tap"], lanes, everything) for t in range(TAPS**2)
             ]
-            within = j % at["vectors"]
-            first = j - within
-            size = b.least(at["vectors"], vectors - first)
-            row = size * b.lanes
-            point = row * at["depth"]
-            # Of each panel the points, of those the rows of all inputs.
-            w = packed + first * at["depth"] * (points**2 * b.lanes)
-            w = w + channel * row
-            w = w + within * b.lanes
-            for i, values in enumerate(columns_first(columns, line)):
-                for k, value in enumerate(line(values)):
-                    place = w + (points * i + k) * point
-                    self.b.store(value, place, 0, None)
+            self._points(taps, outputs, packed, at, (channel, j))
 
-    def write(self, spread: int, neighbours: bool) -> None:
+    def _transpose(
+        self, x: Pointer, tap: Number, output: Number, square: Pointer
+    ) -> None:
+        """Of each tap a vector of inputs of each output, stored by inputs."""
+        b = self.b
+        with b.loop(0, TAPS**2) as t:
+            place = x + t * tap
+            rows = [
+                b.load(place + i * output, 0, self.dtype, None) for i in range(b.lanes)
+            ]
+            for i, column in enumerate(b.transposed(rows)):
+                b.store(column, square, (t * b.lanes + i) * b.lanes, None)
+
+    def _points(
+        self,
+        taps: Sequence[Value],
+        outputs: int,
+        packed: Pointer,
+        at: Mapping[str, Number],
+        place: tuple[Number, Number],
+    ) -> None:
+        """Store the points of the taps of an input and a vector of outputs."""
+        b, points, (channel, j) = self.b, outputs + TAPS - 1, place
+        line = transforms(b, outputs).weights
+        vectors = at["width"] // b.lanes
+        within = j % at["vectors"]
+        first = j - within
+        size = b.least(at["vectors"], vectors - first)
+        row = size * b.lanes
+        point = row * at["depth"]
+        # Of each panel the points, of those the rows of all inputs.
+        w = packed + first * at["depth"] * (points**2 * b.lanes)
+        w = w + channel * row
+        w = w + within * b.lanes
+        columns = [taps[t::TAPS] for t in range(TAPS)]
+        for i, values in enumerate(columns_first(columns, line)):
+            for k, value in enumerate(line(values)):
+                b.store(value, w + (points * i + k) * point, 0, None)
+
+    def write(self, spread: int, packing: str) -> None:
         """Loops over taps, vectors of outputs, and inputs."""
         b = self.b
         weights, packed = self.address(0), self.address(1)
@@ -129,7 +168,8 @@ class _Pack(ConvolutionWriter):
         vectors = b.ceil_div(at["width"], b.lanes)
         rows = at["taps"] * at["depth"]
         volume = rows * b.lanes
-        lanes = None if neighbours else self._lanes(at["output"], at["group"], spread)
+        apart = packing != LINES
+        lanes = self._lanes(at["output"], at["group"], spread) if apart else None
         with b.loop(b.low, b.high) as row, b.loop(0, vectors) as j:
             block = row // at["taps"]
             tap = row % at["taps"]

@@ -62,19 +62,25 @@ def rounds(node: Node) -> bool:
     return is_free and may_round(node)
 
 
-def is_quicker(flops: int, in_blocks: int, packed: int) -> bool:
+def is_quicker(flops: int, in_blocks: int, packed: int, gain: float) -> bool:
     """Whether blocks take less time than float32.
 
     Args:
         flops: of the convolution.
         in_blocks: of whole ones.
         packed: bytes of float32 that are packed.
+        gain: how many times quicker than directly float32 is computed.
     """
-    return in_blocks / flops_in_blocks(_FLOPS) + packed / _BYTES < flops / _FLOPS
+    seconds = in_blocks / flops_in_blocks(_FLOPS) + packed / _BYTES
+    return seconds < flops / (_FLOPS * gain)
 
 
 def lower_rounded(
-    body: Graph, inputs: Sequence[Operand], operands: tuple[int, int], turned: bool
+    body: Graph,
+    inputs: Sequence[Operand],
+    operands: tuple[int, int],
+    turned: bool,
+    gain: float,
 ) -> Lowered | None:
     """The calls of a body; None where those of float32 are to be preferred.
 
@@ -83,11 +89,12 @@ def lower_rounded(
         inputs: of the body.
         operands: which of them are images and weights.
         turned: whether it is an input gradient.
+        gain: how many times quicker than directly float32 is computed.
     """
     if not rounds(body.nodes[0]):
         return None
     found = _Lowering(body, inputs, operands, turned)
-    return found.lowered() if found.pays else None
+    return found.lowered() if found.pays(gain) else None
 
 
 @record
@@ -173,9 +180,8 @@ class _Lowering:
         near = current().cache_bytes // 2 // (2 * plan.strip_bytes)
         return replace(plan, group=max(1, min(near, PANELS, plan.panels)))
 
-    @property
-    def pays(self) -> bool:
-        """Whether it is quicker than in float32."""
+    def pays(self, gain: float) -> bool:
+        """Whether it is quicker than float32, which has a gain."""
         plan, images = self.plan, self.spec.shape[0]
         if not self.flops or prod(self.sizes) > _MOST_TAPS:
             return False
@@ -187,7 +193,7 @@ class _Lowering:
         packed = self.images.spec.nbytes * self.cost
         if not self.weights.is_frozen:
             packed += self.weights.spec.nbytes
-        return is_quicker(self.flops, in_blocks, packed)
+        return is_quicker(self.flops, in_blocks, packed, gain)
 
     def lowered(self) -> Lowered:
         """All calls, in order."""

@@ -49,12 +49,20 @@ _SUM_MOVES = 5
 _TOTAL_GRAIN = 1 << 14
 
 
-def lower_rounded_grad(node: Node, inputs: Sequence[Operand]) -> Lowered | None:
-    """The calls of a kernel gradient; None where those of float32 are quicker."""
+def lower_rounded_grad(
+    node: Node, inputs: Sequence[Operand], gain: float
+) -> Lowered | None:
+    """The calls of a kernel gradient; None where those of float32 are quicker.
+
+    Args:
+        node: the gradient.
+        inputs: of it.
+        gain: how many times quicker than directly float32 is computed.
+    """
     if not rounds(node):
         return None
     found = _Lowering(node, inputs)
-    return found.lowered() if found.pays else None
+    return found.lowered() if found.pays(gain) else None
 
 
 class _Lowering:
@@ -133,16 +141,15 @@ class _Lowering:
         planes = Planes(grid, depth, self.images.spec.dtype)
         return RoundedGradPlan(planes, pairs, self.axes)
 
-    @property
-    def pays(self) -> bool:
-        """Whether it is quicker than in float32."""
+    def pays(self, gain: float) -> bool:
+        """Whether it is quicker than float32, which has a gain."""
         plan = self.plan
         if not self.flops or plan.taps > _MOST_TAPS:
             return False
         terms = plan.planes.grid.parts * plan.pairs.blocks * BLOCK_TERMS * self.count
         sums = plan.taps * plan.planes.channels * plan.pairs.channels
         packed = self.images.spec.nbytes * self.cost + self.gradients.spec.nbytes
-        return is_quicker(self.flops, 2 * terms * sums, packed)
+        return is_quicker(self.flops, 2 * terms * sums, packed, gain)
 
     def lowered(self) -> Lowered:
         """All calls, in order."""

@@ -62,13 +62,15 @@ class WinogradPlan(Grid):
     """What a kernel depends on, besides its epilogue and the tiles.
 
     Attributes:
-        dtype: of inputs and weights.
+        dtype: of weights, and of what is computed.
+        stored: the dtype of the images.
         channels: all in one block; whole vectors of inputs and outputs.
         vectors: of a panel of output channels.
         rows: tiles that a product adds up together; a block is some of those.
     """
 
     dtype: str
+    stored: str
     channels: Channels
     vectors: int
     rows: int
@@ -108,15 +110,29 @@ class WinogradPlan(Grid):
         return self.weights > _NEAR
 
     @property
+    def gain(self) -> float:
+        """How many times quicker than a direct correlation it is."""
+        at, (y, x) = self.channels, self.axes
+        inputs, outputs = at.depth // self.lanes, at.width // self.lanes
+        steps = at.depth * outputs / 2
+        in_cycles, out_cycles = _CYCLES[self.outputs]
+        tile = self.points**2 * steps + in_cycles * inputs + out_cycles * outputs
+        return y.count * x.count * TAPS**2 * steps / (prod(self.tiles) * tile)
+
+    @property
     def strip(self) -> int:
         """The fewest tiles of a part of an image: each part reads all weights."""
         return self.block if self.is_far else _STRIP_TILES
 
 
-def winograd_plan(plan: CorrelationPlan) -> WinogradPlan | None:
+def winograd_plan(plan: CorrelationPlan, stored: str) -> WinogradPlan | None:
     """How to compute a correlation with fewer multiplications; None if it is slower.
 
     By F(2, 3) where it is the quicker one, or F(4, 3) would not be exact enough.
+
+    Args:
+        plan: the correlation.
+        stored: the dtype of the images.
     """
     at, lanes = plan.channels, plan.lanes
     if plan.dtype != "float32" or len(plan.sweeps) > 1:
@@ -129,17 +145,29 @@ def winograd_plan(plan: CorrelationPlan) -> WinogradPlan | None:
     if not 0 <= x.pitch <= MOST_PITCH:
         return None
     allowed = [n for n in (OUTPUTS, 2) if is_allowed(at.depth, n)]
-    plans = (_plan(plan, (y, x), outputs) for outputs in allowed)
-    found = max(plans, key=_gain, default=None)
-    return found if found and _gain(found) >= _LEAST_GAIN else None
+    plans = (_plan(plan, stored, (y, x), outputs) for outputs in allowed)
+    found = max(plans, key=lambda plan: plan.gain, default=None)
+    return found if found and found.gain >= _LEAST_GAIN else None
 
 
-def _plan(plan: CorrelationPlan, axes: tuple[Axis, Axis], outputs: int) -> WinogradPlan:
+def _plan(
+    plan: CorrelationPlan, stored: str, axes: tuple[Axis, Axis], outputs: int
+) -> WinogradPlan:
     """How to compute it with tiles of so many outputs along each axis."""
     at, lanes = plan.channels, plan.lanes
     block = _BLOCK_REGISTERS // plan.registers
     vectors = best_vectors(at.width, lanes, [block], plan.registers)
-    found = WinogradPlan(lanes, axes, block, outputs, plan.dtype, at, vectors, block)
+    found = WinogradPlan(
+        lanes=lanes,
+        axes=axes,
+        block=block,
+        outputs=outputs,
+        dtype=plan.dtype,
+        stored=stored,
+        channels=at,
+        vectors=vectors,
+        rows=block,
+    )
     if found.is_far:
         block, _ = split(max(prod(found.tiles), _FAR_BLOCK // 2), _FAR_BLOCK)[0]
     rows = _rows(block, vectors, plan.registers)
@@ -153,16 +181,6 @@ def _rows(tiles: int, vectors: int, available: int) -> int:
         return -(-tiles // rows) * cycles(rows, vectors), -rows
 
     return min(range(1, most_rows(vectors, available) + 1), key=cost)
-
-
-def _gain(plan: WinogradPlan) -> float:
-    """How many times quicker than a direct correlation it is."""
-    at, (y, x) = plan.channels, plan.axes
-    inputs, outputs = at.depth // plan.lanes, at.width // plan.lanes
-    steps = at.depth * outputs / 2
-    in_cycles, out_cycles = _CYCLES[plan.outputs]
-    tile = plan.points**2 * steps + in_cycles * inputs + out_cycles * outputs
-    return y.count * x.count * TAPS**2 * steps / (prod(plan.tiles) * tile)
 
 
 def emit_winograd(body: Described, plan: WinogradPlan) -> Kernel:
@@ -184,7 +202,7 @@ class _Winograd(PatchWriter):
         super().__init__(builder, plan.dtype, plan)
         self.plan = plan
         count = len(body.body.inputs) + len(body.body.outputs)
-        *bases, images, self.w, scratch = (self.address(i) for i in range(count + 3))
+        *bases, _, self.w, scratch = (self.address(i) for i in range(count + 3))
         self.epilogue = Epilogue(body.body, builder, bases)
         self.strips = self.b.entry(count + 3)
         image = self.b.entry(count + 4)
@@ -197,7 +215,8 @@ class _Winograd(PatchWriter):
             Side(axis.extent, axis.pitch, axis.offset) for axis in plan.axes
         )
         self.patches = Patches(
-            images=images,
+            images=self.b.address(count, plan.stored),
+            dtype=plan.stored,
             image=image,
             sides=(vertical, horizontal),
             size=plan.points,

@@ -56,6 +56,7 @@ class WinogradGradPlan(Grid):
 
     Attributes:
         direct: how it would be computed directly.
+        stored: the dtypes of the inputs and the gradients.
         vectors: of a panel of output channels.
         rows: input channels of a tile of registers; they divide a vector.
         depth, width: the input and output channels of a block; all of them, if one
@@ -63,6 +64,7 @@ class WinogradGradPlan(Grid):
     """
 
     direct: KernelGradPlan
+    stored: tuple[str, str]
     vectors: int
     rows: int
     depth: int
@@ -90,6 +92,15 @@ class WinogradGradPlan(Grid):
         return max(inputs, OUTPUTS * self.direct.pitches[1] + self.width)
 
     @property
+    def gain(self) -> float:
+        """How many times quicker than directly it is."""
+        y, x = self.axes
+        steps = self.depth * self.width / self.lanes / 2
+        patches = _PATCH_CYCLES * (self.depth + self.width) / self.lanes
+        tile = POINTS**2 * steps + patches
+        return y.count * x.count * TAPS**2 * steps / (prod(self.tiles) * tile)
+
+    @property
     def scratch(self) -> int:
         """The elements of a task's own memory."""
         vectors = (self.depth + self.width) // self.lanes
@@ -98,8 +109,15 @@ class WinogradGradPlan(Grid):
         return vectors * self.vector + lines + -(-self.zeros // self.lanes) * self.lanes
 
 
-def winograd_grad_plan(plan: KernelGradPlan) -> WinogradGradPlan | None:
-    """How to compute it with fewer multiplications; None if that is slower."""
+def winograd_grad_plan(
+    plan: KernelGradPlan, stored: tuple[str, str]
+) -> WinogradGradPlan | None:
+    """How to compute it with fewer multiplications; None if that is slower.
+
+    Args:
+        plan: how to compute it directly.
+        stored: the dtypes of the inputs and the gradients.
+    """
     at, lanes = plan.channels, plan.lanes
     if plan.dtype != "float32" or at.blocks > 1 or at.spread or at.pitch != 1:
         return None
@@ -116,12 +134,13 @@ def winograd_grad_plan(plan: KernelGradPlan) -> WinogradGradPlan | None:
         block=max(1, min(block, _MOST_BLOCK)),
         outputs=OUTPUTS,
         direct=plan,
+        stored=stored,
         vectors=vectors,
         rows=rows,
         depth=depth,
         width=width,
     )
-    return found if _gain(found) >= _LEAST_GAIN else None
+    return found if found.gain >= _LEAST_GAIN else None
 
 
 def _channels_of_block(depth: int, width: int, lanes: int) -> tuple[int, int]:
@@ -157,15 +176,6 @@ def _registers_tile(width: int, lanes: int) -> tuple[int, int]:
     )
 
 
-def _gain(plan: WinogradGradPlan) -> float:
-    """How many times quicker than directly it is."""
-    y, x = plan.axes
-    steps = plan.depth * plan.width / plan.lanes / 2
-    patches = _PATCH_CYCLES * (plan.depth + plan.width) / plan.lanes
-    tile = POINTS**2 * steps + patches
-    return y.count * x.count * TAPS**2 * steps / (prod(plan.tiles) * tile)
-
-
 def emit_winograd_grad(plan: WinogradGradPlan) -> Kernel:
     """The function of a kernel gradient.
 
@@ -183,7 +193,8 @@ class _WinogradGrad(PatchWriter):
         super().__init__(builder, plan.direct.dtype, plan)
         self.four = FourOutputs(builder)
         self.plan = plan
-        images, gradients, result, scratch = (self.address(i) for i in range(4))
+        images, gradients = map(self.b.address, range(2), plan.stored)
+        result, scratch = (self.address(i) for i in range(2, 4))
         image, gradient, self.count, self.grain = (self.b.entry(i) for i in range(4, 8))
         lanes = plan.lanes
         self.result = result
@@ -195,6 +206,7 @@ class _WinogradGrad(PatchWriter):
         (y, x), (down, across) = plan.axes, plan.direct.pitches
         self.inputs = Patches(
             images=images,
+            dtype=plan.stored[0],
             image=image,
             sides=(
                 Side(y.extent, y.pitch, y.offset),
@@ -207,6 +219,7 @@ class _WinogradGrad(PatchWriter):
         )
         self.gradients = Patches(
             images=gradients,
+            dtype=plan.stored[1],
             image=gradient,
             sides=(Side(y.count, down), Side(x.count, across)),
             size=OUTPUTS,

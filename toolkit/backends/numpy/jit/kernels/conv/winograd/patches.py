@@ -18,6 +18,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     transforms,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, widened
 from toolkit.definitions.records import record
 
 
@@ -42,6 +43,7 @@ class Patches:
 
     Attributes:
         images: a pointer to them.
+        dtype: of their elements.
         image: elements from one to the next.
         sides: their two axes.
         size: pixels of a patch along each axis.
@@ -51,6 +53,7 @@ class Patches:
     """
 
     images: Pointer
+    dtype: str
     image: Number
     sides: tuple[Side, Side]
     size: int
@@ -154,14 +157,20 @@ class PatchWriter(ConvolutionWriter):
             with b.loop(0, source.size) as j:
                 inside = self._inside(left + j, horizontal)
                 places = [row + j * horizontal.pitch for row in rows]
-                self.keep(
-                    j, source.line([self.load(p, channel, inside) for p in places])
-                )
+                pixels = [self._pixel(source, p, channel, inside) for p in places]
+                self.keep(j, source.line(pixels))
             vector = target + channel * (self.grid.vector // b.lanes)
             with b.loop(0, self.grid.points) as i:
                 line = vector + i * (self.grid.points * self.grid.point)
                 for k, value in enumerate(source.line(self.kept(i, source.size))):
                     self.b.store(value, line, k * self.grid.point, None)
+
+    def _pixel(
+        self, source: Patches, place: Pointer, channel: Number, inside: Mask
+    ) -> Value:
+        """Some channels of a pixel, in the dtype that is computed in."""
+        found = self.b.load(place, channel, source.dtype, inside)
+        return widened(self.b, found) if source.dtype == NARROW else found
 
     def _row(self, origin: Pointer, row: Number, side: Side) -> Pointer:
         """A row of the image from the patch's left on, or zeros where there is none."""
