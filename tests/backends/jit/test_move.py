@@ -98,6 +98,15 @@ def test_pads_of_short_rows(shape, low, high, lanes, dtype):
         run("pad", [x], REFERENCE["pad"](x, **attrs), attrs, chunk=0)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("count", [9, 31, 33, 70])
+def test_runs_of_any_length_in_parts(rows, count, monkeypatch):
+    """No part begins behind the end of a run."""
+    monkeypatch.setattr(move, "LEAST_BYTES", 0)
+    arrays = [numbers((rows, n), "float32") for n in (count, 1, 3)]
+    run("concatenate", arrays, np.concatenate(arrays, 1), {"axis": 1})
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("extent", [1, 5, 100_000])
 def test_concatenated_views(axis, extent):

@@ -19,6 +19,7 @@ from toolkit import function, ops
 from toolkit.backends.loops.iteration_space import LONGEST_ROW
 from toolkit.backends.numpy.jit.fused import elementwise
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
+from toolkit.backends.numpy.jit.kernels import move  # noqa: F401 - before it is patched
 from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend, bind

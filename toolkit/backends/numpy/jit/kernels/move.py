@@ -130,12 +130,13 @@ def _copied_runs(
     """
     operands: tuple[Reference, ...] = (("in", number), ("out", 0))
     rows, run = prod(x.spec.shape[:axis]), prod(x.spec.shape[axis:])
-    parts = _parts(rows, x.spec.nbytes)
+    part = -(-run // _parts(rows, x.spec.nbytes))
+    parts = -(-run // part)  # none is empty
     by_rows = operands if x.is_contiguous else operands[1:]
     return Call(
         Code(emit_run, MOVED[dtypes.itemsize(x.spec.dtype)], parts > 1),
         operands,
-        (run, *place, step, parts, -(-run // parts)),
+        (run, *place, step, parts, part),
         rows * parts,
         partition(rows * parts),
         frozenset(by_rows) if axis and parts == 1 else frozenset(),
