@@ -490,6 +490,17 @@ def test_tiles_are_packed_once_where_many_columns_read_them():
         assert chosen(np.empty((384, 2048), "float32"), wide).pack_a == ""
 
 
+def test_rows_of_large_tiles_that_share_a_set_of_the_cache_are_packed():
+    x, wide = (np.empty((600, n), "float32") for n in (1024, 1040))
+    w, few = (np.empty((1024, n), "float32") for n in (600, 40))
+    with rules.inside(processor=PROCESSORS["x86-64-v4"]):
+        assert chosen(x, w).pack_a == EACH
+        assert chosen(wide, np.empty((1040, 600), "float32")).pack_a == ""
+        assert chosen(x, few).pack_a == ""
+    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+        assert chosen(x, w).pack_a == ""
+
+
 def test_large_products_are_enough_tasks():
     for shape in ((128, 784, 512), (1024, 1024, 1024), (16, 4096, 4096)):
         x, w = (np.empty(shape[i : i + 2], "float32") for i in range(2))

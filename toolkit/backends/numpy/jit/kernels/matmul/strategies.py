@@ -46,6 +46,9 @@ _PACKED, _STEP_TERMS = 1 << 17, 128
 # which all have at least that many lines.
 _CROWDED = ((2048, 0.15), (1024, 0.05), (512, 0.04), (256, 0.01))
 _WAY_BYTES, _WAYS = 4096, 8
+# What it costs to read rows of the first factor where they are, if those of a tile are
+# all in one set; and to pack them for one panel.
+_ROWS_IN_A_SET, _ROWS_PACKED = 0.09, 0.3
 # Bytes of narrow panels that are read in place for a few rows, and the tiles of a task
 # for which more of them are.
 _NEAREST, _TALL = 1 << 15, 3
@@ -112,7 +115,7 @@ def choose(p: Problem) -> Strategy:
         grain *= -(-2 * t.rows // (3 * grain))
         return replace(whole, unit=ROW, pack_b=ONCE if pack_once else "", grain=grain)
     crowded = _crowds(p, t)
-    found = min(_divisions(p, whole), key=lambda division: _cost(p, division, crowded))
+    found = min(_divisions(p, whole), key=lambda part: _cost(p, t, part, crowded))
     parts = found._asdict()
     del parts["blocks"]
     return replace(whole, unit=BLOCK, **parts)
@@ -131,6 +134,17 @@ def _crowds(p: Problem, tiling: Tiling) -> float:
         if p.b_term % step == 0 and p.depth > _WAYS * _WAY_BYTES // step:
             return cost
     return 0.0
+
+
+def _share_a_set(p: Problem, tiling: Tiling) -> bool:
+    """Whether a set has no room for the rows of a tile, terms following each other."""
+    in_a_set = p.a_row % _WAY_BYTES == 0 and min(p.rows, tiling.rows) > _WAYS
+    return in_a_set and _is_read_by_terms(p)
+
+
+def _is_read_by_terms(p: Problem) -> bool:
+    """Whether the terms of a row of the first factor follow each other."""
+    return packing_of(p.a_row, p.a_term, p.itemsize) == TERMS
 
 
 def _seconds(p: Problem) -> float:
@@ -176,7 +190,8 @@ def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division
                 is_once = is_once and not p.unpacks
                 packing = ONCE if is_once else EACH
                 ways = (packing,) if whole.pack_b else ("", packing)
-                for pack_a, pack_b in product(_packings_of_a(p, panels), ways):
+                packings = _packings_of_a(p, whole.tiling, panels)
+                for pack_a, pack_b in product(packings, ways):
                     # Tiles that are packed before are whole ones but for the last.
                     least = whole.tiling.rows if pack_a == ONCE else step
                     rows = -(-p.rows // row_blocks // least) * least
@@ -207,10 +222,12 @@ def _counts(fewest: int, all_parts: int, most: int) -> Iterator[int]:
         yield count
 
 
-def _packings_of_a(p: Problem, panels: int) -> tuple[str, ...]:
+def _packings_of_a(p: Problem, tiling: Tiling, panels: int) -> tuple[str, ...]:
     """How the first factor may be packed: if tiles are read so often that it pays."""
-    if p.is_across or packing_of(p.a_row, p.a_term, p.itemsize) == TERMS:
+    if p.is_across:
         return ("",)
+    if _is_read_by_terms(p):
+        return ("", EACH) if _share_a_set(p, tiling) else ("",)
     if panels <= 2 or (panels <= 4 and p.a_term < _APART):
         return ("",)
     is_large = p.rows * p.depth * p.itemsize > _TILES_MOST
@@ -223,13 +240,14 @@ def _turn(
     """Terms to sum at a time, so that what they need stays in the caches."""
     if p.even or p.unpacks:
         return p.even_step
-    if pack_a and depth > 2 * p.packed_step:
+    is_read_by_terms = _is_read_by_terms(p)
+    if pack_a and not is_read_by_terms and depth > 2 * p.packed_step:
         return p.step(depth, p.packed_step)
     width = tiling.width * p.itemsize
     if pack_b == EACH and not p.is_across:
         return p.step(depth, max(_STEP_TERMS, _PACKED // (panels * width)))
     is_long = depth * max(CACHE_LINE, tiling.rows * p.itemsize) > _NEAR
-    is_long = is_long and packing_of(p.a_row, p.a_term, p.itemsize) != TERMS
+    is_long = is_long and not is_read_by_terms
     # What is packed once for all runs is summed as it is where it is read in place: one
     # sum of very many terms has larger errors.
     is_near = pack_b and not p.is_frozen
@@ -239,12 +257,14 @@ def _turn(
     return p.step(depth)
 
 
-def _cost(p: Problem, strategy: _Division, crowded: float) -> float:
+def _cost(p: Problem, tiling: Tiling, strategy: _Division, crowded: float) -> float:
     """What a strategy costs beside the arithmetic, as a share of that."""
     rows, panels = min(strategy.rows, p.rows), strategy.panels
     is_turned = p.b_line != p.itemsize
     is_large = p.depth * max(p.b_term, p.columns * p.itemsize) > RESIDENT
-    if strategy.pack_a == EACH:
+    if _share_a_set(p, tiling):
+        cost = _ROWS_PACKED / panels if strategy.pack_a else _ROWS_IN_A_SET
+    elif strategy.pack_a == EACH:
         cost = 0.8 / panels
     elif strategy.pack_a == ONCE:
         cost = _TILES / p.columns + _TILES_READ / panels
