@@ -82,6 +82,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
         _numpy_dtypes[name] = np.dtype(getattr(ml_dtypes, name))
         NAMES[_numpy_dtypes[name]] = name
+    if name == STRING:
+        raise DTypeError("expected a dtype of numbers; received 'string'")
     return _numpy_dtypes[name]
 
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from toolkit.errors import ToolkitError
+
 
 def shown(x):
     """What a result is: its kind, dtype and values."""
@@ -36,11 +38,13 @@ def _numbers(array):
 
 
 def result(call, names):
-    """What a call returns, as text; "refused" if it raises an error."""
+    """What a call returns, as text; "refused" for errors of toolkit or the system."""
     try:
         return shown(eval(call, names))
-    except Exception:
+    except (ToolkitError, OSError):
         return "refused"
+    except Exception as error:  # no error that says what was expected
+        return f"raised {type(error).__name__}: {error}"
 
 
 def mistakes(group, names):

@@ -212,7 +212,7 @@ def _checked(name: str, feature: Any, values: Array | None) -> Any:
         return values
     part = int(np.prod(feature.shape))
     if isinstance(feature, FixedLenSequenceFeature):
-        if values.size % part:
+        if not part or values.size % part:
             raise ShapeError(
                 f"parse_example: expected {name!r} to be parts of shape "
                 f"{tuple(feature.shape)}; received {values.size} values"

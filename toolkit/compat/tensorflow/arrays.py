@@ -94,8 +94,10 @@ def is_tensor(x: Any) -> bool:
     return ops.is_tensor(x) or hasattr(x, "assign_add")
 
 
-def zeros(shape: Any, dtype: Any = "float32", name: Any = None) -> Tensor:
-    """Zeros."""
+def zeros(shape: Any, dtype: Any = "float32", name: Any = None) -> Any:
+    """Zeros, or empty strings."""
+    if dtype_name(dtype) == dtypes.STRING:
+        return StringTensor(np.full(extents(shape), b"", object))
     return ops.zeros(extents(shape), dtype_name(dtype))
 
 

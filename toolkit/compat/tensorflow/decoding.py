@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -120,7 +119,10 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
     if is_text:
         return StringTensor(objects(texts, shape))
     stored = dtypes.numpy_dtype(dtype).newbyteorder("<")
-    array = np.frombuffer(content, stored).reshape(shape)
+    try:
+        array = np.frombuffer(content, stored).reshape(shape)
+    except ValueError as error:  # nothing, of extents that no array has
+        raise DatasetError(f"parse_tensor: the shape {shape}: {error}") from error
     return convert(array.astype(dtypes.numpy_dtype(dtype)))
 
 
@@ -168,22 +170,30 @@ def decode_csv(
         select_cols: the numbers of the columns that are wanted, rising.
 
     Raises:
-        ArgumentError: a row has another number of fields, or a field is no number.
+        ArgumentError: a row has another number of fields, a field is no number, or
+            quotes are neither around a field nor doubled.
     """
     defaults = [_default(value) for value in record_defaults]
+    wanted = list(range(len(defaults)) if select_cols is None else select_cols)
+    if len(wanted) != len(defaults) or sorted(set(wanted)) != wanted:
+        raise ArgumentError(
+            f"decode_csv: select_cols: expected {len(defaults)} rising numbers, as "
+            f"there are record_defaults; received {wanted}"
+        )
+    if len(field_delim) != 1 or field_delim in '"\r\n':
+        raise ArgumentError(
+            "decode_csv: field_delim: expected one character, no quote and no end of a "
+            f"line; received {field_delim!r}"
+        )
     array = array_of(records)
-    quoting: Any = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE
-    texts = list(map(decoded, array.ravel()))
     rows = []
-    for text in texts:
-        lines = csv.reader([text], delimiter=field_delim, quoting=quoting)
-        fields = next(iter(lines), [])
-        wanted = range(len(defaults)) if select_cols is None else select_cols
-        has_all = len(fields) == len(defaults) if select_cols is None else True
-        if not has_all or max(wanted, default=0) >= len(fields):
+    for text in map(decoded, array.ravel()):
+        fields = _fields(text, field_delim, use_quote_delim)
+        least = len(defaults) if select_cols is None else max(wanted, default=-1) + 1
+        if len(fields) < least or (select_cols is None and len(fields) > least):
             raise ArgumentError(
-                f"decode_csv: expected {len(defaults)} fields as there are "
-                f"record_defaults; received {len(fields)} in {text!r:.60}"
+                f"decode_csv: expected {least} fields as there are record_defaults; "
+                f"received {len(fields)} in {text!r:.60}"
             )
         rows.append([fields[number] for number in wanted])
     columns = zip(*rows, strict=True) if rows else [()] * len(defaults)
@@ -191,6 +201,30 @@ def decode_csv(
         _column(list(column), default, na_value, array.shape)
         for column, default in zip(columns, defaults, strict=True)
     ]
+
+
+def _fields(text: str, delimiter: str, may_be_quoted: bool) -> list[str]:
+    """The fields of a row; within quotes a quote is doubled."""
+    if not text:
+        return []
+    if not may_be_quoted:
+        return text.split(delimiter)
+    field = re.compile(rf'"((?:[^"]|"")*)"|([^"{re.escape(delimiter)}\r\n]*)')
+    found, position = [], 0
+    while True:
+        match = field.match(text, position)
+        assert match is not None  # a field may be empty
+        quoted, plain = match.groups()
+        found.append(plain if quoted is None else quoted.replace('""', '"'))
+        position = match.end()
+        if position == len(text):
+            return found
+        if text[position] != delimiter:
+            raise ArgumentError(
+                "decode_csv: expected quotes around a whole field, and doubled within "
+                f"it; received {text!r:.60}"
+            )
+        position += 1
 
 
 def _default(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """Regular expressions as RE2 reads them, TensorFlow's, in the words of Python's `re`.
 
 RE2 works on characters of UTF-8; bytes that are none match nothing. Its `$` is the end
-of the text alone, and `\\d`, `\\w`, `\\s` and `\\b` know ASCII only.
+of the text alone, and `\\d`, `\\w`, `\\s` and `\\b` know ASCII only. Unlike RE2, `re`
+goes back and tries again: a pattern such as `(a+)+b` can take very long.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ def compiled(pattern: str, function: str) -> re.Pattern[str]:
     """A pattern of RE2's, compiled; errors name the function."""
     try:
         return re.compile("".join(_Translation(pattern, function).alternatives()))
+    except RecursionError:
+        raise ArgumentError(
+            f"{function}: expected a regular expression with fewer groups within "
+            f"groups; received {pattern!r:.60}"
+        ) from None
     except re.error as error:
         raise ArgumentError(
             f"{function}: expected a regular expression; received {pattern!r}: {error}"
@@ -309,7 +315,10 @@ class _Translation:
         code = self.fits(_CODE)
         if code:
             text, base = (code[3], 8) if code[3] else (code[1] or code[2], 16)
-            return chr(int(text, base))
+            number = int(text, base)
+            if number > sys.maxunicode:
+                raise self.error(f"\\{code[0]}, which is no character,")
+            return chr(number)
         letter = self.one() if self.rest() else ""
         if letter in _CONTROLS:
             return _CONTROLS[letter]

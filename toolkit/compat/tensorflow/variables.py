@@ -115,7 +115,8 @@ class Variable(views.Variable, metaclass=_AnyVariable):
 
         Args:
             value: a tensor of its shape.
-            use_locking: has no effect: updates are locked in any case.
+            use_locking: has no effect: threads that update a Variable have to take
+                turns.
             name: as everywhere here, has no effect.
             read_value: whether to return the Variable; None otherwise.
         """
@@ -133,7 +134,8 @@ class Variable(views.Variable, metaclass=_AnyVariable):
 
         Args:
             delta: a tensor of its shape.
-            use_locking: has no effect: updates are locked in any case.
+            use_locking: has no effect: threads that update a Variable have to take
+                turns.
             name: as everywhere here, has no effect.
             read_value: whether to return the Variable; None otherwise.
         """
@@ -150,7 +152,8 @@ class Variable(views.Variable, metaclass=_AnyVariable):
 
         Args:
             delta: a tensor of its shape.
-            use_locking: has no effect: updates are locked in any case.
+            use_locking: has no effect: threads that update a Variable have to take
+                turns.
             name: as everywhere here, has no effect.
             read_value: whether to return the Variable; None otherwise.
         """
@@ -210,7 +213,8 @@ def _scattering_rows(how: str) -> Any:
     scatter.__name__ = scatter.__qualname__ = f"scatter_{how}"
     scatter.__doc__ = (
         f"`scatter_nd_{how}` of rows in `tf.IndexedSlices`; returns the Variable.\n\n"
-        "        `use_locking` has no effect: updates are locked in any case.\n        "
+        "        `use_locking` has no effect: threads that update a Variable have to\n"
+        "        take turns.\n        "
     )
     return scatter
 
