@@ -91,3 +91,14 @@ def test_results_of_programs_are_kept_apart():
     kept = [[y.numpy() for y in function(x * i)] for i in range(4)]
     for i, (first, second) in enumerate(kept):
         assert (first == i + 1).all() and (second == 2 * i).all()
+
+
+def test_what_would_take_the_place_of_most_others_is_not_kept():
+    spares = Spares(most=8, nbytes=1 << 22)
+    sizes = {"kept": 1 << 20, "let go": (1 << 20) + 4096}
+    found = {}
+    for name, size in sizes.items():
+        array = spares.empty((size,), "uint8")
+        found[name] = len(spares._blocks)
+        del array
+    assert found == {"kept": 1, "let go": 1}

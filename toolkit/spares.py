@@ -20,6 +20,9 @@ import numpy as np
 _ALIGNMENT = 64
 # References to a block that only a variable has.
 _UNUSED = 2
+# Of all that is kept one block may be this part: one that is as large as all others
+# would be kept in their place, long after a table of embeddings is gone.
+_MOST_OF_ALL = 4
 
 
 class Spares:
@@ -28,7 +31,7 @@ class Spares:
     Args:
         most: blocks of memory that are kept. Of a pipeline one batch is in use while
             the next one is made, and there may be several arrays.
-        nbytes: of all of them.
+        nbytes: of all of them. Larger arrays than a quarter of it are not kept.
         least: bytes of an array; smaller ones come from memory that the process keeps.
 
     Example:
@@ -52,7 +55,8 @@ class Spares:
         """An array of any content."""
         dtype = np.dtype(dtype)
         nbytes = prod(shape) * dtype.itemsize
-        if not self._least <= nbytes <= self._nbytes or dtype.hasobject:
+        most = self._nbytes // _MOST_OF_ALL
+        if not self._least <= nbytes <= most or dtype.hasobject:
             return np.empty(shape, dtype)
         block = self._taken(nbytes + _ALIGNMENT)
         if block is None:
