@@ -52,6 +52,14 @@ def test_numbers_and_lists():
         layers.Dense(2)([[1.0, 2.0]])
 
 
+def test_sizes_that_are_set_later():
+    layer = layers.Resizing(height=None, width=None)
+    with pytest.raises(ArgumentError, match="expected height and width to be set"):
+        layer(IMAGE)
+    layer.height, layer.width = 4, 6
+    assert layer(IMAGE).shape == (4, 6, 3)
+
+
 def test_lists_in_a_traced_function_and_of_symbols():
     layer = layers.CenterCrop(4, 4)
     stacked = toolkit.function(lambda x: layer([x, x]))(IMAGE)

@@ -261,6 +261,20 @@ def test_model_checkpoint(tmp_path, capsys):
     model.load_weights(path.parent / names[1])
 
 
+def test_metrics_of_several_numbers(tmp_path):
+    """Each epoch is saved, as none is the best; lines show the mean."""
+    model = Sequential([Input((3,)), layers.Dense(2)])
+    model.compile(loss="mse", metrics=[toolkit.metrics.F1Score(name="each")])
+    callback = callbacks.ModelCheckpoint(
+        tmp_path / "{epoch}.weights.h5", "each", 0, True, True, mode="max"
+    )
+    x, y = np.ones((4, 3), "float32"), np.eye(2, dtype="float32")[[0, 1, 1, 0]]
+    with pytest.warns(UserWarning, match=r"'each' has the shape \(2,\)"):
+        model.fit(x, y, epochs=2, callbacks=[callback], verbose=0)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert progress.format_logs({"each": np.array([3.0, 1.0])}) == "each: 2.0000"
+
+
 def test_model_checkpoint_every_few_batches(tmp_path):
     callback = callbacks.ModelCheckpoint(
         tmp_path / "{epoch}-{batch}.weights.h5", save_weights_only=True, save_freq=3

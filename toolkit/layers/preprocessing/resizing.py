@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes, ops
+from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.boxes import scaled
 from toolkit.layers.preprocessing.image_layer import ImageLayer
 
@@ -13,8 +14,8 @@ class Resizing(ImageLayer):
     """Images of another height and width, by interpolation.
 
     Args:
-        height: of the outputs, in pixels.
-        width: of the outputs, in pixels.
+        height: of the outputs, in pixels; None if it is set later, before a call.
+        width: the same.
         interpolation: "nearest", "bilinear", "bicubic", "lanczos3" or "lanczos5".
         crop_to_aspect_ratio: whether to cut what does not fit the aspect ratio, at
             both sides, instead of stretching.
@@ -42,8 +43,8 @@ class Resizing(ImageLayer):
 
     def __init__(
         self,
-        height: int,
-        width: int,
+        height: int | None,
+        width: int | None,
         interpolation: str = "bilinear",
         crop_to_aspect_ratio: bool = False,
         pad_to_aspect_ratio: bool = False,
@@ -54,8 +55,8 @@ class Resizing(ImageLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
-        self.height: int = height
-        self.width: int = width
+        self.height = height
+        self.width = width
         self.interpolation = interpolation
         self.crop_to_aspect_ratio = crop_to_aspect_ratio
         self.pad_to_aspect_ratio = pad_to_aspect_ratio
@@ -63,10 +64,19 @@ class Resizing(ImageLayer):
         self.fill_value: float = fill_value
         self.antialias: bool = bool(antialias)
 
+    @property
+    def _size(self) -> tuple[int, int]:
+        if self.height is None or self.width is None:
+            raise ArgumentError(
+                f"{self.name}: expected height and width to be set before a call; "
+                f"received height={self.height}, width={self.width}"
+            )
+        return self.height, self.width
+
     def _resized(self, images: Any, interpolation: str) -> Any:
         return ops.image.resize(
             images,
-            (self.height, self.width),
+            self._size,
             interpolation=interpolation,
             antialias=self.antialias,
             crop_to_aspect_ratio=self.crop_to_aspect_ratio,
@@ -91,14 +101,14 @@ class Resizing(ImageLayer):
     def transform_bounding_boxes(
         self, bounding_boxes: Any, transformation: Any, training: bool = True
     ) -> Any:
-        height, width = transformation
-        scales = self.height / height, self.width / width
+        (height, width), (new_height, new_width) = transformation, self._size
+        scales = new_height / height, new_width / width
         top = left = 0.0
         if self.pad_to_aspect_ratio or self.crop_to_aspect_ratio:
             scale = min(scales) if self.pad_to_aspect_ratio else max(scales)
             scales = scale, scale
-            top = _margin(self.height, height * scale)
-            left = _margin(self.width, width * scale)
+            top = _margin(new_height, height * scale)
+            left = _margin(new_width, width * scale)
 
         def move(boxes: Any) -> Any:
             padding = ops.all(boxes == 0, axis=-1, keepdims=True)
@@ -107,8 +117,7 @@ class Resizing(ImageLayer):
             moved = scaled(boxes, *scales) + offset
             return ops.where(ops.logical_or(padding, none), 0.0, moved)
 
-        new_size = self.height, self.width
-        return self._move_boxes(bounding_boxes, transformation, new_size, move)
+        return self._move_boxes(bounding_boxes, transformation, self._size, move)
 
 
 def _margin(size: int, filled: float) -> float:

@@ -6,8 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from toolkit.arguments import is_int
 from toolkit.compiler import spreading
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, MissingKeyError
 from toolkit.models.callbacks.callback import Logs, tell
 from toolkit.models.callbacks.monitor import MonitorCallback
@@ -107,6 +110,13 @@ class ModelCheckpoint(RegularSaves, MonitorCallback):
             return True
         current = self._monitored(logs)
         if current is None:  # as in Keras: rather one file too many
+            return True
+        if np.ndim(current):
+            warn(
+                f"ModelCheckpoint: Can only save best model when `monitor` is a scalar "
+                f"value; {self.monitor!r} has the shape {np.shape(current)}. Falling "
+                "back to `save_best_only=False`"
+            )
             return True
         before = "None" if self.best is None else f"{self.best:.5f}"
         if not self._is_improvement(current, self.best):

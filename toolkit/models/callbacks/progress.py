@@ -6,6 +6,8 @@ import sys
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from toolkit.compiler import spreading
 from toolkit.console.messages import print_message
 from toolkit.console.progress import can_redraw
@@ -35,11 +37,13 @@ def resolve_verbose(verbose: Any) -> int:
 
 
 def format_logs(logs: Logs) -> str:
-    """`accuracy: 0.9375 - loss: 0.1234`."""
+    """`accuracy: 0.9375 - loss: 0.1234`; of several numbers the mean."""
     return " - ".join(f"{name}: {_number(x)}" for name, x in (logs or {}).items())
 
 
 def _number(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        value = float(value.mean())
     if not isinstance(value, (int, float)):
         return str(value)
     small = value != 0 and abs(value) < 1e-3
