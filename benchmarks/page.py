@@ -23,6 +23,10 @@ numbers, large tables, text. Written by `benchmarks/page.py`; do not edit.
 [Benchmarks](benchmarks.md) has the networks of everyday training. Here too, each
 library has a process of its own, and they take turns.
 
+There are two of these pages: for [a processor of AMD's](more_benchmarks.md) with
+AVX-512, VNNI and dot products of bfloat16, and for
+[one of Intel's](more_benchmarks_amx.md) with AMX as well.
+
 {machine}
 
 {tables}
