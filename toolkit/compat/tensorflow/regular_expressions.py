@@ -42,6 +42,8 @@ _KINDS = frozenset(
     "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps "
     "S Sc Sk Sm So Z Zl Zp Zs".split()
 )
+# Groups within groups: Python's parser, like this one, calls itself for each.
+_MOST_DEPTH = 50
 _COUNT = re.compile(r"\{(\d+)(,(\d*))?\}")
 _FLAGS = re.compile(r"\(\?([imsU]*)(-[imsU]+)?([:)])")
 _NAMED = re.compile(r"\(\?P<\w+>")
@@ -55,11 +57,6 @@ def compiled(pattern: str, function: str) -> re.Pattern[str]:
     """A pattern of RE2's, compiled; errors name the function."""
     try:
         return re.compile("".join(_Translation(pattern, function).alternatives()))
-    except RecursionError:
-        raise ArgumentError(
-            f"{function}: expected a regular expression with fewer groups within "
-            f"groups; received {pattern!r:.60}"
-        ) from None
     except re.error as error:
         raise ArgumentError(
             f"{function}: expected a regular expression; received {pattern!r}: {error}"
@@ -120,11 +117,12 @@ class _Translation:
         self.function = function
         self.position = 0
         self.flags: frozenset[str] = frozenset()
+        self.depth = 0  # groups around what comes next
 
     def error(self, what: str) -> ArgumentError:
         return ArgumentError(
             f"{self.function}: expected a regular expression that RE2 accepts; "
-            f"received {self.pattern!r}: {what} at {self.position}"
+            f"received {self.pattern!r:.80}: {what} at {self.position}"
         )
 
     def rest(self) -> str:
@@ -144,12 +142,12 @@ class _Translation:
 
     # --- what a pattern is made of ----------------------------------------------------
 
-    def alternatives(self, depth: int = 0) -> Iterator[str]:
+    def alternatives(self) -> Iterator[str]:
         """All up to the end of the pattern, or of a group."""
         flags = self.flags
         while self.position < len(self.pattern):
             if self.rest()[0] == ")":
-                if not depth:
+                if not self.depth:
                     raise self.error("a ) that closes nothing")
                 break
             if self.taken("|"):
@@ -222,7 +220,14 @@ class _Translation:
             raise self.error("a group that RE2 does not know")
         else:
             self.position += 1
-        body = "".join(self.alternatives(1))
+        self.depth += 1
+        if self.depth > _MOST_DEPTH:
+            raise UnsupportedError(
+                f"{self.function}: more than {_MOST_DEPTH} groups within groups are "
+                f"not supported; received {self.pattern!r:.80}"
+            )
+        body = "".join(self.alternatives())
+        self.depth -= 1
         self.flags = flags
         if not self.taken(")"):
             raise self.error("a missing )")
