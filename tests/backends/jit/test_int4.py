@@ -83,12 +83,40 @@ def test_numbers_from_zero_on():
 
 
 def test_rows_have_the_same_bits_in_any_batch():
-    arrays, _ = operands(31, 500, 70)
-    with rules.inside(rows_independent=True):
-        y = toolkit.function(matmul_int4)(*arrays)
-        for rows in (1, 7):
-            part = toolkit.function(matmul_int4)(arrays[0][:rows], *arrays[1:])
-            np.testing.assert_array_equal(part, np.asarray(y)[:rows])
+    (x, *weight), _ = operands(31, 500, 70)
+    found = []
+    for rows in (1, 4, 7, 31):
+        arrays, y = (x[:rows], *weight), np.empty((rows, 70), "float32")
+        with rules.inside(rows_independent=True):
+            run_lowered(lowered_of(arrays), arrays, [y])
+        found.append(y)
+    for y in found:
+        np.testing.assert_array_equal(y, found[-1][: len(y)])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8, 9])
+@pytest.mark.parametrize("columns", [1, 31, 32, 257, 600])
+@pytest.mark.parametrize("signed", [True, False])
+def test_few_rows_and_any_number_of_columns(rows, columns, signed):
+    """Numbers are multiplied as they are read; runs of a block have any length."""
+    (x, packed, scale, zero, _), _ = operands(rows, 50, columns)
+    numbers = np.repeat([0, 2, 1, 0, 3], [20, 1, 9, 5, 15]).astype("float32")
+    whole = np.stack([packed & 15, packed >> 4 & 15], -1).reshape(50, -1)[:, :columns]
+    if signed:
+        whole = (whole ^ 8) - 8
+    else:
+        packed, zero = packed.view("uint8"), (zero + 8).astype("uint8")
+    of_row = numbers.astype(int)
+    weight = (whole - zero[of_row].astype("float64")) * scale[of_row]
+    arrays = (x, packed, scale, zero, numbers)
+    for lanes, most in ((4, 4), (16, 8)):
+        y = np.full((rows, columns), np.nan, "float32")
+        with vectors_of(lanes):
+            found = lowered_of(arrays)
+            run_lowered(found, arrays, [y], 1)
+        names = [call.code.emit.__name__ for call in found.calls]
+        assert ("emit_few_int4" in names) == (rows <= most)
+        assert_close(y, (x.astype("float64") @ weight).astype("float32"))
 
 
 @pytest.mark.parametrize("stored", [-9.0, 3.0, np.inf, np.nan])

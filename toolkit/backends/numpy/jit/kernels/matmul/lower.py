@@ -7,7 +7,6 @@ from dataclasses import astuple, replace
 from math import prod
 from typing import NamedTuple
 
-from toolkit import dtypes
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import Described
@@ -42,7 +41,6 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     Strategy,
     choose,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.unpack import Unpacked
 from toolkit.backends.numpy.jit.lowering import (
     ERROR,
     Call,
@@ -54,7 +52,6 @@ from toolkit.backends.numpy.jit.lowering import (
     partition,
 )
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.target import rules
 from toolkit.ir import Graph
 
 # Terms that one row of a packing call packs, of one panel; a multiple of any lanes.
@@ -87,42 +84,6 @@ def lower_matmul(
         return _dot(p, body)
     if p.is_row:
         return _row(p, body)
-    return Lowering(p, choose(p), body).lowered()
-
-
-def lower_matmul_int4(
-    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
-) -> Lowered | None:
-    """A product with numbers of 4 bits, which become panels where they are needed."""
-    anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
-    if any(x not in places for x in anchor.inputs):
-        return None
-    first, *factors = (places[x] for x in anchor.inputs)
-    x, packed, scale = (inputs[i] for i in (first, *factors[:2]))
-    if not all(each.is_contiguous for each in inputs) or x.spec.dtype != "float32":
-        return None
-    (rows, depth), columns = x.spec.shape, scale.spec.shape[-1]
-    if not rows * columns:
-        return Lowered()
-    size = dtypes.itemsize(x.spec.dtype)
-    p = Problem(
-        x.spec.dtype,
-        (),
-        rows,
-        depth,
-        columns,
-        a_row=depth * size,
-        a_term=size,
-        b_term=0,
-        b_line=0,
-        a=first,
-        b=factors[0],
-        a_dtype=x.spec.dtype,
-        b_dtype=x.spec.dtype,
-        even=rules.rows_independent,
-        unpacks=Unpacked(tuple(factors), packed.spec.dtype == "int8"),
-        blocks=scale.spec.shape[0],
-    )
     return Lowering(p, choose(p), body).lowered()
 
 

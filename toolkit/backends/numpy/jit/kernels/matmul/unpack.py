@@ -69,6 +69,17 @@ class _Term(NamedTuple):
     to: Panels
 
 
+def existing_block(b: Kernel, stored: Value, blocks: Number, error: Pointer) -> Number:
+    """The number of a block, stored as float32; another, noted, where there is none."""
+    name = "@llvm.fptosi.sat.i64.f32"
+    b.declarations.add(f"declare i64 {name}(float)")
+    block = b.index(f"call i64 {name}(float {stored})")
+    safe = b.most(b.least(block, blocks - 1), 0)
+    with b.when(b.compare("ne", block, safe)):
+        b.note_bad_index(error, block, blocks)
+    return safe
+
+
 class Unpacker:
     """Emits the unpacking of panels of `vectors` vectors of columns.
 
@@ -156,13 +167,8 @@ class Unpacker:
 
     def _read_block(self, stored: Value, to: Panels) -> None:
         """Scales and zeros of a block that exists, whatever is stored as its number."""
-        b, blocks, (first, last) = self.b, self.blocks, to.panels
-        name = "@llvm.fptosi.sat.i64.f32"
-        b.declarations.add(f"declare i64 {name}(float)")
-        block = b.index(f"call i64 {name}(float {stored})")
-        safe = b.most(b.least(block, blocks - 1), 0)
-        with b.when(b.compare("ne", block, safe)):
-            b.note_bad_index(self.error, block, blocks)
+        b, (first, last) = self.b, to.panels
+        safe = existing_block(b, stored, self.blocks, self.error)
         with b.loop(first, last) as panel:
             for j, mask in enumerate(self._masks(panel)):
                 column = panel * self.width + j * b.lanes

@@ -1,0 +1,266 @@
+"""Products of few rows with numbers of 4 bits, each of which is read but once.
+
+Unpacked to memory they would be eight times as many bytes, which are written and read
+for a few products each. Here they become numbers in registers. Of a run of terms of one
+block the sums of x * number and of x are kept; the scale and the zero are applied to
+these at its end: scale * (sum of x * number - zero * sum of x).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value, literal
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.matmul.unpack import existing_block
+from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
+from toolkit.definitions.records import record
+
+# Rows of the matrix that are asked for before they are needed.
+_AHEAD = 16
+_WORD = 8  # bytes of a place in the list of runs
+
+
+@record
+class FewInt4Plan:
+    """What the code depends on.
+
+    Attributes:
+        lanes: of a vector.
+        registers: of the processor, for vectors.
+        rows: of the product.
+        is_signed: whether numbers are from -8 to 7; else from 0 to 15.
+        a: which input of the body the first factor is.
+        factors: packed numbers, scales and zeros, and the block of each term.
+    """
+
+    lanes: int
+    registers: int
+    rows: int
+    is_signed: bool
+    a: int
+    factors: tuple[int, ...]
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of vectors of columns that are added up at a time."""
+        return max(1, self.registers // (4 * self.rows))
+
+    @property
+    def columns(self) -> int:
+        """Columns that are added up at a time."""
+        return 2 * self.lanes * self.pairs
+
+
+class FewInt4Numbers(NamedTuple):
+    """What follows the addresses in the table.
+
+    Attributes:
+        columns, depth: extents of the matrix.
+        blocks: rows of scales.
+        width: columns of a row of the call.
+    """
+
+    columns: Any
+    depth: Any
+    blocks: Any
+    width: Any
+
+
+def most_rows() -> int:
+    """Rows of such a product at most: a pair of vectors of sums each fills half."""
+    return current().registers // 4
+
+
+def runs_bytes(depth: int) -> int:
+    """Bytes of the list of runs: their number, where each begins, and the end."""
+    return _WORD * (depth + 2)
+
+
+def emit_runs() -> Kernel:
+    """A function that lists the runs of terms of one block; it has one row.
+
+    The table: addresses of the block of each term and of the list; how many terms.
+    """
+    b = Kernel(1)
+    blocks, target, depth = b.next_address(), b.next_address(), b.next_entry()
+    none = Value(literal(float("nan"), "float32"), "float32")
+    with b.accumulate(0, depth, 1, [none, b.int64(0)]) as loop:
+        stored = b.scalar(b.at(blocks, loop.index, "float32"), "float32")
+        is_other = b.binary("fcmp une", stored, loop.values[0], "bool")
+        count = loop.index_of(1)
+        with b.when(is_other):
+            _put(b, target, count + 1, loop.index)
+        after = count + b.index(f"zext i1 {is_other} to i64")
+        loop.next([stored, b.int64(after)])
+    _put(b, target, 0, loop.index_of(1))
+    _put(b, target, loop.index_of(1) + 1, depth)
+    return b
+
+
+def _put(b: Kernel, target: Pointer, place: Number, number: Number) -> None:
+    b.emit(f"store i64 {number}, ptr {target + place * _WORD}")
+
+
+def emit_few_int4(plan: FewInt4Plan, body: Described) -> Kernel:
+    """The function that computes parts of the columns.
+
+    The table: the addresses of the body's inputs and outputs, of the list of runs, and
+    of what is noted of a bad block; `FewInt4Numbers`.
+    """
+    b = Kernel(plan.lanes)
+    _FewInt4(b, plan, body).write()
+    return b
+
+
+class _FewInt4:
+    """Writes the function."""
+
+    def __init__(self, b: Kernel, plan: FewInt4Plan, body: Described) -> None:
+        self.b, self.plan = b, plan
+        graph = body.body
+        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.a = bases[plan.a]
+        self.packed, self.scale, self.zero, self.block = (
+            bases[i] for i in plan.factors
+        )
+        self.runs, self.error = b.next_address(), b.next_address()
+        n = self.n = FewInt4Numbers(*(b.next_entry() for _ in FewInt4Numbers._fields))
+        self.line: Number = b.ceil_div(n.columns, 2)
+        self.epilogue = Epilogue(graph, b, bases)
+        vectors = 2 * plan.pairs * plan.rows
+        self.totals = b.memory(vectors, b.filled(0.0, "float32"))
+
+    def write(self) -> None:
+        """Loops over parts, and in each over columns that registers have room for."""
+        b, plan = self.b, self.plan
+        with b.loop(b.low, b.high) as part:
+            first, end = b.part(part, self.n.width, self.n.columns)
+            whole = b.whole_vectors(first, end, plan.columns)
+            with b.loop(first, whole, plan.columns) as column:
+                self._columns(column, plan.pairs, None)
+            with b.loop(whole, end, 2 * plan.lanes) as column:
+                self._columns(column, 1, end - column)
+
+    def _columns(self, column: Number, pairs: int, left: Number | None) -> None:
+        """Some pairs of vectors of columns; `left`: how many columns there are."""
+        b, rows = self.b, self.plan.rows
+        zero = b.filled(0.0, "float32")
+        for i in range(2 * pairs * rows):
+            b.store(zero, self.totals, i * b.lanes, None)
+        with b.loop(0, self._run(0)) as run:
+            first, end = self._run(run + 1), self._run(run + 2)
+            initial = [zero] * (2 * pairs * rows) + [b.first_lane(zero)] * rows
+            with b.accumulate(first, end, 1, initial) as loop:
+                term = loop.index
+                numbers = self._numbers(term, column, pairs, left)
+                loop.next(self._added(term, numbers, loop.values))
+            self._scale(first, column, pairs, left, loop.values)
+        for row in range(rows):
+            self._finish(row, column, pairs, left)
+
+    def _run(self, number: Number) -> Number:
+        return self.b.integer_at(self.runs + number * _WORD, "int64")
+
+    def _masks(self, number: int, left: Number | None) -> Mask:
+        """Those of the number-th vector of columns that exist."""
+        b = self.b
+        return None if left is None else b.first_lanes(left - number * b.lanes)
+
+    def _numbers(
+        self, term: Number, column: Number, pairs: int, left: Number | None
+    ) -> list[Value]:
+        """A term's numbers of even and of odd columns; 8 more if they are signed."""
+        b, found = self.b, []
+        source = self.packed + term * self.line + column // 2
+        ahead = source + self.line * _AHEAD
+        for start in range(0, pairs * b.lanes, CACHE_LINE):
+            b.prefetch(ahead + start)
+        mask: Mask = None
+        if left is not None:
+            mask = b.first_lanes((left + 1) // 2)
+        for pair in range(pairs):
+            pair_bytes = b.load(source, pair * b.lanes, "uint8", mask)
+            words = b.convert("zext", pair_bytes, "int32")
+            if self.plan.is_signed:
+                words = b.binary("xor", words, b.filled(0x88, "int32"))
+            low = b.binary("and", words, b.filled(15, "int32"))
+            high = b.binary("lshr", words, b.filled(4, "int32"))
+            found += [b.convert("sitofp", x, "float32") for x in (low, high)]
+        return found
+
+    def _added(
+        self, term: Number, numbers: list[Value], values: list[Value]
+    ) -> list[Value]:
+        """The sums with the products of a term, and behind them those of the rows."""
+        b, rows, count = self.b, self.plan.rows, len(numbers)
+        found, alone = [], []
+        for row in range(rows):
+            place = b.at(self.a, term + row * self.n.depth, "float32")
+            x = b.scalar(place, "float32")
+            alone.append(b.binary("fadd", values[rows * count + row], x))
+            wide = b.splat(x)
+            sums = values[row * count : (row + 1) * count]
+            found += [
+                b.intrinsic("fma", wide, number, before)
+                for number, before in zip(numbers, sums, strict=True)
+            ]
+        return [*found, *alone]
+
+    def _scale(
+        self,
+        term: Number,
+        column: Number,
+        pairs: int,
+        left: Number | None,
+        values: list[Value],
+    ) -> None:
+        """Add what a run comes to, to the totals; `term` is its first."""
+        b, rows = self.b, self.plan.rows
+        stored = b.scalar(b.at(self.block, term, "float32"), "float32")
+        block = existing_block(b, stored, self.n.blocks, self.error)
+        order = [lane // 2 + lane % 2 * b.lanes for lane in range(2 * b.lanes)]
+        halves = order[: b.lanes], order[b.lanes :]
+        for pair in range(pairs):
+            for half, chosen in enumerate(halves):
+                number = 2 * pair + half
+                mask = self._masks(number, left)
+                place = block * self.n.columns + column + number * b.lanes
+                scale = b.load(self.scale, place, "float32", mask)
+                origin = self._origin(place, mask)
+                for row in range(rows):
+                    first = 2 * (row * pairs + pair)
+                    even, odd = values[first : first + 2]
+                    total = b.shuffled(even, odd, chosen)
+                    of_row = b.splat(values[2 * pairs * rows + row])
+                    less = b.binary("fmul", origin, of_row)
+                    shifted = b.binary("fsub", total, less)
+                    where = (2 * row * pairs + number) * b.lanes
+                    before = b.load(self.totals, where, "float32", None)
+                    after = b.intrinsic("fma", scale, shifted, before)
+                    b.store(after, self.totals, where, None)
+
+    def _origin(self, place: Number, mask: Mask) -> Value:
+        """Zeros, 8 more if they are signed, as the numbers."""
+        b, is_signed = self.b, self.plan.is_signed
+        dtype, extend = ("int8", "sext") if is_signed else ("uint8", "zext")
+        zero = b.convert(extend, b.load(self.zero, place, dtype, mask), "int32")
+        if is_signed:
+            zero = b.binary("add", zero, b.filled(8, "int32"))
+        return b.convert("sitofp", zero, "float32")
+
+    def _finish(
+        self, row: int, column: Number, pairs: int, left: Number | None
+    ) -> None:
+        """Apply the epilogue to the totals of a row."""
+        b = self.b
+        of_row = self.epilogue.of_row(row)
+        for number in range(2 * pairs):
+            mask = self._masks(number, left)
+            at = column + number * b.lanes
+            where = (2 * row * pairs + number) * b.lanes
+            value = b.load(self.totals, where, "float32", None)
+            known = {**self.epilogue.columns(at, mask), **of_row}
+            element = at + row * self.n.columns
+            self.epilogue.apply(value, element, at, mask, known)

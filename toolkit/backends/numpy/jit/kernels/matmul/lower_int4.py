@@ -1,0 +1,120 @@
+"""From a product with numbers of 4 bits to calls: of few rows, or by panels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolkit import dtypes
+from toolkit.backends.base import aligned
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.kernels.matmul.few_int4 import (
+    FewInt4Numbers,
+    FewInt4Plan,
+    emit_few_int4,
+    emit_runs,
+    most_rows,
+    runs_bytes,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
+from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
+from toolkit.backends.numpy.jit.kernels.matmul.strategies import choose
+from toolkit.backends.numpy.jit.kernels.matmul.unpack import Unpacked
+from toolkit.backends.numpy.jit.lowering import (
+    ERROR,
+    TASKS,
+    Call,
+    Lowered,
+    Operand,
+    Reference,
+    index_problem,
+    operands_of,
+)
+from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.target import rules
+from toolkit.ir import Graph
+
+# Bytes of the matrix that are worth a task.
+_TASK_BYTES = 1 << 17
+
+
+def lower_matmul_int4(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """A product with numbers of 4 bits, which become panels where they are needed."""
+    anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
+    if any(x not in places for x in anchor.inputs):
+        return None
+    first, *factors = (places[x] for x in anchor.inputs)
+    x, packed, scale = (inputs[i] for i in (first, *factors[:2]))
+    if not all(each.is_contiguous for each in inputs) or x.spec.dtype != "float32":
+        return None
+    (rows, depth), columns = x.spec.shape, scale.spec.shape[-1]
+    if not rows * columns:
+        return Lowered()
+    if rows <= most_rows() and not rules.rows_independent:
+        return _few_int4(body, (first, *factors), (rows, depth, columns))
+    size = dtypes.itemsize(x.spec.dtype)
+    p = Problem(
+        x.spec.dtype,
+        (),
+        rows,
+        depth,
+        columns,
+        a_row=depth * size,
+        a_term=size,
+        b_term=0,
+        b_line=0,
+        a=first,
+        b=factors[0],
+        a_dtype=x.spec.dtype,
+        b_dtype=x.spec.dtype,
+        even=rules.rows_independent,
+        unpacks=Unpacked(tuple(factors), packed.spec.dtype == "int8"),
+        blocks=scale.spec.shape[0],
+    )
+    return Lowering(p, choose(p), body).lowered()
+
+
+def _few_int4(
+    body: Graph, places: tuple[int, ...], extents: tuple[int, int, int]
+) -> Lowered:
+    """A product of few rows with numbers of 4 bits, which no memory holds unpacked.
+
+    Args:
+        body: the product and its epilogue.
+        places: which of its inputs the factors are.
+        extents: rows, depth and columns.
+    """
+    (a, *factors), (rows, depth, columns) = places, extents
+    packed, scale = (body.inputs[i].spec for i in factors[:2])
+    plan = FewInt4Plan(
+        lanes=current().lanes,
+        registers=current().registers,
+        rows=rows,
+        is_signed=packed.dtype == "int8",
+        a=a,
+        factors=tuple(factors),
+    )
+    listed: Reference = ("work", 0)
+    size = runs_bytes(depth)
+    runs = Call(
+        Code(emit_runs),
+        (("in", factors[3]), listed),
+        (depth,),
+        1,
+        nbytes=4 * depth + size,
+        prepares=size,
+    )
+    tasks = max(1, min(TASKS, packed.nbytes // _TASK_BYTES))
+    each = -(-columns // (tasks * plan.columns)) * plan.columns
+    multiply = Call(
+        Code(emit_few_int4, plan, Described(body)),
+        (*operands_of(body), listed, ERROR),
+        FewInt4Numbers(columns, depth, scale.shape[0], each),
+        -(-columns // each),
+        flops=2 * rows * depth * columns,
+        nbytes=packed.nbytes,
+        problem=index_problem("take", 0),
+    )
+    return Lowered((runs, multiply), aligned(size))
