@@ -121,6 +121,19 @@ def test_all_have_one_batch(name):
         getattr(layers, name)()([A, B[:1]])
 
 
+def test_a_batch_of_one_meets_any_other_in_a_functional_model():
+    ids = toolkit.Input((6,), dtype="int32")
+    words = layers.Embedding(10, 4)(ids)
+    places = layers.Embedding(6, 4)(ops.expand_dims(ops.arange(6), 0))
+    merged = [layers.Add()([words, places]), layers.Maximum()([places, words])]
+    model = toolkit.Model(ids, merged)
+    x = np.arange(18).reshape(3, 6) % 10
+    (table,), other = model.get_weights(), np.asarray(places)
+    found = model.predict(x, verbose=0)
+    np.testing.assert_allclose(found[0], table[x] + other, rtol=1e-6)
+    np.testing.assert_allclose(found[1], np.maximum(table[x], other), rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", MERGES)
 def test_masks_to_compute_with_are_lists_of_the_same_length(name):
     layer = getattr(layers, name)()

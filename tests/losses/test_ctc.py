@@ -71,6 +71,18 @@ def test_beam_search_finds_the_best_sequences(blank):
             assert found.tolist() == [*expected, *[-1] * (4 - len(expected))]
 
 
+def test_labels_without_an_alignment_cost_much_and_move_nothing():
+    """Three equal labels need five steps; the other samples are as they are."""
+    labels = np.array([[1, 1, 1], [2, 1, 0], [1, 0, 0]], "int32")
+    x = toolkit.Variable(LOGITS.astype("float32"))
+    with toolkit.GradientTape() as tape:
+        cost = ops.ctc_loss(labels, x, np.array([3, 2, 1]), STEPS)
+        total = ops.sum(cost)
+    gradient = np.abs(tape.gradient(total, x).numpy()).max(axis=(1, 2))
+    assert cost[0] == np.float32(708.4) and max(cost[1:]) < 10
+    assert gradient[0] == 0 and min(gradient[1:]) > 0
+
+
 def test_greedy_decoding():
     best = np.array([[1, 1, 0, 1], [2, 2, 2, 0]])
     logits = np.eye(3)[best] * 3.0

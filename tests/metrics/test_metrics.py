@@ -624,6 +624,16 @@ def test_masks_weigh():
     assert_close(metric(y_true, masked, weights), expected)
 
 
+def test_labels_that_are_no_class_are_never_among_the_best():
+    scores = np.array([[0.0, 1, 2, 3]] * 4, "float32")
+    labels = np.array([-1, 3, 4, 9])
+    assert ops.in_top_k(labels, scores, 2).tolist() == [False, True, False, False]
+    found = metrics.sparse_top_k_categorical_accuracy(labels, scores, 4)
+    assert found.tolist() == [0, 1, 0, 0]
+    scores[1, 3] = np.inf
+    assert not any(ops.in_top_k(labels, scores, 4))
+
+
 def test_sparse_top_k_of_sorted_ids():
     metric = metrics.SparseTopKCategoricalAccuracy(k=2, from_sorted_ids=True)
     assert float(metric([1, 5], [[3, 1, 5], [3, 1, 5]])) == 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -24,8 +25,14 @@ class Merge(Layer):
         """The result for tensors of equal rank, and the masks that they came with."""
         raise NotImplementedError(f"{type(self).__name__} does not define `merge`")
 
+    def build(self, input_shape: Any) -> None:
+        # Later a batch of one, such as a table of positions, may meet any other.
+        if all(isinstance(shape, (list, tuple)) for shape in input_shape or [None]):
+            _check_batches(self, input_shape)
+        self.built = True
+
     def call(self, inputs: Any) -> Any:
-        tensors = _of_one_rank(_checked(self, inputs))
+        tensors = _of_one_rank(_listed(self, inputs))
         pairs = zip(map(mask_of, inputs), tensors, strict=True)
         return self.merge(
             tensors, [m if m is None else _spread(m, x) for m, x in pairs]
@@ -39,20 +46,23 @@ class Merge(Layer):
         return reduce(ops.logical_or, masks)
 
 
-def _checked(layer: Layer, inputs: Any) -> list[Any]:
-    """`inputs` as a list, if they are several tensors of one batch size."""
+def _listed(layer: Layer, inputs: Any) -> list[Any]:
+    """`inputs` as a list, if they are several tensors."""
     if not isinstance(inputs, (list, tuple)) or not inputs:
         received = getattr(inputs, "shape", inputs)
         raise ArgumentError(
             f"{type(layer).__name__}: expected a list of tensors; received {received}"
         )
-    if len({x.shape[:1] for x in inputs}) > 1:
-        shapes = ", ".join(str(tuple(x.shape)) for x in inputs)
+    return list(inputs)
+
+
+def _check_batches(layer: Layer, shapes: Sequence[Any]) -> None:
+    """Refuse two batch sizes that are known."""
+    if len({n for shape in shapes for n in shape[:1]} - {None}) > 1:
         raise ShapeError(
             f"{type(layer).__name__}: expected tensors of one batch size; "
-            f"received shapes {shapes}"
+            f"received shapes {', '.join(str(tuple(shape)) for shape in shapes)}"
         )
-    return list(inputs)
 
 
 def _checked_masks(layer: Layer, inputs: Any, masks: Any) -> list[Any]:
@@ -183,11 +193,12 @@ class Concatenate(Merge):
         super().__init__(**kwargs)
         self.axis = axis
 
-    def call(self, inputs: Any) -> Any:
-        if not isinstance(inputs, (list, tuple)) or not inputs:
-            _checked(self, inputs)
+    def build(self, input_shape: Any) -> None:
         # Batches may differ: they may be what is joined.
-        return ops.concatenate(inputs, axis=self.axis)
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        return ops.concatenate(_listed(self, inputs), axis=self.axis)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """The masks joined; inputs without one count as wholly there."""
@@ -239,7 +250,8 @@ class Dot(Merge):
         self._pair = pair
 
     def call(self, inputs: Any) -> Any:
-        tensors = _checked(self, inputs)
+        tensors = _listed(self, inputs)
+        _check_batches(self, [x.shape for x in tensors])
         if len(tensors) != 2:
             raise ArgumentError(f"Dot: expected 2 tensors; received {len(tensors)}")
         axes = [a % x.ndim for a, x in zip(self._pair, tensors, strict=True)]

@@ -16,6 +16,8 @@ from toolkit.ops.symbolic import operation
 
 # The logarithm of no probability; minus infinity would have no gradient.
 NEVER = -1e30
+# The cost of labels without any alignment: -log of the least float64, as on TensorFlow.
+IMPOSSIBLE = 708.4
 
 
 def _checked(op: str, output: Any, lengths: Any) -> tuple[Tensor, Tensor]:
@@ -50,7 +52,8 @@ def ctc_loss(
         mask_index: the class of the blank.
 
     Returns:
-        (batch,), in float32 or wider.
+        (batch,), in float32 or wider. Labels that no alignment has, as there are more
+        of them than steps, cost 708.4, and have no gradient.
     """
     output, output_length = _checked("ctc_loss", output, output_length)
     labels = ops.cast(target, "int32")
@@ -90,7 +93,8 @@ def ctc_loss(
     final = ops.take_along_axis(reached, ends, axis=1)
     # Without labels both ends are the same state.
     twice = ops.logical_and(ops.equal(ops.expand_dims(last, 1), 0), [[False, True]])
-    return -ops.logsumexp(ops.where(twice, NEVER, final), axis=1)
+    cost = -ops.logsumexp(ops.where(twice, NEVER, final), axis=1)
+    return ops.where(ops.less(cost, -NEVER / 2), cost, IMPOSSIBLE)
 
 
 def _emitted(log_p: Tensor, states: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import Kind, Primitive, Spec, along, primitive
 from toolkit.ops.checks import known_values, normalize_axis, stand_in, unknown_extent
 from toolkit.ops.creation import arange
-from toolkit.ops.elementwise import equal, less
+from toolkit.ops.elementwise import equal, isfinite, less, maximum, minimum
 from toolkit.ops.index import as_indices, gather_p, take_along_axis_p
 from toolkit.ops.numeric import logical_and, logical_not
 from toolkit.ops.padding import pad
@@ -144,14 +144,17 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Tensor:
         k: how many of the best predictions count.
 
     Returns:
-        (batch,), bool; False where the prediction for the target is NaN.
+        (batch,), bool; False where the target is no class, such as -1, or the
+        prediction for it is not finite.
     """
     predictions = convert(predictions)
     targets = expand_dims(as_indices("in_top_k", targets), -1)
-    own = bind(take_along_axis_p, predictions, targets, axis=predictions.ndim - 1)
+    last = predictions.shape[-1] - 1
+    class_ = minimum(maximum(targets, 0), last)
+    own = bind(take_along_axis_p, predictions, class_, axis=predictions.ndim - 1)
     better = sum(less(own, predictions), axis=-1)
-    is_number = equal(own, own)
-    return logical_and(less(better, k), reshape(is_number, better.shape))
+    counts = logical_and(equal(targets, class_), isfinite(own))
+    return logical_and(less(better, k), reshape(counts, better.shape))
 
 
 @operation
