@@ -261,6 +261,14 @@ def test_model_checkpoint(tmp_path, capsys):
     model.load_weights(path.parent / names[1])
 
 
+@pytest.mark.parametrize("kind", ["EarlyStopping", "ReduceLROnPlateau"])
+def test_a_name_that_nothing_is_known_of(kind):
+    """It is no reason to train on until the last epoch."""
+    callback = getattr(callbacks, kind)("val_acc")
+    with pytest.raises(ArgumentError, match="which way 'val_acc' is better"):
+        make_model().fit(X, Y, epochs=2, callbacks=[callback], verbose=0)
+
+
 def test_metrics_of_several_numbers(tmp_path):
     """Each epoch is saved, as none is the best; lines show the mean."""
     model = Sequential([Input((3,)), layers.Dense(2)])
