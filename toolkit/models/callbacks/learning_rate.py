@@ -127,8 +127,7 @@ class ReduceLROnPlateau(MonitorCallback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         logs = {} if logs is None else logs
         logs.update(learning_rates(self.model))
-        if self.monitor_op is None:  # a name that nothing is known of is an error
-            self._set_monitor_op()
+        self._set_monitor_op()  # a name that nothing is known of is an error
         current = self._monitored(logs)
         if current is None:
             return

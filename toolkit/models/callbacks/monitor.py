@@ -67,12 +67,17 @@ class MonitorCallback(Callback):
     def _is_improvement(self, value: float, reference: float | None) -> bool:
         if reference is None:
             return True
-        if self.monitor_op is None:
-            self._set_monitor_op()
+        self._set_monitor_op()
         return bool(self.monitor_op(value - self.min_delta, reference))
 
     def _set_monitor_op(self) -> None:
-        """Set `monitor_op`, which subclasses use: `np.less` or `np.greater`."""
+        """Set `monitor_op`, which subclasses use, if it is not: `np.less` or `greater`.
+
+        Raises:
+            ArgumentError: nothing says which way is better.
+        """
+        if self.monitor_op is not None:
+            return
         self.monitor_op = np.less if self._direction() == "min" else np.greater
         if self.monitor_op is np.less:
             self.min_delta = -self.min_delta

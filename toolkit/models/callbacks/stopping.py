@@ -57,8 +57,7 @@ class EarlyStopping(MonitorCallback):
             self._forget()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        if self.monitor_op is None:  # a name that nothing is known of is an error
-            self._set_monitor_op()
+        self._set_monitor_op()  # a name that nothing is known of is an error
         current = self.get_monitor_value(logs)
         if current is None or epoch < self.start_from_epoch:
             return
