@@ -49,14 +49,13 @@ class Spares:
     ) -> None:
         self._blocks: deque[Any] = deque(maxlen=most)
         self._nbytes = sys.maxsize if nbytes is None else nbytes
-        self._least = least
+        self._least, self._most = least, self._nbytes // _MOST_OF_ALL
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """An array of any content."""
         dtype = np.dtype(dtype)
         nbytes = prod(shape) * dtype.itemsize
-        most = self._nbytes // _MOST_OF_ALL
-        if not self._least <= nbytes <= most or dtype.hasobject:
+        if not self._least <= nbytes <= self._most or dtype.hasobject:
             return np.empty(shape, dtype)
         block = self._taken(nbytes + _ALIGNMENT)
         if block is None:

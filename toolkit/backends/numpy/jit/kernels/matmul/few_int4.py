@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value, literal
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.matmul.unpack import existing_block
+from toolkit.backends.numpy.jit.kernels.matmul.unpack import (
+    existing_block,
+    loaded_zeros,
+)
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.definitions.records import record
 
@@ -100,7 +103,7 @@ def emit_runs() -> Kernel:
 
 
 def _put(b: Kernel, target: Pointer, place: Number, number: Number) -> None:
-    b.emit(f"store i64 {number}, ptr {target + place * _WORD}")
+    b.put_scalar(b.int64(number), target + place * _WORD)
 
 
 def emit_few_int4(plan: FewInt4Plan, body: Described) -> Kernel:
@@ -244,11 +247,8 @@ class _FewInt4:
     def _origin(self, place: Number, mask: Mask) -> Value:
         """Zeros, 8 more if they are signed, as the numbers."""
         b, is_signed = self.b, self.plan.is_signed
-        dtype, extend = ("int8", "sext") if is_signed else ("uint8", "zext")
-        zero = b.convert(extend, b.load(self.zero, place, dtype, mask), "int32")
-        if is_signed:
-            zero = b.binary("add", zero, b.filled(8, "int32"))
-        return b.convert("sitofp", zero, "float32")
+        zeros = loaded_zeros(b, self.zero, place, mask, is_signed)
+        return b.binary("fadd", zeros, b.filled(8.0, "float32")) if is_signed else zeros
 
     def _finish(
         self, row: int, column: Number, pairs: int, left: Number | None

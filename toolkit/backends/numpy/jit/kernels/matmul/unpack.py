@@ -80,6 +80,15 @@ def existing_block(b: Kernel, stored: Value, blocks: Number, error: Pointer) -> 
     return safe
 
 
+def loaded_zeros(
+    b: Kernel, zeros: Pointer, place: Number, mask: Mask, is_signed: bool
+) -> Value:
+    """A vector of zeros as float32; see `Unpacked`."""
+    dtype, extend = ("int8", "sext") if is_signed else ("uint8", "zext")
+    whole = b.convert(extend, b.load(zeros, place, dtype, mask), "int32")
+    return b.convert("sitofp", whole, "float32")
+
+
 class Unpacker:
     """Emits the unpacking of panels of `vectors` vectors of columns.
 
@@ -180,11 +189,9 @@ class Unpacker:
 
     def _origin(self, place: Number, mask: Mask) -> Value:
         """Zeros, as `_numbers` has numbers."""
-        b = self.b
-        dtype, extend = ("int8", "sext") if self.is_signed else ("uint8", "zext")
-        zero = b.convert(extend, b.load(self.zero, place, dtype, mask), "int32")
-        large = b.filled(2.0**23 + (8 if self.is_signed else 0), "float32")
-        return b.binary("fadd", b.convert("sitofp", zero, "float32"), large)
+        zeros = loaded_zeros(self.b, self.zero, place, mask, self.is_signed)
+        large = self.b.filled(2.0**23 + (8 if self.is_signed else 0), "float32")
+        return self.b.binary("fadd", zeros, large)
 
     def _write(
         self, term: _Term, panel: Number, number: int, mask: Mask = None
