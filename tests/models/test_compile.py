@@ -331,6 +331,27 @@ def test_what_does_not_fit_the_outputs(arguments, y, message):
         model.fit(X, y, verbose=0)
 
 
+def test_named_targets_of_one_output():
+    inputs = toolkit.Input((4,))
+    model = toolkit.Model(inputs, layers.Dense(1, name="price")(inputs))
+    model.compile("sgd", "mse")
+    model.fit(X, {"price": Y2}, verbose=0)
+    with pytest.raises(ArgumentError, match=r"by their names \['price'\]"):
+        model.fit(X, {"other": Y2}, verbose=0)
+
+
+def test_named_targets_of_outputs_with_a_loss_are_found_by_name():
+    inputs = toolkit.Input((4,))
+    outputs = [layers.Dense(1, name=name)(inputs) for name in ("z", "m", "a")]
+    model = toolkit.Model(inputs, outputs)
+    model.compile("sgd", {"z": "mse", "m": None, "a": "mse"})
+    targets = {"z": Y1[:, :1] + 5, "a": Y1[:, 1:2]}
+    found = model.evaluate(X, targets, verbose=0, return_dict=True)
+    z, _, a = (np.asarray(y) for y in model(X))
+    assert found["z_loss"] == pytest.approx(np.mean((z - targets["z"]) ** 2), rel=1e-5)
+    assert found["a_loss"] == pytest.approx(np.mean((a - targets["a"]) ** 2), rel=1e-5)
+
+
 def test_weights_of_one_loss_of_one_output():
     model = single()
     model.compile("sgd", "mse", loss_weights=[1.0, 2.0])

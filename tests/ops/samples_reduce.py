@@ -31,6 +31,10 @@ def logsumexp(x, axis=None, keepdims=False):
     return np.log(np.sum(np.exp(x), axis=axis, keepdims=keepdims))
 
 
+def _logs_of_zero(x):
+    return np.full(x.shape[1:], -np.inf)
+
+
 def _positive(shape):
     return uniform(0.5, 1.5, shape)
 
@@ -76,6 +80,7 @@ REDUCTIONS = [
     sample("logsumexp", distinct(), 1, numpy=logsumexp),
     sample("logsumexp", distinct((2, 3, 4)), (0, -1), True, numpy=logsumexp),
     sample("logsumexp", distinct(()), numpy=logsumexp),
+    sample("logsumexp", np.zeros((0, 2)), axis=0, numpy=_logs_of_zero, order=0),
     sample("logsumexp", np.array([1000.0, 1000.0]), numpy=lambda x: 1000 + np.log(2)),
     sample("logsumexp", np.array([-np.inf, -np.inf]), numpy=lambda x: -np.inf, order=0),
     *reduction("any", booleans),
@@ -114,6 +119,11 @@ RUNNING = [
 ]
 
 
+def _nans(x):
+    """What is left of no elements over the first axis."""
+    return np.full(x.shape[1:], NAN)
+
+
 def without_nan(name, **options):
     return [
         sample(name, _with_nan, order=0, **options),
@@ -132,6 +142,10 @@ WITHOUT_NAN = [
         numpy=lambda x: np.array([NAN, 1.0]),
         order=0,
     ),
+    *[
+        sample(name, np.zeros((0, 2)), axis=0, numpy=_nans, order=0)
+        for name in ("nanmax", "nanmin", "nanmedian")
+    ],
     sample("nanprod", _with_nan, axis=0, order=0),
     *[
         row

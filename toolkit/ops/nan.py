@@ -7,7 +7,8 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor
-from toolkit.ops.checks import normalize_axes, only_axis
+from toolkit.ops.checks import normalize_axes, only_axis, reduced_shape
+from toolkit.ops.creation import full
 from toolkit.ops.elementwise import isnan, sqrt, where
 from toolkit.ops.numeric import logical_not, square
 from toolkit.ops.reduce import (
@@ -16,6 +17,7 @@ from toolkit.ops.reduce import (
     argmin,
     cumprod,
     cumsum,
+    is_empty,
     max,
     min,
     prod,
@@ -74,8 +76,11 @@ def _extremum(reduction: Any, fill: float, x: Any, axis: Any, keepdims: bool) ->
     x = convert(x)
     if not dtypes.is_float(x.dtype):
         return reduction(x, axis, keepdims)
-    y = reduction(_filled(x, fill), axis, keepdims)
-    return where(all(isnan(x), axis, keepdims), convert(float("nan"), x.dtype), y)
+    nan, axes = float("nan"), normalize_axes(f"nan{reduction.__name__}", axis, x.ndim)
+    if is_empty(x, axes):
+        return full(reduced_shape(x.shape, axes, keepdims), nan, x.dtype)
+    y = reduction(_filled(x, fill), axes, keepdims)
+    return where(all(isnan(x), axes, keepdims), convert(nan, x.dtype), y)
 
 
 @operation

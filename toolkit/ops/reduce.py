@@ -200,12 +200,17 @@ def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) ->
     return bind(prod_p, x, axis=axes, keepdims=bool(keepdims))
 
 
+def is_empty(x: Tensor, axes: Axes) -> bool:
+    """Whether there is nothing to reduce over `axes`."""
+    return 0 in (x.shape[a] for a in axes)
+
+
 def _extremum(
     record: Primitive, x: Any, axis: Any, keepdims: bool, initial: Any
 ) -> Tensor:
     x = convert(x)
     axes = normalize_axes(record.name, axis, x.ndim)
-    if initial is not None and 0 in (x.shape[a] for a in axes):
+    if initial is not None and is_empty(x, axes):
         shape = reduced_shape(x.shape, axes, keepdims)
         return broadcast_to(convert(initial, x.dtype), shape)
     y = bind(record, x, axis=axes, keepdims=bool(keepdims))
@@ -282,9 +287,14 @@ def std(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))) over `axis`, shifted by the maximum: it cannot overflow."""
+    """log(sum(exp(x))) over `axis`, shifted by the maximum: it cannot overflow.
+
+    Of no elements it is the logarithm of 0, -inf.
+    """
     (x,) = floating(x)
     axes = normalize_axes("logsumexp", axis, x.ndim)
+    if is_empty(x, axes):
+        return log(sum(x, axes, keepdims))
     shift = stop_gradient(max(x, axis=axes, keepdims=True))
     shift = where(isfinite(shift), shift, zero_like(shift))
     y = log(sum(exp(x - shift), axis=axes, keepdims=True)) + shift

@@ -100,7 +100,8 @@ def quantiles(
         method: between two elements: "linear", "lower", "higher", "midpoint" or
             "nearest".
         keepdims: whether reduced axes stay, with extent 1.
-        skip_nan: whether NaNs are left out; else one makes the result NaN.
+        skip_nan: whether NaNs are left out, and the result is NaN where no element is
+            left; else one makes the result NaN.
     """
     if method not in _METHODS:
         raise unknown_choice(f"{op}: method", method, _METHODS)
@@ -110,7 +111,9 @@ def quantiles(
     count = math.prod(x.shape[a] for a in axes)
     rows = reshape(transpose(x, (*kept, *axes)), [*(x.shape[i] for i in kept), count])
     if count == 0:
-        raise ShapeError(f"{op}: no elements along axis {axes} of shape {x.shape}")
+        if not skip_nan:
+            raise ShapeError(f"{op}: no elements along axis {axes} of shape {x.shape}")
+        rows = full((*rows.shape[:-1], 1), float("nan"), x.dtype)
     y = _row_quantiles(rows, reshape(shares, (-1,)), method, skip_nan)
     y = moveaxis(y, -1, 0)
     return reshape(y, (*shares.shape, *reduced_shape(x.shape, axes, keepdims)))

@@ -147,25 +147,32 @@ class CompileLoss:
         """The targets in the containers of the outputs; None where there are none."""
         if not tree.is_nested(y_true) and not tree.is_nested(y_pred):
             return y_true
-        aligned = pack_like(y_pred, y_true, self.output_names)
+        names = self.output_names
+        aligned = pack_like(y_pred, y_true, names)
         if aligned is None:
             aligned = self._align_partly(y_true, y_pred)
         if aligned is None:
+            named = f", or a dict by their names {names}" if names else ""
             raise ArgumentError(
                 "the structures of targets and outputs differ: expected targets like "
-                f"the outputs {describe(y_pred)}; received {describe(y_true)}"
+                f"the outputs {describe(y_pred)}{named}; received {describe(y_true)}"
             )
         return aligned
 
     def _align_partly(self, y_true: Any, y_pred: Any) -> Any:
         """Targets for just the outputs that have a loss."""
+        names = self.output_names
         if isinstance(y_true, dict) and isinstance(y_pred, dict):
             if not set(y_true) <= set(y_pred):
                 return None
             return {key: y_true.get(key) for key in y_pred}
+        if isinstance(y_true, dict) and names:
+            if len(names) != len(tree.flatten(y_pred)) or not set(y_true) <= set(names):
+                return None
+            return tree.pack_sequence_as(y_pred, [y_true.get(name) for name in names])
         losses, targets = tree.flatten(self._loss), tree.flatten(y_true)
-        if isinstance(self._loss, dict) and self.output_names:
-            losses = [self._loss.get(name) for name in self.output_names]
+        if isinstance(self._loss, dict) and names:
+            losses = [self._loss.get(name) for name in names]
         if len(losses) != len(tree.flatten(y_pred)):
             return None
         if len(targets) != sum(loss is not None for loss in losses):
