@@ -352,6 +352,13 @@ def test_named_targets_of_outputs_with_a_loss_are_found_by_name():
     assert found["a_loss"] == pytest.approx(np.mean((a - targets["a"]) ** 2), rel=1e-5)
 
 
+def test_metrics_do_not_guess_whose_targets_are_missing():
+    model = multi("list")
+    model.compile("sgd", ["mse", None], metrics=[["mae"], ["mae"]])
+    with pytest.raises(ArgumentError, match="metrics need targets for all 2 outputs"):
+        model.fit(X, [Y1], verbose=0)
+
+
 def test_weights_of_one_loss_of_one_output():
     model = single()
     model.compile("sgd", "mse", loss_weights=[1.0, 2.0])

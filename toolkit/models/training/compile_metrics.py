@@ -110,6 +110,11 @@ class CompileMetrics:
                     f"which they are given, is {names[0]!r}"
                 )
             return [_group(flat, tree.flatten(y_true)[0], pred[0], None)]
+        if len(true) != len(pred):
+            raise ArgumentError(
+                f"compile: {argument} need targets for all {len(pred)} outputs, or a "
+                f"dict of targets by the outputs' names; received {len(true)} targets"
+            )
         per_output = self._per_output(argument, given, y_pred, names)
         rows = zip(per_output, true, pred, names, strict=True)
         return [_group(m, t, p, name) for m, t, p, name in rows]
