@@ -27,8 +27,8 @@ class Merge(Layer):
 
     def build(self, input_shape: Any) -> None:
         # Later a batch of one, such as a table of positions, may meet any other.
-        if all(isinstance(shape, (list, tuple)) for shape in input_shape or [None]):
-            _check_batches(self, input_shape)
+        shapes = [s for s in input_shape or () if isinstance(s, (list, tuple))]
+        _check_batches(self, shapes)
         self.built = True
 
     def call(self, inputs: Any) -> Any:
