@@ -19,6 +19,7 @@ from toolkit.ops.activation import limit_p
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
 from toolkit.ops.creation import ones, zeros
 from toolkit.ops.elementwise import (
+    equal,
     greater,
     log,
     maximum,
@@ -334,10 +335,10 @@ def vector_norm(
     """The norm over `axes`, with gradient 0 at 0."""
     powers = square(x) if order == 2 else power(abs(x), order)
     total = sum(powers, axis=axes, keepdims=keepdims)
-    positive = greater(total, 0)
-    total = where(positive, total, 1.0)
+    is_zero = equal(total, 0)
+    total = where(is_zero, 1.0, total)
     root = sqrt(total) if order == 2 else power(total, 1 / order)
-    return where(positive, root, zero_like(root))
+    return where(is_zero, zero_like(root), root)
 
 
 @operation

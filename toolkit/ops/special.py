@@ -45,7 +45,9 @@ def i0(x: Any) -> Tensor:
     x, dtype = _widened(x)
     size = absolute(x)
     is_far = greater(size, _I0_BORDER)
-    near = where(is_far, _I0_BORDER, size)  # no minimum: at a tie its gradient is half
+    # No minimum: at a tie its gradient is half. Not the size: the gradient of its
+    # gradient is 0 at 0, and that of the series 1/2.
+    near = where(is_far, _I0_BORDER, x)
     far = where(is_far, size, _I0_BORDER)
     series = _polynomial(_I0_SERIES, (near / _I0_BORDER) ** 2)
     tail = _polynomial(_I0_TAIL, _I0_BORDER / far) * (64 / sqrt(2 * math.pi * far))
