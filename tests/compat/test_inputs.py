@@ -73,6 +73,13 @@ def test_options_are_set_by_attribute():
     assert (found.deterministic, found.threads) == (False, 3)
     with pytest.raises(UnsupportedError, match="experimental_slack"):
         options.experimental_slack = True
+    with pytest.raises(UnsupportedError, match="what can be fused always is"):
+        options.experimental_optimization.map_parallelization = True
+
+
+def test_empty_constants_of_strings():
+    empty = tf.constant([], dtype=tf.string)
+    assert empty.shape == (0,) and empty.dtype == tf.string
 
 
 def test_models_train_on_datasets():

@@ -73,6 +73,12 @@ def test_csv(tmp_path):
     chosen = CsvDataset(path, ["float32"], header=True, select_cols=[2])
     with pytest.raises(RuntimeError, match="byte 22, record 1.*must not be empty"):
         list(chosen)
+    path.write_text("1,2.5\n")
+    for defaults in ([0, 0.0], [[0], [0.0]]):
+        assert [x.dtype for x in next(iter(CsvDataset(path, defaults)))] == [
+            "int32",
+            "float32",
+        ]
     path.write_text("1,2\n3\n")
     with pytest.raises(RuntimeError, match=r"table.csv: byte 4, record 1.*2 fields"):
         list(CsvDataset(path, [0, 0]))

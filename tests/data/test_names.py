@@ -16,6 +16,7 @@ from toolkit.data import (
     ThreadingOptions,
 )
 from toolkit.data.tuning import Knob
+from toolkit.errors import ArgumentError, DTypeError
 
 ARGUMENTS = {  # as in TensorFlow 2.21, without `self` and `name`
     "apply": "transformation_func",
@@ -279,6 +280,66 @@ def test_padded_batches_of_scalars_and_nests():
     assert words.get_single_element().tolist() == ["a", "bb"]
     with pytest.raises(ValueError, match=r"rank 0 .*received \(3,\)"):
         list(Dataset.range(3).padded_batch(2, padded_shapes=[3]))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"padded_shapes": [None]},
+        {"padded_shapes": ([None],)},
+        {"padded_shapes": ([None], [], [])},
+        {"padded_shapes": ([None], {"c": []})},
+        {"padded_shapes": ([None], {"label": [], "c": []})},
+        {"padding_values": (7,)},
+        {"padding_values": (7, {"c": 7})},
+    ],
+)
+def test_padding_that_is_not_nested_as_elements(arguments):
+    rows = Dataset.range(1, 4).map(lambda n: (np.full(n, n), {"label": n}))
+    with pytest.raises(ArgumentError, match="padded_batch: padd.* as elements have"):
+        list(rows.padded_batch(2, **arguments))
+
+
+@pytest.mark.parametrize("value", [1.5, "x", [1, 2], -1])
+def test_padding_that_is_no_value(value):
+    rows = Dataset.range(1, 4).map(lambda n: np.full(n, n, "uint8"))
+    with pytest.raises(ArgumentError, match="padding_values of dtype uint8"):
+        list(rows.padded_batch(2, padding_values=value))
+
+
+def test_padding_with_long_text():
+    rows = Dataset.range(1, 3).map(lambda n: np.full(n, "a"))
+    padded = next(iter(rows.padded_batch(2, padding_values="<none>")))
+    assert padded.tolist() == [["a", "<none>"], ["a", "a"]]
+
+
+def test_zip_keeps_nests():
+    a, b = Dataset.range(2), Dataset.range(5, 7)
+    assert list(Dataset.zip((a, {"b": b}))) == [(0, {"b": 5}), (1, {"b": 6})]
+    assert list(Dataset.zip(((a,), b))) == [((0,), 5), ((1,), 6)]
+    assert Dataset.zip((a, {"b": b})).element_spec == (
+        TensorSpec((), "int64"),
+        {"b": TensorSpec((), "int64")},
+    )
+
+
+def test_named_tuples_are_one_argument():
+    pairs = Dataset.from_tensor_slices(Pair(np.arange(3), np.arange(3, 6)))
+    assert list(pairs.map(lambda p: p.x + p.y)) == [3, 5, 7]
+    assert [p.x for p in pairs.filter(lambda p: p.y > 3)] == [1, 2]
+
+
+def test_text_is_no_number():
+    numbers = Dataset.from_generator(
+        lambda: iter([5]), output_signature=TensorSpec((), "string")
+    )
+    with pytest.raises(DTypeError, match="dtype object; received 5"):
+        list(numbers)
+    text = Dataset.from_generator(
+        lambda: iter(["5"]), output_signature=TensorSpec((), "int32")
+    )
+    with pytest.raises(DTypeError, match="dtype int32; received '5'"):
+        list(text)
 
 
 def test_ragged_values_are_sources():

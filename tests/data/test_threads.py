@@ -237,10 +237,10 @@ def test_functions_and_what_they_make_travel_by_cloudpickle():
             super().__init__(reason)
             self.point = point
 
-    def moved(point_x, point_y):
-        if point_x == 4:
-            raise Bad(Point(point_x, point_y), "four")
-        return Point(point_x + 1, point_y)
+    def moved(point):
+        if point.x == 4:
+            raise Bad(Point(point.x, point.y), "four")
+        return Point(point.x + 1, point.y)
 
     points = Dataset.range(4).map(lambda x: Point(int(x), 0))
     made = list(points.map(moved, num_parallel_calls=2, workers="process"))

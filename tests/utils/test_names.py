@@ -84,6 +84,22 @@ def test_configs_as_before_keras_3():
         utils.legacy.serialize_keras_object(3)
 
 
+def test_features_that_are_missing_or_unknown():
+    space = utils.FeatureSpace({"a": "float", "b": "float"})
+    space.adapt({"a": [0.0], "b": [1.0]})
+    for data in ({"a": [0.0]}, {"a": [0.0], "b": [1.0], "c": [2.0]}):
+        with pytest.raises(ArgumentError, match=r"expected the features \['a', 'b'\]"):
+            space(data)
+
+
+def test_float_features_of_integers():
+    data = {"age": np.array([1, 2, 5]), "old": np.array([False, False, True])}
+    space = utils.FeatureSpace({"age": "float", "old": "float"})
+    space.adapt(data)
+    assert space(data).numpy().tolist() == [[1.0, 0.0], [2.0, 0.0], [5.0, 1.0]]
+    assert space(data).dtype == "float32"
+
+
 def test_a_discretized_feature_is_as_wide_as_asked_for():
     space = utils.FeatureSpace({"x": "float_discretized"}, num_discretization_bins=8)
     with pytest.raises(ValueError, match="You need to call `.adapt"):

@@ -25,6 +25,7 @@ from toolkit.data.structure import (
     map_leaves,
     merge,
     numpy_dtype,
+    parts_like,
     stack,
     stacked,
 )
@@ -232,18 +233,15 @@ class PaddedBatch(_Batched):
 def padded(elements: list[Any], shapes: Any, fill: Any) -> Any:
     """Elements as one, padded to shapes that are nested as an element is."""
     first = elements[0]
-    if isinstance(first, tuple):
-        columns = [list(column) for column in zip(*elements, strict=True)]
-        given = [None] * len(columns) if shapes is None else shapes
-        several = isinstance(fill, (tuple, list))
-        fills = fill if several else [fill] * len(columns)
-        return like(first, list(map(padded, columns, given, fills)))
-    if isinstance(first, dict):
-        shapes = shapes or dict.fromkeys(first)
-        fills = fill if isinstance(fill, dict) else dict.fromkeys(first, fill)
-        columns_of = {key: [element[key] for element in elements] for key in first}
-        return {k: padded(columns_of[k], shapes[k], fills[k]) for k in first}
-    return pad(elements, shapes, fill)
+    if not isinstance(first, (tuple, dict)):
+        return pad(elements, shapes, fill)
+    given = parts_like(first, shapes, "padded_batch: padded_shapes")
+    fills = [fill] * len(first)
+    if isinstance(fill, (tuple, list, dict)):
+        fills = parts_like(first, fill, "padded_batch: padding_values")
+    keys = first if isinstance(first, dict) else range(len(first))
+    columns = [[element[key] for element in elements] for key in keys]
+    return like(first, list(map(padded, columns, given, fills)))
 
 
 @transformation("ragged_batch")

@@ -58,9 +58,10 @@ class Zip(Dataset):
         parts = leaves(self._nest)
         check_datasets("zip", parts)
         super().__init__(*parts)
+        self._is_flat = type(self._nest) is tuple and list(self._nest) == parts
 
     def _pack(self, parts: Sequence[Any]) -> Any:
-        if type(self._nest) is tuple and len(self._nest) == len(parts):
+        if self._is_flat:
             return tuple(parts)
         return _filled(self._nest, iter(parts))
 

@@ -123,6 +123,13 @@ class _Counted:
             yield line.decode("utf-8")
 
 
+# Python's numbers have no width: what the columns that they stand for have.
+_NARROW = {
+    np.dtype("float64"): np.dtype("float32"),
+    np.dtype("int64"): np.dtype("int32"),
+}
+
+
 class _Column:
     """What a field of a column becomes: text stays text."""
 
@@ -141,8 +148,8 @@ class _Column:
             self._default = np.asarray(default).ravel()[0]
             is_text = isinstance(self._default, str)
             self.dtype = TensorSpec((), str).dtype if is_text else self._default.dtype
-        if isinstance(default, float):
-            self.dtype = np.dtype("float32")
+            if not isinstance(default, (np.ndarray, np.generic)):
+                self.dtype = _NARROW.get(self.dtype, self.dtype)
 
     def value(self, field: str, na_value: str) -> Any:
         """A field as a value."""

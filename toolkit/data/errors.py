@@ -26,11 +26,14 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def spread(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """A function of an element whose parts, if it is a tuple, become arguments."""
+    """A function of an element whose parts, if it is a tuple, become arguments.
+
+    A named tuple is one argument, as a dict is.
+    """
 
     def call(element: Any) -> Any:
         try:
-            if isinstance(element, tuple):
+            if type(element) is tuple:
                 return function(*element)
             return function(element)
         except StopIteration as error:  # it would pass for the end of the elements

@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit.data.encoding import encodes
 from toolkit.data.structure import Array, TensorSpec, object_array
-from toolkit.errors import OutOfRangeError, ShapeError
+from toolkit.errors import ArgumentError, OutOfRangeError, ShapeError
 
 
 def pad(values: Sequence[Any], shape: Any, fill: Any) -> Array:
@@ -47,11 +47,27 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Array:
     dtype = np.result_type(*arrays)
     if fill is None:
         fill = "" if dtype.kind in "US" else (b"" if dtype.kind == "O" else 0)
+    dtype = _filled_dtype(dtype, fill)
     out = np.full((len(arrays), *target), fill, dtype)
     for row, array in enumerate(arrays):
         place: Any = (row, *map(slice, array.shape))
         out[place] = array
     return out
+
+
+def _filled_dtype(dtype: np.dtype[Any], fill: Any) -> np.dtype[Any]:
+    """The dtype of values that are filled up, long enough for the text of a filling."""
+    value = np.asarray(fill)
+    is_text = dtype.kind in "USO"
+    fits = value.ndim == 0 and is_text == (value.dtype.kind in "USO")
+    if fits and dtype.kind in "iub":
+        fits = bool(value.astype(dtype) == value)
+    if not fits:
+        raise ArgumentError(
+            f"padded_batch: expected padding_values of dtype {dtype}, as the values "
+            f"have; received {fill!r:.60}"
+        )
+    return np.promote_types(dtype, value.dtype) if dtype.kind in "US" else dtype
 
 
 class Ragged:

@@ -11,7 +11,15 @@ import numpy as np
 
 from toolkit.data.profiling import Watch
 from toolkit.data.streams import Pass, Run
-from toolkit.data.structure import TensorSpec, leaves, map_leaves, merge, spec_of
+from toolkit.data.structure import (
+    TensorSpec,
+    leaves,
+    like,
+    map_leaves,
+    merge,
+    parts_like,
+    spec_of,
+)
 from toolkit.errors import ArgumentError, ShapeError
 
 if TYPE_CHECKING:
@@ -186,14 +194,11 @@ def padded_spec(spec: Any, shapes: Any, first: int | None) -> Any:
         shapes: as of `padded_batch`.
         first: how many elements a batch has; None: it varies.
     """
-    if isinstance(spec, tuple):
-        given = [None] * len(spec) if shapes is None else shapes
-        pairs = zip(spec, given, strict=True)
-        made = [padded_spec(part, shape, first) for part, shape in pairs]
-        return type(spec)(*made) if hasattr(spec, "_fields") else tuple(made)
-    if isinstance(spec, dict):
-        given = shapes or dict.fromkeys(spec)
-        return {key: padded_spec(spec[key], given[key], first) for key in spec}
+    if isinstance(spec, (tuple, dict)):
+        given = parts_like(spec, shapes, "padded_batch: padded_shapes")
+        parts = spec.values() if isinstance(spec, dict) else spec
+        pairs = zip(parts, given, strict=True)
+        return like(spec, [padded_spec(*pair, first) for pair in pairs])
     if shapes is not None:
         extents = (None if n in (None, -1) else int(n) for n in shapes)
         spec = replace(spec, shape=tuple(extents))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.errors import DTypeError, ShapeError
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
 Array = np.ndarray[Any, Any]
 Empty = Callable[..., Array]  # makes an array of a shape and a dtype
@@ -55,15 +55,26 @@ class TensorSpec:
         """The value as an array of this shape and dtype; an error names `who`."""
         try:
             array = np.asarray(value, self.dtype)
-        except (TypeError, ValueError) as error:
+            is_kept = _keeps(np.asarray(value), array)
+        except (TypeError, ValueError):
+            is_kept = False
+        if not is_kept:
             raise DTypeError(
                 f"{who}: expected a value of dtype {self.dtype}; received {value!r:.60}"
-            ) from error
+            )
         if not self.accepts(array.shape):
             raise ShapeError(
                 f"{who}: expected a value of shape {self.shape}; received {array.shape}"
             )
         return array
+
+
+def _keeps(given: Array, array: Array) -> bool:
+    """Whether text became text, and numbers numbers, which may be rounded."""
+    kind, own, numbers = given.dtype.kind, array.dtype.kind, "biufc"
+    if own == "O":
+        return kind not in numbers or not given.size
+    return own not in numbers or kind not in "US"
 
 
 @dataclass(frozen=True)
@@ -94,10 +105,34 @@ def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
     return function(element)
 
 
-def like(element: tuple[Any, ...], parts: Sequence[Any]) -> tuple[Any, ...]:
-    """A tuple, or named tuple, like `element` of other parts."""
+def like(element: tuple[Any, ...] | dict[Any, Any], parts: Sequence[Any]) -> Any:
+    """A tuple, named tuple or dict like `element` of other parts."""
+    if isinstance(element, dict):
+        return dict(zip(element, parts, strict=True))
     kind = type(element)
     return kind(*parts) if hasattr(element, "_fields") else tuple(parts)
+
+
+def parts_like(
+    element: tuple[Any, ...] | dict[Any, Any], given: Any, what: str
+) -> list[Any]:
+    """What an argument that is nested as an element has for each part of it.
+
+    Args:
+        given: the argument; None: None for each.
+        what: its name, for an error.
+    """
+    if given is None:
+        return [None] * len(element)
+    if isinstance(element, dict):
+        if isinstance(given, dict) and given.keys() == element.keys():
+            return [given[key] for key in element]
+        parts = f"a dict with the keys {list(element)}"
+    else:
+        if isinstance(given, (tuple, list)) and len(given) == len(element):
+            return list(given)
+        parts = f"{len(element)} parts"
+    raise ArgumentError(f"{what}: expected {parts}, as elements have; received {given}")
 
 
 def leaves(element: Any) -> list[Any]:

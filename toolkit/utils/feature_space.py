@@ -187,8 +187,20 @@ class FeatureSpace(FeatureMakers, layers.Layer):
             if spec.output_mode == "one_hot"
         }
 
+    def _prepared(self, name: str, x: Any) -> Any:
+        """What a feature's layer makes of it."""
+        feature, y = self.features[name], self.preprocessors[name](x)
+        if feature.output_mode == "float" and not dtypes.is_float(y.dtype):
+            return ops.cast(y, feature.dtype)
+        return y
+
     def _encode(self, data: dict[str, Any]) -> Any:
-        found = {name: self.preprocessors[name](x) for name, x in data.items()}
+        if data.keys() != self.features.keys():
+            raise ArgumentError(
+                f"FeatureSpace: expected the features {sorted(self.features)}; "
+                f"received {sorted(data)}"
+            )
+        found = {name: self._prepared(name, x) for name, x in data.items()}
         crossed = {
             cross.name: self.crossers[cross.name](
                 [found[name] for name in cross.feature_names]

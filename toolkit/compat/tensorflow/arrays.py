@@ -68,6 +68,8 @@ def constant(
     fitting(value, dtype, "constant")
     if is_string(value):
         return StringTensor(value)
+    if dtype_name(dtype) == dtypes.STRING and not np.size(value):
+        return zeros(np.shape(value), dtype)
     if isinstance(value, (list, tuple, builtins.complex)) and dtype is None:
         dtype = "complex128" if np.iscomplexobj(value) else None
     x = convert(as_array(value), dtype_name(dtype))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import update_wrapper
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -134,9 +133,7 @@ class Dataset(core.Dataset):
         return reader_func(_numbers(1).map(lambda _: loaded))
 
     def with_options(self, options: Any, name: Any = None) -> Dataset:
-        """The data set with options, those of `tf.data.Options` or the core's."""
-        if isinstance(options, Options):
-            options = options.of_the_core()
+        """The data set with options."""
         return Dataset(self._parents[0].with_options(options))
 
 
@@ -278,53 +275,7 @@ class CsvDataset(metaclass=_Made):
 
 Iterator: type[_TensorIterator] = _TensorIterator
 NumpyIterator: type[core.DatasetIterator] = core.DatasetIterator
-
-
-# --- options --------------------------------------------------------------------------
-
-
-class Options:
-    """What holds for a whole data set, set attribute by attribute.
-
-    Attributes:
-        deterministic: whether parallel stages keep their order.
-        autotune: its `enabled`, `cpu_budget` and `ram_budget`.
-        threading: its `private_threadpool_size`.
-
-    Example:
-        >>> import toolkit.compat.tensorflow as tf
-        >>> options = tf.data.Options()
-        >>> options.deterministic = False
-        >>> tf.data.Dataset.range(2).with_options(options).options().deterministic
-        False
-    """
-
-    _names = ("deterministic", "experimental_deterministic", "autotune", "threading")
-
-    def __init__(self) -> None:
-        self.deterministic: bool | None = None
-        self.autotune: SimpleNamespace = SimpleNamespace(
-            enabled=None, cpu_budget=None, ram_budget=None
-        )
-        self.threading: SimpleNamespace = SimpleNamespace(private_threadpool_size=None)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self._names:
-            raise UnsupportedError(
-                f"Options: {name} is not supported; there are {', '.join(self._names)}"
-            )
-        name = "deterministic" if name == "experimental_deterministic" else name
-        super().__setattr__(name, value)
-
-    def of_the_core(self) -> core.Options:
-        """The core's options."""
-        return core.Options(
-            self.deterministic,
-            self.threading.private_threadpool_size,
-            self.autotune.cpu_budget,
-            self.autotune.ram_budget,
-            self.autotune.enabled,
-        )
+Options: type[core.Options] = core.Options
 
 
 def __getattr__(name: str) -> Any:
