@@ -184,6 +184,7 @@ WRONG = [
     (layers.Hashing, {"num_bins": 0}, "non-positive"),
     (layers.Hashing, {"num_bins": 2, "salt": [1]}, "salt"),
     (layers.Discretization, {}, "num_bins"),
+    (layers.Discretization, {"bin_boundaries": [2.0, 1.0]}, "that ascend"),
     (layers.CategoryEncoding, {}, "num_tokens"),
     (layers.Normalization, {"mean": 1.0}, "variance"),
 ]

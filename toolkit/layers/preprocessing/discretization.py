@@ -68,6 +68,11 @@ class Discretization(DataLayer):
                 f"Discretization: `num_bins` and `bin_boundaries` should {both}; "
                 f"received num_bins={num_bins}, bin_boundaries={bin_boundaries}"
             )
+        if bin_boundaries is not None and np.any(np.diff(bin_boundaries) < 0):
+            raise ArgumentError(
+                "Discretization: expected `bin_boundaries` that ascend; received "
+                f"{bin_boundaries}"
+            )
         self.__dict__["bin_boundaries"] = bin_boundaries
         self.num_bins = num_bins
         self.epsilon = epsilon
