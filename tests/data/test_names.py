@@ -329,6 +329,13 @@ def test_named_tuples_are_one_argument():
     assert [p.x for p in pairs.filter(lambda p: p.y > 3)] == [1, 2]
 
 
+@pytest.mark.parametrize("stage", ["filter", "take_while"])
+def test_predicates_without_an_answer(stage):
+    chosen = getattr(Dataset.range(3), stage)(lambda x: None)
+    with pytest.raises(TypeError, match="expected a boolean; received None"):
+        list(chosen)
+
+
 def test_text_is_no_number():
     numbers = Dataset.from_generator(
         lambda: iter([5]), output_signature=TensorSpec((), "string")

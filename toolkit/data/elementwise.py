@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
-from toolkit.data.errors import name_of, spread
+from toolkit.data.errors import name_of, no_answer, spread
 from toolkit.data.options import Options
 from toolkit.data.rows import MappedRows, RangeRows, Rows, ZippedRows
 from toolkit.data.shares import but_absent
@@ -228,6 +228,8 @@ class _FilterStream(Stream):
         for element in self.parent:
             try:
                 is_chosen = predicate(element)
+                if is_chosen is None:
+                    raise no_answer(self.dataset._predicate)
             except Exception as error:
                 if on_error is None:
                     self.failed(error, self.position)
@@ -329,6 +331,8 @@ class _TakeWhileStream(Stream):
         for element in self.parent:
             try:
                 is_before = self._predicate(element)
+                if is_before is None:
+                    raise no_answer(self.dataset._predicate)
             except Exception as error:
                 self.failed(error, self.position)
                 raise

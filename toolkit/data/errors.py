@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from toolkit.errors import ArgumentTypeError
+
 MARK = "data set: "
 
 
@@ -23,6 +25,14 @@ def note(error: BaseException, where: str) -> None:
 def name_of(function: Callable[..., Any]) -> str:
     """A function's name, for messages."""
     return getattr(function, "__qualname__", None) or type(function).__name__
+
+
+def no_answer(predicate: Callable[..., Any]) -> ArgumentTypeError:
+    """The error of a predicate that gave None."""
+    return ArgumentTypeError(
+        f"{name_of(predicate)}: expected a boolean; received None, which a function "
+        "without `return` gives"
+    )
 
 
 def spread(function: Callable[..., Any]) -> Callable[[Any], Any]:
