@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from numbers import Number
 from operator import attrgetter
 from typing import Any
 
@@ -55,26 +56,35 @@ class TensorSpec:
         """The value as an array of this shape and dtype; an error names `who`."""
         try:
             array = np.asarray(value, self.dtype)
-            is_kept = _keeps(np.asarray(value), array)
-        except (TypeError, ValueError):
-            is_kept = False
-        if not is_kept:
-            raise DTypeError(
-                f"{who}: expected a value of dtype {self.dtype}; received {value!r:.60}"
-            )
+        except (TypeError, ValueError) as error:
+            raise self._misfit(value, who) from error
+        if not _keeps(value, self.dtype):
+            raise self._misfit(value, who)
         if not self.accepts(array.shape):
             raise ShapeError(
                 f"{who}: expected a value of shape {self.shape}; received {array.shape}"
             )
         return array
 
+    def _misfit(self, value: Any, who: str) -> DTypeError:
+        return DTypeError(
+            f"{who}: expected a value of dtype {self.dtype}; received {value!r:.60}"
+        )
 
-def _keeps(given: Array, array: Array) -> bool:
-    """Whether text became text, and numbers numbers, which may be rounded."""
-    kind, own, numbers = given.dtype.kind, array.dtype.kind, "biufc"
-    if own == "O":
-        return kind not in numbers or not given.size
-    return own not in numbers or kind not in "US"
+
+def _keeps(value: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether text becomes text, and numbers numbers, by what a value begins with."""
+    while isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    own, numbers = getattr(value, "dtype", None), "biufc"
+    if own is None:
+        is_text, is_number = isinstance(value, (str, bytes)), isinstance(value, Number)
+    else:
+        kind = numpy_dtype(own).kind
+        is_text, is_number = kind in "US", kind in numbers
+    if dtype.kind == "O":
+        return not is_number
+    return dtype.kind not in numbers or not is_text
 
 
 @dataclass(frozen=True)
