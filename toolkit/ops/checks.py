@@ -107,6 +107,11 @@ def reduced_shape(shape: Shape, axes: Shape, keepdims: bool) -> Shape:
     return tuple(n for i, n in enumerate(shape) if i not in axes)
 
 
+def is_empty(shape: Shape, axes: Shape) -> bool:
+    """Whether there is nothing to reduce over `axes`."""
+    return 0 in (shape[a] for a in axes)
+
+
 def known_values(op: str, x: Tensor, advice: str) -> Any:
     """The data of `x` as a NumPy array, for results whose shape depends on it."""
     values = x.known()

@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor
-from toolkit.ops.checks import normalize_axes, only_axis, reduced_shape
+from toolkit.ops.checks import is_empty, normalize_axes, only_axis, reduced_shape
 from toolkit.ops.creation import full
 from toolkit.ops.elementwise import isnan, sqrt, where
 from toolkit.ops.numeric import logical_not, square
@@ -17,7 +17,6 @@ from toolkit.ops.reduce import (
     argmin,
     cumprod,
     cumsum,
-    is_empty,
     max,
     min,
     prod,
@@ -77,7 +76,7 @@ def _extremum(reduction: Any, fill: float, x: Any, axis: Any, keepdims: bool) ->
     if not dtypes.is_float(x.dtype):
         return reduction(x, axis, keepdims)
     nan, axes = float("nan"), normalize_axes(f"nan{reduction.__name__}", axis, x.ndim)
-    if is_empty(x, axes):
+    if is_empty(x.shape, axes):
         return full(reduced_shape(x.shape, axes, keepdims), nan, x.dtype)
     y = reduction(_filled(x, fill), axes, keepdims)
     return where(all(isnan(x), axes, keepdims), convert(nan, x.dtype), y)

@@ -10,7 +10,12 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, along, letters, primitive
 from toolkit.ops.associative import associative_scan
-from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
+from toolkit.ops.checks import (
+    is_empty,
+    normalize_axes,
+    normalize_axis,
+    reduced_shape,
+)
 from toolkit.ops.creation import full
 from toolkit.ops.elementwise import (
     equal,
@@ -74,7 +79,7 @@ def reduction(name: str, vjp: Any = None) -> Primitive:
     """Declare a reduction with attributes `axis` and `keepdims`."""
 
     def spec(x: Spec, axis: Axes, keepdims: bool) -> Spec:
-        if name in ("max", "min") and 0 in (x.shape[a] for a in axis):
+        if name in ("max", "min") and is_empty(x.shape, axis):
             raise ShapeError(
                 f"{name}: no elements along axis {axis} of shape {x.shape}"
             )
@@ -200,17 +205,12 @@ def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) ->
     return bind(prod_p, x, axis=axes, keepdims=bool(keepdims))
 
 
-def is_empty(x: Tensor, axes: Axes) -> bool:
-    """Whether there is nothing to reduce over `axes`."""
-    return 0 in (x.shape[a] for a in axes)
-
-
 def _extremum(
     record: Primitive, x: Any, axis: Any, keepdims: bool, initial: Any
 ) -> Tensor:
     x = convert(x)
     axes = normalize_axes(record.name, axis, x.ndim)
-    if initial is not None and is_empty(x, axes):
+    if initial is not None and is_empty(x.shape, axes):
         shape = reduced_shape(x.shape, axes, keepdims)
         return broadcast_to(convert(initial, x.dtype), shape)
     y = bind(record, x, axis=axes, keepdims=bool(keepdims))
@@ -293,7 +293,7 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """
     (x,) = floating(x)
     axes = normalize_axes("logsumexp", axis, x.ndim)
-    if is_empty(x, axes):
+    if is_empty(x.shape, axes):
         return log(sum(x, axes, keepdims))
     shift = stop_gradient(max(x, axis=axes, keepdims=True))
     shift = where(isfinite(shift), shift, zero_like(shift))
