@@ -80,6 +80,15 @@ def test_options_are_set_by_attribute():
 def test_empty_constants_of_strings():
     empty = tf.constant([], dtype=tf.string)
     assert empty.shape == (0,) and empty.dtype == tf.string
+    assert tf.constant([], tf.string, shape=(0, 2)).shape == (0, 2)
+
+
+def test_constants_of_strings_have_the_shape_asked_for():
+    filled = tf.constant("a", shape=(2, 2))
+    assert filled.numpy().tolist() == [[b"a", b"a"], [b"a", b"a"]]
+    assert tf.constant(["a", "b"], shape=(2, 1)).numpy().tolist() == [[b"a"], [b"b"]]
+    with pytest.raises(ValueError):
+        tf.constant(["a", "b"], shape=(3,))
 
 
 def test_models_train_on_datasets():

@@ -58,7 +58,7 @@ def constant(
     Args:
         value: a number, an array, nested lists, or strings.
         dtype: float32, int32 or bool by default, or that of an array.
-        shape: what the value is reshaped to; one number fills it.
+        shape: what the value is reshaped to; one number or string fills it.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -66,13 +66,15 @@ def constant(
         [[7, 7], [7, 7]]
     """
     fitting(value, dtype, "constant")
+    x: Any
     if is_string(value):
-        return StringTensor(value)
-    if dtype_name(dtype) == dtypes.STRING and not np.size(value):
-        return zeros(np.shape(value), dtype)
-    if isinstance(value, (list, tuple, builtins.complex)) and dtype is None:
-        dtype = "complex128" if np.iscomplexobj(value) else None
-    x = convert(as_array(value), dtype_name(dtype))
+        x = StringTensor(value)
+    elif dtype_name(dtype) == dtypes.STRING and not np.size(value):
+        x = zeros(np.shape(value), dtype)
+    else:
+        if isinstance(value, (list, tuple, builtins.complex)) and dtype is None:
+            dtype = "complex128" if np.iscomplexobj(value) else None
+        x = convert(as_array(value), dtype_name(dtype))
     if shape is None:
         return x
     shape = extents(shape)
