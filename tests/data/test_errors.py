@@ -96,7 +96,7 @@ def test_ignored_errors_are_logged():
         (lambda: Dataset.zip(), "data sets"),
         (lambda: Dataset.range(2).concatenate([1]), "data sets"),
         (lambda: Dataset.sample_from_datasets([Dataset.range(2)], [1, 2]), "1 weights"),
-        (lambda: Options(threads=0), "threads >= 1"),
+        (lambda: Options(threads=0), "an integer >= 1"),
         (lambda: list(Dataset.range(3).flat_map(int)), "returns a Dataset"),
         (lambda: Dataset.range(3).apply(list), "returns a Dataset"),
         (lambda: len(Dataset.range(3).repeat()), "infinite"),

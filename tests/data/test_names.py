@@ -174,8 +174,16 @@ def test_options_are_set_as_in_tensorflow():
             AttributeError,
             "expected one of.*'thread'",
         ),
-        (lambda o: setattr(o.autotune, "cpu_budget", 0), ValueError, "cpu_budget >= 1"),
-        (lambda o: setattr(o, "threads", 0), ValueError, "threads >= 1"),
+        (
+            lambda o: setattr(o.autotune, "cpu_budget", 0),
+            ValueError,
+            "cpu_budget to be an integer >= 1 or None; received 0",
+        ),
+        (lambda o: setattr(o, "threads", 0), ValueError, "an integer >= 1"),
+        (lambda o: setattr(o, "threads", True), ValueError, "an integer >= 1"),
+        (lambda o: setattr(o, "deterministic", "no"), ValueError, "True, False or"),
+        (lambda o: setattr(o, "autotune", "off"), ValueError, "True, False or None"),
+        (lambda o: setattr(o, "threading", 2), ValueError, "ThreadingOptions"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(change, kind, words):

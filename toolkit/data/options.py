@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.machine import available_cores
 
@@ -23,6 +25,26 @@ WHY_NOT = {  # options of TensorFlow's that mean nothing here
     "max_intra_op_parallelism": "a function is run as it is, by one thread",
 }
 
+# By the type of an attribute: what to call it, and whether a value is one.
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "bool | None": (
+        "True, False or None",
+        lambda value: value is None or isinstance(value, bool),
+    ),
+    "int | None": (
+        "an integer >= 1 or None",
+        lambda value: value is None or (is_int(value) and value is not True and value > 0),
+    ),
+    "ThreadingOptions": (
+        "ThreadingOptions",
+        lambda value: isinstance(value, ThreadingOptions),
+    ),
+    "AutotuneOptions": (
+        "AutotuneOptions",
+        lambda value: isinstance(value, AutotuneOptions),
+    ),
+}
+
 
 class _Checked:
     """Base of options: attributes that do not exist, or cannot be so, are refused."""
@@ -35,8 +57,11 @@ class _Checked:
                 f"{type(self).__name__}: expected one of "
                 f"{', '.join(self.__annotations__)}; received {name!r}"
             )
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            raise ArgumentError(f"Options: expected {name} >= 1; received {value}")
+        expected, is_right = _KINDS[self.__annotations__[name]]
+        if not is_right(value):
+            raise ArgumentError(
+                f"Options: expected {name} to be {expected}; received {value!r}"
+            )
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
@@ -150,8 +175,6 @@ class Options(_Options):
     def __setattr__(self, name: str, value: Any) -> None:
         name = name.removeprefix("experimental_") if name in ALIASES else name
         if name == "threads":
-            if value is not None and value < 1:
-                raise ArgumentError(f"Options: expected threads >= 1; received {value}")
             self.threading.private_threadpool_size = value
         elif name in ("cpu_budget", "ram_budget"):
             setattr(self.autotune, name, value)
