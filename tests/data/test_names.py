@@ -180,7 +180,7 @@ def test_options_are_set_as_in_tensorflow():
             "cpu_budget to be an integer >= 1 or None; received 0",
         ),
         (lambda o: setattr(o, "threads", 0), ValueError, "an integer >= 1"),
-        (lambda o: setattr(o, "threads", True), ValueError, "an integer >= 1"),
+        (lambda o: setattr(o, "threads", "3"), ValueError, "an integer >= 1"),
         (lambda o: setattr(o, "deterministic", "no"), ValueError, "True, False or"),
         (lambda o: setattr(o, "autotune", "off"), ValueError, "True, False or None"),
         (lambda o: setattr(o, "threading", 2), ValueError, "ThreadingOptions"),

@@ -32,6 +32,8 @@ DEPENDENT = {
     "the last row": lambda x: x + x[-1:],
     "the other way round": lambda x: ops.flip(x, axis=0),
     "sums": lambda x: ops.cumsum(x, axis=0),
+    "the number of rows": lambda x: x / ops.cast(ops.shape(x)[0], x.dtype),
+    "another way for one row": lambda x: x * 2 if x.shape[0] == 1 else x * 3,
     "distances": lambda x: x * ops.sum(ops.matmul(x, ops.transpose(x)), 1)[:, None],
 }
 

@@ -33,7 +33,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "int | None": (
         "an integer >= 1 or None",
-        lambda value: value is None or (is_int(value) and value is not True and value > 0),
+        lambda value: value is None or (is_int(value) and value > 0),
     ),
     "ThreadingOptions": (
         "ThreadingOptions",

@@ -200,12 +200,15 @@ def trace_inference(
                 f"{model.name}.export: {variable.path} is held in parts by several "
                 "processes; save the model, and export it from one process"
             )
-    graph = trace.finish([*results, *trace.writes.values()])
-    # Each trace has records of its own for these, which say gradients alone.
-    graph = expand(graph, lambda node: node.op.name == "custom_gradient")
+    graph = without_gradients(trace.finish([*results, *trace.writes.values()]))
     names = output_names(model, outputs)
     structure = tree.structure_of(outputs)
     return InferenceGraph(graph, variables, list(trace.writes), names, structure)
+
+
+def without_gradients(graph: Graph) -> Graph:
+    """The graph without what says gradients alone, of which each trace has its own."""
+    return expand(graph, lambda node: node.op.name == "custom_gradient")
 
 
 def output_names(model: Any, outputs: Any) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from toolkit.compiler.sharding.alike import computes_alike
 from toolkit.compiler.sharding.rows import rows_are_independent
 from toolkit.export.inference import BATCH, InferenceGraph, Signature
 from toolkit.ir import Graph
@@ -26,15 +27,32 @@ def may_be_batched(
     Returns:
         False where that is not known, as for layers that are Python code.
     """
-    batches = [i for i, x in enumerate(signature.inputs) if x.shape]
     for extent in EXTENTS if len(signature.free) > 1 else EXTENTS[:1]:
-        sizes = dict.fromkeys(signature.free, extent) | {BATCH: max(rows, 2)}
+        sizes = dict.fromkeys(signature.free, extent)
+        most = max(rows, 2)
+        numbers = (most, most + 1, 1) if BATCH in signature.free else (most,)
         try:
-            graph = traced(sizes)
+            graphs = {n: traced(sizes | {BATCH: n}) for n in numbers}
         except Exception:  # layers may raise anything
             continue
-        return rows_are_independent(graph, max(rows, 2), batches)
+        return computes_rows(signature, graphs)
     return False
+
+
+def computes_rows(signature: Signature, graphs: Mapping[int, Graph]) -> bool:
+    """Whether a model computes each row by itself, and alike in each number of rows.
+
+    Args:
+        signature: of the model.
+        graphs: of what it returns, by the number of rows.
+    """
+    most, is_free = max(graphs), BATCH in signature.free
+    batches = [
+        i
+        for i, x in enumerate(signature.inputs)
+        if (BATCH in x.shape if is_free else x.shape)
+    ]
+    return rows_are_independent(graphs[most], most, batches) and computes_alike(graphs)
 
 
 def without_writes(found: InferenceGraph) -> Graph:

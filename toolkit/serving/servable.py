@@ -19,6 +19,7 @@ from toolkit.export.inference import (
     output_names,
     signature_of,
     trace_inference,
+    without_gradients,
 )
 from toolkit.export.rows import may_be_batched
 from toolkit.functions.concrete_function import ConcreteFunction
@@ -336,7 +337,7 @@ def _predicting(model: Any, signature: Signature, sizes: dict[str, int]) -> Grap
         leaves = [trace.placeholder(x.at(sizes)) for x in signature.inputs]
         outputs = model.predict_step(tree.pack_sequence_as(signature.structure, leaves))
         results = [trace.localize(y) for y in tree.flatten(outputs)]
-    return trace.finish(results).pruned()
+    return without_gradients(trace.finish(results)).pruned()
 
 
 def _outputs(

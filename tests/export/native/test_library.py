@@ -188,9 +188,16 @@ def summed():
     return toolkit.Model(x, ops.sum(x, axis=0))
 
 
+def shared():
+    """Each row of a batch gets a part that the size of the batch says."""
+    x = toolkit.Input((3,))
+    divide = layers.Lambda(lambda x: x / ops.cast(ops.shape(x)[0], x.dtype))
+    return toolkit.Model(x, divide(x))
+
+
 @pytest.mark.parametrize(
     "make, is_wanted",
-    [(small, False), (centred, True), (summed, True), (stateful, True)],
+    [(small, False), (centred, True), (summed, True), (shared, True), (stateful, True)],
 )
 def test_what_takes_whole_batches(make, is_wanted, folder):
     model = make()

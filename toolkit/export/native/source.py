@@ -17,7 +17,6 @@ from toolkit.backends.library import (
 from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.program import Program
-from toolkit.compiler.sharding.rows import rows_are_independent
 from toolkit.core.tensor import backend
 from toolkit.core.variable import Variable
 from toolkit.definitions.records import record
@@ -29,7 +28,7 @@ from toolkit.export.inference import (
     Signature,
     trace_inference,
 )
-from toolkit.export.rows import without_writes
+from toolkit.export.rows import computes_rows, without_writes
 
 # As many of these as the workspace allows, if no sizes are given.
 BATCHES = (1, 4, 16, 64, 256)
@@ -100,17 +99,15 @@ def make_source(
         weights=weights.found,
         processors=processors,
         embed=embeds(nbytes),
-        takes_whole_batches=whole or not _rows_are_independent(signature, traces),
+        takes_whole_batches=whole or not _computes_rows(signature, traces),
     )
 
 
-def _rows_are_independent(
-    signature: Signature, traces: Mapping[int, InferenceGraph]
-) -> bool:
+def _computes_rows(signature: Signature, traces: Mapping[int, InferenceGraph]) -> bool:
     """Whether a batch may be computed in parts, and filled up with other rows."""
-    rows = max(traces)
-    batches = [i for i, x in enumerate(signature.inputs) if BATCH in x.shape]
-    return rows_are_independent(without_writes(traces[rows]), rows, batches)
+    return computes_rows(
+        signature, {rows: without_writes(found) for rows, found in traces.items()}
+    )
 
 
 # --- sizes ----------------------------------------------------------------------------

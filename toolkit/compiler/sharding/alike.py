@@ -1,0 +1,139 @@
+"""Whether graphs that were traced for several numbers of rows compute rows alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from toolkit.ir import Graph, Node, Value
+
+# Attributes that say extents, which may follow the number of rows.
+_EXTENTS = ("shape", "stop")
+
+
+def computes_alike(graphs: Mapping[int, Graph]) -> bool:
+    """Whether each graph computes a row as the others do.
+
+    A graph has the number of rows that it was traced for: Python code may have divided
+    by it, or taken another way. So all graphs must have the same nodes, with the same
+    constants, and differ in extents alone.
+
+    Args:
+        graphs: by the number of rows, 1 or more.
+    """
+    most = max(graphs)
+    return all(
+        _Comparison(rows, most).agree(graph, graphs[most])
+        for rows, graph in graphs.items()
+        if rows != most
+    )
+
+
+class _Comparison:
+    """Two graphs for other numbers of rows, the first of which has fewer."""
+
+    def __init__(self, fewer: int, more: int) -> None:
+        self.rows = fewer, more
+        # What is the same in the second graph as a value of the first.
+        self.same: dict[Value, Value] = {}
+        # For what spreads one row over all of them, where there may be but one: that.
+        self.spread: dict[Value, Value] = {}
+
+    def agree(self, first: Graph, second: Graph) -> bool:
+        """Whether they are the same but for extents that follow the rows."""
+        for x, y in zip_longest(first.inputs, second.inputs):
+            if x is None or y is None or not self._have_same_spec(x, y):
+                return False
+            if first.names.get(x) != second.names.get(y):  # it may be another weight
+                return False
+            self.same[x] = y
+        nodes = zip_longest(self._nodes(first), self._nodes(second))
+        return all(self._is_same_node(a, b) for a, b in nodes) and (
+            len(first.outputs) == len(second.outputs)
+            and all(map(self._is_same, first.outputs, second.outputs))
+        )
+
+    def _nodes(self, graph: Graph) -> Iterator[Node]:
+        for node in graph.nodes:
+            if self.rows[0] == 1 and self._spreads_one_row(node):
+                self.spread[node.outputs[0]] = node.inputs[0]
+            else:
+                yield node
+
+    def _spreads_one_row(self, node: Node) -> bool:
+        """Whether a node would be left out if there were one row."""
+        if node.op.name != "broadcast_to":
+            return False
+        given, made = node.inputs[0].spec.shape, node.outputs[0].spec.shape
+        return len(given) == len(made) and all(
+            n == m or (n, m) == self.rows for n, m in zip(given, made, strict=True)
+        )
+
+    def _is_same_node(self, a: Node | None, b: Node | None) -> bool:
+        if a is None or b is None or a.op.name != b.op.name:
+            return False
+        if len(a.inputs) != len(b.inputs) or len(a.outputs) != len(b.outputs):
+            return False
+        if not all(map(self._is_same, a.inputs, b.inputs)):
+            return False
+        if a.attrs.keys() != b.attrs.keys() or not all(
+            self._is_same_attribute(value, b.attrs[name], name in _EXTENTS)
+            for name, value in a.attrs.items()
+        ):
+            return False
+        self.same.update(zip(a.outputs, b.outputs, strict=True))
+        return all(map(self._have_same_spec, a.outputs, b.outputs))
+
+    def _is_same(self, x: Value, y: Value) -> bool:
+        x, y = self.spread.get(x, x), self.spread.get(y, y)
+        if x.constant is None or y.constant is None:
+            return self.same.get(x) is y
+        return self._is_same_constant(np.asarray(x.constant), np.asarray(y.constant))
+
+    def _is_same_constant(self, x: Any, y: Any) -> bool:
+        if x.dtype != y.dtype or not self._is_same_shape(x.shape, y.shape):
+            return False
+        if x.shape != y.shape:  # one row again and again
+            if x.shape[1:] != y.shape[1:]:
+                return False
+            row = x[:1]
+            return bool(_are_equal(x, row).all() and _are_equal(y, row).all())
+        return bool(np.all(_are_equal(x, y)))
+
+    def _have_same_spec(self, x: Value, y: Value) -> bool:
+        return x.spec.dtype == y.spec.dtype and self._is_same_shape(
+            x.spec.shape, y.spec.shape
+        )
+
+    def _is_same_shape(self, x: tuple[int, ...], y: tuple[int, ...]) -> bool:
+        return len(x) == len(y) and all(map(self._is_same_extent, x, y))
+
+    def _is_same_extent(self, n: int, m: int) -> bool:
+        """Whether extents are equal, or follow the rows."""
+        fewer, more = self.rows
+        return n == m or n * more == m * fewer
+
+    def _is_same_attribute(self, x: Any, y: Any, is_extent: bool) -> bool:
+        if x is y:
+            return True
+        if type(x) is not type(y):
+            return False
+        if isinstance(x, Graph):
+            return self.agree(x, y)
+        if isinstance(x, list | tuple):
+            return len(x) == len(y) and all(
+                self._is_same_attribute(a, b, is_extent)
+                for a, b in zip(x, y, strict=True)
+            )
+        if isinstance(x, np.ndarray):
+            return self._is_same_constant(x, y)
+        if is_extent and isinstance(x, int):
+            return self._is_same_extent(x, y)
+        return bool(x == y) or (x != x and y != y)
+
+
+def _are_equal(x: Any, y: Any) -> Any:
+    return (x == y) | ((x != x) & (y != y))
