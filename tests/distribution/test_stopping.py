@@ -2,12 +2,11 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from tests.distribution.jobs import needs_mpi, run
 from toolkit import callbacks as cb
-from toolkit.comm import exchange, local
+from toolkit.comm import exchange, local, tell
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.training.agreement import Agreement
@@ -24,11 +23,9 @@ class Job:
     def exchange(self, value):
         return exchange(self.group, value)
 
-    def agree(self, word):
+    def agree(self, subject, number):
         self.agreed += 1
-        words = np.empty(self.group.size, np.int64)
-        self.group.all_gather(np.array([word]), words)
-        return words.tolist()
+        return tell(self.group, subject, number)
 
 
 class Own(cb.Callback):

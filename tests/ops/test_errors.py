@@ -99,6 +99,7 @@ WRONG_ARGUMENTS = [
     ("transpose", (A, (0.0, 1.5)), {}, "whole numbers in a shape.*received 1.5"),
     ("zeros", ((1.5, 2),), {}, "whole numbers in a shape.*received 1.5"),
     ("zeros", ((np.inf, 2),), {}, "whole numbers in a shape.*received inf"),
+    ("zeros", ((None, 2),), {}, "received None, an extent that is not known"),
     ("zeros", ((np.nan, 2),), {}, "whole numbers in a shape.*received nan"),
     ("reshape", (A, (np.float32(1.5), -1)), {}, "whole numbers.*received 1.5"),
     ("unstack", (A,), {"axis": 0.5}, "expected an integer as an axis"),

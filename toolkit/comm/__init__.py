@@ -1,7 +1,7 @@
 """Groups of ranks that exchange bytes, and sums over them in a fixed order."""
 
 from toolkit.comm.flight import named
-from toolkit.comm.group import Group, exchange
+from toolkit.comm.group import Group, exchange, tell
 from toolkit.comm.jobs import is_elastic, recover, world
 from toolkit.comm.leaves import Leaves
 from toolkit.comm.ordered import all_reduce, reduce_scatter
@@ -19,5 +19,6 @@ __all__ = [
     "named",
     "recover",
     "reduce_scatter",
+    "tell",
     "world",
 ]

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, ProgramMismatchError
 
 Array: TypeAlias = np.ndarray[Any, Any]
 # What can be sent: contiguous, of any dtype; its bytes go as they are.
@@ -132,6 +132,44 @@ def check_parts(name: str, whole: Array, counts: Sequence[int], ranks: int) -> N
         )
 
 
+# What small numbers tell, and what a rank does that tells it.
+SUBJECTS = {
+    "lengths": "exchanges values, as `fit`, `evaluate` and `predict` do first",
+    "stops": "agrees on whether to stop, between two steps",
+    "batches": "compares the next batch",
+    "settings": "compares the settings of the optimizer, after an epoch",
+}
+_BITS = 48  # of a number; those above say what it tells
+
+
+def tell(group: Group, subject: str, number: int) -> list[int]:
+    """The numbers of all ranks, by rank.
+
+    Args:
+        group: all of whose ranks call this.
+        subject: what they tell, of `SUBJECTS`.
+        number: in [0, 2 ** 48).
+
+    Raises:
+        ProgramMismatchError: on all ranks, if some tell of something else.
+    """
+    kinds = list(SUBJECTS)
+    words = np.empty(group.size, np.int64)
+    mine = kinds.index(subject) << _BITS | number
+    group.all_gather(np.array([mine], np.int64), words)
+    told = (words >> _BITS).tolist()
+    if len(set(told)) > 1:
+        doing = (
+            f"rank {rank} {SUBJECTS[kinds[kind]]}" for rank, kind in enumerate(told)
+        )
+        raise ProgramMismatchError(
+            f"ranks do different things at the same time: {'; '.join(doing)}. `fit`, "
+            "`evaluate`, `predict` and all else that processes do together has to be "
+            "called by all of them, in the same order"
+        )
+    return [int(word) & ((1 << _BITS) - 1) for word in words]
+
+
 def exchange(group: Group, value: Any) -> list[Any]:
     """The values of all ranks, by rank; each is sent as JSON.
 
@@ -145,10 +183,8 @@ def exchange(group: Group, value: Any) -> list[Any]:
         [{'rank': 0}, {'rank': 1}]
     """
     text = np.frombuffer(json.dumps(value).encode(), np.uint8)
-    lengths = np.empty(group.size, np.int64)
-    group.all_gather(np.array([text.size], np.int64), lengths)
-    received = np.empty(int(lengths.sum()), np.uint8)
-    group.all_gather_varying(text, received, lengths.tolist())
-    starts = offsets_of(lengths.tolist())
-    parts = zip(starts, lengths.tolist(), strict=True)
+    lengths = tell(group, "lengths", text.size)
+    received = np.empty(sum(lengths), np.uint8)
+    group.all_gather_varying(text, received, lengths)
+    parts = zip(offsets_of(lengths), lengths, strict=True)
     return [json.loads(received[i : i + n].tobytes()) for i, n in parts]

@@ -73,8 +73,8 @@ class Spreading(Protocol):
     def exchange(self, value: Any) -> list[Any]:
         """The values of all processes, which all call this; they are sent as JSON."""
 
-    def agree(self, word: int) -> list[int]:
-        """The small numbers of all processes, which all call this."""
+    def agree(self, subject: str, number: int) -> list[int]:
+        """The small numbers of all processes, which all call this; see `comm.tell`."""
 
     def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
         """Call a function in one process while all others wait; all call this."""

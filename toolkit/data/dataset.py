@@ -158,9 +158,13 @@ class Dataset(Methods):
         epoch, self._passes = self._passes, self._passes + 1
         return DatasetIterator(self._worked_ahead(always=True), (epoch,), rows)
 
-    def _own_rows(self, rows: RowsOf) -> Dataset:
-        """Some rows of each batch."""
-        return import_module("toolkit.data.own_rows").OwnRows(self, rows)
+    def _own_rows(self, rows: RowsOf, makes_all: bool = False) -> Dataset:
+        """Some rows of each batch, without making the others if need not be."""
+        return import_module("toolkit.data.own_rows").OwnRows(self, rows, makes_all)
+
+    def _first_row(self) -> Any:
+        """What makes the first row of a batch by itself, and by which functions."""
+        return import_module("toolkit.data.own_rows").FirstRow(self)
 
     def get_state(self) -> dict[str, Any]:
         """What later passes depend on: a dict that JSON can hold, for `set_state`."""

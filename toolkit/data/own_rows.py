@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from toolkit.data.batching import Batch
 from toolkit.data.dataset import Dataset, last_batches
+from toolkit.data.elementwise import Map
+from toolkit.data.errors import spread
+from toolkit.data.profiling import Watch
 from toolkit.data.shares import RowsOf, Share
-from toolkit.data.streams import Pass, Stream
+from toolkit.data.streams import Pass, Run, Stream
 from toolkit.data.structure import leaves, map_leaves
 
 
@@ -19,13 +23,15 @@ class OwnRows(Dataset):
     Args:
         dataset: of whole batches.
         rows: which rows, of so many.
+        makes_all: whether to make the others nevertheless.
     """
 
     _name = "own rows"
 
-    def __init__(self, dataset: Dataset, rows: RowsOf) -> None:
+    def __init__(self, dataset: Dataset, rows: RowsOf, makes_all: bool = False) -> None:
         super().__init__(dataset)
         self.rows: RowsOf = rows
+        self._makes_all = makes_all
 
     @property
     def whole(self) -> Dataset:
@@ -36,8 +42,45 @@ class OwnRows(Dataset):
         return self.whole._cardinality()
 
     def _stream(self, here: Pass) -> Stream:
-        here.run.shares[last_batches(self.whole)] = self.rows
+        if not self._makes_all:
+            here.run.shares[last_batches(self.whole)] = self.rows
         return _OwnRowsStream(self, here, here.open(self.whole))
+
+
+class FirstRow:
+    """The first row of the batches of a data set, where rows are made one by one.
+
+    Attributes:
+        functions: those of `map` that make rows; none where whole batches are made.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        batches = last_batches(dataset)
+        self.functions: list[Callable[..., Any]] = []
+        if isinstance(batches, Batch):
+            before = batches._ancestors()
+            self.functions = [x._function for x in before if isinstance(x, Map)]
+        self._dataset, self._batches = dataset, batches
+
+    def make(self) -> Any:
+        """The row, as the first of the next pass is made; in this thread."""
+        run = Run(Watch(), self._dataset.options())
+        try:
+            here = Pass(run, (self._dataset._passes,))
+            stage, later = self._batches._parents[0], []
+            while (rows := here.rows(stage)) is None:
+                if isinstance(stage, Map):
+                    later.append(spread(stage._function))
+                before = stage._made_of(here)
+                if before is None:  # all rows are made
+                    return None
+                stage = before
+            made = rows[0]
+            for function in reversed(later):
+                made = function(made)
+            return made
+        finally:
+            run.close()
 
 
 class _OwnRowsStream(Stream):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+from typing import Any
+
+import numpy as np
 
 from toolkit import comm, config
 from toolkit.errors import ArgumentError, unknown_choice
@@ -97,10 +100,14 @@ def agree_on_seeds() -> None:
     group = comm.world()
     if group.size == 1:
         return
-    version, words, last = random.getstate()
-    mine = [version, list(words), last, global_state()]
-    version, words, last, key = comm.exchange(group, mine)[0]
-    random.setstate((version, tuple(words), last))
+    of_numpy: Any = np.random.get_state(legacy=False)
+    words = {
+        name: np.asarray(value).tolist() for name, value in of_numpy["state"].items()
+    }
+    mine = [random.getstate(), {**of_numpy, "state": words}, global_state()]
+    (version, state, last), of_numpy, key = comm.exchange(group, mine)[0]
+    random.setstate((version, tuple(state), last))
+    np.random.set_state(of_numpy)
     set_global_state(key)
 
 

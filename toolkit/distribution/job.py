@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from toolkit import comm
 from toolkit.distribution.chief import on_chief
 from toolkit.distribution.elastic import Recovery, recovery
@@ -35,15 +33,12 @@ class Job:
         """The values of all processes, which all call this; they are sent as JSON."""
         return recovery.run(lambda: comm.exchange(comm.world(), value))
 
-    def agree(self, word: int) -> list[int]:
-        """The small numbers of all processes, which all call this."""
+    def agree(self, subject: str, number: int) -> list[int]:
+        """The small numbers of all processes, which all call this; see `comm.tell`."""
 
         def gather() -> list[int]:
-            group = comm.world()
-            words = np.empty(group.size, np.int64)
             with comm.named("what all processes agree on between steps"):
-                group.all_gather(np.array([word], np.int64), words)
-            return words.tolist()
+                return comm.tell(comm.world(), subject, number)
 
         return recovery.run(gather)
 

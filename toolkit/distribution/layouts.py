@@ -89,6 +89,12 @@ class TensorLayout:
         self, axes: Sequence[str | None], device_mesh: DeviceMesh | None = None
     ) -> None:
         self._axes = tuple(axes)
+        used = [axis for axis in self._axes if axis is not None]
+        if len(set(used)) < len(used):
+            raise ArgumentError(
+                "TensorLayout: expected each axis of the mesh once at most; received "
+                f"{list(self._axes)}"
+            )
         self._device_mesh: DeviceMesh | None = None
         if device_mesh is not None:
             self.device_mesh = device_mesh

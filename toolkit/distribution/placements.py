@@ -98,6 +98,11 @@ def placed(
     variable: Any, layout: TensorLayout, axes: Sequence[MeshAxis]
 ) -> Parts | None:
     """The part of a variable that this rank holds by its layout; None: all of it."""
+    if len(layout.axes) > len(variable.shape):
+        raise ArgumentError(
+            f"variable {variable.path!r}: its layout {layout} has {len(layout.axes)} "
+            f"axes, its shape {tuple(variable.shape)} has {len(variable.shape)}"
+        )
     splits, shape = [], list(variable.shape)
     for axis in axes:
         if axis.group.size == 1 or axis.name not in layout.axes:

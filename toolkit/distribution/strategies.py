@@ -17,7 +17,7 @@ from toolkit.compiler.sharding.layouts import MeshAxis, Split
 from toolkit.compiler.sharding.programs import Along, compile_spread
 from toolkit.core.convert import convert
 from toolkit.core.variable import Variable
-from toolkit.distribution.devices import agree_on_seeds
+from toolkit.distribution.devices import agree_on_seeds, list_devices
 from toolkit.distribution.elastic import recovery
 from toolkit.distribution.job import Job
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
@@ -25,6 +25,7 @@ from toolkit.distribution.placements import Parts, mesh_axes, placed
 from toolkit.errors import ArgumentError, LaunchError, ShapeError, UnsupportedError
 from toolkit.ir import Graph
 from toolkit.ops.symbolic import is_symbolic
+from toolkit.random.drawing import draws
 
 _current: Distribution | None = None
 
@@ -112,7 +113,8 @@ class Distribution(Job):
             )
         _need_processes("distribute_dataset", self.device_mesh)
         has_parts = self.batch_dim_name is not None
-        return dataset._own_rows(self.axes[-1].rows if has_parts else self.rows)
+        rows = self.axes[-1].rows if has_parts else self.rows
+        return dataset._own_rows(rows, makes_all=draws(dataset._first_row()))
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -309,6 +311,16 @@ def _need_processes(function: str, mesh: DeviceMesh) -> None:
         )
 
 
+def _need_devices(function: str, mesh: DeviceMesh) -> None:
+    names = [str(name) for name in mesh.devices.ravel()]
+    there = list_devices("cpu") + list_devices("gpu")
+    missing = [name for name in names if name.lower() not in there]
+    if missing:
+        raise ArgumentError(
+            f"{function}: expected a mesh of devices among {there}; received {missing}"
+        )
+
+
 def distribution() -> Distribution | None:
     """The current distribution, if one was set."""
     return _current
@@ -318,7 +330,8 @@ def set_distribution(value: Distribution | None) -> None:
     """Make a distribution the current one; None for none.
 
     Raises:
-        ArgumentError: if its mesh has another number of devices than the job processes.
+        ArgumentError: if its mesh has another number of devices than the job processes,
+            or some that are not there.
 
     Example:
         >>> from toolkit import distribution
@@ -334,6 +347,7 @@ def set_distribution(value: Distribution | None) -> None:
                 f"set_distribution: expected a distribution or None; received {value!r}"
             )
         _need_processes("set_distribution", value.device_mesh)
+        _need_devices("set_distribution", value.device_mesh)
         recovery.follow(value)
         recovery.run(agree_on_seeds)
     spread = value if value is not None and value.is_spread else None

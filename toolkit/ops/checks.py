@@ -35,6 +35,12 @@ def _extent(n: Any) -> int:
         raise ArgumentTypeError(
             f"expected whole numbers in a shape or an order of axes; received {n}"
         )
+    if n is None:
+        raise ArgumentTypeError(
+            "expected whole numbers in a shape; received None, an extent that is not "
+            "known here, as that of the batch while a functional model is made: it is "
+            "known in the `call` of a layer"
+        )
     return int(n)
 
 

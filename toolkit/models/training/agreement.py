@@ -18,7 +18,7 @@ from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.saving.state import all_variables
 from toolkit.models.training.epochs import EpochBatches
 from toolkit.models.training.parts import by_rank, described, differing
-from toolkit.random.seeds import global_seed_generator
+from toolkit.random.seeds import global_seed_generator, global_state
 
 # Seconds between two agreements where no callback may want to stop after any step.
 _PACE = 0.05
@@ -31,25 +31,35 @@ _HOOKS = [
 
 
 def check_same_data(
-    job: Spreading, method: str, batches: EpochBatches | None, peek: bool
+    job: Spreading, batches: EpochBatches | None, peek: bool, label: str = ""
 ) -> None:
-    """Refuse data of another length or shape than that of other processes.
+    """Refuse data of another length, shape or order than that of other processes.
 
-    Each would run another number of steps, or other ones, and wait for the rest.
+    Each would run another number of steps, or other ones, and wait for the rest; or
+    take its rows of batches that the others do not have.
 
     Args:
         job: of the processes.
-        method: what is about to run.
-        batches: its steps; None: there are none, which all have to agree on too.
+        batches: the steps; None: there are none, which all have to agree on too.
         peek: whether to compare the first batch, too.
+        label: what goes before an error.
 
     Raises:
         ArgumentError: on all processes alike.
     """
+    order = None if batches is None else batches.source.order()  # before a look
     mine = "nothing" if batches is None else _described(batches, peek)
-    given = job.exchange(mine)
+    told = job.exchange([mine, order])
+    given = [text for text, _ in told]
     if len(set(given)) > 1:
-        raise differing(method, given)
+        raise differing(given, label)
+    orders = [text for _, text in told]
+    if len(set(orders)) > 1:
+        raise ArgumentError(
+            f"{label}expected the same rows in the same order on all ranks; received "
+            f"{by_rank(orders)}; what is drawn without a seed is the same once "
+            "`set_distribution` or `set_random_seed` was called"
+        )
 
 
 def _described(batches: EpochBatches, peek: bool) -> str:
@@ -78,7 +88,31 @@ def check_same_state(job: Spreading, model: Any) -> None:
     Raises:
         ArgumentError: on all processes alike, with the first that differs.
     """
-    variables = [*all_variables(model), global_seed_generator().state]
+    variables = all_variables(model)
+    if global_state() is not None:  # to make it would draw a seed in jobs alone
+        variables.append(global_seed_generator().state)
+    _check_same(job, variables)
+
+
+def check_same_settings(job: Spreading, model: Any) -> None:
+    """Refuse a learning rate, say, that one process alone has set in an epoch.
+
+    Args:
+        job: of the processes, all of which call this.
+        model: with an optimizer.
+
+    Raises:
+        ArgumentError: on all processes alike.
+    """
+    settings = [v for v in model.optimizer.variables if v.shape == ()]
+    checksum = 0
+    for variable in settings:
+        checksum = crc32(np.asarray(variable).tobytes(), checksum)
+    if len(set(job.agree("settings", checksum))) > 1:
+        _check_same(job, settings, "fit: after an epoch: ")
+
+
+def _check_same(job: Spreading, variables: list[Any], label: str = "") -> None:
     sums = [None if v.placement is not None else _checksum(v) for v in variables]
     told = job.exchange([described(variables), sums])
     if len({shapes for shapes, _ in told}) > 1:
@@ -91,7 +125,7 @@ def check_same_state(job: Spreading, model: Any) -> None:
     first = np.asarray(variable).ravel()[:3].tolist()
     received = job.exchange(f"{variable.path} that begins with {first}")
     raise ArgumentError(
-        "fit: expected the same weights, seeds and settings of the optimizer on all "
+        f"{label}expected the same weights, seeds and settings of the optimizer on all "
         f"ranks; received {by_rank(received)}"
     )
 
@@ -162,7 +196,7 @@ class Agreement:
             return False
         is_interrupted = self._signal is not None
         word = _STOPS * bool(wants) + _IS_INTERRUPTED * is_interrupted
-        words = self._job.agree(word + _STEPS * self._distance())
+        words = self._job.agree("stops", word + _STEPS * self._distance())
         self._left = words[0] // _STEPS
         self._steps, self._since = 0, perf_counter()
         if any(word & _IS_INTERRUPTED for word in words):

@@ -19,6 +19,7 @@ from toolkit.models.callbacks.logs import python_logs
 from toolkit.models.training.agreement import (
     Agreement,
     check_same_data,
+    check_same_settings,
     check_same_state,
 )
 from toolkit.models.training.arrays import batch_tensors
@@ -92,15 +93,16 @@ class Evaluation(Steps):
         check_run("evaluate", verbose)
         with named("evaluate"):
             batches = make_batches(x, y, sample_weight, batch_size, steps)
-            self._compare_data("evaluate", batches)
+            self._compare_data(batches)
             self._prepare_for(batches.peek(), "test_step")
+            self._compare_state()
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
         with callbacks.interrupts():
             logs = self._evaluate(batches, callbacks)
         return logs if return_dict else self._in_order(logs)
 
     def _compare_data(
-        self, method: str, batches: EpochBatches | None, peek: bool = True
+        self, batches: EpochBatches | None, peek: bool = True, label: str = ""
     ) -> None:
         """Refuse data that differs from that of other processes of a job.
 
@@ -111,19 +113,31 @@ class Evaluation(Steps):
             return
         if batches is not None and self._can_compile():
             batches.source.spread(job)
-        check_same_data(job, method, batches, peek)
+        check_same_data(job, batches, peek, label)
 
     def _job(self) -> Spreading | None:
         """The job whose processes run the steps together; None: each its own."""
         return None if self.run_eagerly else spreading.current()
 
-    def _compare_state(self) -> None:
-        """Refuse, once, weights and seeds that are not those of other processes."""
+    def _compare_state(self, again: bool = False) -> None:
+        """Refuse weights and seeds that are not those of other processes.
+
+        Args:
+            again: whether to compare them if they were before, too.
+        """
         job = self._job()
-        if job is None or job.num_processes == 1 or self._compared_in is job:
+        if job is None or not (again or self._compared_in is not job):
             return
-        check_same_state(job, self)
-        self._compared_in = job
+        if job.num_processes > 1:
+            check_same_state(job, self)
+        self._compared_in = job  # of a process that is yet to join, too
+
+    def _compare_settings(self) -> None:
+        """Refuse settings of the optimizer that are not those of other processes."""
+        job = self._job()
+        if job is None or job.num_processes == 1 or self.optimizer is None:
+            return
+        check_same_settings(job, self)
 
     def _job_of_parts(self) -> Spreading | None:
         """The job, if its processes are given their parts of batches."""
@@ -132,7 +146,7 @@ class Evaluation(Steps):
             return None
         return job
 
-    def _of_all_processes(self, method: str, batch: Any) -> Any:
+    def _of_all_processes(self, batch: Any) -> Any:
         """A batch that all processes have, or have their parts of; others are refused.
 
         Returns:
@@ -140,7 +154,7 @@ class Evaluation(Steps):
         """
         job = self._job()
         if job is not None:
-            check_same_batch(job, method, batch)
+            check_same_batch(job, batch)
         if self._job_of_parts() is None or job is None:
             return batch
         return as_whole(batch, (rows_of(batch) or 0) * job.num_model_replicas)
@@ -187,8 +201,9 @@ class Evaluation(Steps):
             return self.predict_on_batch(x)
         with named("predict"):
             batches = make_batches(x, None, None, batch_size, steps)
-            self._compare_data("predict", batches)
+            self._compare_data(batches)
             self._prepare_for(batches.peek(), "predict_step")
+            self._compare_state()
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
         with callbacks.interrupts():
             return self._predict(batches, callbacks)
@@ -244,8 +259,9 @@ class Evaluation(Steps):
         self._check_compiled("test_on_batch")
         with named("test_on_batch"):
             batch = one_batch(x, y, sample_weight)
-            batch = self._of_all_processes("test_on_batch", batch)
+            batch = self._of_all_processes(batch)
             self._prepare_for(batch, "test_step")
+            self._compare_state()
         self.reset_metrics()
         logs = python_logs(self.make_test_function()(batch))
         return logs if return_dict else self._in_order(logs)
@@ -255,7 +271,8 @@ class Evaluation(Steps):
         """The outputs for one batch, as NumPy arrays."""
         with named("predict_on_batch"):
             batch = (batch_tensors(x, "x"),)
-            batch = self._of_all_processes("predict_on_batch", batch)
+            batch = self._of_all_processes(batch)
+            self._compare_state()
         outputs = self.make_predict_function()(batch)
         if job := self._job_of_parts():
             outputs = own_rows(outputs, rows_of(batch), job.rows)

@@ -28,21 +28,21 @@ def by_rank(texts: Sequence[str]) -> str:
     return "; ".join(f"{text} on rank {', '.join(n)}" for text, n in groups.items())
 
 
-def differing(method: str, texts: Sequence[str]) -> ArgumentError:
-    """The error of ranks that were given other data."""
+def differing(texts: Sequence[str], label: str = "") -> ArgumentError:
+    """The error of ranks that were given other data; a label goes before it."""
     return ArgumentError(
-        f"{method}: expected data of the same length and shapes on all ranks; "
+        f"{label}expected data of the same length and shapes on all ranks; "
         f"received {by_rank(texts)}"
     )
 
 
-def check_same_batch(job: Spreading, method: str, batch: Any) -> None:
+def check_same_batch(job: Spreading, batch: Any, label: str = "") -> None:
     """Refuse a batch of other shapes than that of other processes.
 
     Args:
         job: of the processes, all of which call this.
-        method: what is about to use it.
         batch: a nest of tensors; None: there are no more batches.
+        label: what goes before an error.
 
     Raises:
         ArgumentError: on all processes alike.
@@ -50,8 +50,8 @@ def check_same_batch(job: Spreading, method: str, batch: Any) -> None:
     if job.num_processes == 1:
         return
     text = "no more batches" if batch is None else described(batch)
-    if len(set(job.agree(crc32(text.encode())))) > 1:
-        raise differing(method, job.exchange(text))
+    if len(set(job.agree("batches", crc32(text.encode())))) > 1:
+        raise differing(job.exchange(text), label)
 
 
 def rows_of(batch: Any) -> int | None:

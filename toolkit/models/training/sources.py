@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from itertools import count, islice
 from math import ceil
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -38,9 +39,11 @@ from toolkit.models.training.data_adapters import (
 )
 from toolkit.models.training.parts import as_whole, check_same_batch, cut, rows_of
 from toolkit.models.training.py_dataset import PyDataset
+from toolkit.random.drawing import draws
 from toolkit.random.seeds import draw_seed
 
 DEFAULT_BATCH = 32
+_LOOKED_AT = 64  # rows of arrays that processes compare
 State = dict[str, Any]
 Array = np.ndarray[Any, Any]
 
@@ -75,6 +78,10 @@ class Source:
         if job is None or not job.auto_shard_dataset or job.num_model_replicas == 1:
             return None
         return job.rows
+
+    def order(self) -> str | None:
+        """What tells the rows and their order from those that others were given."""
+        return None
 
     def tell(self, hook: str) -> None:
         """Call `on_epoch_begin` or `on_epoch_end` of an object with batches."""
@@ -113,7 +120,7 @@ class Source:
         job = self._job
         if job is None or (job.auto_shard_dataset and self.num_batches is not None):
             return  # how many there are was compared before
-        check_same_batch(job, f"after {self._compared} batches", batch)
+        check_same_batch(job, batch, f"after {self._compared} batches: ")
         self._compared += 1
 
     def state(self, within: bool) -> State | None:
@@ -229,6 +236,17 @@ class ArraySource(NumberedSource):
             not is_strings(a) and floating(a[:0]).dtype == a.dtype for a in arrays
         )
 
+    def order(self) -> str | None:
+        if self._job is None or not self._job.auto_shard_dataset:
+            return None
+        some = np.unique(np.linspace(0, self.samples - 1, _LOOKED_AT, dtype=np.int64))
+        checksum = 0
+        for rows in tree.flatten(self._rows.stacked(some)):
+            rows = np.asarray(rows)
+            data = repr(rows.tolist()).encode() if rows.dtype == object else rows
+            checksum = crc32(np.ascontiguousarray(data).tobytes(), checksum)
+        return f"rows with the checksum {checksum:08x}"
+
     def _compare(self, batch: Any) -> None:
         """The numbers of samples were compared before: they tell all others."""
 
@@ -321,6 +339,21 @@ class DatasetSource(Source):
         self.is_iterator: bool = hasattr(batches, "__next__")
         self.num_batches = num_batches
         self._iterator: Any = batches if self.is_iterator else None
+        # Whether all rows are made here, though this process needs some of them only.
+        self._makes_all = False
+
+    def spread(self, job: Spreading) -> None:
+        super().spread(job)
+        if self._share is not None and not self.is_iterator:
+            self._makes_all = draws(self._batches._first_row())
+
+    def order(self) -> str | None:
+        if self._job is None or not self._job.auto_shard_dataset or self.is_iterator:
+            return None
+        state = self._batches.get_state()
+        if all(seed is None for seed in state["seeds"]):
+            return None
+        return f"pass {state['passes']} of a Dataset with the seeds {state['seeds']}"
 
     def state(self, within: bool) -> State | None:
         state: State = {"taken": self.taken if within else 0}
@@ -341,7 +374,8 @@ class DatasetSource(Source):
 
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
         if not self.is_iterator:
-            self._iterator = self._batches.prefetched(self._share)
+            rows = None if self._makes_all else self._share
+            self._iterator = self._batches.prefetched(rows)
         if "iterator" in start:
             self._iterator.set_state(start["iterator"])
             self._restore_later(start)  # as before this pass was opened

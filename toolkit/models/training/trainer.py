@@ -208,11 +208,11 @@ class Trainer(CompileConfigured, Evaluation):
             batches = EpochBatches(source, steps_per_epoch)
             size = validation_batch_size
             validation = _validation(validation_data, size, source, validation_steps)
-            self._compare_data("fit", batches)
-            self._compare_data("fit: validation_data", validation, peek=False)
+            self._compare_data(batches)
+            self._compare_data(validation, peek=False, label="validation_data: ")
             self._prepare_for(batches.peek(), "train_step")
             self._prepare_optimizer()
-            self._compare_state()
+            self._compare_state(again=True)
         told = {"epochs": (initial_epoch, epochs), "validation_freq": validation_freq}
         callbacks = self._callback_list(
             callbacks, verbose, epochs, batches, add_history=True, **told
@@ -255,6 +255,7 @@ class Trainer(CompileConfigured, Evaluation):
                         logs.update({f"val_{name}": x for name, x in found.items()})
                     callbacks.on_epoch_end(epoch, logs)
                     self.stop_training = callbacks.stops(self.stop_training, now=True)
+                    self._compare_settings()
                     if self.stop_training or batches.exhausted:
                         break
         except KeyboardInterrupt:
@@ -311,9 +312,10 @@ class Trainer(CompileConfigured, Evaluation):
                 check_class_weight(class_weight)
                 sample_weight = weights_of_classes(y, sample_weight, class_weight)
             batch = one_batch(x, y, sample_weight)
-            batch = self._of_all_processes("train_on_batch", batch)
+            batch = self._of_all_processes(batch)
             self._prepare_for(batch, "train_step")
             self._prepare_optimizer()
+            self._compare_state()
         self.reset_metrics()
         logs = python_logs(self.make_train_function()(batch))
         return logs if return_dict else self._in_order(logs)

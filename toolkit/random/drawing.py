@@ -1,0 +1,88 @@
+"""Whether functions draw random numbers."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from toolkit.core.trace import StatelessScope
+from toolkit.random.seeds import global_state, set_global_state
+
+
+class Made(Protocol):
+    """Something that functions make.
+
+    Attributes:
+        functions: these; there may be none.
+    """
+
+    @property
+    def functions(self) -> Sequence[Callable[..., Any]]: ...
+
+    def make(self) -> Any:
+        """Make it."""
+
+
+def draws(made: Made) -> bool:
+    """Whether functions draw random numbers, or change Variables.
+
+    They draw if they change the generator of Python, NumPy or toolkit, that of a layer,
+    or one of NumPy or Python that a function refers to by a name. They are called once,
+    and all generators and Variables are as before then; errors are passed over.
+    """
+    if not made.functions:
+        return False
+    states = [_State(*each) for each in _generators(made.functions)]
+    own = global_state()
+    with StatelessScope() as scope, suppress(Exception):
+        made.make()
+    has_drawn = [state.restore() for state in states]
+    set_global_state(own)
+    return any(has_drawn) or bool(scope.writes)
+
+
+class _State:
+    """That of a generator, to go back to."""
+
+    def __init__(self, get: Callable[[], Any], put: Callable[[Any], object]) -> None:
+        self._get, self._put = get, put
+        self._state = get()
+
+    def restore(self) -> bool:
+        """Go back; returns whether there was anything to go back from."""
+        if pickle.dumps(self._get()) == pickle.dumps(self._state):
+            return False
+        self._put(self._state)
+        return True
+
+
+def _generators(
+    functions: Sequence[Callable[..., Any]],
+) -> Iterator[tuple[Callable[[], Any], Callable[[Any], object]]]:
+    """What gets and what sets the state of each generator."""
+    yield random.getstate, random.setstate
+    yield lambda: np.random.get_state(legacy=False), np.random.set_state
+    for found in {id(x): x for f in functions for x in _named_by(f)}.values():
+        if isinstance(found, random.Random):
+            yield found.getstate, found.setstate
+        elif isinstance(found, np.random.RandomState):
+            yield found.get_state, found.set_state
+        elif isinstance(found, np.random.Generator):
+            bits = found.bit_generator
+            yield partial(getattr, bits, "state"), partial(setattr, bits, "state")
+
+
+def _named_by(function: Callable[..., Any]) -> Sequence[Any]:
+    """The values of the names that a function has from outside of it."""
+    try:
+        names = inspect.getclosurevars(inspect.unwrap(function))
+    except TypeError:  # it is not written in Python
+        return ()
+    return [*names.nonlocals.values(), *names.globals.values()]
