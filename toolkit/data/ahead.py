@@ -18,6 +18,7 @@ from typing import Any
 
 from toolkit.data.dataset import Dataset
 from toolkit.data.errors import note, place
+from toolkit.data.randomness import Elements
 from toolkit.data.streams import SKIPPED, ClosedError, Pass, Stream
 from toolkit.data.structure import size_of
 from toolkit.data.tuning import Knob, Tuner
@@ -57,6 +58,7 @@ class AheadStream(Stream):
         capacity: how many elements may be in the making or wait; None: a few more than
             there are threads.
         ordered: whether elements are given out in the order of the source.
+        draws: gives each element random numbers of its own, whichever thread makes it.
         gate: what a thread must hold while it takes an element of the source.
         news: set when an element is ready, or the end has come.
     """
@@ -70,11 +72,12 @@ class AheadStream(Stream):
         workers: Knob,
         capacity: Knob | None = None,
         ordered: bool = True,
+        draws: Elements | None = None,
         gate: threading.Semaphore | None = None,
         news: threading.Event | None = None,
     ) -> None:
         super().__init__(dataset, here, parent)
-        self._function, self._ordered = function, ordered
+        self._function, self._ordered, self._draws = function, ordered, draws
         self.stage.makes = self.stage.alone = function is not None
         self._workers = workers
         self._capacity = capacity
@@ -328,7 +331,11 @@ class AheadStream(Stream):
         start = perf_counter_ns()
         try:
             assert self._function is not None
-            slot.value = self._function(slot.value)
+            if self._draws is None:
+                slot.value = self._function(slot.value)
+            else:
+                with self._draws.of(slot.index):
+                    slot.value = self._function(slot.value)
         except BaseException as error:
             slot.error = error
         self.stage.record(start, perf_counter_ns())

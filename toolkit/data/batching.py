@@ -12,8 +12,8 @@ import numpy as np
 
 from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import Dataset, transformation
-from toolkit.data.elementwise import check_workers
 from toolkit.data.padding import Ragged, as_ragged, pad
+from toolkit.data.randomness import elements_of
 from toolkit.data.rows import BatchedRows, RangeRows, Rows
 from toolkit.data.shares import RowsOf, Selection, share, taken
 from toolkit.data.specs import batched, known_spec, padded_spec
@@ -29,7 +29,7 @@ from toolkit.data.structure import (
     stack,
     stacked,
 )
-from toolkit.data.tuning import Knob
+from toolkit.data.tuning import Knob, check_workers
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 
 
@@ -180,6 +180,7 @@ class Batch(_Batched):
             return AheadStream(
                 *(self, here, numbers, batches.__getitem__, workers),
                 ordered=is_ordered,
+                draws=elements_of(here.epoch),
             )
         lists = _BatchStream(self, inside, self._open(here), list)
         return AheadStream(self, here, lists, merged, workers, ordered=is_ordered)

@@ -27,6 +27,7 @@ from toolkit.data.specs import examples, looked, spec_of_examples
 from toolkit.data.stats import Stats
 from toolkit.data.streams import ClosedError, Pass, Run, Stream
 from toolkit.data.structure import map_leaves
+from toolkit.data.tuning import AUTOTUNE
 from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
-AUTOTUNE = -1
 SHARED = 0.0002  # s between two looks whether another thread still takes an element
 _COUNTS = {
     INFINITE_CARDINALITY: "without end",

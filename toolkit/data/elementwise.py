@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.ahead import AheadStream
-from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
+from toolkit.data.dataset import Dataset, transformation
 from toolkit.data.errors import name_of, no_answer, spread
 from toolkit.data.options import Options
+from toolkit.data.randomness import elements_of, new_seed
 from toolkit.data.rows import MappedRows, RangeRows, Rows, ZippedRows
 from toolkit.data.shares import but_absent
 from toolkit.data.specs import applied, looked, spec_of_examples
 from toolkit.data.streams import SKIPPED, Pass, Stream
 from toolkit.data.structure import TensorSpec
-from toolkit.data.tuning import Knob
+from toolkit.data.tuning import AUTOTUNE, Knob, check_workers
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
 
 
@@ -74,6 +75,8 @@ class Map(Dataset):
         self._workers = num_parallel_calls
         self._deterministic = deterministic
         self._kind = workers
+        # What functions draw in other processes changes no generator here.
+        self._salt = new_seed() if workers == "process" else 0
 
     def _cardinality(self) -> int:
         return self._parents[0]._cardinality()
@@ -121,17 +124,14 @@ class Map(Dataset):
             # Late: pipes and processes would slow down every start.
             from toolkit.data.processes import ProcessStream
 
-            return ProcessStream(self, here, parent, self._function, workers, ordered)
+            words = [self._salt, *here.epoch]
+            return ProcessStream(
+                self, here, parent, self._function, words, workers, ordered
+            )
         function = _passing_over(spread(self._function), here, self)
-        return AheadStream(self, here, parent, function, workers, ordered=ordered)
-
-
-def check_workers(stage: str, workers: int | None) -> None:
-    """Raise unless this can be a number of parallel calls."""
-    if workers is not None and workers != AUTOTUNE and workers < 1:
-        raise ArgumentError(
-            f"{stage}: expected num_parallel_calls >= 1, AUTOTUNE or None; received "
-            f"{workers}"
+        draws = elements_of(here.epoch)
+        return AheadStream(
+            self, here, parent, function, workers, ordered=ordered, draws=draws
         )
 
 

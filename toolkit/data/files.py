@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from toolkit.data.dataset import AUTOTUNE, Dataset
+from toolkit.data.dataset import Dataset
 from toolkit.data.records import RecordError, read_record
 from toolkit.data.sources import from_elements
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import TensorSpec
+from toolkit.data.tuning import AUTOTUNE
 from toolkit.errors import ArgumentError, DatasetError, unknown_choice
 from toolkit.reading.packed import budget_of, decompressed, limited_lines
 

@@ -9,12 +9,11 @@ from itertools import islice
 from typing import Any
 
 from toolkit.data.ahead import AheadStream
-from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
-from toolkit.data.elementwise import check_workers
+from toolkit.data.dataset import Dataset, transformation
 from toolkit.data.errors import name_of, note, place, spread
 from toolkit.data.specs import ANYTHING, spec_inside
 from toolkit.data.streams import Pass, Stream
-from toolkit.data.tuning import WIDE, Knob
+from toolkit.data.tuning import AUTOTUNE, WIDE, Knob, check_workers
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
 CYCLE = 16  # data sets that take turns; never the number of processors

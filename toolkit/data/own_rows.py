@@ -29,9 +29,19 @@ class OwnRows(Dataset):
     _name = "own rows"
 
     def __init__(self, dataset: Dataset, rows: RowsOf, makes_all: bool = False) -> None:
+        passes = dataset._passes
         super().__init__(dataset)
+        self._passes = passes  # which go on here
         self.rows: RowsOf = rows
         self._makes_all = makes_all
+
+    @property
+    def _passes(self) -> int:
+        return self.whole._passes
+
+    @_passes.setter
+    def _passes(self, number: int) -> None:
+        self.whole._passes = number
 
     @property
     def whole(self) -> Dataset:

@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Any
 
 from toolkit.data.ahead import AheadStream
-from toolkit.data.dataset import AUTOTUNE, Dataset, DatasetIterator, transformation
+from toolkit.data.dataset import Dataset, DatasetIterator, transformation
 from toolkit.data.streams import Pass, Stream
-from toolkit.data.tuning import Knob
+from toolkit.data.tuning import AUTOTUNE, Knob
 from toolkit.errors import ArgumentError
 
 

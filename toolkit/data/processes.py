@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
 from time import perf_counter, perf_counter_ns
@@ -59,7 +59,7 @@ class Worker:
         has_begun: whether it has started, and takes elements.
     """
 
-    def __init__(self, function: bytes) -> None:
+    def __init__(self, function: bytes, words: Sequence[int]) -> None:
         self.connection: Connection[Any, Any]
         self.connection, theirs = Pipe()
         self._exchange = Exchange()
@@ -86,11 +86,12 @@ class Worker:
             os.close(its_life)
         with suppress(OSError):  # of one that is dead already, the first `send` tells
             self.connection.send_bytes(function)
+            self.connection.send(words)
 
     def send(self, task: Task) -> None:
         """Have an element made; OSError where the process has died."""
         self.task = task
-        self.connection.send(self._exchange.put(0, task.element))
+        self.connection.send((task.number, self._exchange.put(0, task.element)))
 
     def receive(self) -> tuple[bool, Any] | None:
         """(whether it was made, the element or the error); OSError as of `send`.
@@ -128,6 +129,12 @@ class ProcessStream(Stream):
     """Elements that worker processes make, in the order of the source.
 
     A worker that dies is replaced, and its element made again.
+
+    Args:
+        function: of an element.
+        words: what tells this pass from others, for what functions draw.
+        workers: how many processes.
+        ordered: whether elements are given out in their order.
     """
 
     def __init__(
@@ -136,13 +143,14 @@ class ProcessStream(Stream):
         here: Pass,
         parent: Stream,
         function: Callable[..., Any],
+        words: Sequence[int],
         workers: Knob,
         ordered: bool,
     ) -> None:
         super().__init__(dataset, here, parent)
         if sys.platform == "win32":
             raise UnsupportedError('map: workers="process" needs Linux or macOS')
-        self._function = packed(function, dataset._name)
+        self._function, self._words = packed(function, dataset._name), words
         free = here.run.options.processors
         self._most = min(workers.value, free) if workers.is_free else workers.value
         self._ordered = ordered
@@ -212,7 +220,7 @@ class ProcessStream(Stream):
         made: dict[int, tuple[bool, Any]] = {}
         with self._using:
             while len(self._workers) < self._most and not self._is_ended:
-                self._workers.append(Worker(self._function))
+                self._workers.append(Worker(self._function, self._words))
         while not self._is_ended:
             for slot in range(self._most):
                 if self._is_free(slot) and len(order) < 2 * self._most + 2:
@@ -312,4 +320,4 @@ class ProcessStream(Stream):
                 f"{where}: {deaths} worker processes ended {when}; the last was "
                 f"process {dead.process.pid}, with exit code {dead.process.returncode}"
             )
-        self._workers[slot] = Worker(self._function)
+        self._workers[slot] = Worker(self._function, self._words)

@@ -6,8 +6,10 @@ So an order is the same with any number of threads, and can be taken up anywhere
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,6 +19,28 @@ CHUNK = 8192  # positions whose choices are made at once: NumPy's calls cost lit
 LAST = (1 << 62) - 1  # the chunk of draws for what stays in a buffer at the end
 SMALL = 1 << 16  # up to here a whole permutation is drawn at once
 ROUNDS = 4  # of mixing: as many make a strong permutation (Luby and Rackoff 1988)
+
+
+class Elements(Protocol):
+    """The elements that a stage makes in one pass, each with draws of its own."""
+
+    def of(self, number: int) -> AbstractContextManager[object]:
+        """A context in which generators of keys give those of an element."""
+
+
+# Makes one of the numbers that tell a pass from others; set where there are generators.
+_make_elements: Callable[[Sequence[int]], Elements] | None = None
+
+
+def set_elements(make: Callable[[Sequence[int]], Elements]) -> None:
+    """Have elements that are made side by side draw from what this makes."""
+    global _make_elements
+    _make_elements = make
+
+
+def elements_of(words: Sequence[int]) -> Elements | None:
+    """The elements of a pass that has these numbers; None: nothing draws keys."""
+    return None if _make_elements is None else _make_elements(words)
 
 
 class DrawnSeed(int):

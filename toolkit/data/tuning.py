@@ -12,7 +12,9 @@ from time import perf_counter, process_time
 
 from toolkit.data.options import Options
 from toolkit.data.profiling import Stage
+from toolkit.errors import ArgumentError
 
+AUTOTUNE = -1
 WIDE = 16  # where AUTOTUNE begins: ten elements cannot teach it
 LONGEST = 64
 FASTER, HARDLY_SLOWER = 1.1, 0.95
@@ -20,6 +22,15 @@ WINDOW = 0.02  # s: shorter measurements say little
 PAUSE = 10  # windows before another number is tried again
 COMPUTES = 0.4  # processors in use: calls that wait use hardly any
 WAITS_LITTLE = 0.05  # of the time: whoever takes the elements is the slow one
+
+
+def check_workers(stage: str, workers: int | None) -> None:
+    """Raise unless this can be a number of parallel calls."""
+    if workers is not None and workers != AUTOTUNE and workers < 1:
+        raise ArgumentError(
+            f"{stage}: expected num_parallel_calls >= 1, AUTOTUNE or None; received "
+            f"{workers}"
+        )
 
 
 class Knob:

@@ -8,12 +8,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
 from toolkit.data.errors import spread
 from toolkit.data.pickling import sendable
+from toolkit.data.randomness import elements_of
 from toolkit.data.shared_memory import Exchange
 
 
@@ -21,9 +22,13 @@ def work(connection: Connection, exchange: Exchange) -> None:
     """Make elements until the other side has gone."""
     with suppress(EOFError, OSError):
         function = loaded(connection.recv_bytes())
+        draws = elements_of(connection.recv())
         connection.send((True, None))  # begun
         while True:
-            connection.send(made(function, exchange, connection.recv()))
+            number, message = connection.recv()
+            with nullcontext() if draws is None else draws.of(number):
+                answer = made(function, exchange, message)
+            connection.send(answer)
 
 
 def made(

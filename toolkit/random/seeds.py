@@ -10,10 +10,14 @@ import numpy as np
 from toolkit.arguments import is_int
 from toolkit.core.convert import convert
 from toolkit.core.naming import auto_name, name_scope, root_scope
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import no_trace
 from toolkit.core.variable import Variable
+from toolkit.data.randomness import set_elements
 from toolkit.errors import ArgumentError
+from toolkit.random.elements import STATE_NAME, Elements, ElementScope
+
+set_elements(Elements)
 
 # What each draw adds to the state of a generator: the number of keys given is second.
 _ONE_MORE = np.array([0, 1], "uint32")
@@ -43,8 +47,10 @@ class SeedGenerator:
                 shape=(2,),
                 dtype="uint32",
                 trainable=False,
-                name="seed_generator_state",
+                name=STATE_NAME,
             )
+        if isinstance(state.overlay, ElementScope):
+            state.overlay.keep(self.state)
 
     def next(self, ordered: bool = True) -> Tensor:
         """A key that was not given before: (seed, number of keys given).
