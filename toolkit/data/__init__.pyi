@@ -1,7 +1,6 @@
 # Written by scripts/write_stubs; do not edit.
 from toolkit.data.csv_files import CsvDataset as CsvDataset
 from toolkit.data.dataset import (
-    AUTOTUNE as AUTOTUNE,
     INFINITE_CARDINALITY as INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY as UNKNOWN_CARDINALITY,
     Dataset as Dataset,
@@ -30,6 +29,7 @@ from toolkit.data.prefetch import prefetched as prefetched
 from toolkit.data.records import TFRecordWriter as TFRecordWriter
 from toolkit.data.stats import Stats as Stats
 from toolkit.data.structure import TensorSpec as TensorSpec
+from toolkit.data.tuning import AUTOTUNE as AUTOTUNE
 
 __all__ = [
     "AUTOTUNE",
