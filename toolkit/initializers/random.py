@@ -7,7 +7,9 @@ SeedGenerator it makes new ones.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 
@@ -172,6 +174,14 @@ class VarianceScaling(RandomInitializer):
         self.input_axes = input_axes
         self.output_axes = output_axes
         super().__init__(seed)
+
+    def for_axes(self, inputs: Sequence[int], outputs: Sequence[int]) -> Self:
+        """The same for a weight with these axes, unless axes were given."""
+        if self.input_axes is not None and self.output_axes is not None:
+            return self
+        found = copy(self)
+        found.input_axes, found.output_axes = list(inputs), list(outputs)
+        return found
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         shape = checked_shape(shape)

@@ -10,6 +10,7 @@ from toolkit import activations, ops
 from toolkit.arguments import Positive, is_int
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.initializers import VarianceScaling
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.whole import ScaleLayout
 from toolkit.layers.weights import create_weight, declare_weight
@@ -93,6 +94,18 @@ class EinsumDense(QuantizableLayer):
         if bias_shape is not None:
             self.bias = create_weight(self, "bias", bias_shape)
         self._adapt_if_asked()
+
+    def _main_initializer(self) -> Any:
+        """The kernel's: a unit's inputs are what is summed over, not the last axes."""
+        initializer = super()._main_initializer()
+        if not isinstance(initializer, VarianceScaling):
+            return initializer
+        _, kernel, outputs = self._letters
+        axes = range(len(kernel))
+        return initializer.for_axes(
+            [i for i in axes if kernel[i] not in outputs],
+            [i for i in axes if kernel[i] in outputs],
+        )
 
     @property
     def kernel(self) -> Any:

@@ -31,13 +31,27 @@ def declare_weights(layer: Any, given: dict[str, Any], *names: str) -> None:
 
 
 def create_weight(
-    layer: Any, name: str, shape: Any, declared: str | None = None, **options: Any
+    layer: Any,
+    name: str,
+    shape: Any,
+    declared: str | None = None,
+    initializer: Any = None,
+    **options: Any,
 ) -> Variable:
-    """Create the weight `name` as it was declared, maybe under another name."""
+    """Create the weight `name` as it was declared, maybe under another name.
+
+    Args:
+        layer: whose weight it is.
+        name: of the weight.
+        shape: of the weight.
+        declared: the name that it was declared with, if that is another one.
+        initializer: instead of the declared one.
+        options: of `add_weight`.
+    """
     declared = declared or name
     return layer.add_weight(
         shape=shape,
-        initializer=getattr(layer, f"{declared}_initializer"),
+        initializer=initializer or getattr(layer, f"{declared}_initializer"),
         regularizer=getattr(layer, f"{declared}_regularizer"),
         constraint=getattr(layer, f"{declared}_constraint"),
         name=name,

@@ -85,8 +85,13 @@ class LowRankLayer(Layer):
 
     def _create_adapted(self, shape: Any) -> None:
         """Create the main weight."""
-        name = self._adapted
-        setattr(self, f"_{name}", create_weight(self, name, shape))
+        name, initializer = self._adapted, self._main_initializer()
+        weight = create_weight(self, name, shape, initializer=initializer)
+        setattr(self, f"_{name}", weight)
+
+    def _main_initializer(self) -> Any:
+        """How the main weight starts."""
+        return getattr(self, f"{self._adapted}_initializer")
 
     def _adapt_if_asked(self) -> None:
         """Adapt the weight if the constructor was given a `lora_rank`."""
