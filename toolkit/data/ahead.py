@@ -18,7 +18,7 @@ from typing import Any
 
 from toolkit.data.dataset import Dataset
 from toolkit.data.errors import note, place
-from toolkit.data.randomness import Elements
+from toolkit.data.randomness import ElementDraws, Elements
 from toolkit.data.streams import SKIPPED, ClosedError, Pass, Stream
 from toolkit.data.structure import size_of
 from toolkit.data.tuning import Knob, Tuner
@@ -58,7 +58,7 @@ class AheadStream(Stream):
         capacity: how many elements may be in the making or wait; None: a few more than
             there are threads.
         ordered: whether elements are given out in the order of the source.
-        draws: gives each element random numbers of its own, whichever thread makes it.
+        elements: each with random numbers of its own, whichever thread makes it.
         gate: what a thread must hold while it takes an element of the source.
         news: set when an element is ready, or the end has come.
     """
@@ -72,12 +72,12 @@ class AheadStream(Stream):
         workers: Knob,
         capacity: Knob | None = None,
         ordered: bool = True,
-        draws: Elements | None = None,
+        elements: Elements | None = None,
         gate: threading.Semaphore | None = None,
         news: threading.Event | None = None,
     ) -> None:
         super().__init__(dataset, here, parent)
-        self._function, self._ordered, self._draws = function, ordered, draws
+        self._function, self._ordered, self._elements = function, ordered, elements
         self.stage.makes = self.stage.alone = function is not None
         self._workers = workers
         self._capacity = capacity
@@ -146,7 +146,7 @@ class AheadStream(Stream):
 
     def _made_while_cheap(self, source: Iterator[Any]) -> Iterator[Any]:
         """Elements made here, until one takes so long that threads are worth it."""
-        waited = 0
+        waited, draws = 0, self._draws()
         for element in source:
             slot = Slot(self._given, self.parent.origin())
             slot.value = element
@@ -156,7 +156,7 @@ class AheadStream(Stream):
                 self._start(source, slot)
                 return
             if not is_first:
-                self._make(slot)
+                self._make(slot, draws)
             value = self._given_out(slot)
             spent = perf_counter_ns() - start
             waited += spent
@@ -190,7 +190,7 @@ class AheadStream(Stream):
         return is_made
 
     def _scout(self, slot: Slot) -> None:
-        self._make(slot)
+        self._make(slot, self._draws())
         slot.ready.release()
 
     def _given_out(self, slot: Slot) -> Any:
@@ -267,6 +267,7 @@ class AheadStream(Stream):
                 pass
             if not self._ordered:
                 self._put(self._first)
+        draws = self._draws()
         while True:
             self._room.get()
             if self._is_closed:
@@ -282,7 +283,7 @@ class AheadStream(Stream):
                 self._room.put(None)  # so that the others see it, too
                 return
             if slot.error is None and self._function is not None:
-                self._make(slot)
+                self._make(slot, draws)
             slot.ready.release()
             if not self._ordered:
                 self._put(slot)
@@ -327,14 +328,18 @@ class AheadStream(Stream):
         spent = perf_counter() - now
         self._next_snapshot = now + max(0.05, spent * SHARE_OF_SNAPSHOTS)
 
-    def _make(self, slot: Slot) -> None:
+    def _draws(self) -> ElementDraws | None:
+        """What a thread needs for the elements that it makes."""
+        return None if self._elements is None else self._elements.draws()
+
+    def _make(self, slot: Slot, draws: ElementDraws | None) -> None:
         start = perf_counter_ns()
         try:
             assert self._function is not None
-            if self._draws is None:
+            if draws is None:
                 slot.value = self._function(slot.value)
             else:
-                with self._draws.of(slot.index):
+                with draws.of(slot.index):
                     slot.value = self._function(slot.value)
         except BaseException as error:
             slot.error = error

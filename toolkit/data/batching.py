@@ -180,7 +180,7 @@ class Batch(_Batched):
             return AheadStream(
                 *(self, here, numbers, batches.__getitem__, workers),
                 ordered=is_ordered,
-                draws=elements_of(here.epoch),
+                elements=elements_of(here.epoch),
             )
         lists = _BatchStream(self, inside, self._open(here), list)
         return AheadStream(self, here, lists, merged, workers, ordered=is_ordered)

@@ -129,9 +129,9 @@ class Map(Dataset):
                 self, here, parent, self._function, words, workers, ordered
             )
         function = _passing_over(spread(self._function), here, self)
-        draws = elements_of(here.epoch)
+        elements = elements_of(here.epoch)
         return AheadStream(
-            self, here, parent, function, workers, ordered=ordered, draws=draws
+            self, here, parent, function, workers, ordered=ordered, elements=elements
         )
 
 

@@ -21,11 +21,18 @@ SMALL = 1 << 16  # up to here a whole permutation is drawn at once
 ROUNDS = 4  # of mixing: as many make a strong permutation (Luby and Rackoff 1988)
 
 
-class Elements(Protocol):
-    """The elements that a stage makes in one pass, each with draws of its own."""
+class ElementDraws(Protocol):
+    """What a thread draws for elements, one after the other."""
 
     def of(self, number: int) -> AbstractContextManager[object]:
         """A context in which generators of keys give those of an element."""
+
+
+class Elements(Protocol):
+    """The elements that a stage makes in one pass, each with draws of its own."""
+
+    def draws(self) -> ElementDraws:
+        """What a thread needs."""
 
 
 # Makes one of the numbers that tell a pass from others; set where there are generators.

@@ -22,7 +22,8 @@ def work(connection: Connection, exchange: Exchange) -> None:
     """Make elements until the other side has gone."""
     with suppress(EOFError, OSError):
         function = loaded(connection.recv_bytes())
-        draws = elements_of(connection.recv())
+        elements = elements_of(connection.recv())
+        draws = None if elements is None else elements.draws()
         connection.send((True, None))  # begun
         while True:
             number, message = connection.recv()

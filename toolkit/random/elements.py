@@ -33,9 +33,9 @@ class Elements:
         self._begins: dict[Variable, list[int]] = {}  # what generators began with
         self._lock = RLock()
 
-    def of(self, number: int) -> ElementScope:
-        """A context in which generators give the keys of an element."""
-        return ElementScope(self, number)
+    def draws(self) -> ElementScope:
+        """What a thread needs for its elements."""
+        return ElementScope(self)
 
     def state_of(self, variable: Variable, number: int) -> Tensor:
         """The first state of a generator for an element."""
@@ -52,9 +52,16 @@ class Elements:
 class ElementScope(Overlay):
     """Gives generators of keys the states of an element; see `Elements`."""
 
-    def __init__(self, elements: Elements, number: int) -> None:
+    def __init__(self, elements: Elements) -> None:
         super().__init__()
-        self._elements, self._number = elements, number
+        self._elements, self._number = elements, 0
+
+    def of(self, number: int) -> ElementScope:
+        """A context in which generators give the keys of an element."""
+        self._number = number
+        if self.writes:
+            self.writes = {}
+        return self
 
     def __enter__(self) -> None:
         self.parent = state.overlay
