@@ -43,7 +43,7 @@ from toolkit.random.drawing import draws
 from toolkit.random.seeds import draw_seed
 
 DEFAULT_BATCH = 32
-_LOOKED_AT = 64  # rows of arrays that processes compare
+_LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 22  # of arrays: rows that processes compare
 State = dict[str, Any]
 Array = np.ndarray[Any, Any]
 
@@ -239,7 +239,9 @@ class ArraySource(NumberedSource):
     def order(self) -> str | None:
         if self._job is None or not self._job.auto_shard_dataset:
             return None
-        some = np.unique(np.linspace(0, self.samples - 1, _LOOKED_AT, dtype=np.int64))
+        size = sum(np.asarray(x).nbytes for x in tree.flatten(self._rows[0]))
+        count = max(2, min(_LOOKED_AT, _LOOKED_AT_BYTES // max(1, size)))
+        some = np.unique(np.linspace(0, self.samples - 1, count, dtype=np.int64))
         checksum = 0
         for rows in tree.flatten(self._rows.stacked(some)):
             rows = np.asarray(rows)
