@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from itertools import count, islice
 from math import ceil
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from toolkit.models.training.arrays import (
     batch_tensors,
     check_arrays,
     check_class_weight,
+    checksum_of,
     count_samples,
     floating,
     is_arrays,
@@ -43,7 +43,6 @@ from toolkit.random.drawing import draws
 from toolkit.random.seeds import draw_seed
 
 DEFAULT_BATCH = 32
-_LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 22  # of arrays: rows that processes compare
 State = dict[str, Any]
 Array = np.ndarray[Any, Any]
 
@@ -239,15 +238,7 @@ class ArraySource(NumberedSource):
     def order(self) -> str | None:
         if self._job is None or not self._job.auto_shard_dataset:
             return None
-        size = sum(np.asarray(x).nbytes for x in tree.flatten(self._rows[0]))
-        count = max(2, min(_LOOKED_AT, _LOOKED_AT_BYTES // max(1, size)))
-        some = np.unique(np.linspace(0, self.samples - 1, count, dtype=np.int64))
-        checksum = 0
-        for rows in tree.flatten(self._rows.stacked(some)):
-            rows = np.asarray(rows)
-            data = repr(rows.tolist()).encode() if rows.dtype == object else rows
-            checksum = crc32(np.ascontiguousarray(data).tobytes(), checksum)
-        return f"rows with the checksum {checksum:08x}"
+        return f"rows with the checksum {checksum_of(self._rows):08x}"
 
     def _compare(self, batch: Any) -> None:
         """The numbers of samples were compared before: they tell all others."""
