@@ -126,7 +126,7 @@ class Evaluation(Steps):
             again: whether to compare them if they were before, too.
         """
         job = self._job()
-        if job is None or not (again or self._compared_in is not job):
+        if job is None or (self._compared_in is job and not again):
             return
         if job.num_processes > 1:
             check_same_state(job, self)

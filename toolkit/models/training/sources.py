@@ -80,6 +80,11 @@ class Source:
 
     def order(self) -> str | None:
         """What tells the rows and their order from those that others were given."""
+        job = self._job
+        return self._told() if job is not None and job.auto_shard_dataset else None
+
+    def _told(self) -> str | None:
+        """What a source knows of that before it makes a batch."""
         return None
 
     def tell(self, hook: str) -> None:
@@ -235,9 +240,7 @@ class ArraySource(NumberedSource):
             not is_strings(a) and floating(a[:0]).dtype == a.dtype for a in arrays
         )
 
-    def order(self) -> str | None:
-        if self._job is None or not self._job.auto_shard_dataset:
-            return None
+    def _told(self) -> str | None:
         return f"rows with the checksum {checksum_of(self._rows):08x}"
 
     def _compare(self, batch: Any) -> None:
@@ -340,8 +343,8 @@ class DatasetSource(Source):
         if self._share is not None and not self.is_iterator:
             self._makes_all = draws(self._batches._first_row())
 
-    def order(self) -> str | None:
-        if self._job is None or not self._job.auto_shard_dataset or self.is_iterator:
+    def _told(self) -> str | None:
+        if self.is_iterator:
             return None
         state = self._batches.get_state()
         if all(seed is None for seed in state["seeds"]):
