@@ -268,3 +268,22 @@ def test_a_part_that_is_none_stays_none():
         ([2], None),
     ]
     assert isinstance(data.element_spec[1], NoneSpec)
+
+
+def test_none_beside_arrays_has_rows_and_batches_that_are_none():
+    data = Dataset.from_tensor_slices({"x": np.arange(3), "y": None})
+    assert [element["y"] for element in data.shuffle(3)] == [None] * 3
+    for batches in (data.batch(2), data.padded_batch(2), data.ragged_batch(2)):
+        found = [(batch["x"].tolist(), batch["y"]) for batch in batches]
+        assert found == [([0, 1], None), ([2], None)]
+        assert batches.element_spec["y"] == NoneSpec((), object)
+        assert data.element_spec["y"] == NoneSpec((), object)
+    with pytest.raises(ShapeError, match="arrays with rows"):
+        Dataset.from_tensor_slices((None, None))
+
+
+def test_none_in_an_element_is_kept():
+    data = Dataset.from_tensors((np.arange(2), None))
+    ((values, nothing),) = data
+    assert values.tolist() == [0, 1] and nothing is None
+    assert data.element_spec[1] == NoneSpec((), object)

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.encoding import encodes
-from toolkit.data.structure import Array, TensorSpec, object_array
+from toolkit.data.structure import Array, TensorSpec, are_all, object_array
 from toolkit.errors import ArgumentError, OutOfRangeError, ShapeError
 
 
-def pad(values: Sequence[Any], shape: Any, fill: Any) -> Array:
-    """Values filled up to a shape and stacked.
+def pad(values: Sequence[Any], shape: Any, fill: Any) -> Any:
+    """Values filled up to a shape and stacked; None if all are None.
 
     Args:
         shape: None or -1 for an extent: the longest of the values; None: for all.
         fill: with what; None: 0, or the empty string.
     """
+    if are_all(type(None), values):
+        return None
     arrays = [np.asarray(value) for value in values]
     if isinstance(values[0], bytes):
         arrays = [np.asarray(value, object) for value in values]
@@ -129,11 +131,13 @@ class Ragged:
 
 
 def as_ragged(values: Sequence[Any], splits: Any = "int64") -> Any:
-    """Values of different lengths as a Ragged; single numbers as an array.
+    """Values of different lengths as a Ragged; numbers as an array, None as None.
 
     Args:
         splits: the dtype of the numbers that say where rows begin.
     """
+    if are_all(type(None), values):
+        return None
     arrays = [np.asarray(value) for value in values]
     if isinstance(values[0], (str, bytes)):
         return object_array(values)

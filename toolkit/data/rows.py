@@ -59,11 +59,11 @@ class Rows:
 
 
 class ArrayRows(Rows):
-    """Rows of arrays; none of the arrays is copied."""
+    """Rows of arrays, none of which is copied; None has rows that are None."""
 
     def __init__(self, arrays: Any, length: int) -> None:
         super().__init__(length)
-        self._arrays = map_leaves(_read_only, arrays)
+        self._arrays = map_leaves(_rows_of, arrays)
         of_arrays = type(arrays) is tuple and all(type(a) is np.ndarray for a in arrays)
         self._is_flat = of_arrays  # as they mostly are: then there is a shorter way
 
@@ -95,8 +95,20 @@ class UnequalRows(ArrayRows):
     stacked = Rows.stacked
 
 
-def _read_only(array: Array) -> Array:
+class _NoArray:
+    """In place of an array: each of its rows, or several at once, are None."""
+
+    def __getitem__(self, rows: int | slice) -> None:
+        return None
+
+    def take(self, numbers: Array, axis: int = 0) -> None:
+        return None
+
+
+def _rows_of(array: Array | None) -> Array | _NoArray:
     """A view in which nobody can change the array by mistake."""
+    if array is None:
+        return _NoArray()
     view = array.view()
     view.flags.writeable = False
     return view

@@ -24,8 +24,8 @@ from toolkit.errors import ArgumentTypeError, ShapeError
 
 
 def as_value(value: Any) -> Any:
-    """A value as an array, or a Ragged as it is; bytes keep their zeros."""
-    if isinstance(value, Ragged):
+    """A value as an array; a Ragged or None as it is; bytes keep their zeros."""
+    if value is None or isinstance(value, Ragged):
         return value
     if isinstance(value, list) and value and isinstance(value[0], bytes):
         return object_array(value)
@@ -51,7 +51,7 @@ class FromTensorSlices(FromRows):
 
     Args:
         tensors: an array, or a nest of tuples and dicts of arrays with the same number
-            of rows; lists become arrays.
+            of rows; lists become arrays, and None has rows that are None.
 
     Raises:
         ShapeError: the arrays have different numbers of rows, or none.
@@ -70,7 +70,7 @@ class FromTensorSlices(FromRows):
         values = map_leaves(as_value, tensors)
         self._specs = map_leaves(_row_spec, values)
         self._arrays = map_leaves(_as_rows, values)
-        arrays = leaves(self._arrays)
+        arrays = [array for array in leaves(self._arrays) if array is not None]
         if not arrays or any(array.ndim == 0 for array in arrays):
             raise ShapeError(
                 "from_tensor_slices: expected arrays with rows; received "
@@ -94,6 +94,8 @@ class FromTensorSlices(FromRows):
 
 
 def _row_spec(value: Any) -> TensorSpec:
+    if value is None:
+        return spec_of(None)
     if isinstance(value, Ragged):
         return value.row_spec
     return TensorSpec(value.shape[1:], value.dtype)

@@ -12,6 +12,7 @@ import numpy as np
 from toolkit.data.profiling import Watch
 from toolkit.data.streams import Pass, Run
 from toolkit.data.structure import (
+    NoneSpec,
     TensorSpec,
     leaves,
     like,
@@ -184,6 +185,8 @@ def known_spec(dataset: Dataset, change: Callable[[TensorSpec], TensorSpec]) -> 
 
 def batched(spec: TensorSpec, first: int | None) -> TensorSpec:
     """What stacking values makes of their spec; `first` is how many there are."""
+    if isinstance(spec, NoneSpec):
+        return spec
     return replace(spec, shape=None if spec.shape is None else (first, *spec.shape))
 
 
