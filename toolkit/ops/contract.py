@@ -94,9 +94,10 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     x1: (..., m, k) or (k,), x2: (..., k, n) or (k,) give (..., m, n), without the
     axes that a vector lacks. Products of int8 are int32.
     """
-    (a, b), _ = operands(x1, x2)
-    is_alike = weak_type(x1) == weak_type(x2)  # int8 times bool stays int8
-    product = multiply_matrices if is_alike else partial(bind, matmul_p)
+    (a, b), dtype = operands(x1, x2)
+    # int8 times bool stays int8
+    is_integer = dtype == "int8" and weak_type(x1) == weak_type(x2)
+    product = partial(bind, matmul_integer_p if is_integer else matmul_p)
     if a.ndim < 2 or b.ndim < 2:
         return _with_vectors(product, a, b)
     return product(a, b)
