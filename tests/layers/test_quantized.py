@@ -442,19 +442,49 @@ def test_float8_training_and_files(tmp_path):
         first(X)
 
 
-def test_reversible_embeddings():
-    layer = layers.ReversibleEmbedding(12, 7)
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_reversible_embeddings(mode, tied, tmp_path):
+    layer = layers.ReversibleEmbedding(12, 7, tie_weights=tied, logit_soft_cap=50)
     rows, x = RNG.integers(0, 12, (2, 3)), RNG.normal(size=(2, 7)).astype("float32")
     before = np.asarray(layer(rows)), np.asarray(layer(x, reverse=True))
-    layer.quantize("int8")
+    layer.quantize(mode)
     after = np.asarray(layer(rows)), np.asarray(layer(x, reverse=True))
+    near = 0.02 if mode == "int8" else 0.2
     for old, new in zip(before, after, strict=True):
-        assert 0 < np.abs(new - old).max() < 0.02 * np.abs(old).max()
-    untied = layers.ReversibleEmbedding(12, 7, tie_weights=False)
-    untied(rows)
-    with pytest.raises(NotImplementedError, match="tie_weights=True"):
-        untied.quantize("int8")
-    assert untied.quantization_config is None and untied.quantization_mode is None
+        assert 0 < np.abs(new - old).max() < near * np.abs(old).max()
+    model = Sequential([layers.Input((3,), dtype="int32"), layer])
+    model.save(tmp_path / "m.keras")
+    loaded = saving.load_model(tmp_path / "m.keras").layers[0]
+    np.testing.assert_array_equal(loaded(rows), after[0])
+    np.testing.assert_array_equal(loaded(x, reverse=True), after[1])
+
+
+def test_an_untied_reverse_table_has_the_variables_that_keras_has():
+    whole, packed = (layers.ReversibleEmbedding(12, 7, False) for _ in range(2))
+    for layer, mode in ((whole, "int8"), (packed, "int4")):
+        layer.build()
+        table = np.array(layer.reverse_embeddings)
+        layer.quantize(mode)
+        same = layers.ReversibleEmbedding(12, 7, False, dtype=layer.dtype_policy)
+        same.build()
+        shapes = [(v.name, v.shape, v.dtype) for v in layer.variables]
+        assert shapes == [(v.name, v.shape, v.dtype) for v in same.variables]
+        if mode == "int8":
+            scale = 127 / np.abs(table).max(axis=0)
+            np.testing.assert_allclose(layer.reverse_embeddings_scale, scale, 1e-5)
+            np.testing.assert_array_equal(
+                layer.reverse_embeddings, np.rint(table * scale).astype("int8")
+            )
+    reverse = [("reverse_embeddings", (7, 12)), ("reverse_embeddings_scale", (12,))]
+    assert [(v.name, v.shape) for v in whole.variables[2:]] == reverse
+    assert [(v.name, v.shape) for v in packed.variables[3:]] == [
+        *(("g_idx", (7,)), ("reverse_embeddings", (4, 12))),
+        *(("reverse_embeddings_scale", (1, 12)), ("reverse_embeddings_zero", (1, 12))),
+    ]
+    tied = layers.ReversibleEmbedding(12, 7)
+    tied.build()
+    assert not hasattr(tied, "reverse_embeddings")
 
 
 def test_float8_of_an_embedding():

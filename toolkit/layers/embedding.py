@@ -10,9 +10,9 @@ from toolkit import dtypes, ops
 from toolkit.arguments import Positive
 from toolkit.console.frames import warn
 from toolkit.core.variable import Variable
-from toolkit.errors import UnsupportedError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
-from toolkit.layers.adapters.whole import ScaleLayout
+from toolkit.layers.adapters.weight import Weight
+from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
 from toolkit.layers.config import renamed
 from toolkit.layers.weights import declare_weight, positive
 from toolkit.ops.encode import whole_indices
@@ -22,6 +22,8 @@ from toolkit.type_aliases import (
     InitializerLike,
     RegularizerLike,
 )
+
+_REVERSE = "reverse_embeddings"
 
 
 class Embedding(QuantizableLayer):
@@ -159,6 +161,9 @@ class ReversibleEmbedding(Embedding):
         (2, 5, 100)
     """
 
+    _reverse: Weight | None = None  # what holds the reverse table in few bits
+    _reverse_embeddings: Variable
+
     def __init__(
         self,
         input_dim: int,
@@ -185,32 +190,64 @@ class ReversibleEmbedding(Embedding):
         if self.built:
             return
         super().build(input_shape)
-        if not self.tie_weights:
-            self.reverse_embeddings: Variable = self.add_weight(
-                (self.output_dim, self.input_dim),
-                self.embeddings_initializer,
-                name="reverse_embeddings",
-            )
+        if self.tie_weights:
+            return
+        shape = (self.output_dim, self.input_dim)
+        if self.quantization_mode is not None:
+            self._create_whole(self._whole_reverse(), shape)
+        else:
+            start = self.embeddings_initializer
+            self._reverse_embeddings = self.add_weight(shape, start, name=_REVERSE)
 
-    def _accept_quantized(self, policy: Any) -> None:
+    @property
+    def reverse_embeddings(self) -> Variable:
+        """(output_dim, input_dim), if it is not the table; whole numbers if quantized.
+
+        Raises:
+            AttributeError: the weights are tied.
+        """
+        return self._reverse_embeddings
+
+    def _whole_reverse(self) -> WholeWeight:
+        """What holds the reverse table in 8 or 4 bits."""
+        return self._whole(ScaleLayout(shared=(0,), packed=0), _REVERSE)
+
+    def _quantize_weight(self) -> None:
+        super()._quantize_weight()
         if not self.tie_weights:
-            raise UnsupportedError(
-                f"{self.name}: only with tie_weights=True the layer can be quantized; "
-                f"received the policy {policy!r}"
-            )
-        super()._accept_quantized(policy)
+            reverse = self._whole_reverse()
+            values = reverse.quantized(self._reverse_embeddings.value)
+            self._replace_weight(reverse, values)
+
+    def _adapt_with(self, weight: Weight) -> None:
+        if weight.name == _REVERSE:
+            self._reverse = weight
+        else:
+            super()._adapt_with(weight)
+
+    def _own_variables(self) -> list[Variable]:
+        """As of an Embedding; those of a quantized reverse table come last."""
+        found = super()._own_variables()
+        if self._reverse is None:
+            return found
+        return sorted(found, key=lambda variable: variable.name.startswith(_REVERSE))
 
     def call(self, inputs: Any, reverse: bool = False) -> Any:
         if not reverse:
             return super().call(inputs)
-        if self._adapter is not None:
-            inputs = self._adapter.rounded(inputs)
-        if self.tie_weights:
-            kernel = ops.transpose(ops.convert_to_tensor(self.embeddings))
-        else:
-            kernel = ops.convert_to_tensor(self.reverse_embeddings)
         dtype = self.reverse_dtype or self.compute_dtype
-        logits = ops.matmul(ops.cast(inputs, dtype), ops.cast(kernel, dtype))
+
+        def product(x: Any, table: Any) -> Any:
+            table = ops.convert_to_tensor(table)
+            if x.dtype != "int8":
+                x, table = ops.cast(x, dtype), ops.cast(table, dtype)
+            return ops.matmul(x, ops.transpose(table) if self.tie_weights else table)
+
+        if self.tie_weights:
+            weight = self._adapter or Weight(self)
+        else:
+            weight = self._reverse or Weight(self, _REVERSE)
+        logits = ops.cast(weight.multiply(product, inputs), dtype)
         cap = self.logit_soft_cap
         return logits if cap is None else ops.tanh(logits / cap) * cap
 

@@ -25,14 +25,17 @@ class Int4Weight(WholeWeight):
     """Whole numbers from -8 to 7 in place of a weight, which is a matrix of them.
 
     In blocks it is `(number - zero) * scale`; without, `number / scale`. The Variables
-    are those of Keras: numbers of neighbouring columns share a byte, scales and zeros
-    are for each column of a block, and `g_idx` tells the block of each row.
+    are those of Keras: numbers of neighbouring columns (or rows, as the layout says)
+    share a byte, scales and zeros are for each column of a block, and `g_idx` tells the
+    block of each row.
     """
 
     mode: str = "int4"
 
-    def __init__(self, layer: Any, layout: ScaleLayout, config: Any) -> None:
-        super().__init__(layer, layout, config)
+    def __init__(
+        self, layer: Any, layout: ScaleLayout, config: Any, name: str | None = None
+    ) -> None:
+        super().__init__(layer, layout, config, name)
         size = config.block_size
         self.block_size: int | None = None if size == -1 else size
         names = f"{self.name}_scale", f"{self.name}_zero", "g_idx"
@@ -46,8 +49,9 @@ class Int4Weight(WholeWeight):
     def create(self, shape: Any) -> None:
         self._shape = tuple(shape)
         rows, columns = extents = self.layout.matrix(shape)
-        axis = self.layout.blocks
-        self._create(self.name, (rows, -(-columns // 2)), "zeros", "int8")
+        axis, packed = self.layout.blocks, list(extents)
+        packed[self.layout.packed] = -(-packed[self.layout.packed] // 2)
+        self._create(self.name, tuple(packed), "zeros", "int8")
         if not self.block_size:
             self._create(self.scales[0], (extents[1 - axis],), "ones")
             return
@@ -56,6 +60,8 @@ class Int4Weight(WholeWeight):
         scale, zero, numbers = self.scales
         self._create(scale, of_blocks, "ones")
         self._create(zero, of_blocks, "zeros", "int8")
+        if hasattr(self.layer, numbers):  # of another weight in the same blocks
+            return
         block_of = np.arange(extents[axis]) // self.block_size
         g_idx = self._create(numbers, block_of.shape, "zeros", "float32")
         g_idx.assign(block_of)
@@ -79,13 +85,14 @@ class Int4Weight(WholeWeight):
                     f"axis={axis}; received scales of shape {tuple(scale.shape)}"
                 )
             scales = [ops.squeeze(scale, axis)]
-        packed, _, _ = pack_int4(whole, axis=-1)
+        packed, _, _ = pack_int4(whole, axis=self.layout.packed)
         values = dict(zip(self.scales, scales, strict=False))
         return {f"_{self.name}": packed, **values}
 
     def value(self) -> Any:
-        extents, axis = self.layout.matrix(self.shape), self.layout.blocks
-        whole = unpack_int4(self.variable, extents[1], axis=-1)
+        axis, packed = self.layout.blocks, self.layout.packed
+        count = self.layout.matrix(self.shape)[packed]
+        whole = unpack_int4(self.variable, count, axis=packed)
         if not self.block_size:
             scale = ops.expand_dims(self._stored(0), axis)
             return ops.reshape(ops.divide(whole, scale), self.shape)
@@ -93,7 +100,8 @@ class Int4Weight(WholeWeight):
         return ops.reshape(_dequantized(whole, scale, zero), self.shape)
 
     def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
-        if product is not ops.matmul or not self.block_size:
+        is_plain = product is ops.matmul and self.layout.packed == 1
+        if not is_plain or not self.block_size:
             return super().multiply(product, inputs)
         return matmul_int4(inputs, self.variable, *(map(self._stored, range(3))))
 

@@ -23,8 +23,10 @@ class Int8Weight(WholeWeight):
 
     mode: str = "int8"
 
-    def __init__(self, layer: Any, layout: ScaleLayout, config: Any) -> None:
-        super().__init__(layer, layout, config or Int8QuantizationConfig())
+    def __init__(
+        self, layer: Any, layout: ScaleLayout, config: Any, name: str | None = None
+    ) -> None:
+        super().__init__(layer, layout, config or Int8QuantizationConfig(), name)
         self.scales: tuple[str, ...] = (f"{self.name}_scale",)
         self.weight_quantizer: Any = self.config.weight_quantizer or AbsMaxQuantizer(
             axis=layout.shared

@@ -162,25 +162,32 @@ class QuantizableLayer(LowRankLayer):
 
     def _create_adapted(self, shape: Any) -> None:
         if self.quantization_mode in ("int8", "int4", *CALIBRATED):
-            weight = self._whole_weight(self.quantization_config)
-            return self._create_whole(weight, shape)
+            return self._create_whole(self._whole_weight(), shape)
         super()._create_adapted(shape)
         if self.quantization_mode == "float8":
             self._create_float8()
         return None
 
-    def _whole_weight(self, config: QuantizationConfig | None) -> WholeWeight:
-        """Whole numbers as a config has them; None: as the policy does."""
-        mode, layout = config.mode if config else None, self._scale_layout()
-        mode = mode or self.quantization_mode
+    def _whole_weight(self) -> WholeWeight:
+        """Whole numbers for the main weight."""
+        return self._whole(self._scale_layout())
+
+    def _whole(self, layout: ScaleLayout, name: str | None = None) -> WholeWeight:
+        """Whole numbers as the config has them; without one as the policy does.
+
+        Args:
+            layout: of scales.
+            name: of the weight; the main one if None.
+        """
+        config = self.quantization_config
+        mode = config.mode if config else self.quantization_mode
         if mode in CALIBRATED:
             return CalibratedWeight(self, layout, self._dtype_policy)
         if mode == "int8":
-            return Int8Weight(self, layout, config)
+            return Int8Weight(self, layout, config, name)
         size = getattr(self._dtype_policy, "block_size", None)
-        return Int4Weight(
-            self, layout, config or Int4QuantizationConfig(block_size=size)
-        )
+        config = config or Int4QuantizationConfig(block_size=size)
+        return Int4Weight(self, layout, config, name)
 
     def _create_whole(self, weight: WholeWeight, shape: Any) -> None:
         weight.create(tuple(shape))
@@ -207,14 +214,14 @@ class QuantizableLayer(LowRankLayer):
             self._create_float8()
             self._locked = locked
         else:
-            weight = self._whole_weight(self.quantization_config)
+            weight = self._whole_weight()
             self._replace_weight(weight, weight.quantized(plain.value))
 
     def _replace_weight(self, weight: WholeWeight, values: dict[str, Any]) -> None:
         """Put whole numbers, by the attributes of their Variables, in its place."""
-        locked, shape = self._locked, Weight(self).shape
+        locked, shape = self._locked, Weight(self, weight.name).shape
         self._locked = False
-        delattr(self, f"_{self._adapted}")
+        delattr(self, f"_{weight.name}")
         self._create_whole(weight, shape)
         for name, value in values.items():
             getattr(self, name).assign(value)

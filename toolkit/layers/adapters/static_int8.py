@@ -186,9 +186,9 @@ class CalibratedConvolution(QuantizableLayer):
 
     # --- how it starts ----------------------------------------------------------------
 
-    def _whole_weight(self, config: Any) -> WholeWeight:
-        axes: Extents = self._shared_axes()
-        return StaticInt8Weight(self, ScaleLayout(axes), config)
+    def _whole_weight(self) -> WholeWeight:
+        layout = ScaleLayout(self._shared_axes())
+        return StaticInt8Weight(self, layout, self.quantization_config)
 
     def _shared_axes(self) -> Extents:
         """The axes of the weights along which all share a scale."""
@@ -226,7 +226,7 @@ class CalibratedConvolution(QuantizableLayer):
         own = Int8QuantizationConfig(None, found.quantizer)
         policy = self._policy_for(own)
         self.quantization_config = own
-        weight = self._whole_weight(own)
+        weight = self._whole_weight()
         values = weight.quantized(Weight(self).variable.value)
         self._replace_weight(weight, values | {"input_scale": np.float32(found.scale)})
         self.dtype_policy = policy

@@ -1,4 +1,4 @@
-"""A layer's main weight, as adapters see it."""
+"""A layer's weight, as adapters see it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from toolkit import ops
 
 
 class Weight:
-    """The main weight of a layer as it is: the base of adapters.
+    """A weight of a layer as it is: the base of adapters.
 
     Args:
-        layer: whose weight it is: its `_adapted` names the attribute.
+        layer: whose weight it is.
+        name: of the weight, which is the layer's attribute `_name`; the layer's main
+            one if None.
     """
 
     mode: str | None = None  # of quantization
     scales: tuple[str, ...] = ()  # the layer's attributes that belong to the weight
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, name: str | None = None) -> None:
         self.layer = layer
-        self.name: str = layer._adapted
+        self.name: str = name or layer._adapted
 
     @property
     def variable(self) -> Any:

@@ -19,6 +19,7 @@ class ScaleLayout:
         shared: the axes of the weight along which all elements share one.
         inputs: the axes of the inputs along which all elements share one.
         blocks: the axis of the weight as a matrix that blocks of rows or columns cut.
+        packed: the axis of that matrix along which two numbers of 4 bits share a byte.
     """
 
     # Whether outputs can be divided by the scale of the inputs they are of.
@@ -28,11 +29,16 @@ class ScaleLayout:
     is_matrix: bool = True
 
     def __init__(
-        self, shared: Extents, inputs: Extents = (-1,), blocks: int = 0
+        self,
+        shared: Extents,
+        inputs: Extents = (-1,),
+        blocks: int = 0,
+        packed: int = 1,
     ) -> None:
         self.shared: Extents = shared
         self.inputs: Extents = inputs
         self.blocks: int = blocks
+        self.packed: int = packed
 
     def kept(self, shape: Any) -> Extents:
         """The shape of a weight with extent 1 for the axes that share a scale."""
@@ -74,10 +80,13 @@ class WholeWeight(Weight):
         layer: whose weight it is.
         layout: of scales.
         config: which quantizers to use.
+        name: of the weight; the layer's main one if None.
     """
 
-    def __init__(self, layer: Any, layout: ScaleLayout, config: Any) -> None:
-        super().__init__(layer)
+    def __init__(
+        self, layer: Any, layout: ScaleLayout, config: Any, name: str | None = None
+    ) -> None:
+        super().__init__(layer, name)
         self.layout = layout
         self.config = config
         self.inputs_quantizer: Any = config.activation_quantizer
