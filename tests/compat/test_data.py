@@ -83,3 +83,17 @@ def test_what_is_none_is_told_in_the_spec():
 def test_sparse_tensors_are_refused():
     with pytest.raises(UnsupportedError, match=r"Dataset: sparse tensors are no elem"):
         tf.data.Dataset.from_tensor_slices(tf.sparse.from_dense([[0, 1]]))
+
+
+def test_lines_of_any_encoding(tmp_path):
+    (tmp_path / "a").write_bytes(b"\xff\xfe\nok\n")
+    lines = tf.data.TextLineDataset(str(tmp_path / "a"))
+    assert list(lines.as_numpy_iterator()) == [b"\xff\xfe", b"ok"]
+    assert [line.numpy() for line in lines] == [b"\xff\xfe", b"ok"]
+
+
+def test_strings_are_padded_as_they_are():
+    words = tf.data.Dataset.from_tensor_slices(["a", "bb", "c"]).padded_batch(2)
+    found = [batch.tolist() for batch in words.as_numpy_iterator()]
+    assert found == [[b"a", b"bb"], [b"c"]]
+    assert [batch.numpy().tolist() for batch in words] == found

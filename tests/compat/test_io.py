@@ -68,3 +68,12 @@ def test_what_is_refused():
         tf.train.Int64List(value=[1.5])
     with pytest.raises(UnsupportedError, match="only allow_missing=True"):
         tf.io.FixedLenSequenceFeature([], tf.int64)
+
+
+def test_features_come_in_the_order_of_their_names():
+    one = tf.train.Feature(int64_list=tf.train.Int64List(value=[1]))
+    features = tf.train.Features(feature={"b": one, "a": one})
+    message = tf.train.Example(features=features).SerializeToString()
+    wanted = {name: tf.io.FixedLenFeature([], tf.int64) for name in "ba"}
+    assert list(tf.io.parse_single_example(message, wanted)) == ["a", "b"]
+    assert list(tf.io.parse_example([message], wanted)) == ["a", "b"]

@@ -287,3 +287,28 @@ def test_none_in_an_element_is_kept():
     ((values, nothing),) = data
     assert values.tolist() == [0, 1] and nothing is None
     assert data.element_spec[1] == NoneSpec((), object)
+
+
+def test_strings_are_padded_as_they_are():
+    for words in ([b"a", b"bb", b"c"], ["a", "bb", "c"]):
+        one, other = Dataset.from_tensor_slices(words).padded_batch(2)
+        assert [one.tolist(), other.tolist()] == [words[:2], words[2:]]
+    rows = Dataset.from_items(
+        [np.array([b"a", b"bb"], object), np.array([b"c"], object)]
+    )
+    (padded,) = rows.padded_batch(2)
+    assert padded.tolist() == [[b"a", b"bb"], [b"c", b""]]
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_unbatched_elements_are_counted(drops):
+    batches = Dataset.range(7).batch(3, drop_remainder=drops)
+    assert len(batches.unbatch()) == len(list(batches.unbatch())) == (6 if drops else 7)
+    assert Dataset.range(7).repeat().batch(3).unbatch().cardinality() == -1
+    assert batches.map(lambda x: x[:1]).unbatch().cardinality() == -2
+
+
+def test_groups_that_are_left_come_by_their_keys():
+    numbers = Dataset.from_tensor_slices(np.array([5, -1, 5, 3, -1]))
+    groups = numbers.group_by_window(lambda x: x, lambda key, group: group.batch(9), 9)
+    assert lists(groups) == [[-1, -1], [3], [5, 5]]

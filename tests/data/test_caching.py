@@ -369,3 +369,8 @@ def test_snapshots_are_packed_and_named_after_their_stages(tmp_path):
         sizes[compression] = file.stat().st_size
     assert sizes["GZIP"] < sizes[None] / 50
     assert sizes["AUTO"] == sizes[None]
+
+
+def test_the_spec_of_stored_batches_holds_for_the_last(tmp_path):
+    Dataset.range(10).batch(3).save(tmp_path / "saved")
+    assert Dataset.load(tmp_path / "saved").element_spec.shape == (None,)

@@ -46,13 +46,13 @@ def by_turns(lists, cycle, block):
 
 
 def grouped(items, size):
-    """The elements of odd and even groups, as the groups become full."""
+    """The elements of odd and even groups as these become full; then the rest."""
     groups, out = {}, []
     for item in items:
         groups.setdefault(item % 2, []).append(item)
         if len(groups[item % 2]) == size:
             out += groups.pop(item % 2)
-    return out + [item for group in groups.values() for item in group]
+    return out + [item for key in sorted(groups) for item in groups[key]]
 
 
 def slow(x):

@@ -518,3 +518,10 @@ def test_a_killed_save_leaves_the_old_one_and_then_nothing(tmp_path, how):
     else:
         assert len(list(Dataset.range(4).filter(bool).cache(path))) == 3
         assert os.listdir(tmp_path) == ["made"]
+
+
+def test_files_that_are_hidden_are_listed(tmp_path):
+    for name in (".b", "a"):
+        (tmp_path / name).touch()
+    found = Dataset.list_files(f"{tmp_path}/*", shuffle=False)
+    assert list(found) == [f"{tmp_path}/.b", f"{tmp_path}/a"]

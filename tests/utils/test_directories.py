@@ -141,3 +141,26 @@ def test_images_of_no_kind(tmp_path):
             utils.image_dataset_from_directory(tmp_path, image_size=size)
     with pytest.raises(ArgumentError, match="No images"):
         utils.image_dataset_from_directory(tmp_path, verbose=False)
+
+
+def test_lengths_are_those_of_bytes(tmp_path):
+    (tmp_path / "a.txt").write_text("naïve café", "utf-8")
+    arguments = {"labels": None, "max_length": 6, "verbose": False}
+    data = utils.text_dataset_from_directory(tmp_path, **arguments)
+    assert next(iter(data)).numpy().tolist() == ["naïve".encode()]
+
+
+@pytest.mark.parametrize("color_mode", ["grayscale", "rgb", "rgba"])
+def test_images_of_sixteen_bits(color_mode, tmp_path):
+    deep = np.arange(16, dtype="uint16").reshape(4, 4) * 4000
+    image_module = pytest.importorskip("PIL.Image")
+    image_module.fromarray(deep).save(tmp_path / "a.png")
+    data = utils.image_dataset_from_directory(
+        *(tmp_path, None),
+        color_mode=color_mode,
+        image_size=(4, 4),
+        verbose=False,
+    )
+    (images,) = data.as_numpy_iterator()
+    for channel in range({"grayscale": 1, "rgb": 3, "rgba": 3}[color_mode]):
+        np.testing.assert_array_equal(images[0, ..., channel], deep >> 8)

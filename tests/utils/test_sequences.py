@@ -99,3 +99,9 @@ def test_pad_sequences_of_vectors_and_strings():
         utils.pad_sequences([[[1]], [[1, 2]]])
     with pytest.raises(ArgumentError, match="list of iterables"):
         utils.pad_sequences([1, 2])
+
+
+def test_windows_of_python_s_numbers():
+    data = utils.timeseries_dataset_from_array([0.5, 1.5, 2.5], [1, 2, 3], 2)
+    x, y = next(iter(data))
+    assert (x.dtype, y.dtype) == ("float32", "int32")

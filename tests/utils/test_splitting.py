@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import toolkit.compat.tensorflow as tf
+from toolkit.core.tensor import Tensor
 from toolkit.data import Dataset
 from toolkit.errors import ArgumentError
 from toolkit.utils import split_dataset
@@ -77,3 +79,20 @@ def test_sizes_that_do_not_go_together():
         split_dataset(Y, left_size=0.6, right_size=0.6)
     with pytest.raises(TypeError, match="left_size"):
         split_dataset(Y, left_size="3")
+
+
+def test_parts_of_arrays_are_of_tensors():
+    (x, y), *_ = split_dataset((X, Y), left_size=2)[0]
+    assert isinstance(x, Tensor) and isinstance(y, Tensor)
+    x, _ = next(iter(split_dataset(SETS["samples"], left_size=2)[0]))
+    assert isinstance(x, np.ndarray)
+
+
+def test_batches_of_tensors_are_split_by_samples():
+    batches = tf.data.Dataset.range(10).batch(3)
+    for parts in (
+        split_dataset(batches, 0.4),
+        tf.keras.utils.split_dataset(batches, 4),
+    ):
+        found = [[batch.numpy().tolist() for batch in part] for part in parts]
+        assert found == [[[0, 1, 2], [3]], [[4, 5, 6], [7, 8, 9]]]

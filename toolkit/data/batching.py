@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.ahead import AheadStream
-from toolkit.data.dataset import Dataset, transformation
+from toolkit.data.dataset import UNKNOWN_CARDINALITY, Dataset, transformation
 from toolkit.data.padding import Ragged, as_ragged, pad
 from toolkit.data.randomness import elements_of
 from toolkit.data.rows import BatchedRows, RangeRows, Rows
@@ -298,6 +298,13 @@ class Unbatch(Dataset):
 
     def __init__(self, dataset: Dataset) -> None:
         super().__init__(dataset)
+
+    def _cardinality(self) -> int:
+        batches = self._parents[0]
+        if not isinstance(batches, _Batched):
+            return UNKNOWN_CARDINALITY
+        count = batches._parents[0]._cardinality()
+        return count - count % batches._size if batches._drops and count > 0 else count
 
     def _stream(self, here: Pass) -> Stream:
         return _UnbatchStream(self, here, here.open(self._parents[0]))

@@ -12,8 +12,10 @@ from toolkit.console.progress import Stage, Work, stage, working
 from toolkit.data.dataset import Dataset, source, transformation
 from toolkit.data.fingerprints import fingerprint
 from toolkit.data.rows import ArrayRows, ItemRows, Numbers, RangeRows, Rows, as_array
+from toolkit.data.specs import joined
 from toolkit.data.store import COMPRESSIONS, StoredRows, Writer
 from toolkit.data.streams import Pass, Stream
+from toolkit.data.structure import spec_of
 from toolkit.errors import DatasetError, UnsupportedError, unknown_choice
 
 ELEMENTS = "elements.data"  # in the folder of a saved data set
@@ -328,7 +330,10 @@ class Load(Dataset):
         self._given_spec = element_spec
 
     def _spec(self) -> Any:
-        return super()._spec() if self._given_spec is None else self._given_spec
+        if self._given_spec is not None:
+            return self._given_spec
+        last = len(self._stored) - 1  # it may be a batch that is not full
+        return joined([super()._spec(), spec_of(self._stored[last])])
 
     def _cardinality(self) -> int:
         return len(self._stored)

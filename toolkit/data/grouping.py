@@ -187,7 +187,7 @@ class _GroupStream(Stream):
                 raise
             self.position += 1
             yield from self._given()
-        for key in list(self.groups):
+        for key in sorted(self.groups):
             self._reduce(key)
             yield from self._given()
 

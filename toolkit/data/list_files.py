@@ -43,7 +43,11 @@ class ListFiles(Dataset):
     ) -> None:
         given = isinstance(file_pattern, (str, os.PathLike))
         patterns = [file_pattern] if given else list(file_pattern)
-        found = sorted(path for pattern in patterns for path in glob(str(pattern)))
+        found = sorted(
+            path
+            for pattern in patterns
+            for path in glob(str(pattern), include_hidden=True)
+        )
         if not found:
             raise DatasetError(f"list_files: no file matches {patterns}")
         files = from_elements(found)

@@ -53,7 +53,7 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Any:
     out = np.full((len(arrays), *target), fill, dtype)
     for row, array in enumerate(arrays):
         place: Any = (row, *map(slice, array.shape))
-        out[place] = array
+        out[place] = array[()]  # an object itself, not an array of it
     return out
 
 

@@ -17,9 +17,10 @@ from toolkit.core.strings import decoded
 from toolkit.data.indexed import check_format, made_batches
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.ops.image.resizing import INTERPOLATIONS
+from toolkit.reading.images import open_image, pillow
 from toolkit.settings import standardize_data_format
 from toolkit.utils.fitting import fitted
-from toolkit.utils.images import img_to_array, load_img
+from toolkit.utils.images import img_to_array
 from toolkit.utils.shown import tensor_of
 
 _ENDINGS = {
@@ -27,7 +28,7 @@ _ENDINGS = {
     "text files": (".txt",),
     "audio files": (".wav",),
 }
-_CHANNELS = ("grayscale", "rgb", "rgba")
+_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 _ENCODERS: dict[str, Callable[[Any, int], Any]] = {
     "int": lambda labels, count: labels,
     "binary": lambda labels, count: ops.cast(labels, "float32")[:, None],
@@ -225,13 +226,23 @@ def _maker(read: Any, paths: Any, labels: Any, label_mode: Any, names: Any) -> A
     return make
 
 
+def _image(path: str, color_mode: str) -> Any:
+    """The picture in a file, in 8 bits: of 16 the upper ones count."""
+    label = f"image_dataset_from_directory: {path}"
+    image, mode = open_image(path, label), _MODES[color_mode]
+    if image.mode.startswith("I"):
+        upper = np.asarray(image).astype("uint16") >> 8
+        image = pillow(label).fromarray(upper.astype("uint8"))
+    return image if image.mode == mode else image.convert(mode)
+
+
 def _image_reader(color_mode: str, **resizing: Any) -> Callable[[list[str]], Any]:
     """What reads images and brings them to one size."""
     data_format = resizing["data_format"]
 
     def read(paths: list[str]) -> Any:
         images = (
-            img_to_array(load_img(path, color_mode), data_format, "float32")
+            img_to_array(_image(path, color_mode), data_format, "float32")
             for path in paths
         )
         return ops.stack([fitted(image, **resizing) for image in images])
@@ -304,9 +315,9 @@ def image_dataset_from_directory(
             f"{caller}: only one of `crop_to_aspect_ratio` and `pad_to_aspect_ratio` "
             "can be True"
         )
-    if color_mode not in _CHANNELS:
+    if color_mode not in _MODES:
         raise ArgumentError(
-            f"{caller}: `color_mode` must be one of {_CHANNELS}; received "
+            f"{caller}: `color_mode` must be one of {tuple(_MODES)}; received "
             f"{color_mode!r}"
         )
     read = _image_reader(
@@ -348,7 +359,7 @@ def text_dataset_from_directory(
             classes), 1.0 at the label; None: texts alone.
         class_names: the folders that count, in the order of their labels.
         batch_size: texts per batch; None: they come one by one.
-        max_length: characters of a text that are kept; None: all.
+        max_length: bytes of a text that are kept; None: all.
         shuffle: whether they come in random order, otherwise alphabetically.
         seed: of the order.
         validation_split: the part of files for validation, in (0, 1).
@@ -364,7 +375,7 @@ def text_dataset_from_directory(
     common = common_arguments(locals())
 
     def read(paths: list[str]) -> Any:
-        texts = [decoded(Path(path).read_bytes())[:max_length] for path in paths]
+        texts = [decoded(Path(path).read_bytes()[:max_length]) for path in paths]
         return np.array(texts, dtype=object).astype(str)
 
     caller = "text_dataset_from_directory"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from toolkit.core.convert import convert
 from toolkit.data.indexed import check_format, made_batches
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.utils.shown import tensor_of
@@ -130,10 +131,10 @@ def timeseries_dataset_from_array(
     end = len(data) if end_index is None else end_index
     count = end - start - (sequence_length - 1) * sampling_rate
     steps = np.arange(sequence_length) * sampling_rate
-    series = np.asarray(data)
+    series = _as_array(data)
     goals = None
     if targets is not None:
-        goals = np.asarray(targets)[start:end]
+        goals = _as_array(targets)[start:end]
         count = min(count, len(targets))
     starts = np.arange(0, count, sequence_stride)
 
@@ -143,6 +144,13 @@ def timeseries_dataset_from_array(
 
     shown = tensor_of if format == "tf" else None
     return made_batches(len(starts), make, batch_size, shuffle, seed, shown)
+
+
+def _as_array(data: Any) -> NDArray[Any]:
+    """Data as an array; of Python's numbers one of float32 or int32."""
+    if isinstance(data, (list, tuple)):
+        data = convert(data)
+    return np.asarray(data)
 
 
 def _check_windows(

@@ -15,6 +15,7 @@ from toolkit.data.dataset import Dataset
 from toolkit.data.rows import ItemRows, Rows
 from toolkit.data.sources import FromRows
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
+from toolkit.utils.shown import tensor_of
 
 
 class Samples(FromRows):
@@ -71,6 +72,7 @@ def split_dataset(
     Returns:
         Two Datasets of samples, which can be had by their index too; of batches, where
         the last stage of `dataset` is `batch` or `padded_batch`: of as many samples.
+        They are of tensors, but of arrays if `dataset` is a Dataset of arrays.
 
     Example:
         >>> import numpy as np
@@ -83,7 +85,11 @@ def split_dataset(
         choices = ("tensorflow", "torch")
         raise unknown_choice("split_dataset: backend", preferred_backend, choices)
     batch_size = None
-    shown = dataset._shown if isinstance(dataset, Dataset) else None
+    shown: Callable[[Any], Any] | None = tensor_of
+    if hasattr(dataset, "of_tensors"):  # tf.data's, around one of ours
+        dataset = dataset._parents[0]
+    elif isinstance(dataset, Dataset):
+        shown = dataset._shown
     if isinstance(dataset, (Batch, PaddedBatch)):  # samples are split, not batches
         batch_size, dataset = dataset._size, dataset.unbatch()
     get, total = _samples(dataset)

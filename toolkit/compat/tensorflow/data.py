@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any
 
 import numpy as np
@@ -256,9 +256,9 @@ class TFRecordDataset(metaclass=_Made):
 
 
 class TextLineDataset(metaclass=_Made):
-    """The lines of text files; the arguments are the core's."""
+    """The lines of text files, of any encoding; the arguments are the core's."""
 
-    core = core.TextLineDataset
+    core = partial(core.TextLineDataset, encoding=None)
 
 
 class FixedLengthRecordDataset(metaclass=_Made):

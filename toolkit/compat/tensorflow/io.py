@@ -120,7 +120,7 @@ def parse_single_example(
         3
     """
     message = one_string(serialized, "parse_single_example")
-    return as_tensors(data.parse_single_example(message, features))
+    return as_tensors(data.parse_single_example(message, _by_name(features)))
 
 
 def parse_example(
@@ -131,7 +131,12 @@ def parse_example(
     `example_names` has no effect: errors name the feature.
     """
     messages = np.asarray(as_strings(serialized)).ravel()
-    return as_tensors(data.parse_example(messages, features))
+    return as_tensors(data.parse_example(messages, _by_name(features)))
+
+
+def _by_name(features: Any) -> dict[str, Any]:
+    """Features in the order of their names, which is that of the results."""
+    return dict(sorted(features.items()))
 
 
 class _List:

@@ -1,0 +1,115 @@
+"""Whether small networks learn here as they do in Keras, from their own first weights.
+
+    python benchmarks/outcomes.py --peer-python PYTHON
+    python benchmarks/outcomes.py --peer-python PYTHON --only lstm --seeds 50
+
+Tests compare layers with weights that are given, and so cannot see how weights start or
+how noise is scaled. Here each network is trained with several seeds by both sides.
+They draw other numbers, so only means can be compared: each difference is printed in
+its standard errors, and one of more than 4 makes the exit status 1. Chance alone does
+that once in some hundred runs; more seeds tell. PYTHON has Keras, with torch or JAX.
+"""
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack, closing
+from functools import cache, partial
+from itertools import count
+from statistics import fmean, variance
+
+from harness import save
+from outcomes_networks import NETWORKS
+
+from toolkit.bench.processes import Entry, Worker, serve, take_turns
+
+FIGURES = ("first epoch", "last epoch", "evaluated")
+LIMIT = 4.0  # standard errors
+SIDES = ("toolkit", "keras")
+
+
+@cache
+def losses(side, network, seed):
+    """The mean losses of the first epoch and the last, and that after training."""
+    if side == "toolkit":
+        import toolkit as keras
+    else:
+        os.environ.setdefault("KERAS_BACKEND", "torch")
+        import keras
+    keras.utils.set_random_seed(seed)
+    lesson = NETWORKS[network](keras)
+    x, y, epochs = lesson.inputs, lesson.targets, lesson.epochs
+    history = lesson.model.fit(x, y, batch_size=32, epochs=epochs, verbose=0)
+    found = history.history["loss"]
+    return found[0], found[-1], float(lesson.model.evaluate(x, y, verbose=0))
+
+
+def prepare(side, case):
+    """What has a figure of the next seed each time."""
+    network, figure = case.split(":")
+    seeds = count()
+    return lambda: losses(side, network, next(seeds))[FIGURES.index(figure)]
+
+
+def standard_errors(ours, theirs):
+    """How far the means are apart, in standard errors of their difference."""
+    error = (variance(ours) / len(ours) + variance(theirs) / len(theirs)) ** 0.5
+    return (fmean(ours) - fmean(theirs)) / max(error, 1e-9)
+
+
+def compare(network, workers, seeds):
+    """Train it everywhere; print and return what was found, figure by figure."""
+    rows = []
+    for figure in FIGURES:
+        case = f"{network}:{figure}"
+        asks = {side: partial(worker.ask, case) for side, worker in workers.items()}
+        outcome = take_turns(asks, seeds)
+        row = outcome.row(case)
+        rows.append(row)
+        problems = outcome.skipped | outcome.failed
+        if problems:
+            print(f"{network:18} {problems}")
+            continue
+        ours, theirs = (outcome.values[side] for side in SIDES)
+        row["standard errors"] = apart = standard_errors(ours, theirs)
+        mark = "  <<<" if abs(apart) > LIMIT else ""
+        print(
+            f"{network:18} {figure:12} {fmean(ours):9.4f} {fmean(theirs):9.4f} "
+            f"{apart:+6.1f}{mark}"
+        )
+    return rows
+
+
+def main():
+    """Compare, or be one of those that are compared."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--seeds", type=int, default=12)
+    options.add_argument("--only", default="", help="part of a network's name")
+    options.add_argument("--json", metavar="PATH", help="where to keep every run")
+    options.add_argument("--peer-python", default=sys.executable, metavar="PYTHON")
+    options.add_argument("--worker", choices=SIDES, help=argparse.SUPPRESS)
+    options = options.parse_args()
+    if options.worker:
+        serve(partial(prepare, options.worker))
+        return
+    print(f"{'':31} {'toolkit':>9} {'Keras':>9}  apart")
+    pythons = dict(zip(SIDES, (sys.executable, options.peer_python), strict=True))
+    with ExitStack() as stack:
+        workers = {}
+        for side, python in pythons.items():
+            entry = Entry((python, sys.argv[0], "--worker", side))
+            workers[side] = stack.enter_context(closing(Worker(entry)))
+        rows = [
+            row
+            for network in NETWORKS
+            if options.only in network
+            for row in compare(network, workers, options.seeds)
+        ]
+    save(options.json, rows)
+    found = [abs(row.get("standard errors", LIMIT + 1)) for row in rows]
+    if not found or max(found) > LIMIT:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
