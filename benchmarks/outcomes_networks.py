@@ -285,7 +285,7 @@ def applied(keras, application):
     large = x[:64].repeat(3, 1).repeat(3, 2)[:, :32, :32]
     make = getattr(keras.applications, application)
     shape = large.shape[1:]
-    model = make(None, weights=None, input_shape=shape, classes=CLASSES)
+    model = make(weights=None, input_shape=shape, classes=CLASSES)
     model.compile(keras.optimizers.Adam(1e-3), "sparse_categorical_crossentropy")
     return Lesson(model, 50 * large + 120, y[:64], epochs=2)
 

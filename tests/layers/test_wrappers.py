@@ -381,3 +381,34 @@ def test_states_of_both_directions_are_kept_and_reset():
     assert not any(np.any(s.numpy()) for s in layer.states)
     assert_close(layer(X), first)
     assert both().states is None
+
+
+class Penalized(layers.Layer):
+    """Adds the mean of the squares that it was given to the losses."""
+
+    def call(self, inputs):
+        self.add_loss(ops.mean(inputs**2))
+        return inputs * 2.0
+
+
+def penalized():
+    return layers.Dense(3, activity_regularizer="l2", kernel_initializer="identity")
+
+
+@pytest.mark.parametrize("make", [Penalized, penalized, lambda: stacked(penalized())])
+def test_losses_of_all_steps_are_added(make):
+    layer = layers.TimeDistributed(make())
+    y = layer(X)
+    single = make()
+    single(X[:, 0])
+    expected = 0.0
+    for i in range(X.shape[1]):
+        assert_close(y[:, i], single(X[:, i]))
+        expected += sum(float(loss) for loss in single.losses)
+    assert sum(float(loss) for loss in layer.losses) == pytest.approx(expected)
+    layer(X)
+    assert len(layer.losses) == X.shape[1]  # those of the last call
+
+
+def stacked(layer):
+    return toolkit.Sequential([layer])

@@ -261,10 +261,17 @@ def test_model_checkpoint(tmp_path, capsys):
     model.load_weights(path.parent / names[1])
 
 
-@pytest.mark.parametrize("kind", ["EarlyStopping", "ReduceLROnPlateau"])
-def test_a_name_that_nothing_is_known_of(kind):
+@pytest.mark.parametrize(
+    "make",
+    [
+        callbacks.EarlyStopping,
+        callbacks.ReduceLROnPlateau,
+        lambda name: callbacks.ModelCheckpoint("x.keras", name, save_best_only=True),
+    ],
+)
+def test_a_name_that_nothing_is_known_of(make):
     """It is no reason to train on until the last epoch."""
-    callback = getattr(callbacks, kind)("val_acc")
+    callback = make("val_acc")
     with pytest.raises(ArgumentError, match="which way 'val_acc' is better"):
         make_model().fit(X, Y, epochs=2, callbacks=[callback], verbose=0)
 

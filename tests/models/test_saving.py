@@ -62,6 +62,7 @@ def test_round_trip_of_the_optimizer(tmp_path):
     model.fit(X, X[:, :2], epochs=3, verbose=0)
     model.save_weights(path)
     again = compiled()
+    again.optimizer.build(again.trainable_variables)
     again.load_weights(path)
     for a, b in zip(model.optimizer.variables, again.optimizer.variables, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
@@ -71,8 +72,25 @@ def test_round_trip_of_the_optimizer(tmp_path):
     plain.load_weights(path)  # a model without an optimizer leaves its state aside
     other = make_model()
     other.compile("sgd", "mse")
-    with pytest.warns(UserWarning, match="another optimizer than 'sgd"):
+    other.optimizer.build(other.trainable_variables)
+    with pytest.warns(UserWarning, match="'sgd.* keeps its state: .* of another one"):
         other.load_weights(path)
+
+
+@pytest.mark.parametrize("name", ["Adam", "SGD"])
+def test_a_new_optimizer_keeps_its_learning_rate(name, tmp_path):
+    make = getattr(toolkit.optimizers, name)
+    model, path = make_model(), tmp_path / "x.weights.h5"
+    model.compile(make(0.1), "mse")
+    model.fit(X, X[:, :2], verbose=0)
+    model.save_weights(path)
+    again = make_model()
+    again.compile(make(0.001), "mse")
+    with pytest.warns(UserWarning, match="keeps its state: it is not built yet"):
+        again.load_weights(path)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert float(again.optimizer.learning_rate) == pytest.approx(0.001)
+    assert int(again.optimizer.iterations) == 0
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])

@@ -35,9 +35,10 @@ class Wrapper(WithParts, Layer):
 class TimeDistributed(Wrapper):
     """The same layer for every step of sequences.
 
-    All steps go through the layer as one large batch, but one after the other in
-    training where the layer has state that a call moves: BatchNormalization takes and
-    moves the statistics of each step.
+    All steps go through the layer as one large batch, but one after the other where
+    each step counts: in training if the layer has state that a call moves, as
+    BatchNormalization takes and moves the statistics of each step; and if a call adds
+    losses, which are those of all steps then.
 
     Args:
         layer: what is applied.
@@ -77,14 +78,23 @@ class TimeDistributed(Wrapper):
                 f"received shape {tuple(mask.shape)}"
             )
         if training and _moves_state(self.layer) and not context.symbolic:
-            outputs = [
-                self._step(inputs[:, i], training, None if mask is None else mask[:, i])
-                for i in range(steps[1])
-            ]
-            return ops.stack(outputs, axis=1)
+            return self._one_by_one(inputs, training, mask)
+        kept = {layer: len(layer._losses) for layer in self.layer._flatten_layers()}
         joined = None if mask is None else _joined(mask)
         output = self._step(_joined(inputs), training, joined)
+        if any(len(layer._losses) > count for layer, count in kept.items()):
+            for layer, count in kept.items():
+                del layer._losses[count:]
+            return self._one_by_one(inputs, training, mask)
         return ops.reshape(output, (*steps, *output.shape[1:]))
+
+    def _one_by_one(self, inputs: Any, training: bool | None, mask: Any) -> Any:
+        """A call for each step."""
+        outputs = [
+            self._step(inputs[:, i], training, None if mask is None else mask[:, i])
+            for i in range(inputs.shape[1])
+        ]
+        return ops.stack(outputs, axis=1)
 
     def _step(self, inputs: Any, training: bool | None, mask: Any) -> Any:
         options = {"mask": mask} if self.layer._info.takes_mask else {}

@@ -108,6 +108,7 @@ class ModelCheckpoint(RegularSaves, MonitorCallback):
         if not self.save_best_only:
             self._tell(f"saving model to {path}")
             return True
+        self._set_monitor_op()
         current = self._monitored(logs)
         if current is None:  # as in Keras: rather one file too many
             return True

@@ -135,6 +135,9 @@ def loaded(
     """The model of a config, with the weights that a file holds."""
     check_all(datasets)
     model = model_of(text, custom_objects, compile, str(path))
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
     load_state(model, datasets, str(path))
     return model
 

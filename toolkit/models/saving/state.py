@@ -58,7 +58,7 @@ def load_state(
     """
     parts = parts_of(model, skip)
     with StatelessScope() as scope:
-        plan, mismatches, more = _match(parts, _renamed(datasets), model)
+        plan, mismatches, more = _match(parts, _renamed(datasets))
         if skip:
             more = []
         fits = not mismatches and (may_hold_more or not more)
@@ -103,7 +103,7 @@ class Load(NamedTuple):
 
 
 def _match(
-    parts: dict[str, Any], datasets: dict[str, Dataset], model: Any
+    parts: dict[str, Any], datasets: dict[str, Dataset]
 ) -> tuple[list[Load], list[Mismatch], list[Mismatch]]:
     """What to load, what does not fit, and what only the file has."""
     groups: dict[str, dict[str, Dataset]] = {}
@@ -115,7 +115,7 @@ def _match(
         group = _group(path) if _group(path) in groups else _earlier(_group(path))
         load = Load(path, part, groups.pop(group, {}))
         if isinstance(part, Optimizer):
-            if _optimizer_fits(load, model):
+            if _optimizer_fits(load):
                 plan.append(load)
             continue
         found = [] if _loads_itself(part) else _differences(load)
@@ -162,19 +162,21 @@ def _differences(load: Load) -> list[Mismatch]:
     return mismatches
 
 
-def _optimizer_fits(load: Load, model: Any) -> bool:
-    """Whether to load the optimizer's state; it may be absent without harm."""
+def _optimizer_fits(load: Load) -> bool:
+    """Whether to load the optimizer's state; it may be absent without harm.
+
+    What is not built yet keeps the learning rate that it was made with, as in Keras.
+    """
     optimizer = load.part
     if not load.stored:
         return False
-    if not optimizer.built and optimizer is model.optimizer:
-        optimizer.build(model.trainable_variables)
-    if not _differences(load):
+    if not optimizer.built:
+        why = "it is not built yet; call its `build` before, to have that of the file"
+    elif _differences(load):
+        why = "the file holds the state of another one"
+    else:
         return True
-    warn(
-        f"load_weights: the file holds the state of another optimizer than "
-        f"{optimizer.name!r}; it starts anew"
-    )
+    warn(f"load_weights: the optimizer {optimizer.name!r} keeps its state: {why}")
     return False
 
 

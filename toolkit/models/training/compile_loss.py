@@ -126,7 +126,7 @@ class CompileLoss:
                     f"compile: expected a dict of losses with the keys {names}, the "
                     f"names of the outputs; received the keys {list(nest)}"
                 )
-            return pack_like(y_pred, nest, names)
+            return tree.pack_sequence_as(y_pred, [nest[name] for name in names])
         leaves = tree.flatten(y_pred)
         if (
             isinstance(nest, (list, tuple))
