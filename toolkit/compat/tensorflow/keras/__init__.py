@@ -39,15 +39,15 @@ _DATASETS = (
 )
 # Modules that are not simply those of toolkit.
 _ALIASED = (*_OLDER, "layers", "models", "preprocessing", "utils")
+# Modules that have more than those of toolkit, and where that is.
+_ADDED = {
+    "preprocessing.sequence": "series",
+    "preprocessing.text": "texts",
+}
 # What Keras 2 had, and what to use instead.
 _INSTEAD = {
     "estimator": "train with `fit`, or see toolkit.wrappers for scikit-learn",
     "experimental": "see the names without it",
-    "preprocessing.image.ImageDataGenerator": "use "
-    "keras.utils.image_dataset_from_directory and layers such as RandomFlip",
-    "preprocessing.sequence.TimeseriesGenerator": "use "
-    "keras.utils.timeseries_dataset_from_array",
-    "preprocessing.text": "use keras.layers.TextVectorization",
 }
 __version__ = toolkit.__version__
 __all__ = sorted({*toolkit.__all__, *_OWN} - {"__version__"})
@@ -58,13 +58,14 @@ class _Alias(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         own = self.__name__.removeprefix(f"{__name__}.")
-        refused = _INSTEAD.get(own) or _INSTEAD.get(f"{own}.{name}")
-        if refused and not name.startswith("__"):
-            raise _not_there(own if own in _INSTEAD else f"{own}.{name}", refused)
-        if any(key.startswith(f"{own}.{name}.") for key in _INSTEAD):
+        if own in _INSTEAD and not name.startswith("__"):
+            raise _not_there(own, _INSTEAD[own])
+        if f"{own}.{name}" in _ADDED:
             return import_module(f"{self.__name__}.{name}")
-        name = _OLDER.get(own, {}).get(name, name)
-        found = getattr(self.__dict__["_real"], name)
+        name, real = _OLDER.get(own, {}).get(name, name), self.__dict__["_real"]
+        if own in _ADDED and not hasattr(real, name):
+            real = import_module(f"{__name__}.{_ADDED[own]}")
+        found = getattr(real, name)
         return _of_tensors(found) if name in _DATASETS else _shown(found)
 
     def __dir__(self) -> list[str]:
@@ -83,7 +84,9 @@ class _Finder(MetaPathFinder, Loader):
         try:
             real = toolkit if own in _INSTEAD else import_module(f"toolkit.{own}")
         except ModuleNotFoundError:
-            return None
+            if own not in _ADDED:
+                return None
+            real = import_module(f"{__name__}.{_ADDED[own]}")
         spec = ModuleSpec(name, self, is_package=True)
         spec.loader_state = real
         return spec
