@@ -57,6 +57,8 @@ class TimeDistributed(Wrapper):
         (2, 10, 16)
     """
 
+    _adds_losses = False  # whether a call of the layer has added any
+
     def __init__(self, layer: Any, **kwargs: Any) -> None:
         super().__init__(layer, **kwargs)
         self.supports_masking = True
@@ -77,7 +79,8 @@ class TimeDistributed(Wrapper):
                 f"TimeDistributed: expected a mask for {tuple(steps)} steps; "
                 f"received shape {tuple(mask.shape)}"
             )
-        if training and _moves_state(self.layer) and not context.symbolic:
+        moves = training and _moves_state(self.layer)
+        if (moves or self._adds_losses) and not context.symbolic:
             return self._one_by_one(inputs, training, mask)
         kept = {layer: len(layer._losses) for layer in self.layer._flatten_layers()}
         joined = None if mask is None else _joined(mask)
@@ -85,6 +88,7 @@ class TimeDistributed(Wrapper):
         if any(len(layer._losses) > count for layer, count in kept.items()):
             for layer, count in kept.items():
                 del layer._losses[count:]
+            self._adds_losses = True
             return self._one_by_one(inputs, training, mask)
         return ops.reshape(output, (*steps, *output.shape[1:]))
 
