@@ -423,7 +423,8 @@ def make_source(
 
 
 def _source_of_batches(batches: Any, shuffle: bool | str) -> Source:
-    number = None if hasattr(batches, "__next__") else _count_batches(batches)
+    is_stream = hasattr(batches, "__next__") and not isinstance(batches, PyDataset)
+    number = None if is_stream else _count_batches(batches)
     if number == 0:
         raise ArgumentError("expected at least one batch; received an empty data set")
     if isinstance(batches, (data.Dataset, data.DatasetIterator)):

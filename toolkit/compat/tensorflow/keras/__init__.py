@@ -41,8 +41,9 @@ _DATASETS = (
 _ALIASED = (*_OLDER, "layers", "models", "preprocessing", "utils")
 # Modules that have more than those of toolkit, and where that is.
 _ADDED = {
-    "preprocessing.sequence": "series",
-    "preprocessing.text": "texts",
+    "preprocessing.image": "older.image_generators",
+    "preprocessing.sequence": "older.series",
+    "preprocessing.text": "older.texts",
 }
 # What Keras 2 had, and what to use instead.
 _INSTEAD = {

@@ -1,0 +1,1 @@
+"""What `tf.keras.preprocessing` has besides `keras.preprocessing`, of older Keras."""

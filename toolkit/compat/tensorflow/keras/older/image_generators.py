@@ -1,0 +1,341 @@
+"""`ImageDataGenerator`: images changed at random and standardized while training.
+
+Random numbers are those of NumPy's global generator, drawn in the order of Keras: with
+the same seed a script gets the same images.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolkit import dtypes
+from toolkit.compat.tensorflow.keras.older.image_colors import (
+    apply_brightness_shift as apply_brightness_shift,
+    apply_channel_shift as apply_channel_shift,
+    brightened,
+    random_brightness as random_brightness,
+    random_channel_shift as random_channel_shift,
+)
+from toolkit.compat.tensorflow.keras.older.image_drawing import (
+    checked_brightness,
+    checked_shift,
+    checked_split,
+    checked_zoom,
+    drawn,
+    drawn_shift,
+    drawn_zoom,
+)
+from toolkit.compat.tensorflow.keras.older.image_file_iterators import (
+    DirectoryIterator as DirectoryIterator,
+)
+from toolkit.compat.tensorflow.keras.older.image_iterators import (
+    Iterator as Iterator,
+    NumpyArrayIterator as NumpyArrayIterator,
+)
+from toolkit.compat.tensorflow.keras.older.image_standardizing import Standardizer
+from toolkit.compat.tensorflow.keras.older.image_table_iterators import (
+    DataFrameIterator as DataFrameIterator,
+)
+from toolkit.compat.tensorflow.keras.older.image_transforms import (
+    apply_affine_transform as apply_affine_transform,
+    check_sampling,
+    random_rotation as random_rotation,
+    random_shear as random_shear,
+    random_shift as random_shift,
+    random_zoom as random_zoom,
+)
+from toolkit.console.frames import warn
+from toolkit.errors import unknown_arguments
+from toolkit.settings import floatx, standardize_data_format
+
+__all__ = [
+    *("DataFrameIterator", "DirectoryIterator", "ImageDataGenerator", "Iterator"),
+    *("NumpyArrayIterator", "apply_affine_transform", "apply_brightness_shift"),
+    *("apply_channel_shift", "random_brightness", "random_channel_shift"),
+    *("random_rotation", "random_shear", "random_shift", "random_zoom"),
+]
+
+Array = NDArray[Any]
+# A transformation that changes no place.
+_NEUTRAL = {"theta": 0, "tx": 0, "ty": 0, "shear": 0, "zx": 1, "zy": 1}
+# Arguments of Keras before 2.2, which Keras 3 still takes.
+_GONE = ("drop_duplicates", "has_ext", "sort")
+
+
+class ImageDataGenerator(Standardizer):
+    """Changes images at random, standardizes them and makes batches of them.
+
+    Args:
+        featurewise_center: whether to subtract the mean of each channel that `fit` saw.
+        samplewise_center: whether to subtract the mean of each image.
+        featurewise_std_normalization: whether to divide by the standard deviation of
+            each channel that `fit` saw.
+        samplewise_std_normalization: whether to divide by that of each image.
+        zca_whitening: whether to whiten by the covariance that `fit` saw.
+        zca_epsilon: what is added to singular values before dividing by them.
+        rotation_range: the largest angle, in degrees.
+        width_shift_range: how far images move at most: below 1 a part of the width,
+            otherwise pixels; an integer n: one of 0, ..., n - 1 pixels either way; a
+            list: one of its elements either way.
+        height_shift_range: the same for the height.
+        brightness_range: (least, largest) factor; None: brightness stays.
+        shear_range: the largest angle of shearing, in degrees.
+        zoom_range: (least, largest) factor, above 1 the image becomes smaller; or a
+            number z for (1 - z, 1 + z).
+        channel_shift_range: the most that is added to, or taken from, all values.
+        fill_mode: what is outside of an image: "constant", "nearest", "reflect",
+            "wrap", or another mode of `scipy.ndimage`.
+        cval: what is outside in mode "constant".
+        horizontal_flip: whether half of the images are mirrored left to right.
+        vertical_flip: whether half of the images are turned upside down.
+        rescale: a factor for all values; None or 0: they stay.
+        preprocessing_function: gets each image after the changes above, and returns one
+            of the same shape.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        validation_split: the part of the data for `subset="validation"`, in [0, 1).
+        interpolation_order: 0 takes the nearest pixel, 1 blends; up to 5 with SciPy.
+        dtype: of images; None: floatx.
+
+    Raises:
+        ArgumentError: if an argument is none of those above.
+
+    Example:
+        >>> import numpy as np
+        >>> import toolkit.compat.tensorflow as tf
+        >>> ImageDataGenerator = tf.keras.preprocessing.image.ImageDataGenerator
+        >>> generator = ImageDataGenerator(rescale=1 / 255, horizontal_flip=True)
+        >>> images = np.full((3, 8, 8, 1), 255)
+        >>> x, y = next(generator.flow(images, np.arange(3), batch_size=2, seed=0))
+        >>> x.shape, float(x.max()), y.tolist()
+        ((2, 8, 8, 1), 1.0, [2, 1])
+    """
+
+    def __init__(
+        self,
+        featurewise_center: bool = False,
+        samplewise_center: bool = False,
+        featurewise_std_normalization: bool = False,
+        samplewise_std_normalization: bool = False,
+        zca_whitening: bool = False,
+        zca_epsilon: float = 1e-6,
+        rotation_range: float | None = 0,
+        width_shift_range: Any = 0.0,
+        height_shift_range: Any = 0.0,
+        brightness_range: Any = None,
+        shear_range: float | None = 0.0,
+        zoom_range: Any = 0.0,
+        channel_shift_range: float = 0.0,
+        fill_mode: str = "nearest",
+        cval: float = 0.0,
+        horizontal_flip: bool = False,
+        vertical_flip: bool = False,
+        rescale: float | None = None,
+        preprocessing_function: Any = None,
+        data_format: str | None = None,
+        validation_split: float | None = 0.0,
+        interpolation_order: int = 1,
+        dtype: Any = None,
+    ) -> None:
+        check_sampling("ImageDataGenerator: fill_mode", fill_mode, interpolation_order)
+        self.featurewise_center = featurewise_center
+        self.samplewise_center = samplewise_center
+        self.featurewise_std_normalization = featurewise_std_normalization
+        self.samplewise_std_normalization = samplewise_std_normalization
+        self.zca_whitening, self.zca_epsilon = zca_whitening, zca_epsilon
+        self.rotation_range, self.shear_range = rotation_range, shear_range
+        self.width_shift_range = checked_shift("width_shift_range", width_shift_range)
+        self.height_shift_range = checked_shift(
+            "height_shift_range", height_shift_range
+        )
+        self.brightness_range = checked_brightness(brightness_range)
+        self.zoom_range = checked_zoom(zoom_range)
+        self.channel_shift_range = channel_shift_range
+        self.fill_mode, self.cval = fill_mode, cval
+        self.interpolation_order = interpolation_order
+        self.horizontal_flip, self.vertical_flip = horizontal_flip, vertical_flip
+        self.rescale = rescale
+        self.preprocessing_function = preprocessing_function
+        self.data_format = standardize_data_format(data_format)
+        last = self.data_format == "channels_last"
+        self.row_axis, self.col_axis, self.channel_axis = (
+            (1, 2, 3) if last else (2, 3, 1)
+        )
+        self._validation_split = checked_split(validation_split)
+        self.dtype = dtypes.standardize(dtype or floatx())
+        self._settle()
+
+    def flow(
+        self,
+        x: Any,
+        y: Any = None,
+        batch_size: int = 32,
+        shuffle: bool = True,
+        sample_weight: Any = None,
+        seed: int | None = None,
+        save_to_dir: Any = None,
+        save_prefix: str = "",
+        save_format: str = "png",
+        ignore_class_split: bool = False,
+        subset: str | None = None,
+    ) -> NumpyArrayIterator:
+        """Batches of images in an array, changed and standardized; without an end.
+
+        Arguments are those of `NumpyArrayIterator`.
+        """
+        given = self._given(locals())
+        return NumpyArrayIterator(image_data_generator=self, **given)
+
+    def flow_from_directory(
+        self,
+        directory: Any,
+        target_size: Any = (256, 256),
+        color_mode: str = "rgb",
+        classes: Any = None,
+        class_mode: str | None = "categorical",
+        batch_size: int = 32,
+        shuffle: bool = True,
+        seed: int | None = None,
+        save_to_dir: Any = None,
+        save_prefix: str = "",
+        save_format: str = "png",
+        follow_links: bool = False,
+        subset: str | None = None,
+        interpolation: str = "nearest",
+        keep_aspect_ratio: bool = False,
+    ) -> DirectoryIterator:
+        """Batches of the images in folders, one for each class; without an end.
+
+        Arguments are those of `DirectoryIterator`.
+        """
+        given = self._given(locals())
+        return DirectoryIterator(image_data_generator=self, **given)
+
+    def flow_from_dataframe(
+        self,
+        dataframe: Any,
+        directory: Any = None,
+        x_col: Any = "filename",
+        y_col: Any = "class",
+        weight_col: Any = None,
+        target_size: Any = (256, 256),
+        color_mode: str = "rgb",
+        classes: Any = None,
+        class_mode: str | None = "categorical",
+        batch_size: int = 32,
+        shuffle: bool = True,
+        seed: int | None = None,
+        save_to_dir: Any = None,
+        save_prefix: str = "",
+        save_format: str = "png",
+        subset: str | None = None,
+        interpolation: str = "nearest",
+        validate_filenames: bool = True,
+        **kwargs: Any,
+    ) -> DataFrameIterator:
+        """Batches of images that a pandas DataFrame names; without an end.
+
+        Arguments are those of `DataFrameIterator`. `drop_duplicates`, `has_ext` and
+        `sort`, from before Keras 2.2, have no effect.
+        """
+        given = self._given(locals())
+        if unknown := kwargs.keys() - set(_GONE):
+            raise unknown_arguments("flow_from_dataframe", unknown, _GONE)
+        for name in kwargs:
+            warn(f"flow_from_dataframe: {name} has no effect", DeprecationWarning)
+        if class_mode == "other":
+            warn('class_mode="other" is called "raw" today', DeprecationWarning)
+            given["class_mode"] = "raw"
+        return DataFrameIterator(image_data_generator=self, **given)
+
+    def _given(self, names: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of an iterator: those of a method, and what is known here."""
+        given = {k: v for k, v in names.items() if k not in ("self", "kwargs")}
+        return given | {"data_format": self.data_format, "dtype": self.dtype}
+
+    def get_random_transform(
+        self, img_shape: Any, seed: int | None = None
+    ) -> dict[str, Any]:
+        """What one image is to be changed by, drawn at random.
+
+        Args:
+            img_shape: the shape of the image.
+            seed: for NumPy's global generator; None: it goes on.
+
+        Returns:
+            A dict for `apply_transform`: theta, tx, ty, shear, zx, zy, flip_horizontal,
+            flip_vertical, channel_shift_intensity and brightness.
+        """
+        if seed is not None:
+            np.random.seed(seed)
+        height, width = img_shape[self.row_axis - 1], img_shape[self.col_axis - 1]
+        # The calls of Keras in its order: what a seed gives depends on each.
+        theta = drawn(self.rotation_range) if self.rotation_range else 0
+        tx = drawn_shift(self.height_shift_range, height)
+        ty = drawn_shift(self.width_shift_range, width)
+        shear = drawn(self.shear_range) if self.shear_range else 0
+        zx, zy = drawn_zoom(self.zoom_range)
+        mirrored, turned = np.random.random() < 0.5, np.random.random() < 0.5
+        intensity = brightness = None
+        if self.channel_shift_range != 0:
+            intensity = drawn(self.channel_shift_range)
+        if self.brightness_range is not None:
+            brightness = np.random.uniform(*self.brightness_range)
+        return {
+            "theta": theta,
+            "tx": tx,
+            "ty": ty,
+            "shear": shear,
+            "zx": zx,
+            "zy": zy,
+            "flip_horizontal": bool(mirrored and self.horizontal_flip),
+            "flip_vertical": bool(turned and self.vertical_flip),
+            "channel_shift_intensity": intensity,
+            "brightness": brightness,
+        }
+
+    def apply_transform(self, x: Any, transform_parameters: dict[str, Any]) -> Array:
+        """An image, changed by what `get_random_transform` gave, or by a part of it.
+
+        Args:
+            x: (height, width, channels), or channels first.
+            transform_parameters: what is not in it stays as it is.
+
+        Returns:
+            An image of the shape of x; x itself where nothing changes.
+        """
+        given = transform_parameters.get
+        row, column = self.row_axis - 1, self.col_axis - 1
+        y: Array = apply_affine_transform(
+            np.asarray(x),
+            **{name: given(name, value) for name, value in _NEUTRAL.items()},
+            row_axis=row,
+            col_axis=column,
+            channel_axis=self.channel_axis - 1,
+            fill_mode=self.fill_mode,
+            cval=self.cval,
+            order=self.interpolation_order,
+        )
+        if (intensity := given("channel_shift_intensity")) is not None:
+            y = apply_channel_shift(y, intensity)
+        if given("flip_horizontal"):
+            y = np.flip(y, column)
+        if given("flip_vertical"):
+            y = np.flip(y, row)
+        if (brightness := given("brightness")) is not None:
+            y = brightened(y, brightness, False, self.data_format)
+        return y
+
+    def random_transform(self, x: Any, seed: int | None = None) -> Array:
+        """An image, changed at random.
+
+        Args:
+            x: (height, width, channels), or channels first.
+            seed: for NumPy's global generator; None: it goes on.
+
+        Returns:
+            An image of the shape of x.
+        """
+        return self.apply_transform(x, self.get_random_transform(x.shape, seed))

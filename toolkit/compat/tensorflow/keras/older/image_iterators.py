@@ -1,0 +1,337 @@
+"""Batches of images without an end, as older Keras makes them.
+
+Random numbers are those of NumPy's global generator, drawn in the order of Keras: with
+the same seed a script gets the same batches.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator as Generator, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolkit import dtypes
+from toolkit.arguments import is_int
+from toolkit.console.frames import warn
+from toolkit.errors import ArgumentError, OutOfRangeError, ShapeError, unknown_choice
+from toolkit.settings import floatx, standardize_data_format
+from toolkit.utils import PyDataset
+from toolkit.utils.images import array_to_img
+
+Array = NDArray[Any]
+SUBSETS = ("training", "validation")
+
+
+class Iterator(PyDataset):
+    """Base of the iterators over images: batches by their number, or one after another.
+
+    A subclass defines `_get_batches_of_transformed_samples(index_array)`, which returns
+    the batch of some samples.
+
+    Args:
+        n: how many samples there are.
+        batch_size: samples in a batch; the last of a pass may have fewer.
+        shuffle: whether each pass has a new order.
+        seed: of order and transformations; None: NumPy's global generator goes on.
+        **kwargs: `workers`, `use_multiprocessing`, `max_queue_size` of `PyDataset`.
+
+    Raises:
+        ArgumentError: if n or batch_size are no such numbers.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> Iterator = tf.keras.preprocessing.image.Iterator
+        >>> class Numbers(Iterator):
+        ...     def _get_batches_of_transformed_samples(self, index_array):
+        ...         return index_array.tolist()
+        >>> numbers = Numbers(3, batch_size=2, shuffle=False, seed=None)
+        >>> len(numbers), [next(numbers) for _ in range(3)]
+        (2, [[0, 1], [2], [0, 1]])
+    """
+
+    white_list_formats: tuple[str, ...] = (
+        *("png", "jpg", "jpeg", "bmp", "ppm", "tif", "tiff"),
+    )
+    dtype: str
+    data_format: str
+    image_data_generator: Any
+    save_to_dir: Any
+    save_prefix: str
+    save_format: str
+
+    def __init__(
+        self, n: int, batch_size: int, shuffle: bool, seed: int | None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        if not is_int(batch_size) or batch_size < 1:
+            raise ArgumentError(
+                f"{type(self).__name__}: batch_size must be an integer >= 1; received "
+                f"{batch_size!r}"
+            )
+        self.n = n
+        self.batch_size = batch_size
+        self.seed = seed
+        self.shuffle = shuffle
+        self.batch_index = 0
+        self.total_batches_seen = 0
+        self.index_array: Any = None
+        self.lock = threading.Lock()
+        self.index_generator = self._flow_index()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Of what a process for batches gets, these cannot be pickled.
+        left_out = ("lock", "index_generator")
+        return {k: v for k, v in vars(self).items() if k not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.lock = threading.Lock()
+        self.index_generator = self._flow_index()
+
+    def __len__(self) -> int:
+        return -(-self.n // self.batch_size)
+
+    def __getitem__(self, index: int) -> Any:
+        """The batch of this number in the order of this pass."""
+        if not 0 <= index < len(self):
+            raise OutOfRangeError(
+                f"{type(self).__name__}: expected the number of a batch, at least 0 "
+                f"and less than {len(self)}; received {index}"
+            )
+        self._seed_batch()
+        self.total_batches_seen += 1
+        if self.index_array is None:
+            self._set_index_array()
+        first = self.batch_size * index
+        rows = self.index_array[first : first + self.batch_size]
+        return self._get_batches_of_transformed_samples(rows)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        """The next batch; after the last of a pass the first of another."""
+        with self.lock:
+            rows = next(self.index_generator)
+        return self._get_batches_of_transformed_samples(rows)
+
+    def next(self) -> Any:
+        """The next batch, as `next(self)`."""
+        return next(self)
+
+    def reset(self) -> None:
+        """Begin a new pass with the next batch."""
+        self.batch_index = 0
+
+    def on_epoch_end(self) -> None:
+        """Take a new order, if there is shuffling."""
+        self._set_index_array()
+
+    def _set_index_array(self) -> None:
+        if self.shuffle:
+            self.index_array = np.random.permutation(self.n)
+        else:
+            self.index_array = np.arange(self.n)
+
+    def _seed_batch(self) -> None:
+        if self.seed is not None:
+            np.random.seed(self.seed + self.total_batches_seen)
+
+    def _flow_index(self) -> Generator[Array]:
+        """The samples of one batch after another."""
+        self.reset()
+        while True:
+            self._seed_batch()
+            if self.batch_index == 0:
+                self._set_index_array()
+            # `reset`, and a smaller n, may come between two batches.
+            first = self.batch_index * self.batch_size % self.n if self.n else 0
+            is_last = first + self.batch_size >= self.n
+            self.batch_index = 0 if is_last else self.batch_index + 1
+            self.total_batches_seen += 1
+            yield self.index_array[first : first + self.batch_size]
+
+    def _get_batches_of_transformed_samples(self, index_array: Array) -> Any:
+        """The batch of the samples with these numbers; a subclass defines it."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define _get_batches_of_transformed_samples"
+        )
+
+    def _transformed(self, x: Array) -> Any:
+        """An image, changed at random and standardized by the generator."""
+        generator = self.image_data_generator
+        if generator is None:
+            return x
+        changes = generator.get_random_transform(x.shape)
+        return generator.standardize(generator.apply_transform(x, changes))
+
+    def _save(self, batch: Array, rows: Array, numbers: int) -> None:
+        """Write the images of a batch, if there is a folder for them.
+
+        `numbers` is how many there are for the part of a name that is drawn.
+        """
+        if not self.save_to_dir:
+            return
+        for x, row in zip(batch, rows, strict=True):
+            image = array_to_img(x, self.data_format, scale=True)
+            drawn = np.random.randint(numbers)
+            name = f"{self.save_prefix}_{row}_{drawn}.{self.save_format}"
+            image.save(os.path.join(self.save_to_dir, name))
+
+
+class NumpyArrayIterator(Iterator):
+    """Batches of the images in an array; `ImageDataGenerator.flow` makes one.
+
+    Args:
+        x: images (samples, height, width, channels), channels second if
+            "channels_first"; or a pair of these and one or a list of arrays that go
+            with them unchanged.
+        y: an array with a target for each; None: batches have none.
+        image_data_generator: what transforms each image; None: nothing does.
+        batch_size: images in a batch.
+        shuffle: whether each pass has a new order.
+        sample_weight: an array with a weight for each, which needs y. Of a subset it is
+            cut as x is, while Keras gives the weights of the first rows to both parts.
+        seed: of order and transformations.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        save_to_dir: a folder for the images of each batch; None: they are not saved.
+        save_prefix: what the names of these files begin with.
+        save_format: what they end in, such as "png".
+        subset: "training" or "validation": the part by the generator's
+            `validation_split`, whose first images are for validation.
+        ignore_class_split: whether both parts may have different targets.
+        dtype: of the images; None: floatx.
+
+    Raises:
+        ArgumentError: if lengths or the classes of both parts differ.
+        ShapeError: if x has not four axes.
+
+    Example:
+        >>> import numpy as np
+        >>> import toolkit.compat.tensorflow as tf
+        >>> NumpyArrayIterator = tf.keras.preprocessing.image.NumpyArrayIterator
+        >>> batches = NumpyArrayIterator(np.ones((5, 4, 4, 3)), np.arange(5), None, 2)
+        >>> x, y = batches[2]
+        >>> x.shape, y.tolist()
+        ((1, 4, 4, 3), [4])
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        image_data_generator: Any,
+        batch_size: int = 32,
+        shuffle: bool = False,
+        sample_weight: Any = None,
+        seed: int | None = None,
+        data_format: str | None = None,
+        save_to_dir: Any = None,
+        save_prefix: str = "",
+        save_format: str = "png",
+        subset: str | None = None,
+        ignore_class_split: bool = False,
+        dtype: Any = None,
+    ) -> None:
+        self.dtype = dtypes.standardize(dtype or floatx())
+        self.data_format = standardize_data_format(data_format)
+        self.image_data_generator = image_data_generator
+        self.save_to_dir = save_to_dir
+        self.save_prefix, self.save_format = save_prefix, save_format
+        images, others = _images_and_others(x)
+        targets = None if y is None else np.asarray(y)
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        _check_lengths(images, [*others, targets, weights])
+        if weights is not None and targets is None:
+            raise ArgumentError(
+                "NumpyArrayIterator: sample_weight is for samples with targets; "
+                "received y=None"
+            )
+        if subset is not None:
+            split = self._split(subset, len(images))
+            if targets is not None and not ignore_class_split:
+                _check_classes(targets, split)
+            rows = split[SUBSETS.index(subset)]
+            images = images[rows]
+            targets = None if targets is None else targets[rows]
+            others = [other[rows] for other in others]
+            weights = None if weights is None else weights[rows]
+        self.x = np.asarray(images, dtype=dtypes.numpy_dtype(self.dtype))
+        self.x_misc, self.y, self.sample_weight = others, targets, weights
+        self._check_images()
+        super().__init__(len(self.x), batch_size, shuffle, seed)
+
+    def _split(self, subset: str, count: int) -> tuple[slice, slice]:
+        """Where the images for training and for validation are."""
+        if subset not in SUBSETS:
+            raise unknown_choice("NumpyArrayIterator: subset", subset, SUBSETS)
+        border = int(count * self.image_data_generator._validation_split)
+        return slice(border, None), slice(border)
+
+    def _check_images(self) -> None:
+        if self.x.ndim != 4:
+            raise ShapeError(
+                "NumpyArrayIterator: expected images with four axes in all; received "
+                f"shape {self.x.shape}"
+            )
+        warn_of_channels("NumpyArrayIterator", self.x.shape, self.data_format)
+
+    def _get_batches_of_transformed_samples(self, index_array: Array) -> Any:
+        batch = np.zeros((len(index_array), *self.x.shape[1:]), self.x.dtype)
+        for place, row in enumerate(index_array):
+            batch[place] = self._transformed(self.x[row].copy())
+        self._save(batch, index_array, 10_000)
+        others = [other[index_array] for other in self.x_misc]
+        x: Any = [batch, *others] if others else batch
+        if self.y is None:
+            return x
+        if self.sample_weight is None:
+            return x, self.y[index_array]
+        return x, self.y[index_array], self.sample_weight[index_array]
+
+
+def warn_of_channels(caller: str, shape: Sequence[int], data_format: str) -> None:
+    """Warn where the axis of channels does not look like one."""
+    axis = 3 if data_format == "channels_last" else 1
+    if shape[axis] not in (1, 3, 4):
+        warn(
+            f"{caller}: expected 1, 3 or 4 channels on axis {axis}, as images with "
+            f"{data_format!r} have; received shape {tuple(shape)}"
+        )
+
+
+def _images_and_others(x: Any) -> tuple[Array, list[Array]]:
+    """The images, and the arrays that go with them."""
+    if not isinstance(x, (tuple, list)):
+        return np.asarray(x), []
+    if len(x) != 2:
+        raise ArgumentError(
+            "NumpyArrayIterator: expected x to be an array, or a pair of an array and "
+            f"what goes with it; received a {type(x).__name__} of {len(x)}"
+        )
+    others = x[1] if isinstance(x[1], list) else [x[1]]
+    return np.asarray(x[0]), [np.asarray(other) for other in others]
+
+
+def _check_lengths(images: Array, others: list[Array | None]) -> None:
+    for other in others:
+        if other is not None and len(other) != len(images):
+            raise ArgumentError(
+                "NumpyArrayIterator: x, its further arrays, y and sample_weight must "
+                f"have one length; received shapes {images.shape} and {other.shape}"
+            )
+
+
+def _check_classes(targets: Array, split: tuple[slice, slice]) -> None:
+    """Raise where validation would meet other targets than training."""
+    training, validation = (np.unique(targets[rows]) for rows in split)
+    if not np.array_equal(training, validation):
+        raise ArgumentError(
+            "NumpyArrayIterator: expected the same values of y for training and "
+            f"validation; received {len(training)} and {len(validation)} different "
+            "ones. Shuffle x and y before, or set ignore_class_split=True"
+        )

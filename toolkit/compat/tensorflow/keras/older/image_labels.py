@@ -1,0 +1,86 @@
+"""The classes that the rows of a table have: one for each row, or a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from toolkit.definitions.records import record
+from toolkit.errors import ArgumentError, ArgumentTypeError
+
+
+@record
+class Labels:
+    """What is in the column of classes.
+
+    Args:
+        rows: a class, or a list of classes, for each row.
+        classes: those that count; empty: all.
+
+    Example:
+        >>> from toolkit.compat.tensorflow.keras.older.image_labels import Labels
+        >>> labels = Labels(["cat", ["dog", "cat"]], [])
+        >>> labels.found([0, 1])
+        ['cat', 'dog']
+        >>> labels.indices([1], {"cat": 0, "dog": 1})
+        [[1, 0]]
+    """
+
+    rows: list[Any]
+    classes: list[Any]
+
+    def _of(self, row: int) -> list[Any]:
+        """The classes of a row that count."""
+        label = self.rows[row]
+        several = label if isinstance(label, (list, tuple)) else [label]
+        return [one for one in several if not self.classes or one in self.classes]
+
+    def has_class(self, row: int) -> bool:
+        """Whether a row has a class that counts."""
+        return not self.classes or bool(self._of(row))
+
+    def found(self, rows: Iterable[int]) -> list[Any]:
+        """All classes of some rows, sorted."""
+        return sorted({one for row in rows for one in self._of(row)})
+
+    def indices(self, rows: Iterable[int], numbers: dict[str, int]) -> list[Any]:
+        """The index of each row's class; a list where it has a list."""
+        found = []
+        for row in rows:
+            several = [numbers[one] for one in self._of(row)]
+            is_list = isinstance(self.rows[row], (list, tuple))
+            found.append(several if is_list else several[0])
+        return found
+
+
+def checked_labels(
+    class_mode: str, column: Any, values: Iterable[Any], classes: Any
+) -> Labels:
+    """The labels in a column, if they fit the mode.
+
+    Args:
+        class_mode: "categorical", "binary" or "sparse".
+        column: what the column is called.
+        values: what is in it.
+        classes: those that count; None: all.
+
+    Raises:
+        ArgumentTypeError: if a value is no class.
+        ArgumentError: if there are not two classes for "binary".
+    """
+    rows, chosen = list(values), list(dict.fromkeys(classes or ()))
+    types = (str, list, tuple) if class_mode == "categorical" else (str,)
+    for value in rows:
+        if not isinstance(value, types):
+            wanted = " or ".join(kind.__name__ for kind in types)
+            raise ArgumentTypeError(
+                f'DataFrameIterator: for class_mode="{class_mode}" the column '
+                f"{column!r} must have values of type {wanted}; received {value!r}"
+            )
+    names = chosen or sorted({row for row in rows if isinstance(row, str)})
+    if class_mode == "binary" and len(names) != 2:
+        raise ArgumentError(
+            'DataFrameIterator: class_mode="binary" needs two classes; received '
+            f"{names}"
+        )
+    return Labels(rows, chosen)

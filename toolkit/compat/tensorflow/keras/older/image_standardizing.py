@@ -1,0 +1,155 @@
+"""What `ImageDataGenerator` does to the values of images: centre, scale and whiten."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolkit import dtypes
+from toolkit.arguments import Checked
+from toolkit.compat.tensorflow.keras.older.image_iterators import warn_of_channels
+from toolkit.console.frames import warn
+from toolkit.errors import DTypeError, ShapeError
+
+Array = NDArray[Any]
+# (what is asked for, what it settles, how).
+_SETTLED = (
+    ("zca_whitening", "featurewise_center", True),
+    ("zca_whitening", "featurewise_std_normalization", False),
+    ("featurewise_std_normalization", "featurewise_center", True),
+    ("samplewise_std_normalization", "samplewise_center", True),
+)
+_STEPS = (
+    *("rescale", "samplewise_center", "samplewise_std_normalization"),
+    *("featurewise_center", "featurewise_std_normalization", "zca_whitening"),
+)
+
+
+class Standardizer(Checked):
+    """Base of `ImageDataGenerator`: what it does to the values of images."""
+
+    featurewise_center: bool
+    samplewise_center: bool
+    featurewise_std_normalization: bool
+    samplewise_std_normalization: bool
+    zca_whitening: bool
+    zca_epsilon: float
+    rescale: float | None
+    preprocessing_function: Any
+    data_format: str
+    row_axis: int
+    col_axis: int
+    dtype: str
+    # What `fit` finds; a user may set them.
+    mean: Any = None
+    std: Any = None
+    zca_whitening_matrix: Any = None
+
+    def random_transform(self, x: Any, seed: int | None = None) -> Array:
+        """An image, changed at random; a subclass defines it."""
+        raise NotImplementedError
+
+    def _settle(self) -> None:
+        """Set what other arguments need, and tell where that was not asked for."""
+        for asked, other, value in _SETTLED:
+            if getattr(self, asked) and bool(getattr(self, other)) != value:
+                setattr(self, other, value)
+                warn(f"ImageDataGenerator: {asked} sets {other} to {value}")
+
+    def standardize(self, x: Any) -> Any:
+        """An image or a batch, standardized; arrays of floats are changed in place.
+
+        Args:
+            x: (..., height, width, channels), or channels before height.
+
+        Returns:
+            x, or another array of its shape.
+        """
+        if self.preprocessing_function:
+            x = self.preprocessing_function(x)
+        if any(getattr(self, name) for name in _STEPS):
+            x = self._writable(x)
+        if self.rescale:
+            x *= self.rescale
+        if self.samplewise_center:
+            x -= np.mean(x, keepdims=True)
+        if self.samplewise_std_normalization:
+            x /= np.std(x, keepdims=True) + 1e-6
+        if self._has("featurewise_center", self.mean):
+            x -= self.mean
+        if self._has("featurewise_std_normalization", self.std):
+            x /= self.std + 1e-6
+        if self._has("zca_whitening", self.zca_whitening_matrix):
+            rows = x.reshape(-1, math.prod(x.shape[-3:]))
+            x = (rows @ self.zca_whitening_matrix).reshape(x.shape)
+        return x
+
+    def _writable(self, x: Any) -> Array:
+        """An array of floats that may be changed: x itself, if it is one."""
+        is_float = dtypes.is_float(dtypes.standardize(x.dtype))
+        if isinstance(x, np.ndarray) and is_float and x.flags.writeable:
+            return x
+        if not is_float and not dtypes.is_float(self.dtype):
+            raise DTypeError(
+                "ImageDataGenerator: expected a floating dtype, to standardize images; "
+                f"received {self.dtype}"
+            )
+        return np.array(x, None if is_float else dtypes.numpy_dtype(self.dtype))
+
+    def _has(self, name: str, found: Any) -> bool:
+        """Whether something is to be done with what `fit` found, and it has."""
+        if getattr(self, name) and found is None:
+            warn(f"ImageDataGenerator: {name} does nothing before `fit(images)`")
+        return bool(getattr(self, name)) and found is not None
+
+    def fit(
+        self, x: Any, augment: bool = False, rounds: int = 1, seed: int | None = None
+    ) -> None:
+        """Find the mean, standard deviation and whitening of images.
+
+        Args:
+            x: (samples, height, width, channels), or channels second.
+            augment: whether to change the images at random before.
+            rounds: how often each image is changed, if they are.
+            seed: for NumPy's global generator; None: it goes on.
+
+        Raises:
+            ShapeError: if x has not four axes.
+        """
+        images = np.array(x, dtypes.numpy_dtype(self.dtype))
+        if images.ndim != 4:
+            raise ShapeError(
+                "ImageDataGenerator.fit: expected images with four axes in all; "
+                f"received shape {images.shape}"
+            )
+        warn_of_channels("ImageDataGenerator.fit", images.shape, self.data_format)
+        if seed is not None:
+            np.random.seed(seed)
+        if self.rescale:
+            images *= self.rescale
+        if augment:
+            changed = [self.random_transform(x) for _ in range(rounds) for x in images]
+            images = np.array(changed, images.dtype)
+        axes = (0, self.row_axis, self.col_axis)
+        if self.featurewise_center:
+            self.mean = np.mean(images, axis=axes, keepdims=True)[0]
+            images -= self.mean
+        if self.featurewise_std_normalization:
+            self.std = np.std(images, axis=axes, keepdims=True)[0]
+            images /= self.std + 1e-6
+        if self.zca_whitening:
+            self.zca_whitening_matrix = _whitening(images, self.zca_epsilon)
+
+
+def _whitening(images: Array, epsilon: float) -> Array:
+    """The matrix that makes the values of images independent, with variance 1.
+
+    Reference: https://www.cs.toronto.edu/~kriz/learning-features-2009-TR.pdf
+    """
+    rows = images.reshape(len(images), -1)
+    u, s, _ = np.linalg.svd(rows.T, full_matrices=False)
+    matrix: Array = (u * (np.sqrt(len(rows)) / (s + epsilon))).dot(u.T)
+    return matrix

@@ -1,0 +1,199 @@
+"""Batches of images that a table names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolkit.compat.tensorflow.keras.older.image_file_iterators import (
+    FileIterator,
+    part_of,
+)
+from toolkit.compat.tensorflow.keras.older.image_labels import Labels, checked_labels
+from toolkit.console.frames import warn
+from toolkit.console.messages import print_message
+from toolkit.errors import ArgumentTypeError, unknown_choice
+
+Array = NDArray[Any]
+_OF_CLASSES = ("categorical", "binary", "sparse")
+_MODES = (*_OF_CLASSES, "input", "multi_output", "raw", None)
+
+
+class DataFrameIterator(FileIterator):
+    """Batches of images that a table names; `ImageDataGenerator.flow_from_dataframe`.
+
+    Args:
+        dataframe: a pandas DataFrame, or anything that has columns by their names.
+        directory: what paths in the table start at; None: the working directory.
+        image_data_generator: what transforms each image; None: nothing does.
+        x_col: the column of paths.
+        y_col: the column of targets, or a list of columns.
+        weight_col: the column of weights; None: samples have none.
+        target_size: (height, width) that images are brought to.
+        color_mode: "rgb", "rgba" or "grayscale".
+        classes: those that count, in the order of their indices; None: all, sorted.
+            Other rows are left out.
+        class_mode: "categorical": targets (batch, classes) with 1 at each class of a
+            row, which has one or a list; "binary" or "sparse": its index; "raw": what
+            is in the columns; "multi_output": a list with the values of each column;
+            "input": the images; None: no targets.
+        batch_size: images in a batch.
+        shuffle: whether each pass has a new order.
+        seed: of order and transformations.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        save_to_dir: a folder for the images of each batch; None: they are not saved.
+        save_prefix: what the names of these files begin with.
+        save_format: what they end in, such as "png".
+        subset: "training" or "validation": the part of rows by the generator's
+            `validation_split`, whose first rows are for validation.
+        interpolation: "nearest", "bilinear", "bicubic", "hamming", "box" or "lanczos".
+        keep_aspect_ratio: whether to cut sides instead of stretching.
+        dtype: of batches.
+        validate_filenames: whether rows without such an image file are left out.
+
+    Raises:
+        ArgumentError: if an argument is none of those above, or a column does not fit.
+
+    Example:
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> from toolkit.utils import save_img
+        >>> import toolkit.compat.tensorflow as tf
+        >>> DataFrameIterator = tf.keras.preprocessing.image.DataFrameIterator
+        >>> table = {"filename": ["a.png", "none.png"], "class": ["cat", "dog"]}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_img(os.path.join(folder, "a.png"), np.ones((4, 4, 3)))
+        ...     batches = DataFrameIterator(
+        ...         table, folder, target_size=(8, 8), validate_filenames=False
+        ...     )
+        Found 2 non-validated image filenames belonging to 2 classes.
+        >>> batches.class_indices, batches.classes
+        ({'cat': 0, 'dog': 1}, [0, 1])
+    """
+
+    def __init__(
+        self,
+        dataframe: Any,
+        directory: Any = None,
+        image_data_generator: Any = None,
+        x_col: Any = "filename",
+        y_col: Any = "class",
+        weight_col: Any = None,
+        target_size: Any = (256, 256),
+        color_mode: str = "rgb",
+        classes: Any = None,
+        class_mode: str | None = "categorical",
+        batch_size: int = 32,
+        shuffle: bool = True,
+        seed: int | None = None,
+        data_format: str | None = "channels_last",
+        save_to_dir: Any = None,
+        save_prefix: str = "",
+        save_format: str = "png",
+        subset: str | None = None,
+        interpolation: str = "nearest",
+        keep_aspect_ratio: bool = False,
+        dtype: Any = "float32",
+        validate_filenames: bool = True,
+    ) -> None:
+        how = (color_mode, data_format, subset, interpolation, keep_aspect_ratio)
+        self._read_as(image_data_generator, target_size, *how, dtype)
+        self._save_as(save_to_dir, save_prefix, save_format)
+        if class_mode not in _MODES:
+            raise unknown_choice("DataFrameIterator: class_mode", class_mode, _MODES)
+        self.directory, self.class_mode = directory or "", class_mode
+        self.class_indices = {}
+        names = _texts(x_col, dataframe[x_col])
+        rows = list(range(len(names)))
+        labels: Labels | None = None
+        if class_mode in _OF_CLASSES:
+            labels = checked_labels(str(class_mode), y_col, dataframe[y_col], classes)
+        elif classes:
+            warn(f"DataFrameIterator: {class_mode=} makes no use of `classes`")
+        if validate_filenames:
+            rows = self._of_files(names, x_col)
+        if labels is not None:
+            rows = self._of_classes(labels, rows)
+        self._rows = part_of(rows, self.split)
+        if labels is not None:
+            self.classes = labels.indices(self._rows, self.class_indices)
+        self._outputs = self._columns(dataframe, y_col)
+        self._weights = self._numbers(dataframe, weight_col)
+        self._set_files([names[row] for row in self._rows], self.directory)
+        self._tell(validate_filenames)
+        super().__init__(self.samples, batch_size, shuffle, seed)
+
+    @property
+    def labels(self) -> Any:
+        """What each file is labelled with."""
+        return self.classes if self._outputs is None else self._outputs
+
+    def _of_files(self, names: list[str], column: Any) -> list[int]:
+        """The rows whose path is that of an image."""
+        found = [row for row, name in enumerate(names) if self._is_image(name)]
+        if len(found) < len(names):
+            warn(
+                f"DataFrameIterator: {len(names) - len(found)} of {len(names)} paths "
+                f"in the column {column!r} are no image files, and are left out"
+            )
+        return found
+
+    def _is_image(self, name: str) -> bool:
+        path = os.path.join(self.directory, name)
+        return path.lower().endswith(self.white_list_formats) and os.path.isfile(path)
+
+    def _of_classes(self, labels: Labels, rows: list[int]) -> list[int]:
+        """Those of some rows that have a class."""
+        names = labels.classes or labels.found(rows)
+        self.num_classes = len(names)
+        self.class_indices = {name: index for index, name in enumerate(names)}
+        return [row for row in rows if labels.has_class(row)]
+
+    def _columns(self, dataframe: Any, y_col: Any) -> Any:
+        """The targets that are taken as they are; None where there are none."""
+        if self.class_mode == "raw":
+            return np.asarray(dataframe[y_col])[self._rows]
+        if self.class_mode != "multi_output":
+            return None
+        if not isinstance(y_col, list):
+            raise ArgumentTypeError(
+                'DataFrameIterator: class_mode="multi_output" needs a list of columns '
+                f"as y_col; received {y_col!r}"
+            )
+        columns = (list(dataframe[column]) for column in y_col)
+        return [np.array([values[row] for row in self._rows]) for values in columns]
+
+    def _numbers(self, dataframe: Any, column: Any) -> Array | None:
+        """The weights, if there is a column of them."""
+        if not column:
+            return None
+        values = np.asarray(dataframe[column])
+        if not np.issubdtype(values.dtype, np.number):
+            raise ArgumentTypeError(
+                f"DataFrameIterator: weight_col={column!r} must have numbers; received "
+                f"dtype {values.dtype}"
+            )
+        return values[self._rows]
+
+    def _tell(self, validated: bool) -> None:
+        kind = "validated" if validated else "non-validated"
+        text = f"Found {self.samples} {kind} image filenames"
+        if self.class_mode in _OF_CLASSES:
+            text += f" belonging to {self.num_classes} classes"
+        print_message(f"{text}.")
+
+
+def _texts(column: Any, values: Iterable[Any]) -> list[str]:
+    """A column of paths."""
+    found = list(values)
+    for value in found:
+        if not isinstance(value, str):
+            raise ArgumentTypeError(
+                f"DataFrameIterator: x_col={column!r} must have strings; received "
+                f"{value!r}"
+            )
+    return found
