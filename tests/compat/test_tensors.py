@@ -220,7 +220,6 @@ def test_every_name_is_there():
         ("tf.nn.conv2d(tf.zeros((1,3,3,1)), tf.zeros((1,1,1,1)), [2,1,1,1], 'SAME')",
          "2 spatial axes"),
         ("tf.random.uniform([2], dtype=tf.int32)", "expected maxval"),
-        ("tf.config.set_soft_device_placement(True)", "where they are placed"),
         ("tf.config.optimizer.set_jit('maybe')", "autoclustering"),
     ],
 )  # fmt: skip

@@ -202,7 +202,9 @@ class GradientTape:
                 f"for each target; received {len(weights)}"
             )
         for y, weight in zip(targets, weights, strict=True):
-            y = y.read() if isinstance(y, Variable) else y
+            if isinstance(y, Variable):
+                variable, y = y, y.read()
+                self.watch_variable(variable, y)
             if not isinstance(y, Tensor):
                 raise GradientError(
                     f"GradientTape.gradient: expected a tensor; received {y!r}"

@@ -46,8 +46,9 @@ _FILES = {
     "modes": "executing_eagerly",
     "modules": "Module",
     "namespaces": "UnconnectedGradients VariableAggregation VariableSynchronization "
-    "autodiff bitwise constant_initializer dtypes errors nest ones_initializer "
-    "random_normal_initializer random_uniform_initializer test train version "
+    "autodiff bitwise constant_initializer dtypes errors get_logger get_static_value "
+    "nest ones_initializer "
+    "random_normal_initializer random_uniform_initializer train version "
     "zeros_initializer",
     "printing": "print",
     "ragged": "RaggedTensor",
@@ -82,6 +83,7 @@ __all__ = [
     "__version__",
     "bool",
     "newaxis",
+    "test",
     *(*_WHERE, *_MODULES, *_CORE, *_OF_KERAS, *INSTEAD),
 ]
 
@@ -94,6 +96,8 @@ def __getattr__(name: str) -> Any:
 def _found(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
+    if name == "test":
+        return import_module(f"{__name__}.testing")
     if name in _WHERE:
         return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
     if name in _CORE:

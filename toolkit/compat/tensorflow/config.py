@@ -15,7 +15,13 @@ LogicalDeviceConfiguration = namedtuple(
     "LogicalDeviceConfiguration", "memory_limit", defaults=(None,)
 )
 
-_settings: dict[str, Any] = {"visible": None, "eager": False, "jit": "", "options": {}}
+_settings: dict[str, Any] = {
+    "visible": None,
+    "eager": False,
+    "jit": "",
+    "options": {},
+    "soft": False,
+}
 
 
 # --- devices --------------------------------------------------------------------------
@@ -82,16 +88,13 @@ def set_logical_device_configuration(device: Any, logical_devices: Any) -> None:
 
 
 def set_soft_device_placement(enabled: bool) -> None:
-    """Refused unless False: operations run where they are placed."""
-    if enabled:
-        raise UnsupportedError(
-            "set_soft_device_placement: operations run where they are placed"
-        )
+    """Whether `tf.device` takes the processor for a device that is not there."""
+    _settings["soft"] = bool(enabled)
 
 
 def get_soft_device_placement() -> bool:
-    """False: operations run where they are placed."""
-    return False
+    """Whether `tf.device` takes the processor for a device that is not there."""
+    return bool(_settings["soft"])
 
 
 def _set_memory_growth(device: Any, enable: bool) -> None:

@@ -13,7 +13,12 @@ from toolkit.compat.tensorflow.arguments import dtype_name, refuse
 from toolkit.compat.tensorflow.arrays import convert_to_tensor
 from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.debugging import assert_type
-from toolkit.compat.tensorflow.modes import NeedsValues, building_graph, mode
+from toolkit.compat.tensorflow.modes import (
+    NeedsValues,
+    building_graph,
+    mode,
+    needs_each_call,
+)
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
@@ -310,6 +315,7 @@ def numpy_function(
 
 
 def _called(name: str, func: Callable[..., Any], inp: Any, Tout: Any) -> Any:
+    needs_each_call(name)
     xs = [convert_to_tensor(x) for x in inp]
     if any(isinstance(x, Tensor) and x.known() is None for x in xs):
         raise NeedsValues(name)

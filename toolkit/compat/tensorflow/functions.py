@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.arrays import convert_to_tensor
 from toolkit.compat.tensorflow.autograph import converted
 from toolkit.compat.tensorflow.autograph.loops import RunEagerly
-from toolkit.compat.tensorflow.modes import NeedsValues
+from toolkit.compat.tensorflow.modes import NeedsValues, local
 from toolkit.compat.tensorflow.views import viewed
 from toolkit.console.frames import warn
 from toolkit.core.tensor import Tensor, state
@@ -64,7 +65,8 @@ class Function(views.Function):
         if self._runs_eagerly and state.trace is None:
             return self._call_eagerly(args, kwargs)
         try:
-            return viewed(super().__call__(*args, **kwargs))
+            with _tracing():
+                return viewed(super().__call__(*args, **kwargs))
         except (RunEagerly, NeedsValues) as reason:
             if state.trace is not None:
                 raise  # so does the function that calls this one
@@ -127,7 +129,8 @@ class Function(views.Function):
         if all(None not in (spec.shape or (None,)) for spec in specs):
             args_of_trace = tree.map_structure(_example, args)
             try:
-                super().get_concrete_function(*args_of_trace, **kwargs)
+                with _tracing():
+                    super().get_concrete_function(*args_of_trace, **kwargs)
             except (RunEagerly, NeedsValues) as reason:
                 self._run_eagerly(reason)
         return ConcreteFunction(self, (args, kwargs))
@@ -135,6 +138,16 @@ class Function(views.Function):
     def experimental_get_tracing_count(self) -> int:
         """How often the Python code was traced."""
         return self.trace_count
+
+
+@contextmanager
+def _tracing() -> Iterator[None]:
+    """A call of a function that may be traced, and is in no trace itself."""
+    outer, local.is_tracing = local.is_tracing, state.trace is None or local.is_tracing
+    try:
+        yield
+    finally:
+        local.is_tracing = outer
 
 
 def _as_specified(spec: Any, given: Any) -> Any:

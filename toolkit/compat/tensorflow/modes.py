@@ -27,6 +27,12 @@ class NeedsValues(TraceError):
         )
 
 
+def needs_each_call(function: str) -> None:
+    """Raise in the trace of a tf.function: what is called acts in each call of it."""
+    if local.is_tracing and state.trace is not None:
+        raise NeedsValues(function)
+
+
 def asks_for_shapes() -> bool:
     """Whether what is called computes nothing, and never will: shapes are asked for."""
     trace: Any = state.trace
@@ -54,6 +60,7 @@ class _Local(threading.local):
         self.graphs: list[Any] = []
         self.sessions: list[Any] = []
         self.run: Any = None  # of a session: it knows the values of symbols
+        self.is_tracing = False  # whether a tf.function that is in no trace is called
 
 
 mode: _Mode = _Mode()

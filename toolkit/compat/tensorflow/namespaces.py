@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from enum import Enum, StrEnum
+from functools import update_wrapper
 from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 import toolkit
 from toolkit import errors as core, initializers, ops, tree
 from toolkit.compat.tensorflow import arrays, checkpoints, io, types
-from toolkit.compat.tensorflow.config import list_physical_devices
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.tapes import GradientTape
+from toolkit.core.tensor import Tensor
 
 
 class UnconnectedGradients(StrEnum):
@@ -31,6 +36,39 @@ class VariableSynchronization(Enum):
     """When replicas of a Variable would be synchronized."""
 
     AUTO, NONE, ON_WRITE, ON_READ = "auto", "none", "on_write", "on_read"
+
+
+def _of_nests(function: Callable[..., Any], names: str) -> Callable[..., Any]:
+    """A function of nests that takes its first arguments by TensorFlow's names.
+
+    `expand_composites` has no effect: no tensor here consists of several.
+    """
+
+    def call(*args: Any, expand_composites: bool = False, **kwargs: Any) -> Any:
+        first = [kwargs.pop(n) for n in names.split()[len(args) :] if n in kwargs]
+        return function(*args, *first, **kwargs)
+
+    return update_wrapper(call, function)
+
+
+def get_static_value(tensor: Any, partial: bool = False) -> Any:
+    """The value of a tensor as an array, None where a trace has none.
+
+    Args:
+        tensor: a tensor.
+        partial: has no effect: what is known is known as a whole.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.get_static_value(tf.constant([1, 2])).tolist()
+        [1, 2]
+    """
+    return tensor.known() if isinstance(tensor, Tensor) else np.asarray(tensor)
+
+
+def get_logger() -> logging.Logger:
+    """The logger of the name "tensorflow"; nothing here writes to it."""
+    return logging.getLogger("tensorflow")
 
 
 autodiff: SimpleNamespace = SimpleNamespace(GradientTape=GradientTape)
@@ -71,17 +109,11 @@ errors: SimpleNamespace = SimpleNamespace(
     UnimplementedError=core.UnsupportedError,
 )
 nest: SimpleNamespace = SimpleNamespace(
-    assert_same_structure=tree.assert_same_structure,
-    flatten=tree.flatten,
-    is_nested=tree.is_nested,
-    map_structure=tree.map_structure,
-    pack_sequence_as=tree.pack_sequence_as,
-)
-test: SimpleNamespace = SimpleNamespace(
-    gpu_device_name=lambda: "/device:GPU:0" if list_physical_devices("GPU") else "",
-    is_built_with_cuda=lambda: bool(list_physical_devices("GPU")),
-    is_built_with_gpu_support=lambda: bool(list_physical_devices("GPU")),
-    is_gpu_available=lambda: bool(list_physical_devices("GPU")),
+    assert_same_structure=_of_nests(tree.assert_same_structure, "nest1 nest2"),
+    flatten=_of_nests(tree.flatten, "structure"),
+    is_nested=_of_nests(tree.is_nested, "seq"),
+    map_structure=_of_nests(tree.map_structure, "func"),
+    pack_sequence_as=_of_nests(tree.pack_sequence_as, "structure flat_sequence"),
 )
 train: SimpleNamespace = SimpleNamespace(
     BytesList=io.BytesList,

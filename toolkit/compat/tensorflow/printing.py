@@ -9,7 +9,11 @@ import numpy as np
 
 from toolkit import tree
 from toolkit.compat.tensorflow.boundary import recorded
-from toolkit.compat.tensorflow.modes import NeedsValues, asks_for_shapes
+from toolkit.compat.tensorflow.modes import (
+    NeedsValues,
+    asks_for_shapes,
+    needs_each_call,
+)
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
@@ -37,7 +41,7 @@ def print(
         sep: what stands between two inputs.
         end: what stands at the end.
 
-    A `tf.function` that prints a tensor runs eagerly, after a warning: it prints in
+    A `tf.function` that prints runs eagerly, after a warning: it prints in
     each call what TensorFlow prints, but is not compiled.
 
     Raises:
@@ -52,6 +56,7 @@ def print(
     """
     if asks_for_shapes():
         return
+    needs_each_call("print")
     edge = 3 if summarize is None else summarize
     line = sep.join(shown(x, edge) for x in inputs) + end
     stream = sys.stderr if output_stream is None else output_stream

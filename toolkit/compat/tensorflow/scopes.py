@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+from toolkit.compat.tensorflow.config import get_soft_device_placement
 from toolkit.compat.tensorflow.modes import building_graph, mode
 from toolkit.core import naming, tensor as core
 from toolkit.core.trace import no_trace
@@ -53,7 +54,12 @@ def device(device_name: Any) -> Any:
             "which is for graphs: those of compat.v1, in sessions on a cluster"
         )
     parts = [part for part in device_name.split("/") if part]
-    return core.device(parts[-1].removeprefix("device:").lower())
+    try:
+        return core.device(parts[-1].removeprefix("device:").lower())
+    except DeviceError:
+        if not get_soft_device_placement():
+            raise
+        return core.device("cpu")
 
 
 def init_scope() -> Any:

@@ -16,7 +16,8 @@ from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.events import EventWriter
 
-_writers: list[SummaryWriter | None] = []
+# Those of the `with` blocks that are open, above the one that is used outside of them.
+_writers: list[SummaryWriter | None] = [None]
 _step: list[int] = []
 
 
@@ -40,6 +41,12 @@ class SummaryWriter:
             _writers.pop()
             _step[:] = outer
             self.flush()
+
+    def set_as_default(self, step: int | None = None) -> None:
+        """What is written from here on, outside of other writers, goes to this one."""
+        _writers[0] = self
+        if step is not None:
+            _step[:] = [int(step)]
 
     def flush(self) -> None:
         """Let readers see what was written."""
@@ -77,7 +84,7 @@ def create_file_writer(
 
 
 def _write(kind: str, tag: str, value: Any, step: Any) -> bool:
-    writer = _writers[-1] if _writers else None
+    writer = _writers[-1]
     if writer is None:
         return False
     if step is None and not _step:
@@ -98,7 +105,7 @@ def flush(writer: SummaryWriter | None = None) -> None:
 @contextmanager
 def record_if(condition: Any) -> Iterator[None]:
     """Write what is inside only if a condition holds."""
-    _writers.append(_writers[-1] if _writers and bool(condition) else None)
+    _writers.append(_writers[-1] if bool(condition) else None)
     try:
         yield
     finally:
@@ -107,7 +114,7 @@ def record_if(condition: Any) -> Iterator[None]:
 
 def should_record_summaries() -> bool:
     """Whether what is written now is kept."""
-    return bool(_writers) and _writers[-1] is not None
+    return _writers[-1] is not None
 
 
 def _set_step(step: Any) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
+
 from toolkit import ops
 from toolkit.compat.tensorflow import indexing, views
 from toolkit.compat.tensorflow.arguments import as_array, fitting
@@ -91,6 +93,8 @@ class Variable(views.Variable, metaclass=_AnyVariable):
             if callable(initial_value) and not isinstance(initial_value, Tensor):
                 with no_trace():
                     initial_value = initial_value()
+            if dtype is None and isinstance(initial_value, (list, tuple, complex)):
+                dtype = "complex128" if np.iscomplexobj(initial_value) else None
             views.Variable.__init__(
                 self,
                 as_array(fitting(initial_value, dtype, "Variable")),

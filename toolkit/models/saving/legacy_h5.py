@@ -58,6 +58,7 @@ def save_legacy(model: Any, path: Path, include_optimizer: bool) -> None:
                     file.create_group("optimizer_weights"), optimizer.variables
                 )
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, write)
 
 

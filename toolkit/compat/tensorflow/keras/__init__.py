@@ -41,6 +41,7 @@ _DATASETS = (
 _ALIASED = (*_OLDER, "layers", "models", "preprocessing", "utils")
 # Modules that have more than those of toolkit, and where that is.
 _ADDED = {
+    "losses": "older.reductions",
     "preprocessing.image": "older.image_generators",
     "preprocessing.sequence": "older.series",
     "preprocessing.text": "older.texts",

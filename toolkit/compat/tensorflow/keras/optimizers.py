@@ -71,6 +71,7 @@ _names = [
 ]
 globals().update({name: _class(name) for name in _names})
 LossScaleOptimizer, MultiOptimizer = core.LossScaleOptimizer, core.MultiOptimizer
+deserialize, get, serialize = core.deserialize, core.get, core.serialize
 legacy: SimpleNamespace = SimpleNamespace(
     **{name: globals()[name] for name in _names}, Optimizer=Optimizer
 )

@@ -19,6 +19,7 @@ from toolkit.compat.tensorflow.v1.basics import (
     disable_eager_execution,
     disable_v2_behavior,
     enable_eager_execution,
+    enable_resource_variables,
     enable_v2_behavior,
     get_collection,
     get_collection_ref,
@@ -30,6 +31,7 @@ from toolkit.compat.tensorflow.v1.basics import (
     name_scope,
     placeholder,
     placeholder_with_default,
+    resource_variables_enabled,
     trainable_variables,
 )
 from toolkit.compat.tensorflow.v1.gradients import gradients
@@ -98,6 +100,8 @@ def __getattr__(name: str) -> Any:
     if name in ("data", "image", "layers", "losses", "metrics", "summary", "train"):
         return import_module(f"{__name__}.{name}")
     found = import_module(f"{__name__}.functions").FUNCTIONS.get(name)
+    if found is None:
+        found = import_module(f"{__name__}.files").FILES.get(name)
     if found is None:
         found = getattr(import_module("toolkit.compat.tensorflow"), name)
     return found

@@ -55,6 +55,15 @@ def enable_v2_behavior() -> None:
     enable_eager_execution()
 
 
+def enable_resource_variables() -> None:
+    """Has no effect: Variables are what TensorFlow calls resource variables."""
+
+
+def resource_variables_enabled() -> bool:
+    """True: Variables are what TensorFlow calls resource variables."""
+    return True
+
+
 def _check_graph(function: str) -> None:
     if not building_graph() and local.run is None and state.trace is None:
         raise TraceError(

@@ -1,5 +1,13 @@
 """`tf.train` of TensorFlow 1."""
 
+from toolkit.compat.tensorflow.io import (
+    BytesList,
+    Example,
+    Feature,
+    Features,
+    FloatList,
+    Int64List,
+)
 from toolkit.compat.tensorflow.v1.cluster.server import Server
 from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec
 from toolkit.compat.tensorflow.v1.ftrl import FtrlOptimizer
@@ -43,11 +51,17 @@ __all__ = [
     "AdadeltaOptimizer",
     "AdagradOptimizer",
     "AdamOptimizer",
+    "BytesList",
     "ClusterSpec",
+    "Example",
     "ExponentialMovingAverage",
+    "Feature",
+    "Features",
+    "FloatList",
     "FtrlOptimizer",
     "GradientDescentOptimizer",
     "GreedyLoadBalancingStrategy",
+    "Int64List",
     "MomentumOptimizer",
     "Optimizer",
     "RMSPropOptimizer",

@@ -1,0 +1,225 @@
+"""`tf.test`: cases of tests that compare tensors, and what devices there are."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import unittest
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+
+from toolkit import tree
+from toolkit.compat.tensorflow.config import list_physical_devices
+
+# How far apart numbers of a narrow dtype may be.
+_NARROW = {"float16": 1e-3, "bfloat16": 1e-2}
+
+
+class TestCase(unittest.TestCase):
+    """unittest's TestCase, which compares tensors and arrays, and nests of them.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> class SquareTest(tf.test.TestCase):
+        ...     def test_square(self):
+        ...         self.assertAllClose(tf.square([1.0, 2.0]), [1.0, 4.0])
+        >>> SquareTest("test_square").run().wasSuccessful()
+        True
+    """
+
+    def evaluate(self, tensors: Any) -> Any:
+        """The values of tensors, and of nests of them, as arrays."""
+        return tree.map_structure(np.asarray, tensors)
+
+    @contextmanager
+    def session(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """What is inside runs; a graph and its session are those that are there."""
+        yield None
+
+    cached_session = session
+
+    def get_temp_dir(self) -> str:
+        """A folder that is removed after the test; each call returns the same one."""
+        if not hasattr(self, "_folder"):
+            self._folder = tempfile.mkdtemp()
+            self.addCleanup(shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
+
+    # --- equal and near ---------------------------------------------------------------
+
+    def assertAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+        """Raise unless shapes and all elements are equal."""
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b), msg or "")
+
+    def assertNotAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+        """Raise if all elements are equal."""
+        if np.array_equal(np.asarray(a), np.asarray(b)):
+            self.fail(self._formatMessage(msg, "all elements are equal"))
+
+    def assertAllClose(
+        self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None
+    ) -> None:
+        """Raise unless |a - b| <= atol + rtol * |b| everywhere, in nests too."""
+        tree.assert_same_structure(_as_nest(a), _as_nest(b))
+        pairs = zip(tree.flatten(_as_nest(a)), tree.flatten(_as_nest(b)), strict=True)
+        for one, other in pairs:
+            np.testing.assert_allclose(one, other, rtol, atol, err_msg=msg or "")
+
+    def assertAllCloseAccordingToType(
+        self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None
+    ) -> None:
+        """The same, with 1e-3 for numbers of float16 and 1e-2 for those of bfloat16."""
+        leaves = [np.asarray(x) for x in (*tree.flatten(a), *tree.flatten(b))]
+        least = max((_NARROW.get(x.dtype.name, 0.0) for x in leaves), default=0.0)
+        rtol, atol = max(rtol, least), max(atol, least)
+        self.assertAllClose(_wide(a), _wide(b), rtol, atol, msg)
+
+    def assertNotAllClose(
+        self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None
+    ) -> None:
+        """Raise if all elements are near each other."""
+        try:
+            self.assertAllClose(a, b, rtol, atol)
+        except AssertionError:
+            return
+        self.fail(self._formatMessage(msg, "all elements are near each other"))
+
+    def assertNear(self, f1: Any, f2: Any, err: float, msg: Any = None) -> None:
+        """Raise unless two numbers differ by at most `err`."""
+        self.assertAllClose(f1, f2, rtol=0.0, atol=err, msg=msg)
+
+    def assertArrayNear(
+        self, farray1: Any, farray2: Any, err: float, msg: Any = None
+    ) -> None:
+        """Raise unless all elements differ by at most `err`."""
+        self.assertAllClose(farray1, farray2, rtol=0.0, atol=err, msg=msg)
+
+    # --- what all elements are --------------------------------------------------------
+
+    def assertAllInRange(
+        self,
+        target: Any,
+        lower_bound: float,
+        upper_bound: float,
+        open_lower_bound: bool = False,
+        open_upper_bound: bool = False,
+    ) -> None:
+        """Raise unless all elements are between the bounds."""
+        x = np.asarray(target)
+        low = x > lower_bound if open_lower_bound else x >= lower_bound
+        high = x < upper_bound if open_upper_bound else x <= upper_bound
+        self._all(low & high, f"between {lower_bound} and {upper_bound}", x)
+
+    def assertAllInSet(self, target: Any, expected_set: Any) -> None:
+        """Raise unless each element is one of some."""
+        x = np.asarray(target)
+        self._all(np.isin(x, list(expected_set)), f"one of {expected_set}", x)
+
+    def assertAllGreater(self, a: Any, comparison_target: Any) -> None:
+        """Raise unless all elements are greater."""
+        x = np.asarray(a)
+        self._all(x > comparison_target, f"> {comparison_target}", x)
+
+    def assertAllGreaterEqual(self, a: Any, comparison_target: Any) -> None:
+        """Raise unless all elements are greater or equal."""
+        x = np.asarray(a)
+        self._all(x >= comparison_target, f">= {comparison_target}", x)
+
+    def assertAllLess(self, a: Any, comparison_target: Any) -> None:
+        """Raise unless all elements are less."""
+        x = np.asarray(a)
+        self._all(x < comparison_target, f"< {comparison_target}", x)
+
+    def assertAllLessEqual(self, a: Any, comparison_target: Any) -> None:
+        """Raise unless all elements are less or equal."""
+        x = np.asarray(a)
+        self._all(x <= comparison_target, f"<= {comparison_target}", x)
+
+    def _all(self, holds: Any, what: str, x: Any) -> None:
+        if not np.all(holds):
+            wrong = np.extract(~np.asarray(holds), x)[:5].tolist()
+            self.fail(f"expected all elements to be {what}; received {wrong}")
+
+    # --- shapes, dtypes, lengths and errors -------------------------------------------
+
+    def assertShapeEqual(self, input_a: Any, input_b: Any, msg: Any = None) -> None:
+        """Raise unless the shapes are equal."""
+        self.assertEqual(tuple(np.shape(input_a)), tuple(np.shape(input_b)), msg)
+
+    def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:
+        """Raise unless the dtype is that one."""
+        name = getattr(expected_dtype, "name", expected_dtype)
+        self.assertEqual(np.asarray(target).dtype, np.dtype(name))
+
+    def assertLen(self, container: Any, expected_len: int, msg: Any = None) -> None:
+        """Raise unless there are so many."""
+        self.assertEqual(len(container), expected_len, msg)
+
+    def assertEmpty(self, container: Any, msg: Any = None) -> None:
+        """Raise unless there is none."""
+        self.assertEqual(len(container), 0, msg)
+
+    def assertNotEmpty(self, container: Any, msg: Any = None) -> None:
+        """Raise if there is none."""
+        self.assertNotEqual(len(container), 0, msg)
+
+    def assertRaisesOpError(self, expected_err_re_or_predicate: str) -> Any:
+        """A `with` block in which an error with such a message has to be raised."""
+        manager: AbstractContextManager[Any] = self.assertRaisesRegex(
+            Exception, expected_err_re_or_predicate
+        )
+        return manager
+
+
+def _as_nest(x: Any) -> Any:
+    """Arrays in the place of tensors; lists of numbers are arrays, too."""
+    if isinstance(x, dict):
+        return {key: _as_nest(value) for key, value in x.items()}
+    if isinstance(x, (list, tuple)) and any(map(_is_part, x)):
+        return [_as_nest(value) for value in x]
+    return np.asarray(x)
+
+
+def _is_part(x: Any) -> bool:
+    """Whether a list with it is a nest: of tensors, arrays with axes, or dicts."""
+    return isinstance(x, dict) or bool(hasattr(x, "shape") and len(x.shape))
+
+
+def _wide(x: Any) -> Any:
+    """Numbers of a narrow dtype as float32."""
+
+    def widened(leaf: Any) -> Any:
+        array = np.asarray(leaf)
+        return array.astype("float32") if array.dtype.name in _NARROW else array
+
+    return tree.map_structure(widened, x)
+
+
+def main(argv: Any = None) -> None:
+    """Run the tests of the program that is running, as `unittest.main`."""
+    unittest.main(argv=argv)
+
+
+def gpu_device_name() -> str:
+    """ "/device:GPU:0", or nothing if there is no GPU."""
+    return "/device:GPU:0" if list_physical_devices("GPU") else ""
+
+
+def is_gpu_available(
+    cuda_only: bool = False, min_cuda_compute_capability: Any = None
+) -> bool:
+    """Whether there is a GPU; both arguments have no effect: it is NVIDIA's."""
+    return bool(list_physical_devices("GPU"))
+
+
+def is_built_with_cuda() -> bool:
+    """Whether there is a GPU of NVIDIA."""
+    return is_gpu_available()
+
+
+def is_built_with_gpu_support() -> bool:
+    """Whether there is a GPU."""
+    return is_gpu_available()
