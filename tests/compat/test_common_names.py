@@ -183,3 +183,23 @@ def test_models_in_new_folders(tmp_path):
     model = toolkit.Sequential([toolkit.Input((2,)), toolkit.layers.Dense(1)])
     model.save(tmp_path / "new" / "m.h5")
     assert (tmp_path / "new" / "m.h5").exists()
+
+
+def test_namespaces_can_be_imported():
+    from toolkit.compat.tensorflow.config.experimental import set_memory_growth
+    from toolkit.compat.tensorflow.io.gfile import GFile
+    from toolkit.compat.tensorflow.python.keras import Model
+    from toolkit.compat.tensorflow.python.keras.layers import Dense
+    from toolkit.compat.tensorflow.python.keras.preprocessing.image import load_img
+    from toolkit.compat.tensorflow.test import TestCase
+    from toolkit.compat.tensorflow.train import Example, Feature
+
+    assert set_memory_growth is tf.config.experimental.set_memory_growth
+    assert GFile is tf.io.gfile.GFile and TestCase is tf.test.TestCase
+    assert Model is tf.keras.Model and Dense is tf.keras.layers.Dense
+    assert load_img is tf.keras.preprocessing.image.load_img
+    assert (Example, Feature) == (tf.train.Example, tf.train.Feature)
+    with pytest.raises(ModuleNotFoundError):
+        __import__("toolkit.compat.tensorflow.python.zebra")
+    with pytest.raises(ImportError):
+        from toolkit.compat.tensorflow.train import Zebra  # noqa: F401

@@ -13,6 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from toolkit.compat.tensorflow.importing import install
 from toolkit.compat.tensorflow.refusals import INSTEAD, Refusal
 
 # Name of a file -> the names of it that are here.
@@ -86,6 +87,9 @@ __all__ = [
     "test",
     *(*_WHERE, *_MODULES, *_CORE, *_OF_KERAS, *INSTEAD),
 ]
+
+
+install()
 
 
 def __getattr__(name: str) -> Any:

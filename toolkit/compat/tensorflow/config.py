@@ -9,6 +9,8 @@ from typing import Any
 from toolkit import config
 from toolkit.errors import ArgumentError, UnsupportedError
 
+__path__: list[str] = []  # so that what is inside can be imported
+
 PhysicalDevice = namedtuple("PhysicalDevice", "name device_type")
 LogicalDevice = namedtuple("LogicalDevice", "name device_type")
 LogicalDeviceConfiguration = namedtuple(

@@ -46,6 +46,8 @@ from toolkit.data.examples import (
 )
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
+__path__: list[str] = []  # so that what is inside can be imported
+
 
 def _path(name: Any) -> str:
     """A path of a string, bytes, or a string tensor."""
