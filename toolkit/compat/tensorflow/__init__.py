@@ -63,7 +63,17 @@ _WHERE = {name: file for file, names in _FILES.items() for name in names.split()
 _MODULES = (
     *("audio", "autograph", "compat", "config", "data", "debugging", "distribute"),
     *("experimental", "image", "io", "keras", "linalg"),
-    *("math", "nn", "ragged", "random", "saved_model", "signal", "sparse", "strings"),
+    *(
+        "lookup",
+        "math",
+        "nn",
+        "ragged",
+        "random",
+        "saved_model",
+        "signal",
+        "sparse",
+        "strings",
+    ),
     "summary",
 )
 _CORE = {

@@ -17,7 +17,6 @@ INSTEAD = {
     "gradients": "use tf.GradientTape, or tf.compat.v1.gradients in a graph",
     "hessians": "use two tapes, or jacobian of a gradient",
     "lite": "use Model.export",
-    "lookup": "use tf.keras.layers.StringLookup or IntegerLookup",
     "mlir": "use Function.inspect",
     "profiler": "use Function.inspect(...).trace, and Dataset.stats()",
     "quantization": "use toolkit.quantizers and Model.quantize",

@@ -211,7 +211,11 @@ def gpu_device_name() -> str:
 def is_gpu_available(
     cuda_only: bool = False, min_cuda_compute_capability: Any = None
 ) -> bool:
-    """Whether there is a GPU; both arguments have no effect: it is NVIDIA's."""
+    """Whether there is a GPU.
+
+    `cuda_only` and `min_cuda_compute_capability` have no effect: it is NVIDIA's, and
+    one that toolkit can use.
+    """
     return bool(list_physical_devices("GPU"))
 
 

@@ -1,0 +1,311 @@
+"""`tf.lookup`: tables from keys to values, whose contents do not change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops
+from toolkit.compat.tensorflow.arguments import as_array, dtype_name
+from toolkit.compat.tensorflow.arrays import convert_to_tensor
+from toolkit.compat.tensorflow.modes import NeedsValues
+from toolkit.compat.tensorflow.string_tensors import StringTensor, array_of
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
+from toolkit.errors import ArgumentError, DTypeError
+from toolkit.layers.preprocessing.string_hashes import farm_hash
+
+__all__ = [
+    *("KeyValueTensorInitializer", "StaticHashTable", "StaticVocabularyTable"),
+    *("TextFileIndex", "TextFileInitializer"),
+]
+
+
+class KeyValueTensorInitializer:
+    """The contents of a table: keys, and a value for each.
+
+    Args:
+        keys: strings or integers.
+        values: as many, of any dtype.
+        key_dtype, value_dtype: of both; by default as they are.
+        name: has no effect.
+
+    Raises:
+        ArgumentError: there is not one value for each key, or a key has several.
+    """
+
+    def __init__(
+        self,
+        keys: Any,
+        values: Any,
+        key_dtype: Any = None,
+        value_dtype: Any = None,
+        name: Any = None,
+    ) -> None:
+        self.keys = _plain(convert_to_tensor(keys, key_dtype)).ravel()
+        self.values = _plain(convert_to_tensor(values, value_dtype)).ravel()
+        if len(self.keys) != len(self.values):
+            raise ArgumentError(
+                f"lookup: expected a value for each key; received {len(self.keys)} "
+                f"keys and {len(self.values)} values"
+            )
+        found: dict[Any, Any] = {}
+        for key, value in zip(self.keys.tolist(), self.values.tolist(), strict=True):
+            if found.setdefault(key, value) != value:
+                raise ArgumentError(f"lookup: the key {key!r} has several values")
+
+    @property
+    def key_dtype(self) -> str:
+        """The dtype of keys."""
+        return _dtype_of(self.keys)
+
+    @property
+    def value_dtype(self) -> str:
+        """The dtype of values."""
+        return _dtype_of(self.values)
+
+
+class TextFileIndex:
+    """What of a line is a key or a value, besides the numbers of its columns."""
+
+    WHOLE_LINE = -2
+    LINE_NUMBER = -1
+
+
+class TextFileInitializer(KeyValueTensorInitializer):
+    """The contents of a table, from the lines of a text file.
+
+    Args:
+        filename: of the file.
+        key_dtype, value_dtype: strings, or numbers that stand there in digits.
+        key_index, value_index: a column, or one of `TextFileIndex`.
+        vocab_size: how many lines there have to be; None: as many as there are.
+        delimiter: what is between columns.
+        name: has no effect.
+        value_index_offset: what is added to numbers of lines.
+
+    Raises:
+        ArgumentError: there are other lines than expected.
+    """
+
+    def __init__(
+        self,
+        filename: Any,
+        key_dtype: Any,
+        key_index: int,
+        value_dtype: Any,
+        value_index: int,
+        vocab_size: int | None = None,
+        delimiter: str = "\t",
+        name: Any = None,
+        value_index_offset: int = 0,
+    ) -> None:
+        with open(_path(filename), "rb") as file:
+            lines = file.read().splitlines()
+        if vocab_size is not None and len(lines) != vocab_size:
+            raise ArgumentError(
+                f"lookup: expected {vocab_size} lines in {filename}; received "
+                f"{len(lines)}"
+            )
+        keys = _column(lines, key_index, key_dtype, delimiter, 0)
+        values = _column(lines, value_index, value_dtype, delimiter, value_index_offset)
+        super().__init__(keys, values, key_dtype, value_dtype)
+
+
+def _column(
+    lines: list[bytes], index: int, dtype: Any, delimiter: str, offset: int
+) -> list[Any]:
+    """What of each line is wanted, as strings or as numbers."""
+    if index == TextFileIndex.LINE_NUMBER:
+        return [number + offset for number in range(len(lines))]
+    parts = lines
+    if index != TextFileIndex.WHOLE_LINE:
+        rows = [line.split(delimiter.encode()) for line in lines]
+        short = next((i for i, row in enumerate(rows) if len(row) <= index), None)
+        if short is not None:
+            raise ArgumentError(
+                f"lookup: expected more than {index} columns; line {short} has "
+                f"{len(rows[short])}"
+            )
+        parts = [row[index] for row in rows]
+    if dtype_name(dtype) == dtypes.STRING:
+        return list(parts)
+    number = float if dtypes.is_float(str(dtype_name(dtype))) else int
+    return [number(part) for part in parts]
+
+
+class _Table:
+    """Base: places of keys, and what the places stand for."""
+
+    def __init__(self, initializer: Any, name: Any) -> None:
+        self.name = name or "table"
+        keys = np.zeros(0, object) if initializer is None else initializer.keys
+        self._is_of_strings = keys.dtype == object
+        if self._is_of_strings:
+            self._places = {key: place for place, key in enumerate(keys.tolist())}
+            self._count = len(self._places)
+            return
+        self._sorted, first = np.unique(keys.astype("int64"), return_index=True)
+        self._first, self._count = first.astype("int64"), len(self._sorted)
+
+    def size(self, name: Any = None) -> Any:
+        """How many keys there are."""
+        return convert_to_tensor(self._count, "int64")
+
+    def __getitem__(self, keys: Any) -> Any:
+        return self.lookup(keys)
+
+    def lookup(self, keys: Any, name: Any = None) -> Any:
+        """The values of keys; a subclass defines it."""
+        raise NotImplementedError
+
+    def _found(self, keys: Any, missing: int) -> Any:
+        """The place of each key among those of the initializer, or `missing`."""
+        keys = convert_to_tensor(keys)
+        is_string = isinstance(keys, StringTensor)
+        if is_string != self._is_of_strings:
+            kinds = ("integers", "strings") if is_string else ("strings", "integers")
+            raise DTypeError(
+                f"{self.name}: expected keys that are {kinds[0]}; received {kinds[1]}"
+            )
+        if is_string:
+            flat = [self._places.get(key, missing) for key in _plain(keys).flat]
+            return ops.reshape(ops.convert_to_tensor(flat, "int64"), tuple(keys.shape))
+        if not self._count:
+            return ops.full(tuple(keys.shape), missing, "int64")
+        keys, known = ops.cast(keys, "int64"), ops.convert_to_tensor(self._sorted)
+        near = ops.minimum(ops.searchsorted(known, keys), self._count - 1)
+        places = ops.take(ops.convert_to_tensor(self._first), near)
+        return ops.where(ops.equal(ops.take(known, near), keys), places, missing)
+
+
+class StaticHashTable(_Table):
+    """A table from keys to values, and to one value for all other keys.
+
+    Args:
+        initializer: its contents.
+        default_value: for keys that are not there.
+        name: what errors call it.
+        experimental_is_anonymous: has no effect.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> contents = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2])
+        >>> table = tf.lookup.StaticHashTable(contents, default_value=-1)
+        >>> table.lookup(tf.constant(["b", "z"])).numpy().tolist()
+        [2, -1]
+    """
+
+    def __init__(
+        self,
+        initializer: Any,
+        default_value: Any,
+        name: Any = None,
+        experimental_is_anonymous: bool = False,
+    ) -> None:
+        super().__init__(initializer, name or "hash_table")
+        self.key_dtype: str = initializer.key_dtype
+        self.value_dtype: str = initializer.value_dtype
+        default = _plain(convert_to_tensor(default_value, self.value_dtype))
+        self.default_value = convert_to_tensor(default_value, self.value_dtype)
+        self._initializer = initializer
+        self._values = np.append(initializer.values, default.ravel())
+
+    def lookup(self, keys: Any, name: Any = None) -> Any:
+        """The value of each key, in the shape of the keys.
+
+        Raises:
+            DTypeError: keys are strings where those of the table are not, or the
+                other way round.
+        """
+        places = self._found(keys, len(self._values) - 1)
+        if self.value_dtype != dtypes.STRING:
+            return convert_to_tensor(
+                ops.take(ops.convert_to_tensor(self._values), places)
+            )
+        if places.known() is None:
+            raise NeedsValues("a lookup of strings")
+        return StringTensor(self._values[np.asarray(places)])
+
+    def export(self, name: Any = None) -> tuple[Any, Any]:
+        """All keys, and their values."""
+        return (
+            convert_to_tensor(self._initializer.keys),
+            convert_to_tensor(self._initializer.values),
+        )
+
+
+class StaticVocabularyTable(_Table):
+    """Numbers of words, and numbers behind these, by a hash, for all other words.
+
+    Args:
+        initializer: from words to 0, 1, ..., n - 1; None: there are no words.
+        num_oov_buckets: how many numbers other words share.
+        lookup_key_dtype: has no effect: it is that of the initializer, or strings.
+        name: what errors call it.
+        experimental_is_anonymous: has no effect.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> contents = tf.lookup.KeyValueTensorInitializer(["a", "b"], [0, 1], None,
+        ...     tf.int64)
+        >>> table = tf.lookup.StaticVocabularyTable(contents, num_oov_buckets=3)
+        >>> table.lookup(tf.constant(["b", "z"])).numpy().tolist()
+        [1, 3]
+    """
+
+    def __init__(
+        self,
+        initializer: Any,
+        num_oov_buckets: int,
+        lookup_key_dtype: Any = None,
+        name: Any = None,
+        experimental_is_anonymous: bool = False,
+    ) -> None:
+        if num_oov_buckets < 1:
+            raise ArgumentError(
+                "StaticVocabularyTable: expected num_oov_buckets >= 1; received "
+                f"{num_oov_buckets}"
+            )
+        super().__init__(initializer, name or "vocabulary")
+        self._buckets = num_oov_buckets
+        values = [] if initializer is None else initializer.values.tolist()
+        if sorted(values) != list(range(len(values))):
+            raise ArgumentError(
+                "StaticVocabularyTable: expected the values 0, 1, ..., n - 1; received "
+                f"{values[:5]}"
+            )
+        self._values = np.array([*values, -1], "int64")
+
+    def size(self, name: Any = None) -> Any:
+        """How many numbers there are, those that other words share included."""
+        return convert_to_tensor(self._count + self._buckets, "int64")
+
+    def lookup(self, keys: Any, name: Any = None) -> Any:
+        """The number of each word, in the shape of the words; int64."""
+        keys = convert_to_tensor(keys)
+        found = self._found(keys, self._count)
+        known = ops.take(ops.convert_to_tensor(self._values), found)
+        if isinstance(keys, Tensor) and keys.known() is None:
+            raise NeedsValues("a lookup in a vocabulary")
+        words = [w if isinstance(w, bytes) else b"%d" % w for w in _plain(keys).flat]
+        others = [self._count + farm_hash(word) % self._buckets for word in words]
+        other = ops.reshape(ops.convert_to_tensor(others, "int64"), known.shape)
+        return convert_to_tensor(ops.where(ops.equal(known, -1), other, known))
+
+
+def _plain(x: Any) -> Any:
+    """A tensor as an array; strings are bytes."""
+    if isinstance(x, StringTensor):
+        return array_of(x)
+    return np.asarray(as_array(x.value if isinstance(x, Variable) else x))
+
+
+def _dtype_of(array: Any) -> str:
+    return dtypes.STRING if array.dtype == object else dtypes.name_of(array.dtype)
+
+
+def _path(filename: Any) -> Any:
+    """A path that may be a tensor."""
+    return _plain(filename).item() if isinstance(filename, StringTensor) else filename
