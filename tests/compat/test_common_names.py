@@ -5,7 +5,7 @@ import pytest
 
 import toolkit
 import toolkit.compat.tensorflow as tf
-from toolkit.errors import DeviceError
+from toolkit.errors import DeviceError, ShapeError
 
 NARROW = tf.constant([1.0, 2.0], tf.float16)
 HOLDS = {
@@ -203,3 +203,27 @@ def test_namespaces_can_be_imported():
         __import__("toolkit.compat.tensorflow.python.zebra")
     with pytest.raises(ImportError):
         from toolkit.compat.tensorflow.train import Zebra  # noqa: F401
+
+
+def test_what_shapes_and_specs_tell():
+    shape = tf.TensorShape([2, None])
+    assert shape.with_rank(2) == shape.with_rank_at_least(1) == shape
+    assert shape.with_rank_at_most(2) == shape and shape.assert_has_rank(2) is None
+    for call in (
+        lambda: shape.with_rank(1),
+        lambda: shape.with_rank_at_least(3),
+        lambda: shape.with_rank_at_most(1),
+        lambda: shape.assert_has_rank(3),
+        shape.assert_is_fully_defined,
+    ):
+        with pytest.raises(ShapeError):
+            call()
+    spec = tf.TensorSpec([None, 3], tf.float32, "x")
+    assert spec.is_compatible_with(tf.ones((2, 3)))
+    assert not spec.is_compatible_with(tf.ones((2, 4)))
+    assert not spec.is_compatible_with(tf.ones((2, 3), tf.int32))
+    assert tf.TensorSpec.from_spec(spec, "y") == tf.TensorSpec(
+        [None, 3], "float32", "y"
+    )
+    elements = iter(tf.data.Dataset.range(4).batch(2))
+    assert elements.element_spec == tf.TensorSpec([None], tf.int64)

@@ -147,6 +147,11 @@ class _TensorIterator(core.DatasetIterator):
         """The next element."""
         return next(self)
 
+    @property
+    def element_spec(self) -> Any:
+        """The TensorSpecs of an element's values, nested as they are."""
+        return map_leaves(spec_of_tensors, self._dataset._spec())
+
 
 class _NumpyIterator(core.DatasetIterator):
     """A pass whose elements are arrays."""

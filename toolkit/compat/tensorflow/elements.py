@@ -41,6 +41,20 @@ class TensorSpec(core.TensorSpec):
         """The spec of a tensor."""
         return cls(tensor.shape, tensor.dtype, name)
 
+    @classmethod
+    def from_spec(cls, spec: Any, name: str | None = None) -> TensorSpec:
+        """The spec of the shape and dtype of another one."""
+        return cls(spec.shape, spec.dtype, name or spec.name)
+
+    def is_compatible_with(self, spec_or_tensor: Any) -> bool:
+        """Whether dtypes are the same, and the extents that both know."""
+        other = spec_or_tensor
+        if as_dtype(other.dtype) != self.dtype:
+            return False
+        if self.shape is None or other.shape is None:
+            return True
+        return TensorShape(self.shape).is_compatible_with(other.shape)
+
     def of_the_core(self) -> core.TensorSpec:
         """The core's, whose dtype is NumPy's."""
         return core.TensorSpec(self.shape, self.dtype, self.name)

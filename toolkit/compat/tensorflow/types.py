@@ -225,6 +225,45 @@ class TensorShape(tuple[Any, ...]):
         pairs = zip(self, TensorShape(other), strict=True)
         return TensorShape([n if m is None else m for m, n in pairs])
 
+    def with_rank(self, rank: int) -> TensorShape:
+        """The shape itself.
+
+        Raises:
+            ShapeError: it has another number of axes.
+        """
+        if len(self) != rank:
+            raise ShapeError(f"Shape {self} must have rank {rank}")
+        return self
+
+    def with_rank_at_least(self, rank: int) -> TensorShape:
+        """The shape itself.
+
+        Raises:
+            ShapeError: it has fewer axes.
+        """
+        if len(self) < rank:
+            raise ShapeError(f"Shape {self} must have rank at least {rank}")
+        return self
+
+    def with_rank_at_most(self, rank: int) -> TensorShape:
+        """The shape itself.
+
+        Raises:
+            ShapeError: it has more axes.
+        """
+        if len(self) > rank:
+            raise ShapeError(f"Shape {self} must have rank at most {rank}")
+        return self
+
+    def assert_has_rank(self, rank: int) -> None:
+        """Raise a ShapeError unless there are so many axes."""
+        self.with_rank(rank)
+
+    def assert_is_fully_defined(self) -> None:
+        """Raise a ShapeError unless all extents are known."""
+        if not self.is_fully_defined():
+            raise ShapeError(f"Shape {self} is not fully defined")
+
     def concatenate(self, other: Any) -> TensorShape:
         """The extents of both, one after the other."""
         return TensorShape((*self, *TensorShape(other)))
