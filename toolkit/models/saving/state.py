@@ -168,7 +168,7 @@ def _optimizer_fits(load: Load) -> bool:
     What is not built yet keeps the learning rate that it was made with, as in Keras.
     """
     optimizer = load.part
-    if not load.stored:
+    if not load.stored or (not optimizer.built and _made_no_step(load)):
         return False
     if not optimizer.built:
         why = "it is not built yet; call its `build` before, to have that of the file"
@@ -178,6 +178,12 @@ def _optimizer_fits(load: Load) -> bool:
         return True
     warn(f"load_weights: the optimizer {optimizer.name!r} keeps its state: {why}")
     return False
+
+
+def _made_no_step(load: Load) -> bool:
+    """Whether the optimizer of the file has made none: its first number is that."""
+    steps = load.stored.get("0")
+    return steps is not None and steps.shape == () and not steps.read()
 
 
 def _read(plan: list[Load]) -> list[Mismatch]:
