@@ -5,7 +5,7 @@ import pytest
 
 import toolkit
 import toolkit.compat.tensorflow as tf
-from toolkit.errors import DeviceError, ShapeError
+from toolkit.errors import DeviceError, ShapeError, UnsupportedError
 
 NARROW = tf.constant([1.0, 2.0], tf.float16)
 HOLDS = {
@@ -34,6 +34,8 @@ HOLDS = {
 FAILS = {
     "equal": lambda t: t.assertAllEqual([1, 2], [1, 3]),
     "near": lambda t: t.assertAllClose([1.0], [1.0 + 1e-4]),
+    "equal, of other shapes": lambda t: t.assertAllEqual([1, 1], 1),
+    "near, of other shapes": lambda t: t.assertAllClose([1.0, 1.0], 1.0),
     "nests": lambda t: t.assertAllClose({"a": tf.ones(1)}, {"a": tf.zeros(1)}),
     "narrow": lambda t: t.assertAllCloseAccordingToType(NARROW, [1.0, 2.1]),
     "not equal": lambda t: t.assertNotAllEqual(tf.ones(2), [1, 1]),
@@ -70,6 +72,9 @@ def test_cases_of_tests():
             with self.assertRaisesOpError("shape"):
                 tf.ones((2, 3)) @ tf.ones((2, 3))
 
+    with pytest.raises(UnsupportedError, match="graph=None"):
+        with tf.test.TestCase().session(graph=3):
+            pass
     assert Mine("test_values").run().wasSuccessful()
     assert tf.test.is_gpu_available(cuda_only=True) in (True, False)
 

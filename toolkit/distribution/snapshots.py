@@ -12,6 +12,7 @@ from toolkit.distribution import boxes
 from toolkit.distribution.boxes import Box, Item
 from toolkit.distribution.part_files import Piece
 from toolkit.dtypes import numpy_dtype
+from toolkit.optimizers.building import build_optimizer
 
 _ALIGNED = 64  # bytes
 # Bytes of a box: who needs an element of one reads and checks all of it.
@@ -20,9 +21,8 @@ _MOST = 4 << 20
 
 def variables_of(model: Any) -> dict[str, Any]:
     """Names that do not depend on those of layers -> the variables of a model."""
+    build_optimizer(model)
     optimizer = model.optimizer
-    if optimizer is not None and not optimizer.built:
-        optimizer.build(model.trainable_variables)
     groups = {
         "weights": model.trainable_variables,
         "others": model.non_trainable_variables,

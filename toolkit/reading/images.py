@@ -11,6 +11,8 @@ import sys
 import warnings
 from typing import Any
 
+import numpy as np
+
 from toolkit.errors import ImageFileError
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -84,6 +86,11 @@ def open_frames(image: Any, label: str) -> list[Any]:
     except Exception as error:  # decoders raise anything
         raise _damaged(error, label) from error
     return found
+
+
+def upper_bits(image: Any) -> Any:
+    """The upper 8 of 16 bits of a grey picture's pixels: (height, width), uint8."""
+    return (np.asarray(image).astype("uint16") >> 8).astype("uint8")
 
 
 def _damaged(error: Exception, label: str) -> ImageFileError:

@@ -17,10 +17,10 @@ from toolkit.core.strings import decoded
 from toolkit.data.indexed import check_format, made_batches
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.ops.image.resizing import INTERPOLATIONS
-from toolkit.reading.images import open_image, pillow
+from toolkit.reading.images import open_image, pillow, upper_bits
 from toolkit.settings import standardize_data_format
 from toolkit.utils.fitting import fitted
-from toolkit.utils.images import img_to_array
+from toolkit.utils.images import MODES, img_to_array
 from toolkit.utils.shown import tensor_of
 
 _ENDINGS = {
@@ -28,7 +28,6 @@ _ENDINGS = {
     "text files": (".txt",),
     "audio files": (".wav",),
 }
-_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 _ENCODERS: dict[str, Callable[[Any, int], Any]] = {
     "int": lambda labels, count: labels,
     "binary": lambda labels, count: ops.cast(labels, "float32")[:, None],
@@ -229,10 +228,9 @@ def _maker(read: Any, paths: Any, labels: Any, label_mode: Any, names: Any) -> A
 def _image(path: str, color_mode: str) -> Any:
     """The picture in a file, in 8 bits: of 16 the upper ones count."""
     label = f"image_dataset_from_directory: {path}"
-    image, mode = open_image(path, label), _MODES[color_mode]
+    image, mode = open_image(path, label), MODES[color_mode][0]
     if image.mode.startswith("I"):
-        upper = np.asarray(image).astype("uint16") >> 8
-        image = pillow(label).fromarray(upper.astype("uint8"))
+        image = pillow(label).fromarray(upper_bits(image))
     return image if image.mode == mode else image.convert(mode)
 
 
@@ -315,9 +313,9 @@ def image_dataset_from_directory(
             f"{caller}: only one of `crop_to_aspect_ratio` and `pad_to_aspect_ratio` "
             "can be True"
         )
-    if color_mode not in _MODES:
+    if color_mode not in MODES:
         raise ArgumentError(
-            f"{caller}: `color_mode` must be one of {tuple(_MODES)}; received "
+            f"{caller}: `color_mode` must be one of {tuple(MODES)}; received "
             f"{color_mode!r}"
         )
     read = _image_reader(

@@ -19,7 +19,7 @@ from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown
 from toolkit.reading.images import open_image, pillow
 from toolkit.settings import floatx, standardize_data_format
 
-_MODES = {"grayscale": ("L", "I;16", "I"), "rgb": ("RGB",), "rgba": ("RGBA",)}
+MODES = {"grayscale": ("L", "I;16", "I"), "rgb": ("RGB",), "rgba": ("RGBA",)}
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
 
 
@@ -50,8 +50,8 @@ def load_img(
             than `PIL.Image.MAX_IMAGE_PIXELS`.
     """
     resampling = pillow("load_img").Resampling
-    if color_mode not in _MODES:
-        raise unknown_choice("load_img: color_mode", color_mode, _MODES)
+    if color_mode not in MODES:
+        raise unknown_choice("load_img: color_mode", color_mode, MODES)
     name = "the file"
     if isinstance(path, (str, bytes, os.PathLike)):
         name = os.fsdecode(path)
@@ -62,7 +62,7 @@ def load_img(
             f"load_img: path should be path-like or an open file; received {path!r}"
         )
     image = open_image(path, f"load_img: {name}")
-    modes = _MODES[color_mode]
+    modes = MODES[color_mode]
     if image.mode not in modes:
         image = image.convert(modes[0])
     if target_size is None or image.size == (target_size[1], target_size[0]):

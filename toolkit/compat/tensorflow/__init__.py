@@ -63,18 +63,8 @@ _WHERE = {name: file for file, names in _FILES.items() for name in names.split()
 _MODULES = (
     *("audio", "autograph", "compat", "config", "data", "debugging", "distribute"),
     *("experimental", "image", "io", "keras", "linalg"),
-    *(
-        "lookup",
-        "math",
-        "nn",
-        "ragged",
-        "random",
-        "saved_model",
-        "signal",
-        "sparse",
-        "strings",
-    ),
-    "summary",
+    *("lookup", "math", "nn", "ragged", "random", "saved_model", "signal", "sparse"),
+    *("strings", "summary", "test"),
 )
 _CORE = {
     "GradientTape": "toolkit.compat.tensorflow.tapes",
@@ -94,7 +84,6 @@ __all__ = [
     "__version__",
     "bool",
     "newaxis",
-    "test",
     *(*_WHERE, *_MODULES, *_CORE, *_OF_KERAS, *INSTEAD),
 ]
 
@@ -110,8 +99,6 @@ def __getattr__(name: str) -> Any:
 def _found(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    if name == "test":
-        return import_module(f"{__name__}.testing")
     if name in _WHERE:
         return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
     if name in _CORE:

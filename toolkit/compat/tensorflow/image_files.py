@@ -19,7 +19,7 @@ from toolkit.errors import (
     ShapeError,
     UnsupportedError,
 )
-from toolkit.reading.images import open_frames, open_image, pillow
+from toolkit.reading.images import open_frames, open_image, pillow, upper_bits
 
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 _SEVERAL = ("GIF", "WEBP")  # may hold several pictures, and are a batch
@@ -170,8 +170,7 @@ def _check_channels(function: str, kind: str, count: int) -> None:
 def _pixels(image: Any, count: int) -> Any:
     """(height, width, channels) of a picture in uint8."""
     if image.mode.startswith("I"):  # 16 bits: the upper ones count
-        array = (np.asarray(image).astype("uint16") >> 8).astype("uint8")[..., None]
-        return _repeated(array, count)
+        return _repeated(upper_bits(image)[..., None], count)
     if image.mode == "P":
         image = image.convert("RGBA" if "transparency" in image.info else "RGB")
     elif image.mode not in ("L", "LA", "RGB", "RGBA"):

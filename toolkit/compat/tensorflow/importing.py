@@ -1,4 +1,4 @@
-"""Modules of TensorFlow that are namespaces here, or have a second name, to import.
+"""Modules that are others under a second name, and namespaces, to import.
 
 `from toolkit.compat.tensorflow.train import Example` finds what `tf.train.Example` is,
 and so does `tensorflow.python.keras`, a private name of `tf.keras` that scripts use.
@@ -7,7 +7,7 @@ and so does `tensorflow.python.keras`, a private name of `tf.keras` that scripts
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import reduce
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -17,62 +17,94 @@ from typing import Any
 
 _PACKAGE = __name__.rpartition(".")[0]
 _NAMESPACES = frozenset(
-    "autodiff bitwise config.experimental dtypes errors io.gfile nest test train "
+    "autodiff bitwise config.experimental dtypes errors io.gfile nest train "
     "version".split()
 )
 _PRIVATE = "python"  # the package of TensorFlow whose `keras` is found, and no more
 
 
-class _Alias(ModuleType):
-    """A module whose names are those of another object."""
+class Alias(ModuleType):
+    """A module whose names are those of another object.
+
+    Args:
+        name: of the module.
+        real: the object.
+    """
+
+    def __init__(self, name: str, real: Any) -> None:
+        super().__init__(name, getattr(real, "__doc__", None))
+        self.__dict__["_real"] = real
+        self.__path__ = []  # not that of a package: its files are not to run again
 
     def __getattr__(self, name: str) -> Any:
-        if name == "__path__":
-            raise AttributeError(name)
         return getattr(self.__dict__["_real"], name)
 
     def __dir__(self) -> list[str]:
         return dir(self.__dict__["_real"])
 
 
-class _Private(ModuleType):
-    """`tensorflow.python`."""
+class AliasFinder(MetaPathFinder, Loader):
+    """Finds aliases inside of a package.
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "keras":
-            return import_module(f"{_PACKAGE}.keras")
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+    Args:
+        package: its name.
+        real_of: from a name inside of it to the object that it stands for; None: it
+            stands for none.
+        alias: makes the module of a name and an object.
+    """
 
+    def __init__(
+        self,
+        package: str,
+        real_of: Callable[[str], Any],
+        alias: Callable[[str, Any], ModuleType] = Alias,
+    ) -> None:
+        self._prefix = f"{package}."
+        self._real_of, self._alias = real_of, alias
 
-class _Finder(MetaPathFinder, Loader):
-    """Finds these modules."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        own = name.removeprefix(f"{_PACKAGE}.")
-        is_keras = own == f"{_PRIVATE}.keras" or own.startswith(f"{_PRIVATE}.keras.")
-        if own == name or not (is_keras or own in (*_NAMESPACES, _PRIVATE)):
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Where an alias comes from; `path` and `target` have no effect."""
+        if not name.startswith(self._prefix):
             return None
-        return ModuleSpec(name, self, is_package=is_keras or own == _PRIVATE)
+        real = self._real_of(name.removeprefix(self._prefix))
+        if real is None:
+            return None
+        spec = ModuleSpec(name, self, is_package=True)
+        spec.loader_state = real
+        return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        own = spec.name.removeprefix(f"{_PACKAGE}.")
-        if own == _PRIVATE:
-            return _Private(spec.name)
-        if own in _NAMESPACES:
-            real = reduce(getattr, own.split("."), sys.modules[_PACKAGE])
-        else:
-            real = import_module(f"{_PACKAGE}.{own.removeprefix(f'{_PRIVATE}.')}")
-        alias = _Alias(spec.name, getattr(real, "__doc__", None))
-        alias.__dict__["_real"] = real
-        return alias
+        return self._alias(spec.name, spec.loader_state)
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to run."""
+        """What the module stands for has run already."""
+
+    def install(self) -> None:
+        """Let the aliases be found, unless another such finder does."""
+        prefixes = (getattr(finder, "_prefix", None) for finder in sys.meta_path)
+        if self._prefix not in prefixes:
+            sys.meta_path.append(self)
+
+
+class _Private:
+    """`tensorflow.python`."""
+
+    @property
+    def keras(self) -> Any:
+        return import_module(f"{_PACKAGE}.keras")
+
+
+def _real_of(own: str) -> Any:
+    """What a name in the package stands for, if it is one of these."""
+    if own in _NAMESPACES:
+        return reduce(getattr, own.split("."), sys.modules[_PACKAGE])
+    if own == _PRIVATE:
+        return _Private()
+    if f"{own}.".startswith(f"{_PRIVATE}.keras."):
+        return import_module(f"{_PACKAGE}.{own.removeprefix(f'{_PRIVATE}.')}")
+    return None
 
 
 def install() -> None:
     """Let these modules be found."""
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
+    AliasFinder(_PACKAGE, _real_of).install()

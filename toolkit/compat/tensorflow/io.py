@@ -49,7 +49,7 @@ from toolkit.errors import ArgumentError, ArgumentTypeError
 __path__: list[str] = []  # so that what is inside can be imported
 
 
-def _path(name: Any) -> str:
+def path_of(name: Any) -> str:
     """A path of a string, bytes, or a string tensor."""
     name = name.numpy() if isinstance(name, StringTensor) else name
     return os.fsdecode(name)
@@ -98,7 +98,7 @@ class TFRecordWriter(data.TFRecordWriter):
     def __init__(self, path: Any, options: Any = None) -> None:
         if isinstance(options, TFRecordOptions):
             options = options.compression_type
-        super().__init__(_path(path), options)
+        super().__init__(path_of(path), options)
 
     def write(self, record: Any) -> None:
         """Append a record."""
@@ -240,54 +240,54 @@ class Example:
 
 def read_file(filename: Any, name: Any = None) -> StringTensor:
     """The bytes of a file."""
-    return StringTensor(Path(_path(filename)).read_bytes())
+    return StringTensor(Path(path_of(filename)).read_bytes())
 
 
 def write_file(filename: Any, contents: Any, name: Any = None) -> None:
     """Write the bytes of a file."""
-    Path(_path(filename)).write_bytes(one_string(contents, "write_file"))
+    Path(path_of(filename)).write_bytes(one_string(contents, "write_file"))
 
 
 def matching_files(pattern: Any, name: Any = None) -> StringTensor:
     """The names of the files that a pattern fits, sorted."""
-    return StringTensor(sorted(globbing.glob(_path(pattern))))
+    return StringTensor(sorted(globbing.glob(path_of(pattern))))
 
 
 def _walk(top: Any) -> Any:
-    return os.walk(_path(top))
+    return os.walk(path_of(top))
 
 
 def _rename(src: Any, dst: Any, overwrite: bool = False) -> None:
-    if os.path.exists(_path(dst)) and not overwrite:
-        raise FileExistsError(f"rename: {_path(dst)} exists")
-    os.replace(_path(src), _path(dst))
+    if os.path.exists(path_of(dst)) and not overwrite:
+        raise FileExistsError(f"rename: {path_of(dst)} exists")
+    os.replace(path_of(src), path_of(dst))
 
 
 def _opened(name: Any, mode: str = "r") -> IO[Any]:
     """A file as TensorFlow opens it: text is UTF-8, and ends of lines stay as is."""
     if "b" in mode:
-        return open(_path(name), mode)
-    return open(_path(name), mode, encoding="utf-8", newline="\n")
+        return open(path_of(name), mode)
+    return open(path_of(name), mode, encoding="utf-8", newline="\n")
 
 
 def _copy(src: Any, dst: Any, overwrite: bool = False) -> None:
-    if os.path.exists(_path(dst)) and not overwrite:
-        raise FileExistsError(f"copy: {_path(dst)} exists")
-    shutil.copyfile(_path(src), _path(dst))
+    if os.path.exists(path_of(dst)) and not overwrite:
+        raise FileExistsError(f"copy: {path_of(dst)} exists")
+    shutil.copyfile(path_of(src), path_of(dst))
 
 
 gfile: SimpleNamespace = SimpleNamespace(
     GFile=_opened,
     copy=_copy,
-    exists=lambda path: os.path.exists(_path(path)),
-    glob=lambda pattern: sorted(globbing.glob(_path(pattern))),
-    isdir=lambda path: os.path.isdir(_path(path)),
+    exists=lambda path: os.path.exists(path_of(path)),
+    glob=lambda pattern: sorted(globbing.glob(path_of(pattern))),
+    isdir=lambda path: os.path.isdir(path_of(path)),
     join=os.path.join,
-    listdir=lambda path: os.listdir(_path(path)),
-    makedirs=lambda path: os.makedirs(_path(path), exist_ok=True),
-    mkdir=lambda path: os.mkdir(_path(path)),
-    remove=lambda path: os.remove(_path(path)),
+    listdir=lambda path: os.listdir(path_of(path)),
+    makedirs=lambda path: os.makedirs(path_of(path), exist_ok=True),
+    mkdir=lambda path: os.mkdir(path_of(path)),
+    remove=lambda path: os.remove(path_of(path)),
     rename=_rename,
-    rmtree=lambda path: shutil.rmtree(_path(path)),
+    rmtree=lambda path: shutil.rmtree(path_of(path)),
     walk=_walk,
 )

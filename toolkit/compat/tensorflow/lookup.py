@@ -9,6 +9,7 @@ import numpy as np
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import as_array, dtype_name
 from toolkit.compat.tensorflow.arrays import convert_to_tensor
+from toolkit.compat.tensorflow.io import path_of
 from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.string_tensors import StringTensor, array_of
 from toolkit.core.tensor import Tensor
@@ -101,7 +102,7 @@ class TextFileInitializer(KeyValueTensorInitializer):
         name: Any = None,
         value_index_offset: int = 0,
     ) -> None:
-        with open(_path(filename), "rb") as file:
+        with open(path_of(filename), "rb") as file:
             lines = file.read().splitlines()
         if vocab_size is not None and len(lines) != vocab_size:
             raise ArgumentError(
@@ -119,7 +120,7 @@ def _column(
     """What of each line is wanted, as strings or as numbers."""
     if index == TextFileIndex.LINE_NUMBER:
         return [number + offset for number in range(len(lines))]
-    parts = lines
+    parts: list[Any] = lines
     if index != TextFileIndex.WHOLE_LINE:
         rows = [line.split(delimiter.encode()) for line in lines]
         short = next((i for i, row in enumerate(rows) if len(row) <= index), None)
@@ -130,7 +131,7 @@ def _column(
             )
         parts = [row[index] for row in rows]
     if dtype_name(dtype) == dtypes.STRING:
-        return list(parts)
+        return parts
     number = float if dtypes.is_float(str(dtype_name(dtype))) else int
     return [number(part) for part in parts]
 
@@ -207,10 +208,9 @@ class StaticHashTable(_Table):
         super().__init__(initializer, name or "hash_table")
         self.key_dtype: str = initializer.key_dtype
         self.value_dtype: str = initializer.value_dtype
-        default = _plain(convert_to_tensor(default_value, self.value_dtype))
         self.default_value = convert_to_tensor(default_value, self.value_dtype)
         self._initializer = initializer
-        self._values = np.append(initializer.values, default.ravel())
+        self._values = np.append(initializer.values, _plain(self.default_value))
 
     def lookup(self, keys: Any, name: Any = None) -> Any:
         """The value of each key, in the shape of the keys.
@@ -304,8 +304,3 @@ def _plain(x: Any) -> Any:
 
 def _dtype_of(array: Any) -> str:
     return dtypes.STRING if array.dtype == object else dtypes.name_of(array.dtype)
-
-
-def _path(filename: Any) -> Any:
-    """A path that may be a tensor."""
-    return _plain(filename).item() if isinstance(filename, StringTensor) else filename

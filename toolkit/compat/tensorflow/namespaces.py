@@ -41,7 +41,7 @@ class VariableSynchronization(Enum):
 def _of_nests(function: Callable[..., Any], names: str) -> Callable[..., Any]:
     """A function of nests that takes its first arguments by TensorFlow's names.
 
-    `expand_composites` has no effect: no tensor here consists of several.
+    `expand_composites` has no effect: ragged and sparse tensors stay whole.
     """
 
     def call(*args: Any, expand_composites: bool = False, **kwargs: Any) -> Any:

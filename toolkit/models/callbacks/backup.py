@@ -18,6 +18,7 @@ from toolkit.files.sets import FileSet
 from toolkit.models.callbacks.callback import Logs
 from toolkit.models.callbacks.regular_saves import RegularSaves
 from toolkit.models.saving.state import all_variables
+from toolkit.optimizers.building import build_optimizer
 
 _WEIGHTS, _METADATA = "latest.weights.h5", "training_metadata.json"
 _OLDER = ".bkp"
@@ -103,9 +104,7 @@ class BackupAndRestore(RegularSaves):
     def _restore(self, folder: Path) -> None:
         """Take the state from the backup."""
         record = _record_of(folder / _WEIGHTS, folder / _METADATA)
-        optimizer = self.model.optimizer
-        if optimizer is not None and not optimizer.built:
-            optimizer.build(self.model.trainable_variables)
+        build_optimizer(self.model)
         self.model.load_weights(folder / _WEIGHTS)
         self._epoch = record.get("epoch", 0)
         self.model._progress.restore(record.get("run"), self._epoch)

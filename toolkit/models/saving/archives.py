@@ -23,6 +23,7 @@ from toolkit.models.saving.h5_files import write_groups
 from toolkit.models.saving.json_config import config_text, model_of, parsed
 from toolkit.models.saving.state import groups_of, load_state
 from toolkit.models.saving.state_paths import parts_of
+from toolkit.optimizers.building import build_optimizer
 from toolkit.reading.budget import spend
 from toolkit.reading.clear import check_present, clear_errors
 from toolkit.reading.hdf5 import (
@@ -135,9 +136,7 @@ def loaded(
     """The model of a config, with the weights that a file holds."""
     check_all(datasets)
     model = model_of(text, custom_objects, compile, str(path))
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and not optimizer.built:
-        optimizer.build(model.trainable_variables)
+    build_optimizer(model)
     load_state(model, datasets, str(path))
     return model
 

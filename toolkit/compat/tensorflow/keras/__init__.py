@@ -6,16 +6,13 @@ Modules can be imported by their dotted names, as in
 
 from __future__ import annotations
 
-import sys
 from functools import wraps
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
 
 import toolkit
 from toolkit.compat.tensorflow.data import Dataset
+from toolkit.compat.tensorflow.importing import Alias, AliasFinder
 from toolkit.compat.tensorflow.keras.bases import BASES
 from toolkit.errors import UnsupportedError
 
@@ -55,7 +52,7 @@ __version__ = toolkit.__version__
 __all__ = sorted({*toolkit.__all__, *_OWN} - {"__version__"})
 
 
-class _Alias(ModuleType):
+class _Alias(Alias):
     """A module of toolkit under its name in `tf.keras`."""
 
     def __getattr__(self, name: str) -> Any:
@@ -70,41 +67,18 @@ class _Alias(ModuleType):
         found = getattr(real, name)
         return _of_tensors(found) if name in _DATASETS else _shown(found)
 
-    def __dir__(self) -> list[str]:
-        return dir(self._real)
 
-
-class _Finder(MetaPathFinder, Loader):
-    """Finds modules of toolkit under their names in `tf.keras`."""
-
-    prefix = f"{__name__}."
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if not name.startswith(self.prefix):
+def _real_of(own: str) -> Any:
+    """What is at a name of `tf.keras`; None if there is nothing."""
+    try:
+        return toolkit if own in _INSTEAD else import_module(f"toolkit.{own}")
+    except ModuleNotFoundError:
+        if own not in _ADDED:
             return None
-        own = name.removeprefix(self.prefix)
-        try:
-            real = toolkit if own in _INSTEAD else import_module(f"toolkit.{own}")
-        except ModuleNotFoundError:
-            if own not in _ADDED:
-                return None
-            real = import_module(f"{__name__}.{_ADDED[own]}")
-        spec = ModuleSpec(name, self, is_package=True)
-        spec.loader_state = real
-        return spec
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        alias = _Alias(spec.name, spec.loader_state.__doc__)
-        alias.__dict__["_real"] = spec.loader_state
-        alias.__path__ = []  # not that of toolkit: its files are not to run again
-        return alias
-
-    def exec_module(self, module: ModuleType) -> None:
-        """The module of toolkit has run already."""
+        return import_module(f"{__name__}.{_ADDED[own]}")
 
 
-if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-    sys.meta_path.append(_Finder())
+AliasFinder(__name__, _real_of, _Alias).install()
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
+from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.config import list_physical_devices
 
 # How far apart numbers of a narrow dtype may be.
@@ -35,8 +36,20 @@ class TestCase(unittest.TestCase):
         return tree.map_structure(np.asarray, tensors)
 
     @contextmanager
-    def session(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """What is inside runs; a graph and its session are those that are there."""
+    def session(
+        self,
+        graph: Any = None,
+        config: Any = None,
+        use_gpu: bool = True,
+        force_gpu: bool = False,
+    ) -> Iterator[Any]:
+        """What is inside runs at once: None stands for the session.
+
+        Args:
+            graph: only None.
+            config, use_gpu, force_gpu: have no effect.
+        """
+        refuse("TestCase.session", graph=(graph, None))
         yield None
 
     cached_session = session
@@ -52,20 +65,25 @@ class TestCase(unittest.TestCase):
 
     def assertAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
         """Raise unless shapes and all elements are equal."""
-        np.testing.assert_array_equal(np.asarray(a), np.asarray(b), msg or "")
+        self.assertShapeEqual(a, b, msg)
+        np.testing.assert_array_equal(a, b, msg or "")
 
     def assertNotAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
         """Raise if all elements are equal."""
-        if np.array_equal(np.asarray(a), np.asarray(b)):
+        if np.array_equal(a, b):
             self.fail(self._formatMessage(msg, "all elements are equal"))
 
     def assertAllClose(
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None
     ) -> None:
-        """Raise unless |a - b| <= atol + rtol * |b| everywhere, in nests too."""
-        tree.assert_same_structure(_as_nest(a), _as_nest(b))
-        pairs = zip(tree.flatten(_as_nest(a)), tree.flatten(_as_nest(b)), strict=True)
-        for one, other in pairs:
+        """Raise unless |a - b| <= atol + rtol * |b| everywhere, in nests too.
+
+        Shapes have to be equal.
+        """
+        a, b = _as_nest(a), _as_nest(b)
+        tree.assert_same_structure(a, b)
+        for one, other in zip(tree.flatten(a), tree.flatten(b), strict=True):
+            self.assertShapeEqual(one, other, msg)
             np.testing.assert_allclose(one, other, rtol, atol, err_msg=msg or "")
 
     def assertAllCloseAccordingToType(
