@@ -11,24 +11,29 @@ from toolkit import ops
 from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator, axis_of
 from toolkit.models.importing.values import Value
+from toolkit.ops.index import flat_indices
 
 
-def _positive(indices: Value, extent: int) -> Any:
-    """Indices counted from the front, -1 being the last."""
-    if indices.known is not None:
-        known = indices.known.astype(np.int64)
-        if known.size and not (-extent <= known.min() and known.max() < extent):
-            raise ModelFileError(f"an index is not in an axis of {extent}")
-        return ops.convert_to_tensor(np.where(known < 0, known + extent, known))
-    tensor = indices.tensor
-    return ops.where(tensor < 0, tensor + extent, tensor)
+def _indices(indices: Value, extent: int) -> Any:
+    """Return indices into an axis; raise if known ones are out of its range.
+
+    Operations count negative indices from the end and check the range of the others.
+    """
+    known = indices.known
+    if known is not None and known.size:
+        low, high = known.min(), known.max()
+        if low < -extent or high >= extent:
+            raise ModelFileError(
+                f"expected indices of an axis of {extent}; received {low} to {high}"
+            )
+    return indices.tensor
 
 
 def _gather(call: Call, x: Value, indices: Value) -> Value:
     axis = axis_of(call.integer("axis", 0), x.ndim)
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     call.allow(shape, x.dtype)
-    places = _positive(indices, x.shape[axis])
+    places = _indices(indices, x.shape[axis])
     return Value(ops.take(x.tensor, places, axis=axis))
 
 
@@ -40,7 +45,7 @@ def _gather_elements(call: Call, x: Value, indices: Value) -> Value:
     cuts = tuple(
         slice(None) if i == axis else slice(0, n) for i, n in enumerate(indices.shape)
     )
-    places = _positive(indices, x.shape[axis])
+    places = _indices(indices, x.shape[axis])
     return Value(ops.take_along_axis(x.tensor[cuts], places, axis=axis))
 
 
@@ -52,29 +57,28 @@ def _gather_nd(call: Call, x: Value, indices: Value) -> Value:
     if not 1 <= depth <= x.ndim - batch or x.shape[:batch] != indices.shape[:batch]:
         raise ModelFileError(f"indices of {indices.shape} for shape {x.shape}")
     call.allow((*indices.shape[:-1], *x.shape[batch + depth :]), x.dtype)
-    extents = x.shape[batch : batch + depth]
-    flat = _flat(indices, extents, depth)
-    rows = math.prod(x.shape[:batch])
-    if batch:
-        steps = np.arange(rows, dtype=np.int64) * math.prod(extents)
-        shape = (*x.shape[:batch], *(1,) * (indices.ndim - 1 - batch))
-        flat = flat + steps.reshape(shape)
-    rest = x.shape[batch + depth :]
-    table = ops.reshape(x.tensor, (rows * math.prod(extents), *rest))
-    return Value(ops.take(table, flat, axis=0))
+    columns = _columns(indices, x.shape[batch : batch + depth])
+    lead = indices.shape[:-1]
+    rows = [
+        ops.broadcast_to(ops.convert_to_tensor(row), lead)
+        for row in np.indices(lead, sparse=True)[:batch]
+    ]
+    flat = flat_indices([*rows, *columns], x.shape[: batch + depth])
+    return Value(ops.take(_flattened(x, batch + depth), flat, axis=0))
 
 
-def _flat(indices: Value, extents: Any, depth: int) -> Any:
-    """Several indices of an element as one."""
-    total = 0
-    for i in range(depth):
-        if indices.known is not None:
-            column = Value.of(indices.known[..., i])
-        else:
-            column = Value(indices.tensor[..., i])
-        place = ops.cast(_positive(column, extents[i]), "int64")
-        total = total * extents[i] + place
-    return total
+def _columns(indices: Value, extents: tuple[int, ...]) -> list[Any]:
+    """Return the indices into each axis, which are in the last axis of `indices`."""
+    if indices.known is not None:
+        each = [Value.of(indices.known[..., i]) for i in range(len(extents))]
+    else:
+        each = [Value(indices.tensor[..., i]) for i in range(len(extents))]
+    return [_indices(column, n) for column, n in zip(each, extents, strict=True)]
+
+
+def _flattened(x: Value, count: int) -> Any:
+    """Return the tensor with its first axes joined to one."""
+    return ops.reshape(x.tensor, (math.prod(x.shape[:count]), *x.shape[count:]))
 
 
 _MODES = ("none", "add", "mul", "max", "min")
@@ -90,7 +94,7 @@ def _scatter_elements(call: Call, x: Value, indices: Value, updates: Value) -> V
     places = [
         ops.broadcast_to(ops.convert_to_tensor(c), indices.shape) for c in columns
     ]
-    places[axis] = ops.cast(_positive(indices, x.shape[axis]), "int64")
+    places[axis] = ops.cast(_indices(indices, x.shape[axis]), "int64")
     return _put(x, places, updates.tensor, mode)
 
 
@@ -98,10 +102,13 @@ def _scatter_nd(call: Call, x: Value, indices: Value, updates: Value) -> Value:
     mode, depth = call.text("reduction", "none"), indices.shape[-1]
     if not 1 <= depth <= x.ndim:
         raise ModelFileError(f"indices of {indices.shape} for shape {x.shape}")
-    extents, rest = x.shape[:depth], x.shape[depth:]
-    flat = ops.reshape(_flat(indices, extents, depth), (-1,))
-    table = Value(ops.reshape(x.tensor, (math.prod(extents), *rest)))
-    rows = ops.reshape(updates.tensor, (flat.shape[0], *rest))
+    wanted = (*indices.shape[:-1], *x.shape[depth:])
+    if updates.shape != wanted:
+        raise ModelFileError(f"expected updates of {wanted}; received {updates.shape}")
+    flat = flat_indices(_columns(indices, x.shape[:depth]), x.shape[:depth])
+    flat = ops.reshape(flat, (-1,))
+    table = Value(_flattened(x, depth))
+    rows = ops.reshape(updates.tensor, (flat.shape[0], *x.shape[depth:]))
     y = _put(table, [flat], rows, mode)
     return Value(ops.reshape(y.tensor, x.shape))
 
