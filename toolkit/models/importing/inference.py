@@ -9,6 +9,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.core.trace import Trace
 from toolkit.errors import LoadBudgetError, ToolkitError
 from toolkit.ir import Spec
+from toolkit.reading.onnx.graph import ValueInfo
 from toolkit.thread_state import restored
 
 Shape = tuple[int | None, ...]
@@ -31,10 +32,11 @@ def infer_outputs(
 
     Args:
         run: (tensors without data, whether the extents are small) -> outputs.
-        inputs: the shape, None where an extent is unknown, and the dtype of each.
+        inputs: the shape and the dtype of each. An unknown extent is None, or a name:
+            extents of one name are equal.
         nodes: how many are run: graphs of very many are not tried often.
     """
-    unknown = any(n is None for shape, _ in inputs for n in shape)
+    unknown = any(not isinstance(n, int) for shape, _ in inputs for n in shape)
     tries = _EXTENTS[: max(1, min(len(_EXTENTS), _MOST_RUN // max(nodes, 1)))]
     first_error: ToolkitError | None = None
     for small, large in tries if unknown else tries[:1]:
@@ -59,13 +61,70 @@ def _specs(
     is_small: bool,
 ) -> list[Spec]:
     with restored(), Trace("shape inference") as trace:
-        tensors = []
-        for shape, dtype in inputs:
-            filled = [
-                extents[axis > 0] if n is None else n for axis, n in enumerate(shape)
-            ]
-            tensors.append(trace.placeholder(Spec(filled, dtype)))
+        shapes = filled_shapes([shape for shape, _ in inputs], extents)
+        specs = [Spec(shape, x[1]) for shape, x in zip(shapes, inputs, strict=True)]
+        tensors = [trace.placeholder(spec) for spec in specs]
         return [y.spec for y in run(tensors, is_small)]
+
+
+def filled_shapes(
+    shapes: Sequence[Sequence[int | str | None]], extents: tuple[int, int]
+) -> list[tuple[int, ...]]:
+    """Return shapes in which unknown extents have a size.
+
+    Args:
+        shapes: an unknown extent is None or a name. A name that is a sum, such as
+            "past + 1", is the sum of its terms.
+        extents: the size of batches, which are first axes, and of all other axes.
+    """
+    sizes: dict[str, int] = {}
+    for shape in shapes:
+        for axis, n in enumerate(shape):
+            for term in _terms(n) if isinstance(n, str) else ():
+                # A name that is a batch in one input is a batch in all of them.
+                is_batch = axis == 0 and term == n
+                size = extents[0] if is_batch else sizes.get(term, extents[1])
+                sizes[term] = size
+
+    def extent(n: int | str | None, axis: int) -> int:
+        if isinstance(n, str):
+            return sum(int(t) if _is_number(t) else sizes[t] for t in _terms(n))
+        return extents[axis > 0] if n is None else n
+
+    return [tuple(extent(n, axis) for axis, n in enumerate(shape)) for shape in shapes]
+
+
+def _terms(name: str) -> list[str]:
+    """Return the terms of a sum; a name that is no sum is its own term."""
+    terms = [term.strip() for term in name.split("+")]
+    is_sum = all(terms) and not all(map(_is_number, terms))
+    return terms if is_sum else [name]
+
+
+def _is_number(term: str) -> bool:
+    return term.isascii() and term.isdecimal() and len(term) < 9
+
+
+def with_names(infos: Sequence[ValueInfo], inputs: Sequence[Any]) -> list[Any]:
+    """Return shapes and dtypes in which an unknown extent has its name in the file.
+
+    Args:
+        infos: the inputs of the file.
+        inputs: the shape and the dtype of each.
+    """
+    pairs = list(zip(infos, inputs, strict=True))
+    sizes: dict[Any, Any] = {
+        name: n
+        for info, (shape, _) in pairs
+        for name, n in zip(info.shape or (), shape, strict=True)
+        if isinstance(name, str) and n is not None
+    }
+
+    def named(info: ValueInfo, shape: Shape) -> tuple[Any, ...]:
+        axes = zip(info.shape or (), shape, strict=True)
+        return tuple(sizes.get(name, name) if n is None else n for name, n in axes)
+
+    return [(named(info, shape), dtype) for info, (shape, dtype) in pairs]
 
 
 def _merged(a: Spec, b: Spec) -> tuple[Shape, str]:

@@ -15,7 +15,7 @@ from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.functional.inputs import FunctionalInputs
 from toolkit.models.functional.symbols import only
-from toolkit.models.importing.inference import infer_outputs, merged
+from toolkit.models.importing.inference import infer_outputs, merged, with_names
 from toolkit.models.importing.interpreter import Interpreter
 from toolkit.models.importing.ledger import Ledger
 from toolkit.models.importing.values import Value
@@ -98,7 +98,8 @@ class OnnxModel(FunctionalInputs, Model):
         self._make_weights(frozen)
         self._scopes = self._name_scopes()
         with no_tracking():
-            self._outputs = self._infer([(x.shape, x.dtype) for x in self._inputs])
+            own = [(x.shape, x.dtype) for x in self._graph.inputs]
+            self._outputs = self._infer(own)
             self._outputs_struct = only(self._outputs)
         self.output_names: list[str] = [v.name for v in self._graph.outputs]
         self.built = True
@@ -177,7 +178,7 @@ class OnnxModel(FunctionalInputs, Model):
         if [shape for shape, _ in shapes] == [own.shape for own in self._inputs]:
             found = [KerasTensor(x.shape, x.dtype) for x in self._outputs]
         else:
-            found = self._infer(shapes)
+            found = self._infer(with_names(self._graph.inputs, shapes))
         return only(found)
 
     # --- configuration ----------------------------------------------------------------

@@ -16,6 +16,7 @@ MAX_NODES = 100_000
 MAX_SUBGRAPHS = 16  # inside of each other
 MAX_FUNCTIONS = 8  # inside of each other
 _GROWTH = 50  # times the nodes of the file: what functions may be unrolled to
+_UNKNOWN = -1  # how some exporters write an extent that is not known
 STANDARD = ("", "ai.onnx")  # names of the domain of ONNX's own operators
 
 # The schema's number of an attribute's type -> the field that holds it.
@@ -269,7 +270,7 @@ def _title(message: Message) -> str:
 
 def _extent(dim: Message, name: str) -> int | str | None:
     value = dim.get("value")
-    if value is None:
+    if value is None or value == _UNKNOWN:
         return dim.get("param") or None
     if not 0 <= value < 1 << 48:
         raise ModelFileError(f"{name!r} has an axis of {value}: refused")
