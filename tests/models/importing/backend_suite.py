@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Run ONNX's own backend tests, those of its package that need no download.
+
+    python -m tests.models.importing.backend_suite [PATTERN] [--list]
+
+Prints the number of cases that pass, give wrong results, are refused and crash, and the
+causes of the refusals by count. With --list, prints each case that does not pass.
+"""
+
+import argparse
+import functools
+import re
+import tempfile
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+import toolkit as tk
+from toolkit.errors import ToolkitError
+
+DATA_KINDS = ("simple", "pytorch-operator", "pytorch-converted")
+
+
+class Case(NamedTuple):
+    """A model in bytes, data sets of (inputs, outputs), and the tolerances."""
+
+    model: bytes
+    data_sets: list
+    rtol: float
+    atol: float
+
+
+class Outcome(NamedTuple):
+    """ "pass", "wrong", "refused" or "crash", and the reason."""
+
+    kind: str
+    reason: str = ""
+
+
+@functools.cache
+def load_cases():
+    """Return the cases by name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+        from onnx.backend.test.loader import load_model_tests
+
+        nodes = collect_testcases(None)
+        models = [case for kind in DATA_KINDS for case in load_model_tests(kind=kind)]
+    cases = {
+        case.name: Case(
+            case.model.SerializeToString(), case.data_sets, case.rtol, case.atol
+        )
+        for case in nodes
+    }
+    for case in models:
+        folder = Path(case.model_dir)
+        sets = [_load_data_set(path) for path in sorted(folder.glob("test_data_set_*"))]
+        model = (folder / "model.onnx").read_bytes()
+        cases[case.name] = Case(model, sets, case.rtol, case.atol)
+    return cases
+
+
+def _load_data_set(folder):
+    return tuple(
+        [
+            (folder / f"{part}_{i}.pb").read_bytes()
+            for i in range(len(list(folder.glob(f"{part}_*.pb"))))
+        ]
+        for part in ("input", "output")
+    )
+
+
+def run_case(case, folder):
+    """Return the Outcome of a case."""
+    try:
+        problem = _find_difference(case, folder)
+    except ToolkitError as error:
+        return Outcome("refused", str(error))
+    except Exception as error:  # anything else is a fault of the importer
+        return Outcome("crash", f"{type(error).__name__}: {error}")
+    return Outcome("wrong", problem) if problem else Outcome("pass")
+
+
+def _find_difference(case, folder):
+    """Return the first difference between the results and the expected ones."""
+    path = Path(folder) / "model.onnx"
+    path.write_bytes(case.model)
+    graph = onnx.load_from_string(case.model).graph
+    loaded = tk.saving.load_onnx(path)
+    arrays = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in arrays]
+    for given, expected in case.data_sets:
+        values = [_value(x, info) for x, info in zip(given, inputs, strict=False)]
+        found = loaded(values if len(values) != 1 else values[0])
+        found = found if len(graph.output) > 1 else [found]
+        wanted = [_value(y, v) for y, v in zip(expected, graph.output, strict=True)]
+        for y, right in zip(found, wanted, strict=True):
+            problem = compare(y, right, case.rtol, case.atol)
+            if problem:
+                return problem
+    return None
+
+
+_PARSED = {
+    "tensor_type": (onnx.TensorProto, numpy_helper.to_array),
+    "sequence_type": (onnx.SequenceProto, numpy_helper.to_list),
+    "optional_type": (onnx.OptionalProto, numpy_helper.to_optional),
+}
+
+
+def _value(value, info):
+    """Return a message, its bytes or plain values as arrays, lists and None."""
+    message, parse = _PARSED[info.type.WhichOneof("value")]
+    if isinstance(value, bytes):
+        value = message.FromString(value)
+    for kind, convert in _PARSED.values():
+        if isinstance(value, kind):
+            return convert(value)
+    return value
+
+
+def compare(found, wanted, rtol, atol):
+    """Return the difference of two values, or None."""
+    if isinstance(wanted, (list, tuple)):
+        if not isinstance(found, (list, tuple)) or len(found) != len(wanted):
+            return f"a sequence: {found!r:.60}, expected {wanted!r:.60}"
+        pairs = zip(found, wanted, strict=True)
+        return next(filter(None, (compare(*p, rtol, atol) for p in pairs)), None)
+    if wanted is None or found is None:
+        return None if found is wanted else f"{found!r:.60}, expected {wanted!r:.60}"
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    is_text = wanted.dtype.kind in "OUS"
+    if not is_text and found.dtype != wanted.dtype:
+        return f"dtype {found.dtype}, expected {wanted.dtype}"
+    if found.shape != wanted.shape:
+        return f"shape {found.shape}, expected {wanted.shape}"
+    if is_text:
+        return None if found.tolist() == wanted.tolist() else "strings differ"
+    if wanted.dtype.kind in "biu":
+        close = found == wanted if wanted.dtype.kind == "b" else None
+    else:
+        close = None
+    if close is None:
+        kind = "complex128" if wanted.dtype.kind == "c" else "float64"
+        x, y = found.astype(kind), wanted.astype(kind)
+        close = np.isclose(x, y, rtol, atol, equal_nan=True)
+    if np.all(close):
+        return None
+    first = np.argwhere(~np.atleast_1d(close))[0]
+    at = tuple(first) if found.ndim else ()
+    return f"value {found[at]} at {tuple(map(int, at))}, expected {wanted[at]}"
+
+
+def _cause(reason):
+    """Return the reason without names and numbers."""
+    reason = re.sub(r"^'[^']*': ", "", reason)
+    reason = re.sub(r"the node '[^']*'", "the node", reason)
+    return re.sub(r"\d+", "N", reason)[:150]
+
+
+def main():
+    """Run the cases whose names match."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pattern", nargs="?", default="")
+    parser.add_argument("--list", action="store_true", help="print each failure")
+    arguments = parser.parse_args()
+    counts, causes = Counter(), Counter()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, case in load_cases().items():
+            if not re.search(arguments.pattern, name):
+                continue
+            outcome = run_case(case, folder)
+            counts[outcome.kind] += 1
+            if outcome.kind != "pass":
+                causes[f"{outcome.kind}: {_cause(outcome.reason)}"] += 1
+                if arguments.list:
+                    print(f"{outcome.kind} {name}: {outcome.reason}", flush=True)
+    for cause, count in causes.most_common():
+        print(f"{count:5} {cause}")
+    print(dict(counts), "of", sum(counts.values()))
+
+
+if __name__ == "__main__":
+    main()
