@@ -81,7 +81,7 @@ def run_case(case, folder):
     try:
         problem = _find_difference(case, folder)
     except ToolkitError as error:
-        return Outcome("refused", str(error))
+        return Outcome("refused", str(error).splitlines()[0])
     except Exception as error:  # anything else is a fault of the importer
         return Outcome("crash", f"{type(error).__name__}: {error}")
     return Outcome("wrong", problem) if problem else Outcome("pass")

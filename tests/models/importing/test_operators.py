@@ -302,7 +302,7 @@ REFUSED = {
     ),
     "random": (node("RandomNormalLike", ["x"]), UnsupportedError, "random numbers"),
     "sequences": (node("SequenceConstruct", ["x"]), UnsupportedError, "only tensors"),
-    "values": (node("NonZero", ["x"]), UnsupportedError, "computed from data"),
+    "a shape": (node("NonZero", ["x"]), UnsupportedError, "computed from data"),
     "an attribute": (node("Relu", ["x"], oh=1), UnsupportedError, r"\['oh'\]"),
     "a kind": (node("Softmax", ["x"], axis=1.5), ModelFileError, "an integer as"),
     "an axis": (node("Softmax", ["x"], axis=7), ModelFileError, "received 7"),

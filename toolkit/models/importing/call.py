@@ -21,6 +21,10 @@ from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode
 _MISSING: Any = object()
 
 
+class NeedsValuesError(UnsupportedError):
+    """A shape depends on values that exist only when the graph runs."""
+
+
 @record
 class Operator:
     """One of ONNX's operators.
@@ -144,13 +148,17 @@ class Call:
     # --- inputs -----------------------------------------------------------------------
 
     def known(self, value: Value, what: str) -> np.ndarray[Any, Any]:
-        """The array of an input that must be known before the graph runs."""
-        if value.known is None:
-            raise UnsupportedError(
-                f"{what} is computed from data; expected one that follows from shapes "
-                "and constants"
+        """The array of an input that the shapes of the results depend on."""
+        if value.known is not None:
+            return value.known
+        array = value.tensor.constant
+        if array is None:
+            raise NeedsValuesError(
+                f"{what} is computed from data; a compiled function needs values that "
+                "follow from shapes and constants. Call the model outside of "
+                "`toolkit.function`"
             )
-        return value.known
+        return np.asarray(array)
 
     def known_integers(self, value: Value, what: str) -> tuple[int, ...]:
         """The integers of such an input."""

@@ -13,6 +13,7 @@ from toolkit.reading.onnx.graph import ValueInfo
 from toolkit.thread_state import restored
 
 Shape = tuple[int | None, ...]
+Run = Callable[[list[Tensor], bool], Sequence[Tensor | None]]
 # Extents for unknown axes, those of the batch and all others, two times: what differs
 # between the two runs is unknown. Images must be large enough for all windows, steps
 # few enough for tables of positions; so there are several to try.
@@ -24,11 +25,11 @@ _MOST_RUN = 20_000  # nodes, for extents that may not fit
 
 
 def infer_outputs(
-    run: Callable[[list[Tensor], bool], Sequence[Tensor]],
+    run: Run,
     inputs: Sequence[Any],
     nodes: int,
-) -> list[tuple[Shape, str]]:
-    """Shape and dtype of each output.
+) -> list[tuple[Shape, str] | None]:
+    """Shape and dtype of each output; None if its shape depends on values.
 
     Args:
         run: (tensors without data, whether the extents are small) -> outputs.
@@ -48,23 +49,21 @@ def infer_outputs(
         except ToolkitError as error:
             first_error = first_error or error
             continue
-        if all(len(a.shape) == len(b.shape) for a, b in zip(found, again, strict=True)):
-            return [_merged(a, b) for a, b in zip(found, again, strict=True)]
+        pairs = list(zip(found, again, strict=True))
+        if all(len(a.shape) == len(b.shape) for a, b in pairs if a and b):
+            return [_merged(a, b) if a and b else None for a, b in pairs]
     assert first_error is not None
     raise first_error
 
 
 def _specs(
-    run: Callable[[list[Tensor], bool], Sequence[Tensor]],
-    inputs: Sequence[Any],
-    extents: tuple[int, int],
-    is_small: bool,
-) -> list[Spec]:
+    run: Run, inputs: Sequence[Any], extents: tuple[int, int], is_small: bool
+) -> list[Spec | None]:
     with restored(), Trace("shape inference") as trace:
         shapes = filled_shapes([shape for shape, _ in inputs], extents)
         specs = [Spec(shape, x[1]) for shape, x in zip(shapes, inputs, strict=True)]
         tensors = [trace.placeholder(spec) for spec in specs]
-        return [y.spec for y in run(tensors, is_small)]
+        return [None if y is None else y.spec for y in run(tensors, is_small)]
 
 
 def filled_shapes(

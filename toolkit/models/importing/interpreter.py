@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,7 +12,7 @@ from toolkit.core.naming import name_scope
 from toolkit.core.tensor import state
 from toolkit.core.trace import no_trace
 from toolkit.errors import ModelFileError, ToolkitError, UnsupportedError
-from toolkit.models.importing.call import Call
+from toolkit.models.importing.call import Call, NeedsValuesError
 from toolkit.models.importing.ledger import MAX_KNOWN, Ledger, TooLargeToKnow
 from toolkit.models.importing.operators import OPERATORS, why_not
 from toolkit.models.importing.values import Value
@@ -32,11 +32,16 @@ class Interpreter:
 
     Attributes:
         shapes: scope -> the shape of what was computed last in it.
+        deferred: the names of the nodes that `run_known` cannot run.
+        reason: why not the first of them.
     """
 
     def __init__(self, opset: int, ledger: Ledger, scopes: Mapping[str, str]) -> None:
         self._opset, self._ledger, self._scopes = opset, ledger, scopes
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.deferred: set[str] = set()
+        self.reason = ""
+        self._missing: set[str] = set()  # values of deferred nodes
 
     def run(
         self, graph: OnnxGraph, inputs: Sequence[Value], outer: Values
@@ -48,6 +53,27 @@ class Interpreter:
             inputs: one for each of its own.
             outer: the values around it, and its weights.
         """
+        values = self._run_nodes(graph, inputs, outer, self._run_node)
+        results = [values[v.name] for v in graph.outputs]
+        self._ledger.free(values.made(list(values)))
+        return results
+
+    def run_known(
+        self, graph: OnnxGraph, inputs: Sequence[Value], outer: Values
+    ) -> list[Value | None]:
+        """The outputs whose shapes need no values; None for each of the others."""
+        values = self._run_nodes(graph, inputs, outer, self._run_or_defer)
+        return [
+            None if v.name in self._missing else values[v.name] for v in graph.outputs
+        ]
+
+    def _run_nodes(
+        self,
+        graph: OnnxGraph,
+        inputs: Sequence[Value],
+        outer: Values,
+        run_node: Callable[[OnnxNode, _Names], None],
+    ) -> _Names:
         if len(inputs) != len(graph.inputs):
             raise ModelFileError(
                 f"expected {len(graph.inputs)} inputs of a graph inside; received "
@@ -58,13 +84,22 @@ class Interpreter:
         values.update((v.name, x) for v, x in zip(graph.inputs, inputs, strict=True))
         last_use = _last_uses(graph)
         for place, node in enumerate(graph.nodes):
-            self._run_node(node, values)
+            run_node(node, values)
             used = dict.fromkeys((*node.inputs, *node.outputs))
             gone = [n for n in used if last_use.get(n, place) == place and n]
             self._ledger.free(values.made(gone))
-        results = [values[v.name] for v in graph.outputs]
-        self._ledger.free(values.made(list(values)))
-        return results
+        return values
+
+    def _run_or_defer(self, node: OnnxNode, values: _Names) -> None:
+        """Run a node, or defer it if it needs values, itself or by its inputs."""
+        if self._missing.isdisjoint(_needed(node)):
+            try:
+                return self._run_node(node, values)
+            except NeedsValuesError as error:
+                self.reason = self.reason or str(error)
+        self.deferred.add(node.name)
+        self._missing.update(filter(None, node.outputs))
+        return None
 
     def _run_node(self, node: OnnxNode, values: _Names) -> None:
         self._ledger.step()

@@ -7,9 +7,10 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.target import rules
+from toolkit.console.frames import warn
 from toolkit.core.convert import convert
-from toolkit.core.tensor import Tensor
-from toolkit.errors import ModelFileError
+from toolkit.core.tensor import Tensor, state
+from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.layers import Input
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
@@ -33,8 +34,6 @@ from toolkit.reading.onnx.graph import (
 
 _UNROLLED = 5_000  # nodes that loops may add when they are unrolled
 _MORE = 64  # times what a load may take: of the larger extents that shapes are told by
-
-_Results = tuple[list[Tensor], dict[str, tuple[int, ...]]]
 
 
 class OnnxLayer(Layer):
@@ -73,6 +72,7 @@ class OnnxModel(FunctionalInputs, Model):
 
     _kind = "OnnxModel"
     _convert_input_args = _casts_inputs = False
+    _reason = ""  # why it is not compiled, until the first call has warned of it
 
     def __init__(
         self,
@@ -137,39 +137,57 @@ class OnnxModel(FunctionalInputs, Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Run the graph; `training` changes nothing, for the file is for inference."""
-        results, _ = self._run_graph(self._standardize(inputs), limit_of_load())
-        return only(results)
+        if self._reason and state.trace is None:
+            warn(
+                f"{self.name}: it is not compiled but runs node by node, which takes "
+                f"longer: {self._reason}"
+            )
+            self._reason = ""
+        interpreter, given, weights = self._start(
+            self._standardize(inputs), limit_of_load()
+        )
+        # The ledger counts what kernels do, not what code takes to generate.
+        with rules.inside(plain=True):
+            found = interpreter.run(self._graph, given, weights)
+        return only([value.tensor for value in found])
 
-    def _run_graph(self, tensors: Sequence[Tensor], limit: int) -> _Results:
-        """The outputs, and the shapes of what layers have computed."""
+    def _start(
+        self, tensors: Sequence[Tensor], limit: int
+    ) -> tuple[Interpreter, list[Value], dict[str, Value]]:
+        """An interpreter, and the inputs and the weights of a run."""
         ledger = Ledger(limit, 2 * len(self._graph.nodes) + _UNROLLED)
-        values = {
+        weights = {
             row.source: Value(convert(self._sources[row.source]), row.order)
             for row in self._rows
         }
-        interpreter = Interpreter(self._opset, ledger, self._scopes)
         inputs = [Value(x) for x in tensors]
         ledger.take(inputs)
-        # The ledger counts what kernels do, not what code takes to generate.
-        with rules.inside(plain=True):
-            found = interpreter.run(self._graph, inputs, values)
-        return [value.tensor for value in found], interpreter.shapes
+        return Interpreter(self._opset, ledger, self._scopes), inputs, weights
 
     def _infer(self, inputs: list[Any]) -> list[KerasTensor]:
-        shapes: list[dict[str, tuple[int, ...]]] = []
+        runs: list[Interpreter] = []
 
-        def run(tensors: list[Tensor], is_small: bool) -> list[Tensor]:
+        def run(tensors: list[Tensor], is_small: bool) -> list[Tensor | None]:
             limit = limit_of_load() * (1 if is_small else _MORE)
-            results, found = self._run_graph(tensors, limit)
-            shapes.append(found)
-            return results
+            interpreter, given, weights = self._start(tensors, limit)
+            with rules.inside(plain=True):
+                found = interpreter.run_known(self._graph, given, weights)
+            runs.append(interpreter)
+            return [None if value is None else value.tensor for value in found]
 
         outputs = infer_outputs(run, inputs, len(self._graph.nodes))
+        shapes = [each.shapes for each in runs[-2:]]
         for layer in self._modules:
-            each = [found[layer.name] for found in shapes[-2:] if layer.name in found]
+            each = [found[layer.name] for found in shapes if layer.name in found]
             if each and layer.output_shape is None:
                 layer.output_shape = merged(each[0], each[-1])
-        return [KerasTensor(shape, dtype) for shape, dtype in outputs]
+        reason = next((each.reason for each in runs[-2:] if each.reason), "")
+        if reason and self.supports_jit:
+            self.supports_jit, self._reason = False, reason
+        return [
+            KerasTensor(*(found or _declared(info, reason)))
+            for found, info in zip(outputs, self._graph.outputs, strict=True)
+        ]
 
     def compute_output_spec(self, inputs: Any, training: bool | None = None) -> Any:
         """The symbols that a call with these symbols would return."""
@@ -219,6 +237,16 @@ def _symbol(info: ValueInfo) -> KerasTensor:
     """The symbol of an input."""
     shape = [n if isinstance(n, int) else None for n in info.shape or ()]
     return Input(batch_shape=shape, dtype=info.dtype, name=plain_name(info.name))
+
+
+def _declared(info: ValueInfo, reason: str) -> tuple[Any, str]:
+    """The shape and the dtype that the file states of an output."""
+    if info.shape is None:
+        raise UnsupportedError(
+            f"the output {info.name!r} has no shape in the file, and none that follows "
+            f"from the inputs: {reason}"
+        )
+    return tuple(n if isinstance(n, int) else None for n in info.shape), info.dtype
 
 
 def _weight_row(row: Weight) -> list[Any]:

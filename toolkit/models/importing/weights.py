@@ -112,6 +112,7 @@ def _uses(graph: OnnxGraph) -> dict[str, list[Use]]:
 def _needed_on_host(graph: OnnxGraph) -> set[str]:
     """The values that must be known before the graph runs, such as shapes."""
     needed: set[str] = set()
+    computed = _computed_from_inputs(graph)
 
     def visit(nodes: tuple[OnnxNode, ...]) -> None:
         for node in reversed(nodes):
@@ -120,6 +121,8 @@ def _needed_on_host(graph: OnnxGraph) -> set[str]:
                 continue
             needed.update(node.inputs[i] for i in operator.host if i < len(node.inputs))
             is_needed = operator.needs_data and not needed.isdisjoint(node.outputs)
+            # What is computed from inputs is not known, so nothing before it need be.
+            is_needed = is_needed and computed.isdisjoint(node.outputs)
             if is_needed:
                 needed.update(node.inputs)
             for value in node.attributes.values():
@@ -130,6 +133,23 @@ def _needed_on_host(graph: OnnxGraph) -> set[str]:
 
     visit(graph.nodes)
     return needed
+
+
+def _computed_from_inputs(graph: OnnxGraph) -> set[str]:
+    """Return the values that depend on the data of inputs, not on shapes alone."""
+    computed = {value.name for value in graph.inputs}
+
+    def reads(node: OnnxNode) -> bool:
+        graphs = [v for v in node.attributes.values() if isinstance(v, OnnxGraph)]
+        return not computed.isdisjoint(node.inputs) or any(
+            reads(inner) for each in graphs for inner in each.nodes
+        )
+
+    for node in graph.nodes:
+        operator = OPERATORS.get(node.op)
+        if (operator is None or operator.needs_data) and reads(node):
+            computed.update(filter(None, node.outputs))
+    return computed
 
 
 def _is_weight(source: str, array: Array, users: list[Use]) -> bool:
