@@ -270,6 +270,13 @@ def check_positional(layer: Any, args: Any) -> None:
             )
 
 
+def name_training(names: tuple[str, ...], args: Any, kwargs: Any) -> Any:
+    """Return the arguments with `training`, and those after it, passed by name."""
+    index = names.index("training")
+    named = dict(zip(names[index:], args[index:], strict=False))
+    return args[:index], {**named, **kwargs}
+
+
 def match_shapes(
     function: Any, shapes: dict[str, Any], arguments: Any
 ) -> dict[str, Any]:

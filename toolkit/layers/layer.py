@@ -28,6 +28,7 @@ from toolkit.layers.call import (
     mask_of,
     masks_in_graph,
     masks_of,
+    name_training,
     passed_on,
     standardize_arguments,
     standardize_input,
@@ -186,6 +187,9 @@ class Layer(Configurable, Operation):
         symbolic = any(map(is_symbolic, leaves))
         if not (self._allow_non_tensor_positional_args or all(map(is_tensor, leaves))):
             check_positional(self, args)
+        names = self._info.names
+        if 1 < len(args) <= len(names) and "training" in names[: len(args)]:
+            args, kwargs = name_training(names, args, kwargs)
         training = kwargs.get("training")
         if not self._info.takes_training or training is None:
             kwargs.pop("training", None)

@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
     operation: Any
     arguments: Callable[[Values], tuple[Any, dict[str, Any]]]
-    takes_training: bool
+    needs_training: bool  # whether the layer gets `training` from the model's call
     outputs: list[int | None]
 
 
@@ -104,9 +104,7 @@ class Functional(FunctionalInputs, Model):
                 slots.setdefault(id(symbol), len(slots))
             leaves = tree.flatten(node.attrs["outputs"])
             outputs = [slots[id(x)] if is_symbolic(x) else None for x in leaves]
-            info = getattr(node.op, "_info", None)
-            takes_training = info is not None and info.takes_training
-            plan.append(Step(node.op, arguments, takes_training, outputs))
+            plan.append(Step(node.op, arguments, _needs_training(node), outputs))
         return plan, [slots[id(x)] for x in self._outputs], len(slots)
 
     # --- calling ----------------------------------------------------------------------
@@ -119,9 +117,9 @@ class Functional(FunctionalInputs, Model):
             if its_mask is not None and x is not None:
                 x._keras_mask = its_mask
         values: Values = [*flat, *[None] * (self._slots - len(flat))]
-        for operation, arguments, takes_training, slots in self._plan:
+        for operation, arguments, needs_training, slots in self._plan:
             args, kwargs = arguments(values)
-            if takes_training and training is not None:
+            if needs_training and training is not None:
                 kwargs = {**kwargs, "training": training}
             outputs = operation(*args, **kwargs)
             if len(slots) == 1 and not tree.is_nested(outputs):
@@ -258,6 +256,16 @@ def _fill(
         filled[i] = values[slot]
     packed: tuple[Any, dict[str, Any]] = tree.pack_sequence_as(structure, filled)
     return packed
+
+
+def _needs_training(node: Node) -> bool:
+    """Return whether the layer takes `training` and its recorded call has none."""
+    info = getattr(node.op, "_info", None)
+    if info is None or not info.takes_training:
+        return False
+    args, kwargs = node.attrs["arguments"]
+    recorded = {**dict(zip(info.names, args, strict=False)), **kwargs}
+    return recorded.get("training") is None
 
 
 def _unpack(outputs: Any) -> Any:
