@@ -187,7 +187,7 @@ def train(
         waiting.append([g / (loss_scale_factor or 1) for g in gs])
         if len(waiting) == every:
             means = [np.mean(several, 0) for several in zip(*waiting, strict=True)]
-            lr = rate(i) if callable(rate) else rate
+            lr = rate(updates) if callable(rate) else rate
             if weight_decay:
                 ps = [p - p * weight_decay * lr for p in ps]
             gs = clipped(means, **(clip or {}))
@@ -196,11 +196,11 @@ def train(
                 for g, p, state in zip(gs, ps, states, strict=True)
             ]
             waiting = []
-        keep = ema_momentum if updates else 0
-        averages = [
-            keep * a + (1 - keep) * p for a, p in zip(averages, ps, strict=True)
-        ]
-        if use_ema and ema_overwrite_frequency:
-            if (updates + 1) % ema_overwrite_frequency == 0:
-                ps = list(averages)
+            keep = ema_momentum if updates else 0
+            averages = [
+                keep * a + (1 - keep) * p for a, p in zip(averages, ps, strict=True)
+            ]
+            if use_ema and ema_overwrite_frequency:
+                if (updates + 1) % ema_overwrite_frequency == 0:
+                    ps = list(averages)
     return ps, averages

@@ -185,7 +185,10 @@ class MultiOptimizer(Optimizer):
 
     @property
     def iterations(self) -> Any:
-        return self._iterations
+        """The number of updates, counted by the optimizer that updates most often."""
+        counts = [x.gradient_accumulation_steps or 1 for x in self.optimizers]
+        steps = min(counts, default=1)
+        return self._iterations if steps == 1 else self._iterations // steps
 
     @property
     def loss_scale_factor(self) -> float | None:

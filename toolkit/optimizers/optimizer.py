@@ -46,7 +46,8 @@ class Optimizer(OptimizerState):
         loss_scale_factor: what the loss was multiplied by; gradients are divided by
             it.
         gradient_accumulation_steps: over how many steps gradients are averaged
-            before the variables change.
+            before the variables change. Schedules, averages and `iterations` count
+            these changes, not the steps.
         name: that of the class if not given.
 
     A subclass may instead override `build` and `update_step`, as in Keras.
@@ -250,19 +251,20 @@ class Optimizer(OptimizerState):
             self._accumulate(grads, variables)
         else:
             self._update_all(grads, variables)
-        if self.use_ema:
-            self._update_averages()
-        for v in variables:
-            if v.constraint is not None:
-                v.assign(v.constraint(v.read()))
 
     def _update_all(self, grads: list[Any], variables: list[Variable]) -> None:
+        """Change all variables, then their averages; then apply the constraints."""
         grads = on_values(self._clip_gradients, grads)
         self._apply_weight_decay(variables)
         rate = self.learning_rate
         self.begin_step(rate)
         for g, v in zip(grads, variables, strict=True):
             self.update_step(g, v, rate)
+        if self.use_ema:
+            self._update_averages()
+        for v in variables:
+            if v.constraint is not None:
+                v.assign(v.constraint(v.read()))
 
     def begin_step(self, learning_rate: Any) -> None:
         """Called before the variables of a step are updated."""
@@ -387,9 +389,10 @@ class Optimizer(OptimizerState):
         """At the end of training: variables become their averages, if there are any."""
         if self.use_ema and self.built:
             wanted = {id(v) for v in var_list}
+            has_averages = ops.greater(self.iterations, 0)
             for v, average in self.averaged():
                 if id(v) in wanted:
-                    v.assign(average.read())
+                    v.assign(ops.where(has_averages, average.read(), v.read()))
 
     def _accumulate(self, grads: list[Any], variables: list[Variable]) -> None:
         sums = [

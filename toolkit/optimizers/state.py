@@ -249,7 +249,7 @@ class OptimizerState(Checked):
     def learning_rate(self) -> Any:
         """The rate of the coming step; set it to a number or a schedule."""
         if isinstance(self._learning_rate, LearningRateSchedule):
-            return self._learning_rate(self._iterations)
+            return self._learning_rate(self.iterations)
         if isinstance(self._learning_rate, Variable):
             return self._learning_rate
         return self._learning_rate()

@@ -49,6 +49,8 @@ class SwapEMAWeights(Callback):
         if self._swapped == wanted:
             return
         for optimizer in self._averaging():
+            if int(optimizer.iterations) == 0:
+                continue  # the averages start at the first update
             for variable, average in optimizer.averaged():
                 value, mean = variable.numpy().copy(), average.numpy().copy()
                 variable.assign(mean)
