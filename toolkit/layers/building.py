@@ -16,7 +16,14 @@ from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.core.naming import current_path, keep_counts, scopes
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
-from toolkit.layers.call import Arguments, CallInfo, context, map_shapes, match_shapes
+from toolkit.layers.call import (
+    Arguments,
+    CallInfo,
+    context,
+    map_shapes,
+    match_shapes,
+    without_input_masks,
+)
 from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.precision import Precision
 from toolkit.layers.tracking import StateOwner
@@ -105,6 +112,7 @@ class Buildable(StateOwner, Precision):
     from_config: Any
     _info: CallInfo
     _general_call: Any
+    _keeps_masks: bool
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -295,9 +303,13 @@ class Buildable(StateOwner, Precision):
     def _infer_call(self, args: Any, kwargs: Any) -> Any:
         """What `call` returns for symbols; extents that are open may fit others'."""
         inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
+        call = self.call if self._keeps_masks else self._call_without_input_masks
         if len(inputs) < 2:
-            return infer(self.call, args, kwargs)
-        return infer_fitting(self.call, args, kwargs, limit=_GUESSES)
+            return infer(call, args, kwargs)
+        return infer_fitting(call, args, kwargs, limit=_GUESSES)
+
+    def _call_without_input_masks(self, *args: Any, **kwargs: Any) -> Any:
+        return without_input_masks((args, kwargs), self.call(*args, **kwargs))
 
     def _build_inside(self, args: Any, kwargs: Any) -> None:
         """Build the layers inside by a symbolic call; say so if there can be none."""

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 from toolkit import dtypes, ops, tree
 from toolkit.core.convert import convert, is_strings
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Tensor, bind
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ToolkitError
 from toolkit.layers.input_spec import describe
+from toolkit.ops.shape import reshape_p
 from toolkit.ops.symbolic import (
     PROBES,
     FunctionOperation,
@@ -122,6 +123,21 @@ def masks_of(structure: Any) -> Any:
     if not tree.is_nested(structure):
         return mask_of(structure)
     return tree.map_structure(mask_of, structure)
+
+
+def unmasked(x: Tensor) -> Tensor:
+    """Return another tensor of the same value, without a mask."""
+    return bind(reshape_p, x, shape=x.shape)
+
+
+def without_input_masks(inputs: Any, outputs: Any) -> Any:
+    """Return the outputs; a tensor that is one of the inputs loses the mask of that.
+
+    An input that a layer returns unchanged is another tensor after it: the mask of the
+    output may differ, and other layers still see the mask of the input.
+    """
+    known = {id(x) for x in tree.flatten(inputs) if isinstance(x, Tensor)}
+    return tree.map_structure(lambda x: unmasked(x) if id(x) in known else x, outputs)
 
 
 def any_mask(masks: Any) -> bool:

@@ -32,6 +32,7 @@ from toolkit.layers.call import (
     passed_on,
     standardize_arguments,
     standardize_input,
+    without_input_masks,
 )
 from toolkit.layers.config import Configurable, given_shape
 from toolkit.layers.input_spec import check_inputs, describe
@@ -85,6 +86,7 @@ class Layer(Configurable, Operation):
     _remat_scope: Any = None
     _stored_by_calls: Collection[str] = ()  # attributes that were set within calls
     _allow_non_tensor_positional_args = False
+    _keeps_masks = False  # whether the outputs have the masks of the layers inside
     _convert_input_args = True  # whether `call` gets arrays as tensors, floats cast
     supports_jit = True  # whether a compiled function can hold its computation
 
@@ -203,7 +205,7 @@ class Layer(Configurable, Operation):
             outputs = self._symbolic_run(arguments, args, kwargs, training)
         else:
             outputs = self._run(self.call, args, kwargs, training, arguments)
-        self._pass_mask(arguments.first, outputs, mask)
+        outputs = self._pass_mask(arguments, outputs, mask)
         if symbolic and recorded:
             masks = masks_in_graph(self, given_args, given_kwargs, kwargs.get("mask"))
             record(self, given_args, given_kwargs, outputs, masks)
@@ -217,7 +219,8 @@ class Layer(Configurable, Operation):
                 self.compute_output_spec, args, kwargs, training, arguments
             )
         # A symbol that passed through unchanged must not lose where it came from.
-        return tree.map_structure(_own_symbol, outputs)
+        inputs = {id(x) for x in tree.flatten(arguments.by_name)}
+        return tree.map_structure(lambda x: _own_symbol(x, inputs), outputs)
 
     def _run(
         self,
@@ -263,30 +266,37 @@ class Layer(Configurable, Operation):
             scopes.names = names
             state.autocast = autocast
 
-    def _pass_mask(self, inputs: Any, outputs: Any, mask: Any) -> None:
-        """Let the outputs carry the mask that follows from that of the inputs."""
+    def _pass_mask(self, arguments: Arguments, outputs: Any, mask: Any) -> Any:
+        """Return the outputs with the mask that follows from the mask of the inputs."""
         masked = any_mask(mask)
+        if self._keeps_masks or not (masked or self._computes_mask):
+            return outputs
+        outputs = without_input_masks(arguments.by_name, outputs)
         if not self.supports_masking:
-            if masked and not self._warned_of_mask:
-                self._warned_of_mask = True
-                warn(
-                    f"{describe(self)}: does not support masking; the layers after it "
-                    "will not see the mask of its inputs"
-                )
-            return
-        if not masked and not self._computes_mask:
-            return
+            if masked:
+                self._warn_of_mask()
+            return outputs
         tensors = [
             x for x in tree.flatten(outputs) if isinstance(x, (Tensor, KerasTensor))
         ]
         if all(mask_of(x) is not None for x in tensors):
-            return
-        masks = self.compute_mask(inputs, mask)
+            return outputs
+        masks = self.compute_mask(arguments.first, mask)
         if masks is None:
-            return
+            return outputs
         for tensor, its_mask in zip(tensors, tree.flatten(masks), strict=False):
             if its_mask is not None and mask_of(tensor) is None:
                 tensor._keras_mask = its_mask
+        return outputs
+
+    def _warn_of_mask(self) -> None:
+        """Warn once that the mask of the inputs ends at this layer."""
+        if not self._warned_of_mask:
+            self._warned_of_mask = True
+            warn(
+                f"{describe(self)}: does not support masking; the layers after it "
+                "will not see the mask of its inputs"
+            )
 
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
         """`layer_call`, computed again for gradients if the RematScope wants that.
@@ -358,10 +368,13 @@ class Layer(Configurable, Operation):
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 
 
-def _own_symbol(x: Any) -> Any:
-    """`x`, or if it already belongs to another call, a symbol like it."""
+def _own_symbol(x: Any, inputs: set[int]) -> Any:
+    """Return `x`, or if it already belongs to another call, a symbol like it.
+
+    A symbol like one of the inputs has no mask: the layer decides on it.
+    """
     if not is_symbolic(x) or x._keras_history is None:
         return x
     symbol = KerasTensor(x.shape, x.dtype)
-    symbol._keras_mask = x._keras_mask
+    symbol._keras_mask = None if id(x) in inputs else x._keras_mask
     return symbol

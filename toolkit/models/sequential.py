@@ -53,6 +53,7 @@ class Sequential(Model):
         self._set_functional(None)
         self._layers: list[Any] = []
         self._computes_mask = type(self).compute_mask is not Sequential.compute_mask
+        self._keeps_masks = not self._computes_mask
         self.supports_masking = True
         for layer in layers or ():
             self.add(layer, rebuild=False)

@@ -12,6 +12,7 @@ from toolkit.core.naming import current_path
 from toolkit.errors import ArgumentError
 from toolkit.ir import Node
 from toolkit.layers import InputLayer
+from toolkit.layers.call import mask_of, unmasked
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.functional.config import functional_config, functional_from_config
@@ -71,6 +72,7 @@ class Functional(FunctionalInputs, Model):
         self.built = True
         self._path = current_path(self.name)
         self._computes_mask = type(self).compute_mask is not Functional.compute_mask
+        self._keeps_masks = not self._computes_mask
         self.supports_masking = True
         self._allow_non_tensor_positional_args = True
         if trainable is not None:  # the layers keep theirs
@@ -113,9 +115,10 @@ class Functional(FunctionalInputs, Model):
         """Replay the recorded calls on `inputs`."""
         flat = self._standardize(inputs)
         masks = () if mask is None else tree.flatten(mask)
-        for x, its_mask in zip(flat, masks, strict=False):
-            if its_mask is not None and x is not None:
-                x._keras_mask = its_mask
+        for i, (x, its_mask) in enumerate(zip(flat, masks, strict=False)):
+            if its_mask is not None and x is not None and mask_of(x) is not its_mask:
+                flat[i] = unmasked(x)
+                flat[i]._keras_mask = its_mask
         values: Values = [*flat, *[None] * (self._slots - len(flat))]
         for operation, arguments, needs_training, slots in self._plan:
             args, kwargs = arguments(values)
