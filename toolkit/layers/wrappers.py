@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from toolkit import ops, serialization
+from toolkit import ops, serialization, tree
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.layers.call import context
+from toolkit.layers.call import context, mask_of, unmasked
 from toolkit.layers.config import WithParts
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice
@@ -44,11 +45,15 @@ class TimeDistributed(Wrapper):
         layer: what is applied.
 
     Call arguments:
-        mask: (batch, steps); passed on to a layer that takes a mask.
+        mask: (batch, steps), or (batch, steps, ...) for the axes of each step too. A
+            layer that takes a mask gets the part of each step. The outputs have the
+            mask that the layer gives them, else (batch, steps): where the mask of a
+            step is True anywhere.
         training: passed on.
 
     Input shape: (batch, steps, ...).
-    Output shape: (batch, steps, ...), what the layer makes of each step.
+    Output shape: (batch, steps, ...), what the layer makes of each step, for each of
+    its outputs.
 
     Example:
         >>> import toolkit
@@ -90,7 +95,18 @@ class TimeDistributed(Wrapper):
                 del layer._losses[count:]
             self._adds_losses = True
             return self._one_by_one(inputs, training, mask)
-        return ops.reshape(output, (*steps, *output.shape[1:]))
+        return tree.map_structure(
+            lambda x: _with_mask(partial(_split, steps), x, mask_of(x)), output
+        )
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return the steps in which the mask of the inputs is True anywhere.
+
+        It is the mask of outputs for which the layer gives none.
+        """
+        if mask is None or mask.ndim == 2:
+            return mask
+        return ops.any(mask, axis=tuple(range(2, mask.ndim)))
 
     def _one_by_one(self, inputs: Any, training: bool | None, mask: Any) -> Any:
         """A call for each step."""
@@ -98,11 +114,45 @@ class TimeDistributed(Wrapper):
             self._step(inputs[:, i], training, None if mask is None else mask[:, i])
             for i in range(inputs.shape[1])
         ]
-        return ops.stack(outputs, axis=1)
+        return tree.map_structure(
+            lambda *xs: _with_mask(partial(ops.stack, axis=1), xs, _all_masks(xs)),
+            *outputs,
+        )
 
     def _step(self, inputs: Any, training: bool | None, mask: Any) -> Any:
-        options = {"mask": mask} if self.layer._info.takes_mask else {}
-        return self.layer(inputs, training=training, **options)
+        """Call the layer on (rows, ...) with the mask of these rows."""
+        if mask is not None and not self._fits(mask, inputs):
+            mask = None
+        if self.layer._info.takes_mask:
+            return self.layer(inputs, training=training, mask=mask)
+        if mask is not None and self.layer.supports_masking:
+            inputs = unmasked(inputs)
+            inputs._keras_mask = mask
+        return self.layer(inputs, training=training)
+
+    def _fits(self, mask: Any, inputs: Any) -> bool:
+        """Return whether the layer can use the mask of its rows.
+
+        A mask of one axis tells which steps exist. Layers and models of this package
+        that get sequences expect a mask for the steps of these.
+        """
+        if mask.ndim > 1 or inputs.ndim < 3:
+            return True
+        return not (type(self.layer).call.__module__ or "").startswith("toolkit.")
+
+
+def _with_mask(function: Any, x: Any, mask: Any) -> Any:
+    """Return the result of a function, with the mask that it gives for that of `x`."""
+    result = function(x)
+    if mask is not None:
+        result._keras_mask = function(mask)
+    return result
+
+
+def _all_masks(tensors: Any) -> Any:
+    """Return the masks of tensors, or None if one has none."""
+    masks = tuple(map(mask_of, tensors))
+    return None if any(mask is None for mask in masks) else masks
 
 
 def _moves_state(layer: Layer) -> bool:
@@ -116,6 +166,11 @@ def _moves_state(layer: Layer) -> bool:
 def _joined(x: Any) -> Any:
     """The first two axes as one."""
     return ops.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
+
+
+def _split(steps: Any, x: Any) -> Any:
+    """The first axis as two, (batch, steps)."""
+    return ops.reshape(x, (*steps, *x.shape[1:]))
 
 
 _MERGE = {
