@@ -289,6 +289,11 @@ class Layer(Configurable, Operation):
                 tensor._keras_mask = its_mask
         return outputs
 
+    def _pass_masks_only(self) -> None:
+        """Call `compute_mask` only for inputs that have a mask."""
+        self._computes_mask = False
+        self.supports_masking = True
+
     def _warn_of_mask(self) -> None:
         """Warn once that the mask of the inputs ends at this layer."""
         if not self._warned_of_mask:

@@ -52,7 +52,8 @@ class Reshape(Layer):
         target_shape: without the batch; one extent may be -1.
 
     Input shape: (batch, ...).
-    Output shape: (batch, *target_shape).
+    Output shape: (batch, *target_shape). The mask of the inputs stays if the axes that
+    it has stay.
 
     Example:
         >>> import toolkit
@@ -75,6 +76,7 @@ class Reshape(Layer):
                 f"received target_shape={target}"
             )
         self.target_shape: tuple[int, ...] = target
+        self._pass_masks_only()
 
     def compute_output_spec(self, inputs: Any) -> Any:
         if context.layer is self and -1 not in self.target_shape:
@@ -83,11 +85,23 @@ class Reshape(Layer):
                 return KerasTensor(shape, inputs.dtype)
         return super().compute_output_spec(inputs)
 
+    def _target(self, inputs: Any) -> tuple[int, ...]:
+        """Return the target shape without -1."""
+        fixed = math.prod(n for n in self.target_shape if n != -1)
+        inferred = math.prod(inputs.shape[1:]) // fixed if fixed else 0
+        return tuple(inferred if n == -1 else n for n in self.target_shape)
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return the mask if its axes stay as they are, else None."""
+        if mask is None or None in inputs.shape[1:]:
+            return None  # of symbols without extents it is not known
+        if self._target(inputs)[: mask.ndim - 1] == tuple(inputs.shape[1 : mask.ndim]):
+            return mask
+        return self._warn_of_mask()
+
     def call(self, inputs: Any) -> Any:
         size = math.prod(inputs.shape[1:])
-        fixed = math.prod(n for n in self.target_shape if n != -1)
-        inferred = size // fixed if fixed else 0
-        target = tuple(inferred if n == -1 else n for n in self.target_shape)
+        target = self._target(inputs)
         if math.prod(target) != size:
             raise ShapeError(
                 f"Reshape: a sample of shape {inputs.shape[1:]} has {size} elements; "
@@ -100,7 +114,8 @@ class Permute(Layer):
     """The axes of each sample in another order.
 
     Args:
-        dims: a permutation of 1, 2, ...; axis 0, the batch, stays.
+        dims: a permutation of 1, 2, ...; axis 0, the batch, stays. The mask of the
+            inputs is permuted too, if the axes that it has still come first.
 
     Example:
         >>> import toolkit
@@ -117,6 +132,16 @@ class Permute(Layer):
                 f"1, 2, ..., once; received dims={self.dims}"
             )
         self.input_spec = InputSpec(ndim=len(self.dims) + 1)
+        self._pass_masks_only()
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return the mask, its axes permuted; None if they would not come first."""
+        if mask is None:
+            return None
+        axes = self.dims[: mask.ndim - 1]
+        if sorted(axes) == list(range(1, mask.ndim)):
+            return ops.transpose(mask, (0, *axes))
+        return self._warn_of_mask()
 
     def call(self, inputs: Any) -> Any:
         return ops.transpose(inputs, (0, *self.dims))

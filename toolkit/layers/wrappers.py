@@ -66,7 +66,7 @@ class TimeDistributed(Wrapper):
 
     def __init__(self, layer: Any, **kwargs: Any) -> None:
         super().__init__(layer, **kwargs)
-        self.supports_masking = True
+        self._pass_masks_only()
 
     def build(self, input_shape: Any = ()) -> None:
         if len(input_shape) < 3:

@@ -17,9 +17,16 @@ from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.functional.config import functional_config, functional_from_config
 from toolkit.models.functional.inputs import FunctionalInputs
+from toolkit.models.functional.op_masks import call_with_masks
 from toolkit.models.functional.topology import Topology, is_input, replace_inputs
 from toolkit.models.model import RESERVED, Model
-from toolkit.ops.symbolic import KerasTensor, infer, is_symbolic, without_masks
+from toolkit.ops.symbolic import (
+    FunctionOperation,
+    KerasTensor,
+    infer,
+    is_symbolic,
+    without_masks,
+)
 
 Values = list[Any]
 
@@ -106,7 +113,10 @@ class Functional(FunctionalInputs, Model):
                 slots.setdefault(id(symbol), len(slots))
             leaves = tree.flatten(node.attrs["outputs"])
             outputs = [slots[id(x)] if is_symbolic(x) else None for x in leaves]
-            plan.append(Step(node.op, arguments, _needs_training(node), outputs))
+            operation = node.op
+            if isinstance(operation, FunctionOperation):
+                operation = partial(call_with_masks, operation)
+            plan.append(Step(operation, arguments, _needs_training(node), outputs))
         return plan, [slots[id(x)] for x in self._outputs], len(slots)
 
     # --- calling ----------------------------------------------------------------------

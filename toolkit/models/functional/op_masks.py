@@ -1,0 +1,228 @@
+"""Masks of the results of operations between layers.
+
+A mask has the first axes of its tensor. It stays where an operation keeps these axes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cache, reduce
+from typing import Any
+
+from toolkit import ops, tree
+from toolkit.console.frames import warn
+from toolkit.core.tensor import Tensor
+from toolkit.layers.call import mask_of
+from toolkit.ops.symbolic import FunctionOperation
+
+_ELEMENTWISE = frozenset(
+    "abs absolute add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh array "
+    "bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or "
+    "bitwise_right_shift bitwise_xor cast cbrt ceil celu clip conj conjugate "
+    "convert_to_tensor copy cos cosh deg2rad divide divide_no_nan elu equal erf erfc "
+    "erfinv exp exp2 expm1 fabs floor floor_divide fmax fmin fmod full_like gcd gelu "
+    "greater greater_equal hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh "
+    "heaviside hypot i0 imag isclose isfinite isin isinf isnan isneginf isposinf "
+    "isreal lcm ldexp leaky_relu left_shift less less_equal log log10 log1p log2 "
+    "log_sigmoid logaddexp logaddexp2 logical_and logical_not logical_or logical_xor "
+    "maximum minimum mod multiply nan_to_num negative nextafter not_equal ones_like "
+    "power rad2deg real reciprocal relu relu6 remainder right_shift round rsqrt selu "
+    "sigmoid sign signbit silu sin sinc sinh soft_shrink softplus softsign "
+    "sparse_plus sparse_sigmoid sqrt square squareplus stop_gradient subtract swish "
+    "tan tanh tanh_shrink threshold true_divide trunc where zeros_like".split()
+)
+# The result at a position depends on the positions along `axis` alone.
+_ALONG_AXIS = frozenset(
+    "all amax amin any argmax argmin argpartition argsort average count_nonzero "
+    "cumprod cumsum diff flip glu log_softmax logsumexp max mean median min nanmax "
+    "nanmean nanmin nansum norm normalize prod ptp repeat roll softmax sort "
+    "sparsemax split std sum take take_along_axis unstack var".split()
+)
+
+
+class _End(Exception):
+    """The mask cannot be kept; the text says why."""
+
+
+def call_with_masks(operation: FunctionOperation, *args: Any, **kwargs: Any) -> Any:
+    """Call an operation, and give its results the mask of its arguments.
+
+    Args:
+        operation: the operation of a recorded call.
+        *args, **kwargs: its arguments, tensors with their masks.
+    """
+    outputs = operation(*args, **kwargs)
+    leaves = tree.flatten((args, kwargs))
+    if all(mask_of(x) is None for x in leaves):
+        return outputs
+    results = [x for x in tree.flatten(outputs) if isinstance(x, Tensor)]
+    if any(x is result for x in leaves for result in results):
+        return outputs  # the tensor itself, with its mask
+    try:
+        for result in results:
+            mask = _mask(operation.function, args, kwargs, leaves, result)
+            if mask is not None:
+                result._keras_mask = mask
+    except _End as end:
+        _warn(operation, str(end))
+    return outputs
+
+
+def _warn(operation: Any, reason: str) -> None:
+    if not getattr(operation, "_warned_of_mask", False):
+        operation._warned_of_mask = True
+        warn(
+            f"operation {operation.name!r} ({operation.function.__name__}): the layers "
+            f"after it will not see the mask of its inputs: {reason}"
+        )
+
+
+def _mask(function: Any, args: Any, kwargs: Any, leaves: Any, result: Tensor) -> Any:
+    name = function.__name__
+    is_known = getattr(ops, name, None) is function
+    if is_known and name in _ELEMENTWISE:
+        return _of_elementwise(leaves, result)
+    rule = _of_axis if name in _ALONG_AXIS else _RULES.get(name)
+    if rule is None or not is_known:
+        raise _End("it may move or mix the steps; put it into a layer that sets a mask")
+    given = _signature(function).bind(*args, **kwargs)
+    given.apply_defaults()
+    return rule(given.arguments, result)
+
+
+@cache
+def _signature(function: Any) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def _of_elementwise(leaves: Iterable[Any], result: Tensor) -> Any:
+    """Return the mask as the layer `Add` does: True where any operand has a value."""
+    tensors = [x for x in leaves if isinstance(x, Tensor)]
+    masks = [mask_of(x) for x in tensors if mask_of(x) is not None]
+    ndim = max(mask.ndim for mask in masks)
+    shape = result.shape[:ndim]
+    for x in tensors:
+        if mask_of(x) is not None:
+            if x.ndim != result.ndim or mask_of(x).ndim != ndim:
+                raise _End("its operands have different numbers of axes")
+        elif x.ndim == result.ndim and x.shape[:ndim] == shape:
+            raise _End("another operand has no mask")
+    return ops.broadcast_to(reduce(ops.logical_or, masks), shape)
+
+
+def _first(arguments: dict[str, Any]) -> Any:
+    """Return the first argument and its mask."""
+    x = next(iter(arguments.values()))
+    if mask_of(x) is None:
+        raise _End("only its first argument may have one")
+    return x, mask_of(x)
+
+
+def _axes(axis: Any, ndim: int) -> list[int]:
+    axes = axis if isinstance(axis, (tuple, list)) else [axis]
+    return [int(n) % ndim for n in axes]
+
+
+def _of_axis(arguments: dict[str, Any], result: Tensor) -> Any:
+    x, mask = _first(arguments)
+    axis = arguments.get("axis")
+    if axis is None or any(n < mask.ndim for n in _axes(axis, x.ndim)):
+        raise _End("it works along the axis of the steps")
+    return mask
+
+
+def _of_same_start(arguments: dict[str, Any], result: Tensor) -> Any:
+    """Return the mask if the result begins with its axes, its elements in order."""
+    x, mask = _first(arguments)
+    if result.shape[: mask.ndim] != mask.shape or mask.ndim > x.ndim:
+        raise _End("it changes the axis of the steps")
+    return mask
+
+
+def _of_product(arguments: dict[str, Any], result: Tensor) -> Any:
+    x, mask = _first(arguments)
+    if mask.ndim >= x.ndim or ops.ndim(arguments["x2"]) > x.ndim:
+        raise _End("it sums along the axis of the steps")
+    return _of_same_start(arguments, result)
+
+
+def _of_new_axes(arguments: dict[str, Any], result: Tensor) -> Any:
+    _, mask = _first(arguments)
+    if any(n < mask.ndim for n in _axes(arguments["axis"], result.ndim)):
+        raise _End("it changes the axis of the steps")
+    return mask
+
+
+def _of_moved_axes(*names: str) -> Callable[..., Any]:
+    """Return the rule for operations that move the axes which arguments name."""
+
+    def rule(arguments: dict[str, Any], result: Tensor) -> Any:
+        x, mask = _first(arguments)
+        for name in names:
+            if any(n < mask.ndim for n in _axes(arguments[name], x.ndim)):
+                raise _End("it moves the axis of the steps")
+        return mask
+
+    return rule
+
+
+def _of_transpose(arguments: dict[str, Any], result: Tensor) -> Any:
+    x, mask = _first(arguments)
+    axes = arguments["axes"]
+    order = range(x.ndim)[::-1] if axes is None else _axes(axes, x.ndim)
+    if list(order[: mask.ndim]) != list(range(mask.ndim)):
+        raise _End("it moves the axis of the steps")
+    return mask
+
+
+def _of_joined(arguments: dict[str, Any], result: Tensor) -> Any:
+    parts = next(iter(arguments.values()))
+    (axis,) = _axes(arguments["axis"], result.ndim)
+    masks = [mask_of(x) for x in parts]
+    ndim = max(mask.ndim for mask in masks if mask is not None)
+    if axis >= ndim:
+        if any(mask is None for mask in masks):
+            raise _End("another operand has no mask")
+        return reduce(ops.logical_or, masks)
+    if result.ndim != parts[0].ndim:
+        raise _End("it adds an axis before the steps")
+    pairs = zip(parts, masks, strict=True)
+    filled = [ops.ones(x.shape[:ndim], "bool") if m is None else m for x, m in pairs]
+    return ops.concatenate(filled, axis=axis)
+
+
+def _of_item(arguments: dict[str, Any], result: Tensor) -> Any:
+    """Index the mask as the tensor; a single step has no mask."""
+    x, mask = arguments["x"], mask_of(arguments["x"])
+    key = arguments["key"]
+    items = list(key) if isinstance(key, tuple) else [key]
+    if not all(n is None or isinstance(n, (int, slice, type(...))) for n in items):
+        raise _End("it gathers elements")
+    if any(n is ... for n in items):
+        index = items.index(...)
+        used = sum(n is not None and n is not ... for n in items)
+        items[index : index + 1] = [slice(None)] * (x.ndim - used)
+    kept: list[Any] = []
+    while items and sum(n is not None for n in kept) < mask.ndim:
+        kept.append(items.pop(0))
+    axes = [n for n in kept if n is not None]
+    if len(axes) == mask.ndim and isinstance(axes[-1], int):
+        return None
+    return mask[tuple(kept)]
+
+
+_RULES: dict[str, Callable[[dict[str, Any], Tensor], Any]] = {
+    "concatenate": _of_joined,
+    "dot": _of_product,
+    "expand_dims": _of_new_axes,
+    "get_item": _of_item,
+    "matmul": _of_product,
+    "moveaxis": _of_moved_axes("source", "destination"),
+    "one_hot": _of_new_axes,
+    "reshape": _of_same_start,
+    "squeeze": _of_same_start,
+    "stack": _of_joined,
+    "swapaxes": _of_moved_axes("axis1", "axis2"),
+    "transpose": _of_transpose,
+}
