@@ -108,6 +108,8 @@ def _is_misfit(x: Any, dtype: str) -> bool:
     inexact = isinstance(x, (float, complex, np.inexact)) or (
         isinstance(x, Tensor) and kind in dtypes.INEXACT
     )
+    if isinstance(x, (complex, np.complexfloating)) and not dtypes.is_complex(dtype):
+        return True
     return inexact and dtypes.is_integer(dtype)
 
 

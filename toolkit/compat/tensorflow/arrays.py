@@ -18,6 +18,7 @@ from toolkit.compat.tensorflow.arguments import (
     fitting,
 )
 from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.operators import match_dtypes
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.types import TensorShape
@@ -359,7 +360,14 @@ def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
     """Tensors of one shape along a new axis; float32 of none."""
     if isinstance(values, (list, tuple)) and not values:
         return zeros((0,))
-    return ops.stack(values, int(axis))
+    return ops.stack(_stacked(values), int(axis))
+
+
+def _stacked(values: Any) -> Any:
+    """Tensors of one dtype: the dtype of the first tensor, if there is a tensor."""
+    if isinstance(values, (list, tuple)) and any(is_tensor(x) for x in values):
+        return match_dtypes("stack", values)
+    return values
 
 
 def concat(values: Any, axis: Any, name: Any = None) -> Tensor:

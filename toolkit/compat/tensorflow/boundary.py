@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
+from toolkit.compat.tensorflow.matching import of_one_dtype
 from toolkit.compat.tensorflow.modes import building_graph, mode
 from toolkit.compat.tensorflow.string_operations import of_strings
 from toolkit.compat.tensorflow.views import DIALECT, viewed
@@ -39,7 +40,8 @@ def recorded(function: Callable[..., Any], eager: Any = None) -> Callable[..., A
         function: what is recorded.
         eager: what is called where there is no graph; `function` if None.
     """
-    eager = of_strings(of_tensors(function if eager is None else eager))
+    computed = of_tensors(function if eager is None else eager)
+    eager = of_strings(of_one_dtype(computed))
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -71,8 +71,7 @@ def resize(
         old = x.shape[-3:-1]
         scale = min(height / old[0], width / old[1])
         height, width = (int(round(n * scale)) for n in old)
-    if method != "nearest":
-        x = x if dtypes.is_float(x.dtype) else convert(x, "float32")
+    x = x if method == "nearest" else convert(x, "float32")
     if method == "area":
         for axis, count in ((-3, height), (-2, width)):
             x = _means(x, axis, count)

@@ -23,6 +23,11 @@ from toolkit.compat.tensorflow.extremes import (
     maximum as maximum,
     minimum as minimum,
 )
+from toolkit.compat.tensorflow.operators import (
+    check_divisor,
+    divide_as_floats,
+    match_dtypes,
+)
 from toolkit.compat.tensorflow.reductions import (
     reduce_all as reduce_all,
     reduce_any as reduce_any,
@@ -50,8 +55,7 @@ from toolkit.compat.tensorflow.segments import (
     unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
     unsorted_segment_sum as unsorted_segment_sum,
 )
-from toolkit.compat.tensorflow.views import check_divisor
-from toolkit.core.convert import convert, operands
+from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 
@@ -141,10 +145,7 @@ globals().update(
 
 def divide(x: Any, y: Any, name: Any = None) -> Tensor:
     """x / y; integers are divided as float64, small ones as float32."""
-    (x, y), dtype = operands(x, y)
-    if dtype in ("int32", "int64", "uint32", "uint64"):
-        return ops.divide(convert(x, "float64"), convert(y, "float64"))
-    return ops.divide(x, y)
+    return divide_as_floats(*match_dtypes("divide", (x, y)))
 
 
 truediv = divide

@@ -17,6 +17,7 @@ import numpy as np
 
 from toolkit import ops, tree
 from toolkit.autodiff.tape import alias
+from toolkit.compat.tensorflow.operators import install_operators
 from toolkit.compat.tensorflow.types import ALL, DType, TensorShape
 from toolkit.core import tensor as core
 from toolkit.core.convert import convert as core_convert
@@ -24,7 +25,7 @@ from toolkit.core.dialects import Dialect
 from toolkit.core.tensor import state
 from toolkit.core.variable import Variable as CoreVariable
 from toolkit.dtypes import is_integer
-from toolkit.errors import ArgumentError, ShapeError, TraceError
+from toolkit.errors import ShapeError, UnknownTruthError
 from toolkit.functions import function as functions
 
 
@@ -109,7 +110,7 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
     def __bool__(self) -> bool:
         value = self.known()
         if value is None:
-            raise TraceError(
+            raise UnknownTruthError(
                 f"a tensor of shape {self.shape} and dtype {self.dtype} has no value "
                 "inside a traced function: use tf.cond, tf.while_loop or tf.where "
                 "instead of Python's `if`, `while`, `and`, `or` and `not`"
@@ -268,37 +269,8 @@ class Variable(CoreVariable):
         return f"<tf.Variable '{self.name}' {facts}, {_shown(self)}>"
 
 
-def _dividing(name: str) -> Any:
-    """An operator of integers that raises where it divides by zero, as there."""
-
-    def divide(self: Any, other: Any) -> Any:
-        check_divisor(name, self, self if is_reflected else other)
-        kind = core.Tensor if isinstance(self, core.Tensor) else CoreVariable
-        return getattr(kind, name)(self, other)
-
-    is_reflected = name.startswith("__r")
-    divide.__name__ = divide.__qualname__ = name
-    return divide
-
-
-def check_divisor(function: str, dividend: Any, divisor: Any) -> None:
-    """Refuse to divide integers by a zero that is known.
-
-    Raises:
-        ArgumentError: there is one.
-    """
-    if isinstance(divisor, (float, complex)) or not all(
-        is_integer(str(getattr(x, "dtype", "int32"))) for x in (dividend, divisor)
-    ):
-        return
-    found = divisor if isinstance(divisor, int) else core_convert(divisor).known()
-    if found is not None and not np.all(found):
-        raise ArgumentError(f"{function}: integer division by zero")
-
-
 for _kind in (Tensor, Variable):
-    for _name in ("__floordiv__", "__rfloordiv__", "__mod__", "__rmod__"):
-        setattr(_kind, _name, _dividing(_name))
+    install_operators(_kind)
 
 DIALECT = Dialect(Tensor, Variable)
 Tensor.dialect = Variable.dialect = DIALECT

@@ -1,0 +1,141 @@
+"""Which functions of TensorFlow need operands of one dtype, and which operand decides.
+
+The core's functions promote; `of_one_dtype` converts the operands before them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from toolkit.compat.tensorflow.operators import match_dtypes, own_tensor
+from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.strings import is_string
+from toolkit.core.tensor import Tensor
+
+_Function = Callable[..., Any]
+
+# The dtype of the first tensor holds for these parameters.
+_OF_TENSOR = {
+    **dict.fromkeys(
+        "atan2 bitwise_and bitwise_or bitwise_xor divide_no_nan equal floordiv "
+        "floormod greater greater_equal left_shift less less_equal logical_and "
+        "logical_or logical_xor maximum minimum multiply multiply_no_nan nextafter "
+        "not_equal pow right_shift squared_difference subtract xdivy xlog1py "
+        "xlogy".split(),
+        "x y",
+    ),
+    "atan2": "y x",
+    "bias_add": "value bias",
+    "conv2d": "input filters",
+    "cross": "a b",
+    "nextafter": "x1 x2",
+    "softmax_cross_entropy_with_logits": "logits labels",
+    "solve": "matrix rhs",
+    "where": "x y",
+}
+# The dtype of the first parameter holds for all.
+_OF_FIRST = {
+    "add": "x y",
+    "batch_normalization": "x mean variance",
+    "clip_by_value": "t clip_value_min clip_value_max",
+    "matmul": "a b",
+}
+# Each operand keeps its own dtype, which has to be the same.
+_OF_EACH = {
+    **dict.fromkeys(("conv1d", "depthwise_conv2d"), "input filters"),
+    **dict.fromkeys(("matvec", "tensordot"), "a b"),
+    "sigmoid_cross_entropy_with_logits": "labels logits",
+}
+# The dtype of the first tensor holds for all operands in one parameter.
+_OF_LIST = {"concat": "values", "einsum": "inputs"}
+
+
+def of_one_dtype(function: _Function) -> _Function:
+    """Return a function that converts its operands to one dtype before it computes.
+
+    Functions that do so are looked up by name; any other is returned as it is.
+    """
+    name = function.__name__
+    parameters = list(inspect.signature(function).parameters.values())
+    names = [p.name for p in parameters]
+    if name in _OF_LIST and _OF_LIST[name] in names:
+        parameter = parameters[names.index(_OF_LIST[name])]
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            return _of_rest(function, names.index(parameter.name))
+        return _of_parameter(function, names.index(parameter.name), parameter.name)
+    tables = (_OF_FIRST, _OF_TENSOR, _OF_EACH)
+    wanted = " ".join(table.get(name, "") for table in tables).split()
+    if not wanted or not set(wanted) <= set(names):
+        return function
+    return _of_parameters(function, [(names.index(n), n) for n in wanted])
+
+
+def _of_parameters(function: _Function, places: list[tuple[int, str]]) -> _Function:
+    name = function.__name__
+    decides_first, is_each = name in _OF_FIRST, name in _OF_EACH
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        operands = [args[i] if i < len(args) else kwargs.get(n) for i, n in places]
+        if _is_matched(operands) or not _can_match(operands):
+            return function(*args, **kwargs)
+        if is_each:
+            operands = [own_tensor(x) for x in operands]
+        dtype = own_tensor(operands[0])._dtype if decides_first else None
+        given = list(args)
+        for (i, n), tensor in zip(
+            places, match_dtypes(name, operands, dtype), strict=True
+        ):
+            if i < len(given):
+                given[i] = tensor
+            else:
+                kwargs[n] = tensor
+        return function(*given, **kwargs)
+
+    return call
+
+
+def _of_parameter(function: _Function, place: int, parameter: str) -> _Function:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        values = args[place] if place < len(args) else kwargs.get(parameter)
+        if not isinstance(values, (list, tuple)) or not values:
+            return function(*args, **kwargs)
+        if _is_matched(values) or not _can_match(values):
+            return function(*args, **kwargs)
+        tensors = match_dtypes(function.__name__, values)
+        if place < len(args):
+            args = (*args[:place], tensors, *args[place + 1 :])
+        else:
+            kwargs[parameter] = tensors
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _of_rest(function: _Function, place: int) -> _Function:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        values = args[place:]
+        if not values or _is_matched(values) or not _can_match(values):
+            return function(*args, **kwargs)
+        tensors = match_dtypes(function.__name__, values)
+        return function(*args[:place], *tensors, **kwargs)
+
+    return call
+
+
+def _is_matched(operands: Sequence[Any]) -> bool:
+    first = operands[0]
+    return isinstance(first, Tensor) and all(
+        isinstance(x, Tensor) and x._dtype == first._dtype for x in operands
+    )
+
+
+def _can_match(operands: Sequence[Any]) -> bool:
+    return not any(
+        x is None or isinstance(x, KerasTensor) or is_string(x) for x in operands
+    )

@@ -1,0 +1,144 @@
+"""The operators of `tf.Tensor`s and Variables: operands have one dtype.
+
+The core promotes its operands. In TensorFlow the dtype of a tensor decides: arrays and
+Python's numbers are converted to it, and another tensor must have it already. The
+package's own layers and losses, which are written for the core, keep its promotion,
+and so do tensors in a trace.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.compat.tensorflow.arguments import fitting
+from toolkit.console.frames import is_own
+from toolkit.core.convert import convert
+from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor, state
+from toolkit.core.variable import Variable
+from toolkit.dtypes import INEXACT, is_integer
+from toolkit.errors import ArgumentError, DTypeError
+
+_BINARY = "add sub mul truediv floordiv mod matmul pow and or xor".split()
+_COMPARISONS = "eq ne lt le gt ge".split()
+_TENSORS = (Tensor, Variable)
+_ARRAYS = (np.ndarray, np.generic)
+_VALUES = (*_TENSORS, *_ARRAYS, bool, int, float, complex, list, tuple)
+# Small integers are divided as float32, as in TensorFlow.
+_DIVIDED_AS_DOUBLES = ("int32", "int64", "uint32", "uint64")
+
+
+def match_dtypes(
+    function: str, operands: Sequence[Any], dtype: str | None = None
+) -> list[Tensor]:
+    """Return operands as tensors of one dtype.
+
+    Arrays are cast to it. Python's numbers must fit it.
+
+    Args:
+        function: the name of the operation, for errors.
+        operands: tensors, arrays, numbers or lists.
+        dtype: the dtype; by default the dtype of the first tensor, or of the first
+            operand where there is no tensor.
+
+    Raises:
+        DTypeError: a tensor has another dtype, or a number does not fit.
+    """
+    if dtype is None:
+        first = next((x for x in operands if isinstance(x, _TENSORS)), operands[0])
+        dtype = own_tensor(first)._dtype
+    return [_as_dtype(function, x, dtype) for x in operands]
+
+
+def own_tensor(x: Any) -> Tensor:
+    """Return an operand as a tensor of its own dtype, also a number of NumPy's."""
+    return convert(np.asarray(x) if isinstance(x, np.generic) else x)
+
+
+def _as_dtype(function: str, x: Any, dtype: str) -> Tensor:
+    if isinstance(x, _ARRAYS):
+        return convert(np.asarray(x), dtype)
+    if not isinstance(x, _TENSORS):
+        return convert(fitting(x, dtype, function), dtype)
+    tensor = convert(x)
+    if tensor._dtype != dtype:
+        raise DTypeError(
+            f"{function}: expected tensors of one dtype; received {dtype} and "
+            f"{tensor._dtype}: tf.cast makes them equal"
+        )
+    return tensor
+
+
+def divide_as_floats(x: Tensor, y: Tensor) -> Tensor:
+    """Return x / y; integers are divided as float64, small ones as float32."""
+    if x._dtype in _DIVIDED_AS_DOUBLES:
+        return ops.divide(convert(x, "float64"), convert(y, "float64"))
+    return ops.divide(x, y)
+
+
+def check_divisor(function: str, dividend: Any, divisor: Any) -> None:
+    """Refuse to divide integers by a zero that is known.
+
+    Raises:
+        ArgumentError: the divisor has a zero.
+    """
+    if isinstance(divisor, (float, complex)) or not all(
+        is_integer(str(getattr(x, "dtype", "int32"))) for x in (dividend, divisor)
+    ):
+        return
+    known = divisor if isinstance(divisor, int) else convert(divisor).known()
+    if known is not None and not np.all(known):
+        raise ArgumentError(f"{function}: integer division by zero")
+
+
+def install_operators(kind: type) -> None:
+    """Give a class of tensors or Variables the operators of TensorFlow."""
+    for name in _BINARY:
+        _install(kind, f"__{name}__", is_reflected=False)
+        _install(kind, f"__r{name}__", is_reflected=True)
+    for name in _COMPARISONS:
+        _install(kind, f"__{name}__", is_reflected=False)
+
+
+def _install(kind: type, name: str, is_reflected: bool) -> None:
+    core: Callable[..., Any] = getattr(kind, name)
+    divides = "truediv" in name
+    is_checked = "floordiv" in name or "mod" in name
+
+    def operate(self: Any, other: Any) -> Any:
+        if getattr(other, "is_composite", False):  # a ragged or a sparse tensor
+            return NotImplemented
+        if not _agrees(self, other, divides) and not is_own(sys._getframe(1)):
+            pair = (other, self) if is_reflected else (self, other)
+            x, y = match_dtypes(name.strip("_"), pair)
+            if divides:
+                return divide_as_floats(x, y)
+            self, other = (y, x) if is_reflected else (x, y)
+        if is_checked:
+            check_divisor(name, *((other, self) if is_reflected else (self, other)))
+        return core(self, other)
+
+    operate.__name__ = operate.__qualname__ = name
+    setattr(kind, name, operate)
+
+
+def _agrees(x: Any, other: Any, divides: bool) -> bool:
+    """Whether the core's operator has TensorFlow's dtype already."""
+    x = x if isinstance(x, Tensor) else convert(x)
+    dtype = x._dtype
+    if divides and dtype not in INEXACT:
+        return isinstance(other, KerasTensor) or not isinstance(other, _VALUES)
+    kind = type(other)
+    if kind is float:
+        return dtype in INEXACT
+    if kind is int:
+        return dtype != "bool"
+    if isinstance(other, _TENSORS):
+        # In a trace, a Python number that a loop changes is a tensor, too.
+        return state.trace is not None or convert(other)._dtype == dtype
+    return not isinstance(other, _VALUES) or isinstance(other, str)
