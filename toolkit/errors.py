@@ -1,12 +1,15 @@
 """The tree of errors that toolkit raises for a user's mistake.
 
     ToolkitError
-    ├── ShapeError (ValueError)         shapes or ranks that do not fit
-    │   └── WrongExtentError            an extent that must be what it is not
-    ├── DTypeError (TypeError, ValueError)  a dtype that an operation cannot take
-    ├── ArgumentError (ValueError)      an unknown or contradictory argument
-    │   ├── MissingKeyError (KeyError)  a name that is not there
-    │   └── OutOfRangeError (IndexError)  a position that is not there
+    ├── InputError                      an input that does not fit
+    │   ├── ShapeError (ValueError)     shapes or ranks that do not fit
+    │   │   ├── WrongExtentError        an extent that must be what it is not
+    │   │   └── SignatureError (TypeError)  a call that no signature accepts
+    │   ├── DTypeError (TypeError, ValueError)  a dtype that an operation cannot take
+    │   └── ArgumentError (ValueError)  an unknown or contradictory argument
+    │       ├── ArgumentTypeError (TypeError)  an argument of a wrong type
+    │       ├── MissingKeyError (KeyError)  a name that is not there
+    │       └── OutOfRangeError (IndexError)  a position that is not there
     ├── UnsupportedError (NotImplementedError)  what Keras has and toolkit has not
     │   ├── UnsupportedOnBackend        what one backend cannot compute
     │   └── MissingLinkerError          no program that links a native library
@@ -14,6 +17,7 @@
     │   ├── BackendUnavailable          no library, driver or device for a backend
     │   └── OutOfDeviceMemory (MemoryError)  a device has too little memory
     ├── TraceError (RuntimeError)       something a traced function may not do
+    │   └── UnknownTruthError (TypeError)  `if` of a tensor without a value
     ├── GradientError (RuntimeError)    a gradient that cannot be taken
     ├── NotBuiltError (ValueError, AttributeError)  what is made later, asked for now
     ├── NotCompiledError (ValueError)   `fit` and friends before `compile`
@@ -28,7 +32,9 @@
     │   └── LaunchError                 a job that was not started as it should be
     └── DatasetError (RuntimeError)     data that cannot be fetched or read
         ├── DamagedFileError (ValueError)  a file that is not what it should be
-        ├── ImageFileError (OSError, ValueError)  an image that cannot be read
+        ├── MissingDataError (FileNotFoundError)  a file of data that does not exist
+        ├── MalformedDataError (InputError)  bytes that have no known format
+        ├── ImageFileError (InputError, OSError)  an image that cannot be read
         └── LoadBudgetError             as above, for data
 
 Each is also the built-in error that a Keras user would catch. Every message names
@@ -48,10 +54,21 @@ class ToolkitError(Exception):
     """
 
     def __str__(self) -> str:
+        if len(self.args) == 3:  # as in TensorFlow: a node, an operation, the message
+            return printable(str(self.args[2]))
         return printable(super().__str__())
 
+    @property
+    def message(self) -> str:
+        """The text of the error."""
+        return str(self)
 
-class ShapeError(ToolkitError, ValueError):
+
+class InputError(ToolkitError):
+    """An input has a shape, dtype or value that an operation cannot take."""
+
+
+class ShapeError(InputError, ValueError):
     """Shapes or ranks do not fit."""
 
 
@@ -59,11 +76,15 @@ class WrongExtentError(ShapeError):
     """An extent must be another; an unknown one is not taken for it."""
 
 
-class DTypeError(ToolkitError, TypeError, ValueError):
+class SignatureError(ShapeError, TypeError):
+    """A call has arguments that the signature of a traced function does not accept."""
+
+
+class DTypeError(InputError, TypeError, ValueError):
     """A dtype that an operation cannot take."""
 
 
-class ArgumentError(ToolkitError, ValueError):
+class ArgumentError(InputError, ValueError):
     """An argument is unknown, out of range or contradicts another."""
 
 
@@ -120,6 +141,10 @@ class TraceError(ToolkitError, RuntimeError):
     """A traced function did something that a graph cannot hold."""
 
 
+class UnknownTruthError(TraceError, TypeError):
+    """Python asks for the truth of a tensor that has no value in a trace."""
+
+
 class GradientError(ToolkitError, RuntimeError):
     """A gradient was asked for that cannot be taken."""
 
@@ -172,10 +197,18 @@ class DatasetError(ToolkitError, RuntimeError):
 
 
 class DamagedFileError(DatasetError, ValueError):
-    """A file that was fetched has not the hash that was expected."""
+    """A file is damaged, or does not have the hash that was expected."""
 
 
-class ImageFileError(DatasetError, OSError, ValueError):
+class MissingDataError(DatasetError, FileNotFoundError):
+    """A file of data does not exist."""
+
+
+class MalformedDataError(DatasetError, InputError):
+    """Bytes do not have the format that a function expects."""
+
+
+class ImageFileError(DatasetError, InputError, OSError, ValueError):
     """A file is no image of a known format, is damaged or has too many pixels."""
 
 

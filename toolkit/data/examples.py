@@ -16,8 +16,8 @@ from toolkit.data.padding import as_ragged, pad
 from toolkit.data.structure import Array, numpy_dtype, object_array, stack
 from toolkit.errors import (
     ArgumentError,
-    DatasetError,
     DTypeError,
+    MalformedDataError,
     ShapeError,
     UnsupportedError,
 )
@@ -165,7 +165,9 @@ def read_example(serialized: bytes) -> dict[str, Array]:
                 for kind, _, message in message_fields(parts.get(2, memoryview(b""))):
                     found[name] = _values(kind, message)
     except (ValueError, IndexError, TypeError) as error:
-        raise DatasetError(f"parse_example: no Example message: {error}") from error
+        raise MalformedDataError(
+            f"parse_example: no Example message: {error}"
+        ) from error
     return found
 
 
@@ -179,7 +181,7 @@ def parse_single_example(
         features: name -> what is expected of it.
 
     Raises:
-        DatasetError: it is no Example, or lacks a feature without default.
+        MalformedDataError: it is no Example, or lacks a feature without default.
         ShapeError, DTypeError: a feature has other values than expected.
 
     Example:
@@ -201,7 +203,9 @@ def _checked(name: str, feature: Any, values: Array | None) -> Any:
         if isinstance(feature, FixedLenSequenceFeature):
             return np.zeros((0, *feature.shape), dtype)
         if feature.default_value is None:
-            raise DatasetError(f"parse_example: the Example has no feature {name!r}")
+            raise MalformedDataError(
+                f"parse_example: the Example has no feature {name!r}"
+            )
         return np.broadcast_to(np.asarray(feature.default_value, dtype), feature.shape)
     if values.dtype != dtype:
         raise DTypeError(

@@ -17,7 +17,13 @@ from toolkit.data.sources import from_elements
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import TensorSpec
 from toolkit.data.tuning import AUTOTUNE
-from toolkit.errors import ArgumentError, DatasetError, unknown_choice
+from toolkit.errors import (
+    ArgumentError,
+    DamagedFileError,
+    DatasetError,
+    MissingDataError,
+    unknown_choice,
+)
 from toolkit.reading.packed import budget_of, decompressed, limited_lines
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
@@ -45,6 +51,8 @@ def open_file(path: str, compression: str | None, block: int = BLOCK) -> IO[byte
         if compression == "ZLIB":
             return io.BytesIO(decompressed(Path(path).read_bytes(), budget_of(path)))
         return open(path, "rb", buffering=max(2, block))
+    except FileNotFoundError as error:
+        raise MissingDataError(f"{path}: cannot be read: {error}") from error
     except (OSError, zlib.error) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
 
@@ -149,7 +157,7 @@ class _FileStream(Stream):
                 self.record += 1
                 yield element
         except DAMAGES as error:
-            raise DatasetError(
+            raise DamagedFileError(
                 f"{path}: byte {self.offset:,}, record {self.record:,}: {error}"
             ) from error
 
@@ -223,7 +231,7 @@ class TFRecordDataset(Records):
         name: what tables, errors and `repr` call it.
 
     Raises:
-        DatasetError: a record is damaged or cut off; it names the file and the byte.
+        DamagedFileError: a record is damaged; it names the file and the byte.
 
     Example:
         >>> import tempfile
@@ -263,7 +271,7 @@ class FixedLengthRecordDataset(Records):
         name: what tables, errors and `repr` call it.
 
     Raises:
-        DatasetError: a file ends inside of a record.
+        DamagedFileError: a file ends inside of a record.
     """
 
     _name = "fixed_length_records"

@@ -18,7 +18,12 @@ from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
-from toolkit.errors import ArgumentError, ShapeError, leaked, unknown_choice
+from toolkit.errors import (
+    ArgumentError,
+    SignatureError,
+    leaked,
+    unknown_choice,
+)
 from toolkit.functions.concrete_function import DATA, ConcreteFunction
 from toolkit.ir import Spec
 from toolkit.ops.symbolic import any_symbolic
@@ -209,7 +214,7 @@ class Function:
         if not fits:
             expected = ", ".join(f"{s.dtype}{list(s.shape)}" for s in wanted)
             received = ", ".join(repr(x.spec) for x in given)
-            raise ShapeError(
+            raise SignatureError(
                 f"{self.name}: expected arguments ({expected}), as in its "
                 f"input_signature; received ({received})"
             )

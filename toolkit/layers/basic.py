@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from toolkit import ops
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentTypeError
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import KerasTensor, is_symbolic
 from toolkit.serialization import custom_object_scope
@@ -89,7 +89,9 @@ class Lambda(Layer):
     ) -> None:
         super().__init__(**kwargs)
         if not callable(function):
-            raise ArgumentError(f"Lambda: expected a function; received {function!r}")
+            raise ArgumentTypeError(
+                f"Lambda: expected a function; received {function!r}"
+            )
         self.function = function
         self.arguments: dict[str, Any] = dict(arguments or {})
         self.mask = mask

@@ -9,7 +9,12 @@ from typing import Any, TypeVar
 from toolkit import constraints, initializers, regularizers
 from toolkit.arguments import is_real
 from toolkit.core.variable import Variable
-from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
+from toolkit.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    OutOfRangeError,
+    unknown_choice,
+)
 
 T = TypeVar("T")
 
@@ -114,7 +119,7 @@ def extents(
 def known(layer: Any, shape: Any, axis: int = -1) -> int:
     """The extent of `shape` along `axis`, which a weight depends on."""
     if not -len(shape) <= axis < len(shape) or shape[axis] is None:
-        raise ArgumentError(
+        raise OutOfRangeError(
             f"{type(layer).__name__} {layer.name!r}: axis {axis} of the input tensor "
             "should have a defined dimension but the layer received an input with "
             f"shape {tuple(shape)}"

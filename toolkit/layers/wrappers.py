@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from toolkit import ops, serialization, tree
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
 from toolkit.layers.call import context, mask_of, unmasked
 from toolkit.layers.config import WithParts
 from toolkit.layers.layer import Layer
@@ -221,7 +221,7 @@ class Bidirectional(Layer):
         super().__init__(**kwargs)
         for given in (layer, backward_layer or layer):
             if not isinstance(given, Layer) or not hasattr(given, "go_backwards"):
-                raise ArgumentError(
+                raise ArgumentTypeError(
                     f"Bidirectional: expected a recurrent layer; received {given!r}"
                 )
         self.merge_mode: Any = choice(self, "merge_mode", merge_mode, _MERGE)

@@ -8,7 +8,13 @@ from typing import Any
 
 from toolkit import dtypes, settings, tree
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
-from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, ToolkitError
+from toolkit.errors import (
+    ArgumentError,
+    NotBuiltError,
+    OutOfRangeError,
+    ShapeError,
+    ToolkitError,
+)
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking, unique
@@ -108,7 +114,7 @@ class Sequential(Model):
             rebuild: whether to build the model at once if its input shape is known.
         """
         if not self.layers:
-            raise ArgumentError(f"Sequential {self.name!r}: there is no layer to pop")
+            raise OutOfRangeError(f"Sequential {self.name!r}: there is no layer to pop")
         with undone_on_error([self]):
             layer: Layer = self._layers.pop()
             self._set_functional(None)

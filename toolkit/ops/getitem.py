@@ -9,7 +9,12 @@ import numpy as np
 
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
-from toolkit.errors import ArgumentError, OutOfRangeError, ShapeError
+from toolkit.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    OutOfRangeError,
+    ShapeError,
+)
 from toolkit.ops.checks import broadcast_shapes
 from toolkit.ops.elementwise import nonzero
 from toolkit.ops.index import as_indices, flat_indices, gather_p
@@ -91,8 +96,8 @@ def _arrays(item: Any) -> list[Any]:
     """An array in a key as integer tensors: a mask of n axes becomes n of them."""
     try:
         index = convert(item)
-    except TypeError:
-        raise ArgumentError(
+    except (TypeError, ArgumentError):
+        raise ArgumentTypeError(
             "indexing: expected integers, slices, None, Ellipsis or arrays; "
             f"received {item!r}"
         ) from None

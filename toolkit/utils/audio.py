@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.arguments import is_int
-from toolkit.errors import ArgumentError, DatasetError
+from toolkit.errors import ArgumentError, MalformedDataError
 from toolkit.utils.directories import common_arguments, from_directory
 
 Array = np.ndarray[Any, Any]
@@ -49,7 +49,9 @@ def wav_samples(file: Any, size: int, name: str) -> tuple[Array, int]:
     except FileNotFoundError:
         raise
     except _DAMAGES as error:
-        raise DatasetError(f"{name}: expected a WAV file (PCM): {error}") from error
+        raise MalformedDataError(
+            f"{name}: expected a WAV file (PCM): {error}"
+        ) from error
     if width == 1:  # these alone have no sign
         data = data ^ np.uint8(0x80)
     frames = data.reshape(-1, width)
@@ -67,7 +69,7 @@ def resample(sound: Array, rate: int, wanted: int) -> Array:
     """
     count = round(len(sound) * wanted / rate)
     if count > max(_LONGEST, 64 * len(sound)):
-        raise DatasetError(
+        raise MalformedDataError(
             f"a sound of {len(sound):,} samples, {rate} in a second, would have "
             f"{count:,}, {wanted} in a second: refused"
         )

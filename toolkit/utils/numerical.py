@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolkit.errors import ArgumentError, DTypeError
+from toolkit.errors import ArgumentError, DTypeError, OutOfRangeError
 
 
 def to_categorical(x: Any, num_classes: int | None = None) -> Any:
@@ -44,7 +44,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
             )
         num_classes = int(labels.max()) + 1
     if labels.size and not (0 <= labels.min() and labels.max() < num_classes):
-        raise ArgumentError(
+        raise OutOfRangeError(
             f"to_categorical: expected labels from 0 to {num_classes - 1}; received "
             f"labels from {labels.min()} to {labels.max()}"
         )

@@ -109,6 +109,10 @@ def _samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
     """What gets a sample by its number, and how many there are."""
     if isinstance(dataset, (np.ndarray, list, tuple, dict)):
         leaves = tree.flatten(dataset)
+        if not all(np.ndim(leaf) for leaf in leaves):
+            raise ArgumentError(
+                "split_dataset: expected arrays; received a nest that holds numbers"
+            )
         if len({len(leaf) for leaf in leaves}) != 1:
             raise ArgumentError(
                 "split_dataset: expected arrays with the same number of samples; "

@@ -60,6 +60,12 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
         UnsupportedError: the one that computes would be left out.
     """
     devices = devices if isinstance(devices, (list, tuple)) else [devices]
+    unknown = [d for d in devices if not isinstance(d, PhysicalDevice)]
+    if unknown:
+        raise ArgumentError(
+            "set_visible_devices: expected devices of list_physical_devices; received "
+            f"{unknown[0]!r}"
+        )
     others = [d for d in get_visible_devices() if device_type not in (None, d[1])]
     visible = [*others, *devices]
     current = config.device().upper()

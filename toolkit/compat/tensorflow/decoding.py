@@ -28,7 +28,7 @@ from toolkit.data.examples import (
     encoded_number,
     message_fields,
 )
-from toolkit.errors import ArgumentError, DatasetError, DTypeError, ShapeError
+from toolkit.errors import ArgumentError, DTypeError, MalformedDataError, ShapeError
 
 _BASE64 = re.compile(rb"[A-Za-z0-9_-]*")
 
@@ -95,14 +95,16 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
         out_type: the dtype of the tensor.
 
     Raises:
-        DatasetError: it is no such message, or is cut off.
+        MalformedDataError: it is no such message, or is cut off.
         DTypeError: the tensor has another dtype.
     """
     message = one_string(serialized, "parse_tensor")
     try:
         number, shape, content, texts = _read(message)
     except (ValueError, IndexError, OverflowError, TypeError) as error:
-        raise DatasetError(f"parse_tensor: no message of a tensor: {error}") from error
+        raise MalformedDataError(
+            f"parse_tensor: no message of a tensor: {error}"
+        ) from error
     dtype = dtypes.standardize(out_type)
     found = next((name for name, n in _NUMBERS.items() if n == number), str(number))
     if found != dtype:
@@ -112,7 +114,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
     held = len(texts) if is_text else len(content)
     wanted = size if is_text else size * dtypes.itemsize(dtype)
     if held != wanted:
-        raise DatasetError(
+        raise MalformedDataError(
             f"parse_tensor: expected {wanted} {'strings' if is_text else 'bytes'} for "
             f"the shape {shape}; the message has {held}"
         )
@@ -122,7 +124,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
     try:
         array = np.frombuffer(content, stored).reshape(shape)
     except ValueError as error:  # nothing, of extents that no array has
-        raise DatasetError(f"parse_tensor: the shape {shape}: {error}") from error
+        raise MalformedDataError(f"parse_tensor: the shape {shape}: {error}") from error
     return convert(array.astype(dtypes.numpy_dtype(dtype)))
 
 

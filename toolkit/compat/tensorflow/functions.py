@@ -21,7 +21,7 @@ from toolkit.console.frames import warn
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.dtypes import STRING
-from toolkit.errors import ShapeError
+from toolkit.errors import SignatureError
 from toolkit.ops import zeros
 
 _PLAIN = (bool, int, float, complex, str, bytes)
@@ -46,7 +46,7 @@ class ConcreteFunction:
         given = tree.flatten((args, kwargs))
         for spec, x in zip(wanted, given, strict=False):
             if isinstance(spec, data.TensorSpec) and not spec.accepts(x.shape):
-                raise ShapeError(
+                raise SignatureError(
                     f"{self.name}: expected a tensor of shape {spec.shape}; received "
                     f"{tuple(x.shape)}"
                 )

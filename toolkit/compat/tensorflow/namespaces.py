@@ -93,15 +93,18 @@ dtypes: SimpleNamespace = SimpleNamespace(
     half=types.half,
     saturate_cast=vars(arrays)["saturate_cast"],
 )
+# Errors of distributed programs of TensorFlow, which programs may raise themselves.
+_UNUSED = "AbortedError CancelledError InternalError UnauthenticatedError UnknownError"
 errors: SimpleNamespace = SimpleNamespace(
+    **{name: type(name, (core.ToolkitError,), {}) for name in _UNUSED.split()},
     AlreadyExistsError=FileExistsError,
     DataLossError=core.DamagedFileError,
     DeadlineExceededError=TimeoutError,
     FailedPreconditionError=core.NotBuiltError,
-    InvalidArgumentError=core.ArgumentError,
+    InvalidArgumentError=core.InputError,
     NotFoundError=FileNotFoundError,
     OpError=core.ToolkitError,
-    OperatorNotAllowedInGraphError=core.TraceError,
+    OperatorNotAllowedInGraphError=core.UnknownTruthError,
     OutOfRangeError=StopIteration,
     PermissionDeniedError=PermissionError,
     ResourceExhaustedError=MemoryError,

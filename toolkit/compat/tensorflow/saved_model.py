@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from toolkit.compat.tensorflow.arguments import refuse
-from toolkit.errors import ArgumentTypeError
+from toolkit.errors import ArgumentTypeError, MissingFileError
 from toolkit.models import Model
 from toolkit.saving import load_model
 
@@ -39,4 +39,6 @@ def load(export_dir: Any, tags: Any = None, options: Any = None) -> Any:
         tags, options: only None.
     """
     refuse("saved_model.load", tags=(tags, None), options=(options, None))
+    if not os.path.exists(export_dir):
+        raise MissingFileError(f"saved_model.load: there is no {os.fspath(export_dir)}")
     return load_model(os.fspath(export_dir))

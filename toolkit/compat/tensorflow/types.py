@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.errors import DTypeError, ShapeError, UnsupportedError
+from toolkit.errors import ArgumentTypeError, DTypeError, ShapeError, UnsupportedError
 
 
 class DType(str):
@@ -175,7 +175,12 @@ class TensorShape(tuple[Any, ...]):
                 "each extent that is unknown"
             )
         dims = (dims,) if isinstance(dims, int) else dims
-        return tuple.__new__(cls, (n if n is None else int(n) for n in dims))
+        try:
+            return tuple.__new__(cls, (n if n is None else int(n) for n in dims))
+        except ValueError:
+            raise ArgumentTypeError(
+                f"TensorShape: expected integers or None; received {dims!r}"
+            ) from None
 
     def __getitem__(self, key: Any) -> Any:
         found = tuple.__getitem__(self, key)
