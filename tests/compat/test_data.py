@@ -1,8 +1,11 @@
 """Data sets under TensorFlow's names."""
 
+import json
+
 import numpy as np
 import pytest
 
+import toolkit
 import toolkit.compat.tensorflow as tf
 from tests.compat.data_calls import CALLS
 from tests.compat.shown import mistakes
@@ -97,3 +100,144 @@ def test_strings_are_padded_as_they_are():
     found = [batch.tolist() for batch in words.as_numpy_iterator()]
     assert found == [[b"a", b"bb"], [b"c"]]
     assert [batch.numpy().tolist() for batch in words] == found
+
+
+def stateful(dataset):
+    state = dataset.get_state()
+    return json.loads(json.dumps(state)) == state
+
+
+def test_methods_without_elements_are_those_of_the_core():
+    plain = {
+        name: member
+        for name, member in vars(toolkit.data.Dataset).items()
+        if name[0] != "_" and getattr(member, "__module__", "").endswith("dataset")
+    }
+    replaced = {name for name in plain if name in vars(tf.data.Dataset)}
+    assert replaced == {"as_numpy_iterator", "cardinality"}  # which return tensors
+    assert stateful(tf.data.Dataset.range(4)) and stateful(iter(tf.data.Dataset.range(4)))
+
+
+# Each public method of the data set of the core -> a call of the wrapper.
+METHODS = {
+    "apply": "D.range(3).apply(lambda d: d.batch(2))",
+    "assert_cardinality": "three.assert_cardinality(3)",
+    "batch": "three.batch(2)",
+    "bucket_by_sequence_length": "rows.bucket_by_sequence_length("
+    "lambda x: tf.shape(x)[0], [2], [1, 2])",
+    "cache": "three.cache()",
+    "choose_from_datasets": "D.choose_from_datasets([three, three], one)",
+    "concatenate": "three.concatenate(one)",
+    "counter": "D.counter().take(2)",
+    "enumerate": "words.enumerate()",
+    "filter": "three.filter(lambda x: x > 0)",
+    "flat_map": "three.flat_map(lambda x: D.range(x))",
+    "from_generator": "generated(lambda: iter([1]), (), tf.int32)",
+    "from_items": "D.from_items([1, 2])",
+    "from_tensor_slices": "doubles",
+    "from_tensors": "D.from_tensors([1, 2])",
+    "group_by_window": "three.group_by_window("
+    "lambda x: x % 2, lambda key, d: d.batch(2), window_size=2)",
+    "ignore_errors": "three.ignore_errors()",
+    "interleave": "three.interleave(lambda x: D.range(x))",
+    "map": "three.map(lambda x: x + 1)",
+    "padded_batch": "rows.padded_batch(2)",
+    "prefetch": "three.prefetch(1)",
+    "ragged_batch": "rows.ragged_batch(2)",
+    "random": "D.random(1).take(2)",
+    "range": "D.range(2)",
+    "rebatch": "three.batch(2).rebatch(3)",
+    "rejection_resample": "D.range(40).map(lambda x: x % 2)"
+    ".rejection_resample(lambda x: tf.cast(x, tf.int32), [0.5, 0.5], seed=1)",
+    "repeat": "three.repeat(2)",
+    "sample_from_datasets": "D.sample_from_datasets([three, three])",
+    "scan": "three.scan(tf.constant(0, tf.int64), lambda s, x: (s + x, s))",
+    "shard": "three.shard(2, 0)",
+    "shuffle": "three.shuffle(3, seed=1)",
+    "skip": "three.skip(1)",
+    "take": "three.take(1)",
+    "take_while": "three.take_while(lambda x: x < 2)",
+    "unbatch": "three.batch(2).unbatch()",
+    "unique": "three.unique()",
+    "window": "three.window(2).flat_map(lambda d: d.batch(2))",
+    "with_options": "three.with_options(tf.data.Options())",
+    "zip": "D.zip((three, words))",
+}
+# These read or write files, or return no data set: other tests call them.
+OTHER_METHODS = {
+    *("as_numpy_iterator", "cardinality", "fingerprint", "from_hdf5", "from_npy"),
+    *("from_image_folder", "from_npz", "get_single_element", "get_state", "list_files"),
+    *("load", "options", "plot", "prefetched", "reduce", "save", "set_state"),
+    *("snapshot", "stats", "timeline"),
+}
+
+
+def test_every_public_method_is_in_one_of_the_tables():
+    public = {
+        name
+        for name, member in vars(toolkit.data.Dataset).items()
+        if name[0] != "_" and (callable(member) or isinstance(member, staticmethod))
+    }
+    assert public == {*METHODS, *OTHER_METHODS}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_return_data_sets_of_tensors_with_state(method):
+    dataset = eval(METHODS[method], names())
+    assert isinstance(dataset, tf.data.Dataset)
+    iterator = iter(dataset)
+    leaves = tf.nest.flatten(next(iterator))
+    assert all(hasattr(leaf, "numpy") for leaf in leaves)
+    assert stateful(dataset)
+    dataset.set_state(dataset.get_state())
+    state = iterator.get_state()
+    rest = [str(tf.nest.flatten(element)) for element in iterator]
+    iterator.set_state(json.loads(json.dumps(state)))
+    assert [str(tf.nest.flatten(element)) for element in iterator] == rest
+
+
+@pytest.mark.parametrize("of_unknown_length", [False, True])
+def test_training_resumes_from_a_backup(tmp_path, of_unknown_length):
+    x = np.arange(12, dtype="float32").reshape(12, 1)
+    spec = (tf.TensorSpec((1,), tf.float32),) * 2
+    tensors = tf.data.Dataset.from_tensor_slices((x, x))
+    if of_unknown_length:
+        tensors = tf.data.Dataset.from_generator(
+            lambda: zip(x, x, strict=True), output_signature=spec
+        )
+
+    class Interrupt(tf.keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    def fit(*callbacks):
+        tf.keras.utils.set_random_seed(0)
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+        data = tensors.shuffle(12, seed=3).batch(4)
+        history = model.fit(data, epochs=4, callbacks=[*callbacks], verbose=0)
+        return history.epoch, model.get_weights()
+
+    _, expected = fit()
+    with pytest.raises(KeyboardInterrupt):
+        fit(tf.keras.callbacks.BackupAndRestore(tmp_path), Interrupt())
+    epochs, weights = fit(tf.keras.callbacks.BackupAndRestore(tmp_path))
+    assert epochs == [2, 3]
+    for found, wanted in zip(weights, expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("size", [None, 2])
+def test_data_sets_of_the_core_take_specs_of_tensorflow(size):
+    signature = (tf.TensorSpec((), tf.int32), tf.TensorSpec((None,), tf.float32))
+    dataset = toolkit.data.Dataset.from_generator(
+        lambda: iter([(1, [1.0, 2.0]), (2, [3.0, 4.0])]), output_signature=signature
+    )
+    assert dataset.element_spec[1] == toolkit.data.TensorSpec((None,), "float32")
+    (number, values), *_ = dataset if size is None else dataset.batch(size)
+    assert number.dtype == "int32" and values.dtype == "float32"
+    words = toolkit.data.Dataset.from_generator(
+        lambda: iter(["a", "b"]), output_signature=tf.TensorSpec((), tf.string)
+    )
+    assert len(list(words)) == 2

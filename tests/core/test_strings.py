@@ -163,3 +163,26 @@ def test_a_feature_space_of_strings():
     assert whole.predict(one, verbose=0).shape == (1, 1)
     given = {key: ops.expand_dims(value, -1) for key, value in one.items()}
     np.testing.assert_allclose(whole(one), whole(given), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "ab",
+        ["ab", "c"],
+        np.array(["ab", "c"], object),
+        np.array(["ab", "c"]),
+        np.zeros(0, object),
+    ],
+    ids=str,
+)
+def test_strings_become_new_arrays_of_objects(values):
+    array = toolkit.ops.convert_to_numpy(values)
+    assert array.dtype == object and array.shape == np.shape(values)
+    assert array.tolist() == np.asarray(values, object).tolist()
+    assert array is not values
+
+
+def test_tokens_of_an_inverse_lookup_become_an_array():
+    lookup = toolkit.layers.StringLookup(vocabulary=["a", "b"], invert=True)
+    assert toolkit.ops.convert_to_numpy(lookup([1, 2])).tolist() == ["a", "b"]

@@ -67,7 +67,7 @@ class FromGenerator(Dataset):
             )
         self._generator = generator
         self._args = tuple(np.asarray(arg)[()] for arg in args or ())
-        self._signature = output_signature
+        self._signature = map_leaves(_core_spec, output_signature)
         if output_types is not None:
             self._signature = _signature(output_types, output_shapes)
 
@@ -78,6 +78,13 @@ class FromGenerator(Dataset):
         if self._signature is None:  # nobody has said which extents vary
             return map_leaves(opened, super()._spec())
         return self._signature
+
+
+def _core_spec(spec: Any) -> Any:
+    """Return a spec of a subclass as a TensorSpec, whose dtype is of NumPy."""
+    if isinstance(spec, TensorSpec) and type(spec) is not TensorSpec:
+        return TensorSpec(spec.shape, spec.dtype, spec.name)
+    return spec
 
 
 def _signature(types: Any, shapes: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.core.convert import convert
-from toolkit.core.strings import StringTensor, is_string
+from toolkit.core.strings import StringTensor, as_array, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
 from toolkit.ops.symbolic import KerasTensor, operation
@@ -51,8 +51,14 @@ def array(x: Any, dtype: Any = None) -> Any:
 
 
 def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
-    """x as a NumPy array of its own, which may be written to."""
-    return np.array((x if isinstance(x, StringTensor) else convert(x)).numpy())
+    """Return x as a new NumPy array, which may be written to.
+
+    Strings become an array of the dtype object.
+    """
+    is_empty = isinstance(x, np.ndarray) and not x.size
+    if is_string(x) or is_empty and x.dtype.kind == "O":
+        return np.array(as_array(x), object)
+    return np.array(convert(x).numpy())
 
 
 @operation

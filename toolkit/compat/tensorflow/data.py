@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial, update_wrapper
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -227,16 +228,14 @@ _loaded = _calling(vars(core.Dataset)["load"].__func__, as_plain)
 _numbers = _calling(vars(core.Dataset)["range"].__func__, as_plain)
 _sampled = _calling(vars(core.Dataset)["sample_from_datasets"].__func__, as_plain)
 
+# The modules of stages add these to the class of the core. Methods that the class
+# itself defines, such as `get_state`, take and return no elements: they are inherited.
 for _name, _method in vars(core.Dataset).items():
     if _name in vars(Dataset):
         continue
     if isinstance(_method, staticmethod):
         setattr(Dataset, _name, _making(_method.__func__))
-    elif (
-        callable(_method)
-        and not _name.startswith("_")
-        and _name not in ("apply", "options", "prefetched", "plot", "stats", "timeline")
-    ):
+    elif isfunction(_method) and _method.__module__ != core.Dataset.__module__:
         setattr(Dataset, _name, _transforming(_method))
 
 
