@@ -7,36 +7,39 @@ import pytest
 
 import toolkit
 import toolkit.compat.tensorflow as tf
-from tests.compat.calls import CALLS, flat, names
+from tests.compat import calls, numeric_calls
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "tensorflow.npz"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+MODULES = {"tensorflow": calls, "tensorflow_numeric": numeric_calls}
+GROUPS = [(name, group) for name, module in MODULES.items() for group in module.CALLS]
 
 
 @pytest.fixture(scope="module")
 def expected():
-    """Group, number and part of a call -> the array that TensorFlow returned."""
-    with np.load(FIXTURE) as file:
-        return dict(file)
+    """Fixture -> group, number and part of a call -> the array of TensorFlow."""
+    return {name: dict(np.load(FIXTURES / f"{name}.npz")) for name in MODULES}
 
 
-@pytest.mark.parametrize("group", CALLS)
-def test_results_are_tensorflows(group, expected):
-    known, wrong = names(tf), []
-    for number, line in enumerate(CALLS[group].split("\n")[1:-1]):
-        found = flat(eval(line, known))
-        wanted = [v for k, v in expected.items() if k.startswith(f"{group}.{number}.")]
+@pytest.mark.parametrize(("fixture", "group"), GROUPS)
+def test_results_are_tensorflows(fixture, group, expected):
+    module = MODULES[fixture]
+    known, wrong = module.names(tf), []
+    for number, line in enumerate(module.CALLS[group].split("\n")[1:-1]):
+        found, start = calls.flat(eval(line, known)), f"{group}.{number}."
+        wanted = [v for k, v in expected[fixture].items() if k.startswith(start)]
         if not all(map(same, found, wanted)) or len(found) != len(wanted):
             wrong.append(f"{line}: expected {wanted}; received {found}"[:500])
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("group", CALLS)
-def test_no_result_is_the_cores_own_tensor(group):
-    known = names(tf)
+@pytest.mark.parametrize(("fixture", "group"), GROUPS)
+def test_no_result_is_the_cores_own_tensor(fixture, group):
+    module = MODULES[fixture]
+    known = module.names(tf)
     core = type(toolkit.ops.ones(()))
     plain = [
         line
-        for line in CALLS[group].split("\n")[1:-1]
+        for line in module.CALLS[group].split("\n")[1:-1]
         if any(type(x) is core for x in toolkit.tree.flatten(eval(line, known)))
     ]
     assert not plain

@@ -115,7 +115,9 @@ def test_methods_without_elements_are_those_of_the_core():
     }
     replaced = {name for name in plain if name in vars(tf.data.Dataset)}
     assert replaced == {"as_numpy_iterator", "cardinality"}  # which return tensors
-    assert stateful(tf.data.Dataset.range(4)) and stateful(iter(tf.data.Dataset.range(4)))
+    assert stateful(tf.data.Dataset.range(4)) and stateful(
+        iter(tf.data.Dataset.range(4))
+    )
 
 
 # Each public method of the data set of the core -> a call of the wrapper.

@@ -9,6 +9,7 @@ from tests.ops import (
     samples_nn,
     samples_reduce,
     samples_shape,
+    samples_special,
 )
 
 SAMPLES = [
@@ -20,4 +21,5 @@ SAMPLES = [
     *samples_linalg.SAMPLES,
     *samples_nn.SAMPLES,
     *samples_image.SAMPLES,
+    *samples_special.SAMPLES,
 ]

@@ -56,6 +56,19 @@ from toolkit.ops.associative import associative_scan
 from toolkit.ops.attention import (
     dot_product_attention,
 )
+from toolkit.ops.bessel import (
+    bessel_j0,
+    bessel_j1,
+    bessel_k0,
+    bessel_k0e,
+    bessel_k1,
+    bessel_k1e,
+    bessel_y0,
+    bessel_y1,
+    i0e,
+    i1,
+    i1e,
+)
 from toolkit.ops.bits import (
     bitwise_and,
     bitwise_left_shift,
@@ -201,10 +214,28 @@ from toolkit.ops.fourier import (
     rfft,
     stft,
 )
+from toolkit.ops.gamma import (
+    digamma,
+    lgamma,
+    polygamma,
+    zeta,
+)
 from toolkit.ops.getitem import (
     get_item,
 )
+from toolkit.ops.incomplete import (
+    betainc,
+    igamma,
+    igammac,
+)
 from toolkit.ops.index import scatter, scatter_update, take, take_along_axis
+from toolkit.ops.integrals import (
+    dawsn,
+    expint,
+    fresnel_cos,
+    fresnel_sin,
+    spence,
+)
 from toolkit.ops.linalg import (
     cholesky,
     cholesky_inverse,
@@ -307,6 +338,10 @@ from toolkit.ops.pool import (
     adaptive_max_pool,
     average_pool,
     max_pool,
+)
+from toolkit.ops.quantiles import (
+    erfcinv,
+    ndtri,
 )
 from toolkit.ops.rearrange import rearrange
 from toolkit.ops.reduce import (

@@ -68,6 +68,19 @@ from toolkit.ops.arrange import (
 )
 from toolkit.ops.associative import associative_scan as associative_scan
 from toolkit.ops.attention import dot_product_attention as dot_product_attention
+from toolkit.ops.bessel import (
+    bessel_j0 as bessel_j0,
+    bessel_j1 as bessel_j1,
+    bessel_k0 as bessel_k0,
+    bessel_k0e as bessel_k0e,
+    bessel_k1 as bessel_k1,
+    bessel_k1e as bessel_k1e,
+    bessel_y0 as bessel_y0,
+    bessel_y1 as bessel_y1,
+    i0e as i0e,
+    i1 as i1,
+    i1e as i1e,
+)
 from toolkit.ops.bits import (
     bitwise_and as bitwise_and,
     bitwise_left_shift as bitwise_left_shift,
@@ -211,12 +224,30 @@ from toolkit.ops.fourier import (
     rfft as rfft,
     stft as stft,
 )
+from toolkit.ops.gamma import (
+    digamma as digamma,
+    lgamma as lgamma,
+    polygamma as polygamma,
+    zeta as zeta,
+)
 from toolkit.ops.getitem import get_item as get_item
+from toolkit.ops.incomplete import (
+    betainc as betainc,
+    igamma as igamma,
+    igammac as igammac,
+)
 from toolkit.ops.index import (
     scatter as scatter,
     scatter_update as scatter_update,
     take as take,
     take_along_axis as take_along_axis,
+)
+from toolkit.ops.integrals import (
+    dawsn as dawsn,
+    expint as expint,
+    fresnel_cos as fresnel_cos,
+    fresnel_sin as fresnel_sin,
+    spence as spence,
 )
 from toolkit.ops.linalg import (
     cholesky as cholesky,
@@ -321,6 +352,7 @@ from toolkit.ops.pool import (
     average_pool as average_pool,
     max_pool as max_pool,
 )
+from toolkit.ops.quantiles import erfcinv as erfcinv, ndtri as ndtri
 from toolkit.ops.rearrange import rearrange as rearrange
 from toolkit.ops.reduce import (
     all as all,

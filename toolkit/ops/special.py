@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor
-from toolkit.ops.elementwise import exp, greater, less, minimum, sqrt, where
+from toolkit.ops.elementwise import exp, greater, isinf, less, minimum, sqrt, where
 from toolkit.ops.numeric import absolute
+from toolkit.ops.quadrature import chebyshev, polynomial
 from toolkit.ops.symbolic import operation
 
 
@@ -32,13 +32,6 @@ _I0_TAIL = [
 ]
 
 
-def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
-    y = convert(coefficients[-1], x.dtype)
-    for c in reversed(coefficients[:-1]):
-        y = y * x + c
-    return y
-
-
 @operation
 def i0(x: Any) -> Tensor:
     """The modified Bessel function of the first kind of order 0, elementwise."""
@@ -49,13 +42,13 @@ def i0(x: Any) -> Tensor:
     # gradient is 0 at 0, and that of the series 1/2.
     near = where(is_far, _I0_BORDER, x)
     far = where(is_far, size, _I0_BORDER)
-    series = _polynomial(_I0_SERIES, (near / _I0_BORDER) ** 2)
-    tail = _polynomial(_I0_TAIL, _I0_BORDER / far) * (64 / sqrt(2 * math.pi * far))
+    series = polynomial(_I0_SERIES, (near / _I0_BORDER) ** 2)
+    tail = polynomial(_I0_TAIL, _I0_BORDER / far) * (64 / sqrt(2 * math.pi * far))
     # exp(x / 2) twice, because exp(x) overflows first; and smaller, because the
     # gradient of the tail is their product, and that of each is half of that of both.
     first, second = (exp(far * 0.5) * 0.125 for _ in range(2))
     y = where(is_far, first * tail * second, series)
-    return convert(y, dtype)
+    return convert(where(isinf(size), size, y), dtype)
 
 
 # Chebyshev coefficients, made for this file with 40 digits, of the function
@@ -90,12 +83,9 @@ _ERFC = [
 ]
 
 
-def _chebyshev(coefficients: Sequence[float], t: Tensor) -> Tensor:
-    """The sum of c[k] * cos(k * arccos(t)), by Clenshaw's recurrence."""
-    after, y = convert(0, t.dtype), convert(0, t.dtype)
-    for c in reversed(coefficients[1:]):
-        after, y = y, 2 * t * y - after + c
-    return t * y - after + coefficients[0]
+def scaled_erfc(x: Tensor) -> Tensor:
+    """Return exp(x * x) * erfc(x) for x >= 0."""
+    return chebyshev(_ERFC, (x - 4) / (x + 4)) / (1 + 2 * x)
 
 
 @operation
@@ -103,7 +93,7 @@ def erfc(x: Any) -> Tensor:
     """1 - erf(x), elementwise; exact also where erf(x) is almost 1."""
     x, dtype = _widened(x)
     right = absolute(x)
-    scaled = _chebyshev(_ERFC, (right - 4) / (right + 4)) / (1 + 2 * right)
+    scaled = scaled_erfc(right)
     # Past 27 the square would overflow before exp of its negative is 0.
     tail = scaled * exp(-(minimum(right, 27.0) ** 2))
     tail = where(greater(right, 27.0), 0.0, tail)

@@ -17,8 +17,8 @@ from typing import Any
 
 _PACKAGE = __name__.rpartition(".")[0]
 _NAMESPACES = frozenset(
-    "autodiff bitwise config.experimental dtypes errors io.gfile nest train "
-    "version".split()
+    "autodiff bitwise config.experimental dtypes errors io.gfile math.special nest "
+    "train version".split()
 )
 _PRIVATE = "python"  # the package of TensorFlow whose `keras` is found, and no more
 

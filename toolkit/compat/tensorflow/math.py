@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit import ops
+from toolkit.compat.tensorflow import special as special
 from toolkit.compat.tensorflow.arguments import (
     axes,
     axes as _axes,
@@ -138,6 +139,8 @@ globals().update(
         }
     )
 )
+
+globals().update({name: getattr(special, name) for name in special.OF_MATH})
 
 
 # --- arithmetic -----------------------------------------------------------------------
@@ -352,6 +355,40 @@ def top_k(
     """The k largest elements of the last axis, and their indices."""
     values, indices = ops.top_k(input, int(k), sorted)
     return TopK(values, ops.cast(indices, dtype_name(index_type)))
+
+
+def approx_max_k(
+    operand: Any,
+    k: Any,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+    name: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the k largest elements along an axis, and their indices; they are exact.
+
+    `recall_target`, `reduction_input_size_override` and `aggregate_to_topk`, which
+    allow an approximation, have no effect.
+    """
+    moved = ops.moveaxis(operand, reduction_dimension, -1)
+    found = (ops.moveaxis(y, -1, reduction_dimension) for y in ops.top_k(moved, int(k)))
+    values, indices = found
+    return values, ops.cast(indices, "int32")
+
+
+def approx_min_k(
+    operand: Any,
+    k: Any,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+    name: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the k smallest elements along an axis, and their indices, as above."""
+    values, indices = approx_max_k(ops.negative(operand), k, reduction_dimension)
+    return ops.negative(values), indices
 
 
 # --- clipping -------------------------------------------------------------------------

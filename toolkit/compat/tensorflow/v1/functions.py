@@ -82,7 +82,8 @@ FUNCTIONS: dict[str, Any] = {
     ),
     **moved(
         math,
-        "accumulate_n angle bincount ceil conj confusion_matrix count_nonzero cumprod "
+        "accumulate_n angle betainc bincount ceil conj confusion_matrix count_nonzero "
+        "cumprod digamma igamma igammac lbeta lgamma polygamma zeta "
         "erf erfc expm1 floordiv global_norm imag is_finite is_inf is_nan log log1p "
         "log_sigmoid mod=floormod real reciprocal rint rsqrt segment_max segment_mean "
         "segment_min segment_prod segment_sum squared_difference unsorted_segment_max "

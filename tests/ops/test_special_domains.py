@@ -1,0 +1,185 @@
+"""Special functions over their whole domains, compared with SciPy."""
+
+import numpy as np
+import pytest
+
+from toolkit import ops
+
+special = pytest.importorskip("scipy.special")
+RNG = np.random.default_rng(3)
+INF, NAN = np.inf, np.nan
+
+
+def spread(low, high, count=400):
+    """Return numbers whose logarithms are uniform."""
+    return 10 ** RNG.uniform(low, high, count)
+
+
+POSITIVE = np.concatenate([spread(-300, 300), spread(-4, 3), RNG.uniform(0, 30, 400)])
+SHAPES = spread(-3, 4), spread(-3, 4)
+PROBABILITIES = np.concatenate([spread(-300, 0), RNG.uniform(0, 1, 400)])
+WAVES = np.concatenate([spread(-300, 3), RNG.uniform(0, 60, 400)])
+SIGNED = np.concatenate([WAVES, -WAVES])
+# name -> SciPy's name, arguments, relative tolerance in float64.
+CASES = {
+    "lgamma": ("gammaln", [POSITIVE], 1e-11),  # of SciPy, near 1
+    "digamma": ("psi", [POSITIVE], 1e-14),
+    "zeta": ("zeta", [1 + spread(-3, 2), spread(-4, 4)], 1e-14),
+    "igamma": ("gammainc", [SHAPES[0], SHAPES[0] * spread(-0.2, 0.2)], 1e-9),
+    "igammac": ("gammaincc", [SHAPES[0], SHAPES[0] * spread(-0.2, 0.2)], 1e-9),
+    "betainc": ("betainc", [*SHAPES, RNG.beta(*SHAPES)], 1e-9),
+    "erfcinv": ("erfcinv", [2 * PROBABILITIES], 1e-14),
+    "ndtri": ("ndtri", [PROBABILITIES], 1e-14),
+    "i0e": ("i0e", [SIGNED], 1e-14),
+    "i1": ("i1", [SIGNED[np.abs(SIGNED) < 700]], 1e-14),
+    "i1e": ("i1e", [SIGNED], 1e-14),
+    "bessel_k0": ("k0", [WAVES], 1e-14),
+    "bessel_k0e": ("k0e", [WAVES], 1e-14),
+    "bessel_k1": ("k1", [WAVES], 1e-14),
+    "bessel_k1e": ("k1e", [WAVES], 1e-14),
+    "bessel_j0": ("j0", [SIGNED], 1e-14),
+    "bessel_j1": ("j1", [SIGNED], 1e-14),
+    "bessel_y0": ("y0", [WAVES], 1e-14),
+    "bessel_y1": ("y1", [WAVES], 1e-14),
+    "dawsn": ("dawsn", [SIGNED], 1e-14),
+    "expint": ("expi", [WAVES[WAVES < 700]], 1e-13),
+    "spence": ("spence", [POSITIVE], 1e-14),
+}
+# Functions that are 0 inside of their domains: an absolute error is added there.
+ABSOLUTE = {"bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "spence", "expint"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_accurate_everywhere(name, dtype):
+    reference, inputs, tolerance = CASES[name]
+    if dtype == "float32":
+        with np.errstate(over="ignore"):
+            inputs = np.array([x.astype("float32").astype("float64") for x in inputs])
+        inputs = inputs[:, (np.isfinite(inputs) & (inputs != 0)).all(0)]
+        tolerance = 3e-7
+    with np.errstate(all="ignore"):
+        expected = getattr(special, reference)(*inputs).astype(dtype)
+        values = getattr(ops, name)(*(x.astype(dtype) for x in inputs)).numpy()
+    assert values.dtype == dtype
+    is_normal = np.abs(expected) > np.finfo(dtype).tiny
+    is_normal |= ~np.isfinite(expected) | (expected == 0)
+    slack = 3e-13 if name in ABSOLUTE else 1e-300
+    np.testing.assert_allclose(values[is_normal], expected[is_normal], tolerance, slack)
+
+
+def test_fresnel_integrals_are_accurate_everywhere():
+    sines, cosines = special.fresnel(SIGNED)
+    np.testing.assert_allclose(ops.fresnel_sin(SIGNED).numpy(), sines, 2e-14)
+    np.testing.assert_allclose(ops.fresnel_cos(SIGNED).numpy(), cosines, 2e-14)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3, 7, 20])
+def test_polygamma_is_accurate_everywhere(order):
+    x = np.concatenate([spread(-4, 4), -RNG.uniform(0.05, 0.95, 50)])
+    x = x if order in (0, 1) else x[x > 0]
+    expected = special.polygamma(order, x[x > 0])
+    values = ops.polygamma(float(order), x).numpy()
+    np.testing.assert_allclose(values[x > 0], expected, 1e-12)
+    if order == 1:  # the reflection of the trigamma function
+        left = x[x < 0]
+        reflected = (np.pi / np.sin(np.pi * left)) ** 2 - special.polygamma(1, 1 - left)
+        np.testing.assert_allclose(values[x < 0], reflected, 1e-12)
+
+
+def test_gamma_functions_left_of_0():
+    x = -RNG.uniform(0, 30, 400)
+    np.testing.assert_allclose(ops.lgamma(x).numpy(), special.gammaln(x), 1e-12, 1e-13)
+    np.testing.assert_allclose(ops.digamma(x).numpy(), special.psi(x), 1e-9, 1e-11)
+
+
+EDGES = {
+    "lgamma": ([-INF, -3, -0.0, 0, 1, 2, INF, NAN], [INF] * 4 + [0, 0, INF, NAN]),
+    "digamma": ([-1.0, 0, INF, NAN], [NAN, NAN, INF, NAN]),
+    "ndtri": ([-1, 0, 0.5, 1, 2, NAN], [NAN, -INF, 0, INF, NAN, NAN]),
+    "erfcinv": ([-1, 0, 1, 2, 3, NAN], [NAN, INF, 0, -INF, NAN, NAN]),
+    "i0": ([-INF, 0, INF, NAN], [INF, 1, INF, NAN]),
+    "i0e": ([-INF, 0, INF, NAN], [0, 1, 0, NAN]),
+    "i1": ([-INF, 0, INF, NAN], [-INF, 0, INF, NAN]),
+    "i1e": ([-INF, 0, INF, NAN], [0, 0, 0, NAN]),
+    "bessel_j0": ([-INF, 0, INF, NAN], [0, 1, 0, NAN]),
+    "bessel_j1": ([-INF, 0, INF, NAN], [0, 0, 0, NAN]),
+    "bessel_y0": ([-1, 0, INF, NAN], [-INF, -INF, 0, NAN]),
+    "bessel_y1": ([-1, 0, INF, NAN], [-INF, -INF, 0, NAN]),
+    "bessel_k0": ([-1, 0, INF, NAN], [INF, INF, 0, NAN]),
+    "bessel_k0e": ([-1, 0, INF, NAN], [INF, INF, 0, NAN]),
+    "bessel_k1": ([-1, 0, INF, NAN], [INF, INF, 0, NAN]),
+    "bessel_k1e": ([-1, 0, INF, NAN], [INF, INF, 0, NAN]),
+    "dawsn": ([-INF, 0, INF, NAN], [0, 0, 0, NAN]),
+    "expint": ([-1, 0, INF, NAN], [NAN, -INF, INF, NAN]),
+    "fresnel_sin": ([-INF, 0, INF, NAN], [-0.5, 0, 0.5, NAN]),
+    "fresnel_cos": ([-INF, 0, INF, NAN], [-0.5, 0, 0.5, NAN]),
+    "spence": ([-1, 0, 1, INF, NAN], [NAN, np.pi**2 / 6, 0, -INF, NAN]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", EDGES)
+def test_ends_of_domains(name, dtype):
+    inputs, expected = (np.array(x, dtype) for x in EDGES[name])
+    np.testing.assert_allclose(getattr(ops, name)(inputs).numpy(), expected, 1e-6)
+
+
+A = np.array([-1, 0, 0.5, 1, INF, NAN])
+PAIRS = {
+    "igamma": [
+        [NAN] * 6,
+        [NAN] * 6,
+        [NAN, 0, 0.68268949, 0.84270079, 1, NAN],
+        [NAN, 0, 0.39346934, 0.63212056, 1, NAN],
+        [NAN, 0, 0, 0, NAN, NAN],
+        [NAN] * 6,
+    ],
+    "igammac": [
+        [NAN] * 6,
+        [NAN] * 6,
+        [NAN, 1, 0.31731051, 0.15729921, 0, NAN],
+        [NAN, 1, 0.60653066, 0.36787944, 0, NAN],
+        [NAN, 1, 1, 1, NAN, NAN],
+        [NAN] * 6,
+    ],
+    "polygamma": [
+        [NAN] * 6,
+        [NAN, NAN, -1.96351003, -0.57721566, INF, NAN],
+        [NAN] * 6,
+        [INF, INF, 4.9348022, 1.64493407, 0, NAN],
+        [NAN] * 6,
+        [NAN] * 6,
+    ],
+    "zeta": [
+        [NAN] * 6,
+        [NAN] * 6,
+        [NAN] * 6,
+        [INF] * 5 + [NAN],
+        [NAN] * 6,
+        [NAN] * 6,
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_ends_of_domains_of_two_arguments(name):
+    a, x, expected = A[:, None], A[None], np.array(PAIRS[name])
+    values = getattr(ops, name)(a, x).numpy()
+    if name in ("polygamma", "zeta"):  # an order that is not finite has no one answer
+        values[4], expected[4] = 0, 0
+    np.testing.assert_allclose(values, expected, 1e-6)
+
+
+def test_ends_of_the_beta_function():
+    values = ops.betainc([1.0, 2, 2, 0, 1, 1], 2.0, [0.0, 1, -1, 0.5, 2, NAN]).numpy()
+    np.testing.assert_array_equal(values, [0, 1, NAN, NAN, NAN, NAN])
+
+
+def test_density_of_the_exponential_distribution_at_0():
+    import toolkit
+
+    x = toolkit.Variable(0.0)
+    with toolkit.GradientTape() as tape:
+        y = ops.igamma(1.0, x)
+    assert float(tape.gradient(y, x)) == 1

@@ -1,0 +1,170 @@
+"""Integrals without a closed form: Dawson's, Fresnel's, exponential and dilogarithm.
+
+All of them are elementwise and compute in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
+from toolkit.ops.elementwise import (
+    cos,
+    equal,
+    exp,
+    floor,
+    greater,
+    isinf,
+    less,
+    log,
+    log1p,
+    sign,
+    sin,
+    where,
+)
+from toolkit.ops.numeric import absolute, logical_not
+from toolkit.ops.quadrature import EULER, doubles, integrate, polynomial
+from toolkit.ops.symbolic import operation
+
+# Rybicki, "Dawson's integral and the sampling theorem", Computers in Physics 3 (1989).
+_DAWSON_STEP = 0.25
+_DAWSON_NODES = np.arange(-27.0, 28.0, 2.0)
+_DAWSON_SERIES = [(-2.0) ** k / math.prod(range(1, 2 * k + 2, 2)) for k in range(26)]
+
+
+@operation
+def dawsn(x: Any) -> Tensor:
+    """Return Dawson's integral, exp(-x ** 2) times that of exp(t ** 2) from 0 to x."""
+    (x,), dtype = doubles(x)
+    is_far, is_infinite = greater(absolute(x), 1), isinf(x)
+    near = where(is_far, 0.0, x)
+    series = near * polynomial(_DAWSON_SERIES, near * near)
+    far = where(is_far & logical_not(is_infinite), x, 2.0)
+    center = 2 * floor(far / (2 * _DAWSON_STEP) + 0.5)
+
+    def sample(node: Tensor, x: Tensor, center: Tensor) -> Tensor:
+        distance = (x - center * _DAWSON_STEP) - node * _DAWSON_STEP
+        return exp(-distance * distance) / (node + center)
+
+    weights = np.full(len(_DAWSON_NODES), 1 / math.sqrt(math.pi))
+    y = integrate(sample, _DAWSON_NODES, weights, far, center)
+    return convert(where(is_infinite, 0.0, where(is_far, y, series)), dtype)
+
+
+_EXPINT_BORDER = 40.0
+_EXPINT_SERIES = [_EXPINT_BORDER**k / (k * math.factorial(k)) for k in range(1, 131)]
+_EXPINT_TAIL = [math.factorial(k) / _EXPINT_BORDER**k for k in range(41)]
+
+
+@operation
+def expint(x: Any) -> Tensor:
+    """Return the exponential integral Ei, that of exp(t) / t from -inf to x.
+
+    Args:
+        x: positive numbers; at 0 it is -inf, and below NaN.
+    """
+    (x,), dtype = doubles(x)
+    is_valid = greater(x, 0)
+    is_far = greater(x, _EXPINT_BORDER)
+    near = where(is_valid & logical_not(is_far), x, 1.0)
+    ratio = near / _EXPINT_BORDER
+    series = EULER + log(near)
+    series = series + ratio * polynomial(_EXPINT_SERIES, ratio)
+    far = where(is_far & logical_not(isinf(x)), x, _EXPINT_BORDER)
+    half = exp(far * 0.5)  # exp(x) overflows first
+    tail = half * (polynomial(_EXPINT_TAIL, _EXPINT_BORDER / far) / far) * half
+    tail = where(isinf(x), math.inf, tail)
+    y = where(is_far, tail, series)
+    y = where(is_valid, y, where(equal(x, 0), -math.inf, math.nan))
+    return convert(y, dtype)
+
+
+_FRESNEL_BORDER = 1.2
+_FRESNEL_NODES = np.arange(46) * 0.11
+_FRESNEL_WEIGHTS = 0.11 * np.exp(-np.pi / 2 * _FRESNEL_NODES**2)
+_FRESNEL_WEIGHTS[0] /= 2
+
+
+def _fresnel_series(first: int) -> list[float]:
+    """Return the coefficients of x ** (4 k) in the power series of an integral."""
+    return [
+        (-1) ** k * (math.pi / 2) ** n / (math.factorial(n) * (2 * n + 1))
+        for k in range(14)
+        for n in (2 * k + first,)
+    ]
+
+
+def _fresnel(x: Tensor, is_sine: bool) -> Tensor:
+    """Return the integral of sin or cos of pi / 2 * t ** 2 from 0 to x."""
+    size = absolute(x)
+    is_far, is_infinite = greater(size, _FRESNEL_BORDER), isinf(x)
+    near = where(is_far, 0.0, size)
+    series = polynomial(_fresnel_series(int(is_sine)), near**4)
+    series = series * (near**3 if is_sine else near)
+    far = where(is_far & logical_not(is_infinite), size, _FRESNEL_BORDER)
+
+    def damped(node: Tensor, x: Tensor) -> Tensor:
+        return 1 / (1 + (node / x) ** 4)
+
+    nodes, weights = _FRESNEL_NODES, _FRESNEL_WEIGHTS
+    factor = math.sqrt(2) / math.pi / far
+    f = integrate(damped, nodes, weights, far) * factor
+    g = integrate(damped, nodes, weights * nodes**2, far) * factor / (far * far)
+    # The angle in quarters of a turn, of which whole turns change nothing.
+    quarters = far * far
+    angle = (quarters - 4 * floor(quarters / 4)) * (math.pi / 2)
+    if is_sine:
+        y = 0.5 - f * cos(angle) - g * sin(angle)
+    else:
+        y = 0.5 + f * sin(angle) - g * cos(angle)
+    return sign(x) * where(is_infinite, 0.5, where(is_far, y, series))
+
+
+@operation
+def fresnel_sin(x: Any) -> Tensor:
+    """Return the integral of sin(pi / 2 * t ** 2) from 0 to x, elementwise."""
+    (x,), dtype = doubles(x)
+    return convert(_fresnel(x, True), dtype)
+
+
+@operation
+def fresnel_cos(x: Any) -> Tensor:
+    """Return the integral of cos(pi / 2 * t ** 2) from 0 to x, elementwise."""
+    (x,), dtype = doubles(x)
+    return convert(_fresnel(x, False), dtype)
+
+
+# B[2 k] / (2 k + 1)!, with Bernoulli numbers B: the dilogarithm in -log(1 - z).
+_DILOG = [
+    *(1 / 36, -1 / 3600, 1 / 211680, -1 / 10886400, 1 / 526901760),
+    *(-691 / 2730 / math.factorial(13), 7 / 6 / math.factorial(15)),
+    *(-3617 / 510 / math.factorial(17), 43867 / 798 / math.factorial(19)),
+    -174611 / 330 / math.factorial(21),
+]
+
+
+@operation
+def spence(x: Any) -> Tensor:
+    """Return the integral of -log(t) / (t - 1) from 1 to x, elementwise.
+
+    It is the dilogarithm of 1 - x.
+
+    Args:
+        x: numbers >= 0; others give NaN.
+    """
+    (x,), dtype = doubles(x)
+    is_zero, is_infinite, is_large = equal(x, 0), isinf(x), greater(x, 1.5)
+    large = where(is_large & logical_not(is_infinite), x, 2.0)
+    inner = where(is_large, 1 / large, where(is_zero, 1.0, x))
+    is_small = less(inner, 0.5)
+    small = where(is_small & greater(inner, 0), inner, 0.25)
+    u = -log1p(where(is_small, -small, where(is_small, 1.0, inner) - 1))
+    y = u - u * u / 4 + u * u * u * polynomial(_DILOG, u * u)
+    y = where(is_small, math.pi**2 / 6 - log(small) * log1p(-small) - y, y)
+    y = where(is_large, -0.5 * log(large) ** 2 - y, y)
+    y = where(is_infinite, -math.inf, where(is_zero, math.pi**2 / 6, y))
+    return convert(where(less(x, 0), math.nan, y), dtype)

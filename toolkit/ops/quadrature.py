@@ -1,0 +1,105 @@
+"""Polynomials and integrals that special functions are made of, in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor
+from toolkit.errors import DTypeError
+from toolkit.ops.elementwise import expm1, greater, log, log1p, where
+from toolkit.ops.numeric import absolute
+from toolkit.ops.reduce import sum as sum_
+from toolkit.ops.shape import expand_dims
+
+EULER = 0.5772156649015329
+
+
+def doubles(*xs: Any) -> tuple[list[Tensor], str]:
+    """Return real tensors as float64, and the dtype that they have in common."""
+    tensors = floating(*xs)
+    dtype = dtypes.result_type(*(x.dtype for x in tensors))
+    if dtypes.is_complex(dtype):
+        raise DTypeError(f"expected real numbers; received {dtype}")
+    return [convert(x, "float64") for x in tensors], dtype
+
+
+def polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    """Return the sum of c[k] * x ** k."""
+    y = convert(coefficients[-1], x.dtype)
+    for c in reversed(coefficients[:-1]):
+        y = y * x + c
+    return y
+
+
+def chebyshev(coefficients: Sequence[float], t: Tensor) -> Tensor:
+    """Return the sum of c[k] * cos(k * arccos(t)), by Clenshaw's recurrence."""
+    after, y = convert(0, t.dtype), convert(0, t.dtype)
+    for c in reversed(coefficients[1:]):
+        after, y = y, 2 * t * y - after + c
+    return t * y - after + coefficients[0]
+
+
+def integrate(
+    f: Callable[..., Tensor], nodes: Any, weights: Any, *xs: Tensor
+) -> Tensor:
+    """Return the sum over nodes of weights * f(node, *xs), elementwise in xs."""
+    along = [expand_dims(x, -1) for x in xs]
+    return sum_(f(convert(nodes), *along) * convert(weights), -1)
+
+
+# The integral over s in (0, inf) by the trapezoidal rule in u, where
+# s = exp(u - exp(-u)).
+_STEP = 1 / 16
+_U = np.arange(-64, 63) * _STEP
+_TAIL_NODES = np.exp(_U - np.exp(-_U))
+_TAIL_WEIGHTS = _STEP * _TAIL_NODES * (1 + np.exp(-_U))
+
+
+def integrate_tail(f: Callable[..., Tensor], *xs: Tensor) -> Tensor:
+    """Return the integral of f(s, *xs) over s > 0, elementwise in xs.
+
+    The integrand must decay at least as exp(-s).
+    """
+    return integrate(f, _TAIL_NODES, _TAIL_WEIGHTS, *xs)
+
+
+# log(1 + v) = 2 * artanh(s) with s = v / (2 + v), which is at most 1/3 for |v| < 1/2.
+_ARTANH = [2 / (2 * k + 3) for k in range(18)]
+
+
+def log1p_minus(v: Tensor) -> Tensor:
+    """Return log(1 + v) - v without cancellation, for v > -1."""
+    is_far = greater(absolute(v), 0.5)
+    far = where(is_far, v, 1.0)
+    return where(is_far, log1p(far) - far, _near_log1p_minus(where(is_far, 0.0, v)))
+
+
+def _near_log1p_minus(v: Tensor) -> Tensor:
+    s = v / (2 + v)
+    return s * (s * s * polynomial(_ARTANH, s * s) - v)
+
+
+def log_ratio_minus(x: Tensor, center: Tensor, difference: Tensor) -> Tensor:
+    """Return log(r) - (r - 1) for r = x / center > 0; difference is x - center."""
+    v = difference / center
+    is_far = greater(absolute(v), 0.5)
+    ratio = where(is_far, x / center, 2.0)
+    return where(
+        is_far, log(ratio) - (ratio - 1), _near_log1p_minus(where(is_far, 0.0, v))
+    )
+
+
+_EXPM1 = [(-1) ** k / math.factorial(k + 2) for k in range(16)]
+
+
+def expm1_plus(s: Tensor) -> Tensor:
+    """Return exp(-s) - 1 + s without cancellation, for s >= 0."""
+    is_far = greater(s, 0.5)
+    near, far = where(is_far, 0.0, s), where(is_far, s, 1.0)
+    return where(is_far, expm1(-far) + far, near * near * polynomial(_EXPM1, near))
