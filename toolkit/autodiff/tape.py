@@ -17,7 +17,7 @@ from toolkit.core.convert import convert
 from toolkit.core.naming import scopes
 from toolkit.core.slices import added
 from toolkit.core.tensor import Tensor, state
-from toolkit.core.variable import Variable
+from toolkit.core.variable import Variable, unwrap_variable
 from toolkit.errors import GradientError, unknown_choice
 from toolkit.ir import Kind, Node, Primitive
 from toolkit.ops.shape import sum_to
@@ -70,7 +70,7 @@ class GradientTape:
 
     def watch(self, tensor: Any) -> None:
         """Record what is computed from `tensor`, or from each in a nest of them."""
-        for leaf in tree.flatten(tensor):
+        for leaf in map(unwrap_variable, tree.flatten(tensor)):
             if isinstance(leaf, Variable):
                 self._variables[leaf] = None
                 leaf.read()
@@ -172,7 +172,7 @@ class GradientTape:
         if not self.persistent:
             state.tapes = self._others()
         gradients = self._start(target, output_gradients)
-        leaves = tree.flatten(sources)
+        leaves = [unwrap_variable(leaf) for leaf in tree.flatten(sources)]
         for leaf in leaves:
             if not isinstance(leaf, (Tensor, Variable)):
                 raise GradientError(
@@ -201,7 +201,7 @@ class GradientTape:
                 f"GradientTape.gradient: expected {len(targets)} output gradients, one "
                 f"for each target; received {len(weights)}"
             )
-        for y, weight in zip(targets, weights, strict=True):
+        for y, weight in zip(map(unwrap_variable, targets), weights, strict=True):
             if isinstance(y, Variable):
                 variable, y = y, y.read()
                 self.watch_variable(variable, y)

@@ -81,6 +81,11 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     return Tensor(_stored(_checked(np.array(x))))
 
 
+def _holds_tensor(x: Any) -> bool:
+    """Tell whether `x` is a tensor, or a Variable of any library over this one."""
+    return isinstance(x, Tensor) or isinstance(getattr(x, "value", None), Tensor)
+
+
 def _python_type(x: Any) -> type:
     """bool, int, float or complex; np.float64, a subclass of float, counts as one."""
     return next(kind for kind in _SCALARS if isinstance(x, kind))
@@ -138,7 +143,7 @@ def _checked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _from_list(values: Any, dtype: str | None) -> Tensor:
     leaves = tree.flatten(values)
-    if any(isinstance(leaf, Tensor) or hasattr(leaf, "_tensor") for leaf in leaves):
+    if any(map(_holds_tensor, leaves)):
         common = dtype or _common_dtype(leaves)
         return _stack([convert(value, common) for value in values])
     try:

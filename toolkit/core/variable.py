@@ -384,6 +384,12 @@ def _dense(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def unwrap_variable(x: Any) -> Any:
+    """Return the Variable that `x` wraps, if it has `__toolkit_variable__`; else `x`."""
+    unwrap = getattr(x, "__toolkit_variable__", None)
+    return x if unwrap is None else unwrap()
+
+
 def assign_all(pairs: Iterable[tuple[Variable, Any]]) -> None:
     """Replace the values of several variables, or of none if one does not fit."""
     fitting = [(variable, variable.convert(value)) for variable, value in pairs]

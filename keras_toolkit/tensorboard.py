@@ -1,0 +1,1 @@
+"""Traces for TensorBoard; see `toolkit.profiler`."""
