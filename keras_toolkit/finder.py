@@ -6,7 +6,6 @@ by the name of the backend. The files of Keras on disk do not change.
 
 from __future__ import annotations
 
-import ast
 import importlib.machinery
 import os
 import sys
@@ -16,53 +15,91 @@ from types import CodeType, ModuleType
 
 NAME = "toolkit"
 
+
+def _before(text: str, addition: str) -> tuple[str, str]:
+    return text, addition + text
+
+
+def _after(text: str, addition: str) -> tuple[str, str]:
+    return text, text + addition
+
+
 _REFUSAL = """else:
     raise RuntimeError(
         f"Backend '{backend.backend()}' must implement """
 
-# For each module of Keras: a text that it contains once, and the text that replaces it.
-PATCHES: dict[str, tuple[str, str]] = {
+# For each module of Keras: pairs of a text that it contains once, and its replacement.
+PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
     "keras.src.backend": (
-        'else:\n    raise ValueError(f"Unable to import backend : {backend()}")',
-        'elif backend() == "toolkit":\n'
-        "    from keras_toolkit.backend import *\n"
-        "    from keras_toolkit.core import Variable as BackendVariable\n"
-        'else:\n    raise ValueError(f"Unable to import backend : {backend()}")',
+        _before(
+            'else:\n    raise ValueError(f"Unable to import backend : {backend()}")',
+            'elif backend() == "toolkit":\n'
+            "    from keras_toolkit.backend import *\n"
+            "    from keras_toolkit.core import Variable as BackendVariable\n",
+        ),
+    ),
+    # toolkit computes with the settings of Keras.
+    "keras.src.backend.config": tuple(
+        _after(
+            f"    _{name.upper()} = {value}\n",
+            "    import toolkit.config\n\n"
+            f"    toolkit.config.set_{name}(_{name.upper()})\n",
+        )
+        for name, value in (
+            ("floatx", "str(value)"),
+            ("epsilon", "value"),
+            ("image_data_format", "data_format"),
+        )
     ),
     "keras.src.models.model": (
-        f"{_REFUSAL}the Trainer class.",
-        'elif backend.backend() == "toolkit":\n'
-        "    from keras_toolkit.trainer import ToolkitTrainer as Trainer\n"
-        f"{_REFUSAL}the Trainer class.",
+        _before(
+            f"{_REFUSAL}the Trainer class.",
+            'elif backend.backend() == "toolkit":\n'
+            "    from keras_toolkit.trainer import ToolkitTrainer as Trainer\n",
+        ),
     ),
     "keras.src.layers.layer": (
-        f"{_REFUSAL}a layer mixin class.",
-        'elif backend.backend() == "toolkit":\n'
-        "    from keras_toolkit.layer import ToolkitLayer as BackendLayer\n"
-        f"{_REFUSAL}a layer mixin class.",
-    ),
-    "keras.src.export.saved_model": (
-        f"{_REFUSAL}ExportArchive.",
-        'elif backend.backend() == "toolkit":\n'
-        "    from keras_toolkit.export import (\n"
-        "        ToolkitExportArchive as BackendSavedModelExportArchive,\n"
-        "    )\n"
-        f"{_REFUSAL}ExportArchive.",
+        _before(
+            f"{_REFUSAL}a layer mixin class.",
+            'elif backend.backend() == "toolkit":\n'
+            "    from keras_toolkit.layer import ToolkitLayer as BackendLayer\n",
+        ),
     ),
     "keras.src.optimizers.optimizer": (
-        "else:\n\n    class BackendOptimizer(base_optimizer.BaseOptimizer):",
-        'elif backend.backend() == "toolkit":\n'
-        "    from keras_toolkit.optimizer import (\n"
-        "        ToolkitOptimizer as BackendOptimizer,\n"
-        "    )\n"
-        "else:\n\n    class BackendOptimizer(base_optimizer.BaseOptimizer):",
+        _before(
+            "else:\n\n    class BackendOptimizer(base_optimizer.BaseOptimizer):",
+            'elif backend.backend() == "toolkit":\n'
+            "    from keras_toolkit.optimizer import (\n"
+            "        ToolkitOptimizer as BackendOptimizer,\n"
+            "    )\n",
+        ),
+    ),
+    "keras.src.export.saved_model": (
+        _before(
+            f"{_REFUSAL}ExportArchive.",
+            'elif backend.backend() == "toolkit":\n'
+            "    from keras_toolkit.export import (\n"
+            "        ToolkitExportArchive as BackendSavedModelExportArchive,\n"
+            "    )\n",
+        ),
+    ),
+    "keras.src.export.onnx": (
+        _before(
+            '    elif backend.backend() == "torch":\n        import torch\n',
+            '    elif backend.backend() == "toolkit":\n'
+            "        from keras_toolkit.export import write_onnx\n\n"
+            "        write_onnx(\n"
+            "            model, filepath, input_signature, opset_version, **kwargs\n"
+            "        )\n\n",
+        ),
     ),
     "keras.src.utils.backend_utils": (
-        '        if self._backend == "openvino":',
-        '        if self._backend == "toolkit":\n'
-        '            module = importlib.import_module("keras_toolkit.backend")\n'
-        "            return getattr(module, name)\n"
-        '        if self._backend == "openvino":',
+        _before(
+            '        if self._backend == "openvino":',
+            '        if self._backend == "toolkit":\n'
+            '            module = importlib.import_module("keras_toolkit.backend")\n'
+            "            return getattr(module, name)\n",
+        ),
     ),
 }
 
@@ -110,42 +147,31 @@ class KerasFinder(MetaPathFinder):
 
 
 class _BranchLoader(importlib.machinery.SourceFileLoader):
-    """Load a module of Keras with the branch for this backend."""
+    """Load a module of Keras with the branches for this backend."""
 
     def get_code(self, fullname: str) -> CodeType:  # type: ignore[override]
         source = self.get_source(fullname) or ""
-        module = ast.parse(add_branch(fullname, source), self.path)
-        _restore_line_numbers(fullname, source, module)
-        return compile(module, self.path, "exec")
+        for old, new in PATCHES[fullname]:
+            source = add_branch(fullname, source, old, new)
+        return compile(source, self.path, "exec")
 
 
-def add_branch(name: str, source: str) -> str:
-    """Return the source of a module of Keras with the branch for this backend.
+def add_branch(name: str, source: str, old: str, new: str) -> str:
+    """Return the source of a module of Keras with one text replaced.
 
     Args:
         name: of the module.
         source: its text.
+        old: a text that occurs once in it.
+        new: the replacement.
 
     Raises:
         ImportError: if the text is not that of a version that this package knows.
     """
-    old, new = PATCHES[name]
     if source.count(old) == 1:
         return source.replace(old, new)
     raise ImportError(
         f"keras_toolkit: this version of Keras is unknown: {name} does not contain "
-        f"{old.splitlines()[-1].strip()!r} once. Known versions are 3.12 to 3.16; install "
-        "one of them, or a newer version of toolkit"
+        f"{old.strip()!r} once. Known versions are 3.12 to 3.16; install one of them, "
+        "or a newer version of toolkit"
     )
-
-
-def _restore_line_numbers(name: str, source: str, module: ast.Module) -> None:
-    """Give the code after the branch the line numbers of the file, for tracebacks."""
-    old, new = PATCHES[name]
-    first = source[: source.index(old)].count("\n") + 1
-    added = new.count("\n") - old.count("\n")
-    for node in ast.walk(module):
-        if getattr(node, "lineno", 0) >= first + added:
-            node.lineno -= added  # type: ignore[attr-defined]
-        if (getattr(node, "end_lineno", 0) or 0) >= first + added:
-            node.end_lineno -= added  # type: ignore[attr-defined]

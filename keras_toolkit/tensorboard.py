@@ -1,1 +1,1 @@
-"""Traces for TensorBoard; see `toolkit.profiler`."""
+"""Traces for the callback TensorBoard: Keras asks TensorFlow and JAX alone for them."""

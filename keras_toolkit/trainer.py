@@ -16,8 +16,8 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.utils import traceback_utils
 from keras.src.utils.python_utils import pythonify_logs
 
-import toolkit
-from keras_toolkit.core import convert_to_numpy, convert_to_tensor
+from keras_toolkit.core import convert_to_numpy
+from keras_toolkit.generation import compile_generation
 from keras_toolkit.steps import compiled_step
 from toolkit import GradientTape
 
@@ -30,6 +30,12 @@ class ToolkitTrainer(base_trainer.Trainer):
         self.train_function: Any = None
         self.test_function: Any = None
         self.predict_function: Any = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Compile the generation of text of models such as those of KerasHub."""
+        super().__init_subclass__(**kwargs)
+        if "make_generate_function" in vars(cls):
+            cls.make_generate_function = compile_generation(cls.make_generate_function)
 
     def _forward(self, x: Any, training: bool) -> Any:
         if self._call_has_training_arg:

@@ -144,7 +144,7 @@ def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
     loop_vars: Any,
-    maximum_iterations: int | None = None,
+    maximum_iterations: Any = None,
 ) -> Any:
     """Apply `body` to `loop_vars` as long as `cond` of them holds.
 
@@ -152,8 +152,8 @@ def while_loop(
         cond: takes the loop variables, returns a boolean scalar.
         body: takes the loop variables, returns new ones of the same shapes and dtypes.
         loop_vars: a tuple or list of (structures of) tensors, or a single tensor.
-        maximum_iterations: a bound on the number of steps; the gradient of a traced
-            loop needs it.
+        maximum_iterations: a bound on the number of steps. The gradient of a traced
+            loop needs it as a number; otherwise it may be a tensor of the trace.
 
     Example:
         >>> import toolkit
@@ -167,6 +167,12 @@ def while_loop(
         found = body(*args)
         return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
+    if maximum_iterations is not None and not is_int(maximum_iterations):
+        limit = convert(maximum_iterations)
+        if limit.known() is None:
+            values = _while_below(limit, cond, step, values)
+            return _like_loop_vars(values, loop_vars)
+        maximum_iterations = int(limit)
     if state.trace is None:
         count = 0
         while (maximum_iterations is None or count < maximum_iterations) and cond(
@@ -182,9 +188,24 @@ def while_loop(
         else:
             parts = condition, stand_ins, *trace_body("while_loop", step, *values)
             values = _traced_while(*parts, values, maximum_iterations)
-    if single:
+    return _like_loop_vars(values, loop_vars)
+
+
+def _like_loop_vars(values: Any, loop_vars: Any) -> Any:
+    """Return the values as a list, a tuple or alone, as the loop variables were."""
+    if not isinstance(loop_vars, (tuple, list)):
         return values[0]
     return list(values) if isinstance(loop_vars, list) else values
+
+
+def _while_below(limit: Tensor, cond: Any, step: Any, values: Any) -> Any:
+    """Run a loop whose bound on the number of steps is computed in the trace."""
+    counted = while_loop(
+        lambda count, values: ops.logical_and(count < limit, cond(*values)),
+        lambda count, values: (count + 1, step(*values)),
+        (ops.zeros((), limit.dtype), values),
+    )
+    return counted[1]
 
 
 def _checked_step(step: Callable[..., Any], values: Any) -> Any:

@@ -1,0 +1,84 @@
+"""Run a script of Keras on toolkit, or choose how an environment finds this backend.
+
+    python -m keras_toolkit script.py [arguments]
+    python -m keras_toolkit -m module [arguments]
+    python -m keras_toolkit --install      # KERAS_BACKEND=toolkit then needs no import
+    python -m keras_toolkit --uninstall
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+from keras_toolkit.finder import NAME, activate
+
+# Python runs this line when it starts; it imports the package only if it is wanted.
+_START_LINE = (
+    f'import os; os.environ.get("KERAS_BACKEND") == "{NAME}" '
+    'and __import__("keras_toolkit")\n'
+)
+
+
+def start_file() -> Path:
+    """Return the file in which this environment's Python reads what it runs first."""
+    return Path(sysconfig.get_path("purelib")) / "keras_toolkit_start.pth"
+
+
+def install() -> str:
+    """Let `KERAS_BACKEND=toolkit` suffice in this environment; return a message."""
+    path = start_file()
+    path.write_text(_START_LINE)
+    return f"wrote {path}: KERAS_BACKEND={NAME} now chooses this backend"
+
+
+def uninstall() -> str:
+    """Undo `install`; return a message."""
+    path = start_file()
+    if not path.exists():
+        return f"there is no {path}"
+    if path.read_text() != _START_LINE:
+        raise SystemExit(f"keras_toolkit: {path} was changed; delete it by hand")
+    path.unlink()
+    return f"removed {path}"
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run a script or a module as Python does, with this backend."""
+    activate()
+    if arguments[0] == "-m":
+        if len(arguments) < 2:
+            raise SystemExit("keras_toolkit: expected a module after -m")
+        sys.argv = list(arguments[1:])
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        return
+    sys.argv = list(arguments)
+    sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and (arguments[0] == "-m" or not arguments[0].startswith("-")):
+        run(arguments)
+        return
+    parser = argparse.ArgumentParser(
+        prog="python -m keras_toolkit",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--install", action="store_true", help="once, for all scripts")
+    choice.add_argument("--uninstall", action="store_true", help="undo --install")
+    options = parser.parse_args(arguments)
+    print(install() if options.install else uninstall())
+
+
+if __name__ == "__main__":
+    main()
