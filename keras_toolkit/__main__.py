@@ -1,9 +1,9 @@
 """Run a script of Keras on toolkit, or choose how an environment finds this backend.
 
-    python -m keras_toolkit script.py [arguments]
-    python -m keras_toolkit -m module [arguments]
-    python -m keras_toolkit --install      # KERAS_BACKEND=toolkit then needs no import
-    python -m keras_toolkit --uninstall
+python -m keras_toolkit script.py [arguments]
+python -m keras_toolkit -m module [arguments]
+python -m keras_toolkit --install      # KERAS_BACKEND=toolkit then needs no import
+python -m keras_toolkit --uninstall
 """
 
 from __future__ import annotations
@@ -30,16 +30,14 @@ def start_file() -> Path:
     return Path(sysconfig.get_path("purelib")) / "keras_toolkit_start.pth"
 
 
-def install() -> str:
+def install(path: Path) -> str:
     """Let `KERAS_BACKEND=toolkit` suffice in this environment; return a message."""
-    path = start_file()
     path.write_text(_START_LINE)
     return f"wrote {path}: KERAS_BACKEND={NAME} now chooses this backend"
 
 
-def uninstall() -> str:
+def uninstall(path: Path) -> str:
     """Undo `install`; return a message."""
-    path = start_file()
     if not path.exists():
         return f"there is no {path}"
     if path.read_text() != _START_LINE:
@@ -77,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     choice.add_argument("--install", action="store_true", help="once, for all scripts")
     choice.add_argument("--uninstall", action="store_true", help="undo --install")
     options = parser.parse_args(arguments)
-    print(install() if options.install else uninstall())
+    change = install if options.install else uninstall
+    print(change(start_file()))
 
 
 if __name__ == "__main__":

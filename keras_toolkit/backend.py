@@ -1,6 +1,7 @@
 """The names that `keras.src.backend` takes from a backend."""
 
 from keras.src.backend.common.name_scope import name_scope as name_scope
+
 from keras_toolkit import (
     core as core,
     distribution_lib as distribution_lib,

@@ -32,7 +32,8 @@ Tensor = toolkit.Tensor
 class Variable(KerasVariable):
     """A Variable of Keras whose value is stored in a Variable of toolkit."""
 
-    _value: toolkit.Variable | None
+    _value: Any  # a toolkit.Variable; None before the deferred initialization
+    _shape: Any
 
     def _initialize(self, value: Any) -> None:
         self._store(value)
@@ -158,8 +159,8 @@ def device_scope(device_name: str) -> AbstractContextManager[Any]:
 def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return the KerasTensors that `fn` would return; nothing is computed.
 
-    `fn` is traced with two sizes for each unknown extent. An extent that differs between
-    the two traces is unknown in the result.
+    `fn` is traced with two sizes for each unknown extent. An extent that differs
+    between the two traces is unknown in the result.
     """
     with StatelessScope(), SymbolicScope():
         args, kwargs = tree.map_structure(_to_symbol, (args, kwargs))

@@ -1,7 +1,7 @@
 """Make Keras find this backend: Keras 3.12 to 3.16 refuse names that they do not know.
 
-An import finder adds a branch for the name "toolkit" to the modules of Keras that choose
-by the name of the backend. The files of Keras on disk do not change.
+An import finder adds a branch for the name "toolkit" to the modules of Keras that
+choose by the name of the backend. The files of Keras on disk do not change.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class KerasFinder(MetaPathFinder):
 class _BranchLoader(importlib.machinery.SourceFileLoader):
     """Load a module of Keras with the branches for this backend."""
 
-    def get_code(self, fullname: str) -> CodeType:  # type: ignore[override]
+    def get_code(self, fullname: str) -> CodeType:
         source = self.get_source(fullname) or ""
         for old, new in PATCHES[fullname]:
             source = add_branch(fullname, source, old, new)

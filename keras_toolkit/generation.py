@@ -22,7 +22,8 @@ def compile_generation(make_function: Callable[[Any], Any]) -> Callable[[Any], A
     @wraps(make_function)
     def make_generate_function(self: Any) -> Any:
         function = make_function(self)
-        if getattr(function, "__self__", None) is self and not self.run_eagerly:
+        is_method = getattr(function, "__self__", None) is self
+        if is_method and not self.run_eagerly:
             self.generate_function = toolkit.function(function)
         return self.generate_function
 

@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from keras.src import callbacks as callbacks_module, optimizers as optimizers_module
-from keras.src import tree
+from keras.src import (
+    callbacks as callbacks_module,
+    optimizers as optimizers_module,
+    tree,
+)
 from keras.src.backend import config
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
@@ -30,6 +33,7 @@ class ToolkitTrainer(base_trainer.Trainer):
         self.train_function: Any = None
         self.test_function: Any = None
         self.predict_function: Any = None
+        self._eval_epoch_iterator: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Compile the generation of text of models such as those of KerasHub."""
@@ -348,7 +352,11 @@ class ToolkitTrainer(base_trainer.Trainer):
         return self._on_batch(self.make_train_function(), data, return_dict)
 
     def test_on_batch(
-        self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        return_dict: bool = False,
     ) -> Any:
         """Evaluate one batch and return the loss and the metrics."""
         self._assert_compile_called("test_on_batch")

@@ -385,7 +385,7 @@ def _dense(tensor: Tensor) -> Tensor:
 
 
 def unwrap_variable(x: Any) -> Any:
-    """Return the Variable that `x` wraps, if it has `__toolkit_variable__`; else `x`."""
+    """Return the Variable that `x` wraps by `__toolkit_variable__`, or `x` itself."""
     unwrap = getattr(x, "__toolkit_variable__", None)
     return x if unwrap is None else unwrap()
 

@@ -140,13 +140,13 @@ def ctc_decode(
         (batch, 1), minus the sum of the best logits, or (batch, top_paths), the log
         probabilities.
     """
+    if strategy not in ("greedy", "beam_search"):
+        raise unknown_choice(
+            "ctc_decode: Invalid strategy", strategy, ("greedy", "beam_search")
+        )
     x, lengths = _checked("ctc_decode", inputs, sequence_lengths)
     if strategy == "greedy":
         return _greedy(x, lengths, merge_repeated, mask_index)
-    if strategy != "beam_search":
-        raise unknown_choice(
-            "ctc_decode: strategy", strategy, ("greedy", "beam_search")
-        )
     if not 1 <= top_paths <= beam_width:
         raise ArgumentError(
             "ctc_decode: expected 1 <= top_paths <= beam_width; received "

@@ -198,14 +198,17 @@ def _window(op: str, window: Any, length: int, fft_length: int, dtype: str) -> T
         return convert(np.ones(fft_length), dtype)
     if isinstance(window, str):
         if window not in _WINDOWS:
-            raise unknown_choice(f"{op}: window", window, _WINDOWS)
+            raise unknown_choice(
+                f"{op}: If a string is passed to `window`: it", window, _WINDOWS
+            )
         share = _WINDOWS[window]
         turns = arange(length, dtype=dtype) * (2 * math.pi / length)
         window = share - (1 - share) * cos(turns)
     window = convert(window, dtype)
     if window.shape != (length,):
         raise ShapeError(
-            f"{op}: expected a window of shape {(length,)}; received {window.shape}"
+            f"{op}: The shape of `window` must be equal to ({length},), the "
+            f"sequence_length; received {window.shape}"
         )
     low = (fft_length - length) // 2
     widths = ((low, fft_length - length - low),)
@@ -219,8 +222,8 @@ def _check_lengths(op: str, length: int, stride: int, fft_length: int) -> None:
         )
     if fft_length < length:
         raise ArgumentError(
-            f"{op}: expected fft_length >= sequence_length; received {fft_length} "
-            f"and {length}"
+            f"{op}: `fft_length` must equal or exceed `sequence_length`; received "
+            f"{fft_length} and {length}"
         )
 
 
@@ -250,7 +253,7 @@ def stft(
     _check_lengths("stft", sequence_length, sequence_stride, fft_length)
     x = convert(x)
     if x.dtype not in ("float32", "float64"):
-        raise DTypeError(f"stft: expected float32 or float64; received {x.dtype}")
+        raise DTypeError(f"stft: expected `float32` or `float64`; received {x.dtype}")
     weights = _window("stft", window, sequence_length, fft_length, x.dtype)
     if center:
         widths = [(0, 0)] * (x.ndim - 1) + [(fft_length // 2,) * 2]

@@ -165,10 +165,12 @@ def _differences(load: Load) -> list[Mismatch]:
 def _optimizer_fits(load: Load) -> bool:
     """Whether to load the optimizer's state; it may be absent without harm.
 
-    What is not built yet keeps the learning rate that it was made with, as in Keras.
+    An optimizer that is not built keeps its learning rate, as in Keras. A file of one
+    that has made no step may lack the slots, which are zeros.
     """
     optimizer = load.part
-    if not load.stored or (not optimizer.built and _made_no_step(load)):
+    has_slots = load.stored.keys() >= _own(optimizer).keys()
+    if not load.stored or (_made_no_step(load) and not (optimizer.built and has_slots)):
         return False
     if not optimizer.built:
         why = "it is not built yet; call its `build` before, to have that of the file"

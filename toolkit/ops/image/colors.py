@@ -17,11 +17,12 @@ from toolkit.ops.shape import stack, unstack
 from toolkit.ops.symbolic import operation
 
 
-def _need_channels(op: str, x: Tensor, counts: tuple[int, ...]) -> None:
-    if x.shape[-1] not in counts:
+def _need_channels(op: str, x: Tensor, kinds: dict[int, str]) -> None:
+    if x.shape[-1] not in kinds:
+        names = " or ".join(f"{n} ({kind})" for n, kind in kinds.items())
         raise ShapeError(
-            f"{op}: Invalid channel size: expected {' or '.join(map(str, counts))} "
-            f"channels; received {x.shape[-1]}"
+            f"{op}: Invalid channel size: expected {names}. Received: {x.shape[-1]} "
+            f"channels, in images of shape {x.shape}"
         )
 
 
@@ -39,7 +40,7 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Tensor:
         Images of 1 channel, of the dtype of images.
     """
     x, restore = batched("rgb_to_grayscale", images, data_format)
-    _need_channels("rgb_to_grayscale", x, (3, 1))
+    _need_channels("rgb_to_grayscale", x, {3: "RGB", 1: "Grayscale"})
     if x.shape[-1] == 1:
         return restore(x)
     weights = convert(np.array([0.2989, 0.587, 0.114]), widened(x).dtype)
@@ -57,7 +58,7 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> Tensor:
     """
     x, restore = batched("rgb_to_hsv", images, data_format)
     need_floats("rgb_to_hsv", x)
-    _need_channels("rgb_to_hsv", x, (3,))
+    _need_channels("rgb_to_hsv", x, {3: "RGB"})
     tiny = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}
     wide = widened(x)
     wide = where(less(absolute(wide), tiny.get(x.dtype, 2.0**-7)), 0.0, wide)
@@ -88,7 +89,7 @@ def hsv_to_rgb(images: Any, data_format: str | None = None) -> Tensor:
     """
     x, restore = batched("hsv_to_rgb", images, data_format)
     need_floats("hsv_to_rgb", x)
-    _need_channels("hsv_to_rgb", x, (3,))
+    _need_channels("hsv_to_rgb", x, {3: "HSV"})
     hue, saturation, value = unstack(widened(x), axis=-1)
     sixths = (hue - floor(hue)) * 6
     shares = (

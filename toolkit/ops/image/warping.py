@@ -125,9 +125,9 @@ def map_coordinates(
     coordinates = convert(coordinates)
     if coordinates.ndim < 2 or coordinates.shape[0] != x.ndim:
         raise ShapeError(
-            f"map_coordinates: Invalid coordinates rank or shape: expected "
-            f"({x.ndim}, ...), of at least rank 2, for inputs of shape {x.shape}; "
-            f"received {coordinates.shape}"
+            "map_coordinates: Invalid coordinates rank or shape: expected at least "
+            "rank 2, and the first extent must be the same as the rank of `inputs`, "
+            f"{x.ndim}; received coordinates {coordinates.shape} for inputs {x.shape}"
         )
     if order not in (0, 1):
         raise ArgumentError(
@@ -209,8 +209,8 @@ def affine_transform(
     transform = convert(transform, widened(x).dtype)
     if transform.ndim not in (1, 2) or transform.shape[-1] != 8:
         raise ShapeError(
-            "affine_transform: Invalid transform rank: expected (8,) or (batch, 8); "
-            f"received {transform.shape}"
+            "affine_transform: Invalid transform rank: expected rank 1, shape (8,), or "
+            f"rank 2, shape (batch, 8); received shape {transform.shape}"
         )
     transform = reshape(transform, (-1, 8))
     return restore(_projected(x, transform, interpolation, fill_mode, fill_value))

@@ -1,0 +1,217 @@
+"""Keras on toolkit: models train, predict, and are saved and read."""
+
+import keras_toolkit  # noqa: F401  # isort: skip
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import toolkit
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    keras.utils.set_random_seed(0)
+
+
+def data(samples=64, features=8, classes=3):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(samples, features)).astype("float32")
+    y = np.argmax(x @ random.normal(size=(features, classes)), axis=-1)
+    return x, y.astype("int32")
+
+
+def mlp(**options):
+    model = keras.Sequential(
+        [layers.Dense(16, activation="relu"), layers.Dropout(0.1), layers.Dense(3)]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, metrics=["accuracy"], **options)
+    return model
+
+
+def test_fit_learns_and_traces_the_step_once():
+    x, y = data()
+    model = mlp()
+    traces = []
+
+    class Counting(keras.Sequential):
+        def train_step(self, batch):
+            traces.append(1)
+            return super().train_step(batch)
+
+    model = Counting(model.layers)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.02), loss, metrics=["accuracy"])
+    history = model.fit(x, y, batch_size=16, epochs=30, verbose=0).history
+    assert history["accuracy"][-1] > 0.9
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop", "AdamW", "Lion"])
+def test_compiled_training_equals_eager_training(name):
+    x, y = data()
+    weights = []
+    for run_eagerly in (False, True):
+        keras.utils.set_random_seed(0)
+        model = mlp(run_eagerly=run_eagerly)
+        model.optimizer = keras.optimizers.get(name)
+        model.fit(x, y, batch_size=16, epochs=2, verbose=0, shuffle=False)
+        weights.append(model.get_weights())
+    for compiled, eager in zip(*weights, strict=True):
+        np.testing.assert_allclose(compiled, eager, rtol=1e-4, atol=1e-5)
+
+
+def test_steps_per_execution_change_no_result():
+    x, y = data()
+    results = []
+    for steps in (1, 4):
+        keras.utils.set_random_seed(0)
+        model = mlp(steps_per_execution=steps)
+        model.fit(x, y, batch_size=16, epochs=2, verbose=0)
+        results.append(model.predict(x, batch_size=16, verbose=0))
+    np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-6)
+
+
+def test_gradient_accumulation_equals_a_large_batch():
+    x, y = data()
+    weights = []
+    for batch_size, steps in ((32, None), (16, 2)):
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([layers.Dense(3)])
+        optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=steps)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer, loss)
+        model.fit(x, y, batch_size=batch_size, verbose=0, shuffle=False)
+        weights.append(model.get_weights())
+    for large, accumulated in zip(*weights, strict=True):
+        np.testing.assert_allclose(large, accumulated, rtol=1e-5, atol=1e-6)
+
+
+def test_evaluate_and_on_batch_methods():
+    x, y = data()
+    model = mlp()
+    logs = model.train_on_batch(x, y, return_dict=True)
+    assert set(logs) == {"loss", "accuracy"}
+    loss, accuracy = model.evaluate(x, y, verbose=0)
+    assert model.test_on_batch(x, y)[0] == pytest.approx(loss, rel=1e-5)
+    assert 0 <= accuracy <= 1
+    whole = model.predict(x, verbose=0)
+    np.testing.assert_allclose(model.predict_on_batch(x), whole, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(model(x)), whole, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("cell", [layers.SimpleRNN, layers.GRU, layers.LSTM])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("go_backwards", [False, True])
+def test_recurrent_layers_equal_their_cells(cell, masked, go_backwards):
+    x = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32")
+    mask = np.array([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]], bool) if masked else None
+    layer = cell(4, return_sequences=True, go_backwards=go_backwards)
+    outputs = np.asarray(layer(x, mask=mask))
+    states = layer.get_initial_state(2)
+    expected, last = [], np.zeros((2, 4), "float32")
+    for step in reversed(range(5)) if go_backwards else range(5):
+        output, new_states = layer.cell(x[:, step], states)
+        kept = np.ones((2, 1), bool) if mask is None else mask[:, step, None]
+        last = np.where(kept, output, last)
+        states = [np.where(kept, a, b) for a, b in zip(new_states, states, strict=True)]
+        expected.append(last)
+    np.testing.assert_allclose(outputs, np.stack(expected, 1), rtol=1e-5, atol=1e-6)
+
+
+def test_batch_norm_updates_its_averages_in_the_program():
+    x, y = data()
+    model = keras.Sequential([layers.BatchNormalization(momentum=0.5), layers.Dense(3)])
+    model.compile("sgd", "mse")
+    model.fit(x, np.eye(3, dtype="float32")[y], batch_size=64, verbose=0)
+    mean = np.asarray(model.layers[0].moving_mean)
+    np.testing.assert_allclose(mean, 0.5 * x.mean(0), rtol=1e-4, atol=1e-6)
+
+
+def test_gradient_tape_takes_variables_of_keras():
+    layer = layers.Dense(2, use_bias=False)
+    x = np.ones((3, 4), "float32")
+    layer.build(x.shape)
+    with toolkit.GradientTape() as tape:
+        loss = ops.sum(layer(x))
+    (gradient,) = tape.gradient(loss, layer.trainable_variables)
+    np.testing.assert_allclose(gradient, np.full((4, 2), 3.0))
+
+
+def test_frozen_layers_stay():
+    x, y = data()
+    model = mlp()
+    model.build(x.shape)
+    model.layers[0].trainable = False
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    before = model.layers[0].get_weights()
+    model.fit(x, y, verbose=0)
+    for old, new in zip(before, model.layers[0].get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_settings_of_keras_are_those_of_toolkit():
+    keras.config.set_image_data_format("channels_first")
+    try:
+        assert toolkit.config.image_data_format() == "channels_first"
+        images = np.ones((2, 3, 4, 4), "float32")
+        assert keras.ops.image.resize(images, (2, 2)).shape == (2, 3, 2, 2)
+    finally:
+        keras.config.set_image_data_format("channels_last")
+    assert toolkit.config.image_data_format() == "channels_last"
+
+
+def test_files_are_read_by_toolkit(tmp_path):
+    x, _ = data()
+    model = mlp()
+    expected = model.predict(x, verbose=0)
+    model.save(tmp_path / "model.keras")
+    read = toolkit.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(read.predict(x, verbose=0), expected, rtol=1e-5)
+    read.save(tmp_path / "again.keras")
+    again = keras.saving.load_model(tmp_path / "again.keras")
+    np.testing.assert_allclose(again.predict(x, verbose=0), expected, rtol=1e-5)
+
+
+def test_same_seed_gives_the_same_bits():
+    x, y = data()
+    weights = []
+    for _ in range(2):
+        keras.utils.set_random_seed(3)
+        model = mlp()
+        model.fit(x, y, batch_size=16, epochs=2, verbose=0)
+        weights.append(model.get_weights())
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_mixed_precision_keeps_variables_in_float32():
+    x, y = data()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = mlp()
+        model.fit(x, y, verbose=0)
+        assert {v.dtype for v in model.trainable_variables} == {"float32"}
+        assert model(x).dtype == "bfloat16"
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def test_onnx_file_computes_the_same(tmp_path):
+    onnx = pytest.importorskip("onnx.reference")
+    x, _ = data()
+    model = mlp()
+    expected = model.predict(x, verbose=0)
+    model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
+    session = onnx.ReferenceEvaluator(str(tmp_path / "model.onnx"))
+    (found,) = session.run(None, {session.input_names[0]: x})
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_saved_model_is_refused(tmp_path):
+    model = mlp()
+    model.build((None, 8))
+    with pytest.raises(NotImplementedError, match="SavedModel needs TensorFlow"):
+        model.export(tmp_path / "saved")
