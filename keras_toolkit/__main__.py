@@ -32,7 +32,7 @@ def start_file() -> Path:
 
 def install(path: Path) -> str:
     """Let `KERAS_BACKEND=toolkit` suffice in this environment; return a message."""
-    path.write_text(_START_LINE)
+    path.write_text(_START_LINE, encoding="utf-8")
     return f"wrote {path}: KERAS_BACKEND={NAME} now chooses this backend"
 
 
@@ -40,7 +40,7 @@ def uninstall(path: Path) -> str:
     """Undo `install`; return a message."""
     if not path.exists():
         return f"there is no {path}"
-    if path.read_text() != _START_LINE:
+    if path.read_text(encoding="utf-8") != _START_LINE:
         raise SystemExit(f"keras_toolkit: {path} was changed; delete it by hand")
     path.unlink()
     return f"removed {path}"
