@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("toolkit", "keras_toolkit")
 LINKS = ("backends", "layers", "optimizers", "data")
 TEST_FILE = '''"""One test."""
 
@@ -49,7 +50,9 @@ def linked_project(tmp_path):
         (folder / "__init__.py").write_text('"""A part."""\n')
         (folder / "test_part.py").write_text(TEST_FILE)
         (tmp_path / link).symlink_to(f"toolkit/{link}")
-    (tmp_path / "toolkit" / "__init__.py").write_text('"""All parts."""\n')
+    (tmp_path / "keras_toolkit").mkdir()
+    for package in PACKAGES:
+        (tmp_path / package / "__init__.py").write_text('"""All parts."""\n')
     (tmp_path / "tests").mkdir()
     return tmp_path
 
@@ -64,7 +67,7 @@ def test_link_is_relative(name):
 
 def test_nothing_is_imported_through_a_link():
     pattern = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(LINKS)})\b", re.MULTILINE)
-    folders = ("toolkit", "tests", "examples", "benchmarks")
+    folders = (*PACKAGES, "tests", "examples", "benchmarks")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     assert [p for p in files if pattern.search(p.read_text("utf-8"))] == []
 
@@ -72,7 +75,11 @@ def test_nothing_is_imported_through_a_link():
 def test_linter_and_formatter_leave_the_links_out(linked_project):
     pytest.importorskip("ruff")
     found = run("ruff", "check", "--show-files", cwd=linked_project).splitlines()
-    python = {str(path) for path in linked_project.rglob("toolkit/**/*.py")}
+    python = {
+        str(path)
+        for package in PACKAGES
+        for path in (linked_project / package).rglob("*.py")
+    }
     assert set(found) - {str(linked_project / "pyproject.toml")} == python
     formatted = run("ruff", "format", "--check", cwd=linked_project)
     assert formatted.startswith(f"{len(python)} files already formatted")
@@ -82,7 +89,7 @@ def test_type_checker_leaves_the_links_out(linked_project):
     pytest.importorskip("mypy")
     # Each part is found once: through a link it would have a second name, an error.
     output = run("mypy", "--cache-dir", os.devnull, cwd=linked_project)
-    assert f"{1 + 2 * len(LINKS)} source files" in output
+    assert f"{len(PACKAGES) + 2 * len(LINKS)} source files" in output
 
 
 def test_test_collection_leaves_the_links_out(linked_project):
