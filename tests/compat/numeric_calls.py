@@ -19,7 +19,12 @@ def names(tf):
         return tape.gradient(y, xs)
 
     signals = np.sin(np.arange(96, dtype="float32") ** 1.3).reshape(2, 48)
-    return {**calls.names(tf), "gradients": gradients, "S": signals}
+    return {
+        **calls.names(tf),
+        "gradients": gradients,
+        "S": signals,
+        "inverse_window": tf.signal.inverse_stft_window_fn(4),
+    }
 
 
 CALLS = {
@@ -84,5 +89,77 @@ gradients(tf.math.special.spence, [0.5, 3.0])
 gradients(tf.math.ndtri, [0.25, 0.5, 0.999])
 gradients(tf.math.erfcinv, [0.25, 1.5])
 tf.math.approx_max_k([[1.0, 4.0, 2.0], [3.0, 0.0, 9.0]], 2)
+""",
+    "cosines": r"""
+tf.signal.dct(S)
+tf.signal.dct(S, type=1)
+tf.signal.dct(S, type=3)
+tf.signal.dct(S, type=4)
+tf.signal.dct(S, norm="ortho")
+tf.signal.dct(S, type=3, norm="ortho")
+tf.signal.dct(S, type=4, norm="ortho")
+tf.signal.dct(S, n=20)
+tf.signal.dct(S, n=60, type=3)
+tf.signal.idct(S)
+tf.signal.idct(S, type=1)
+tf.signal.idct(S, type=3, norm="ortho")
+tf.signal.idct(S, type=4)
+tf.signal.dct(tf.constant([1.0, 2.0, 4.0], tf.float64))
+gradients(lambda x: tf.signal.dct(x) ** 2, [1.0, 2.0, 4.0])
+tf.signal.mdct(S, 8)
+tf.signal.mdct(S, 8, window_fn=None, pad_end=True, norm="ortho")
+tf.signal.inverse_mdct(tf.signal.mdct(S, 8))
+tf.signal.inverse_mdct(tf.signal.mdct(S, 8, None), window_fn=None)
+tf.signal.inverse_mdct(tf.signal.mdct(S, 8, norm="ortho"), norm="ortho")
+tf.signal.mfccs_from_log_mel_spectrograms(S)
+tf.signal.linear_to_mel_weight_matrix()
+tf.signal.linear_to_mel_weight_matrix(10, 65, 16000, 80.0, 7600.0, tf.float64)
+""",
+    "frames": r"""
+tf.signal.stft(S, 16, 4)
+tf.signal.stft(S, 12, 4, 20)
+tf.signal.inverse_stft(tf.signal.stft(S, 16, 4), 16, 4)
+tf.signal.inverse_stft(tf.signal.stft(S, 12, 4), 12, 4, window_fn=inverse_window)
+tf.signal.inverse_stft(tf.signal.stft(S, 12, 4, 8), 12, 4, 8)
+tf.signal.inverse_stft(tf.signal.stft(S, 12, 5, 20), 12, 5, 20, window_fn=None)
+tf.signal.inverse_stft_window_fn(4)(12, tf.float32)
+tf.signal.inverse_stft_window_fn(5, tf.signal.hamming_window)(12, dtype=tf.float64)
+tf.signal.overlap_and_add(S, 7)
+tf.signal.overlap_and_add(A, 2)
+tf.signal.overlap_and_add(A, 5)
+tf.signal.kaiser_window(8)
+tf.signal.kaiser_window(7, beta=3.0, dtype=tf.float64)
+tf.signal.kaiser_bessel_derived_window(8)
+tf.signal.kaiser_bessel_derived_window(7, 3.0)
+tf.signal.vorbis_window(8)
+tf.signal.vorbis_window(7, dtype=tf.float64)
+gradients(lambda x: tf.signal.overlap_and_add(x, 2) ** 2, A)
+""",
+    "transforms": r"""
+tf.signal.fft3d(tf.cast(A, tf.complex64))
+tf.signal.ifft3d(tf.cast(A, tf.complex64))
+tf.signal.ifft(tf.cast(A, tf.complex64))
+tf.signal.ifft2d(tf.cast(A, tf.complex128))
+tf.signal.rfft(S)
+tf.signal.rfft(S, [20])
+tf.signal.irfft(tf.signal.rfft(S), [40])
+tf.signal.rfft2d(A)
+tf.signal.rfft2d(A, [4, 6])
+tf.signal.irfft2d(tf.signal.rfft2d(A))
+tf.signal.irfft2d(tf.signal.rfft2d(A), [4, 5])
+tf.signal.rfft3d(A)
+tf.signal.irfft3d(tf.signal.rfft3d(A))
+tf.signal.fftshift(A)
+tf.signal.fftshift(A, axes=[1])
+tf.signal.ifftshift(A)
+tf.signal.ifftshift(S, axes=1)
+""",
+    "matrices": r"""
+tf.linalg.expm(M)
+tf.linalg.expm(A[:, :3, :3] / 10)
+tf.linalg.expm(tf.constant([[0j, 1j], [1 + 0j, 0j]], tf.complex64))
+tf.linalg.sqrtm(M)
+tf.linalg.logm(tf.cast(M, tf.complex64))
+gradients(tf.linalg.expm, M)
 """,
 }

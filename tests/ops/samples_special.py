@@ -1,8 +1,10 @@
 """Samples of special functions, with values computed with 30 digits."""
 
+from functools import partial
+
 import numpy as np
 
-from tests.ops.table import sample
+from tests.ops.table import sample, uniform
 
 # Name -> arrays of arguments, and the values of the function.
 VALUES = {
@@ -238,7 +240,69 @@ def _sample(name, *arguments, values):
     return sample(name, *inputs, numpy=_constant(values), tolerance=20, half=False)
 
 
+def _dct(x, type):
+    """Return the sums that define the transform of the last axis."""
+    n = x.shape[-1]
+    k = np.arange(n)[:, None]
+    j = np.arange(n)[None]
+    factors = 2.0 * np.ones((n, 1))
+    if type == 1:
+        matrix = np.cos(np.pi * j * k / (n - 1))
+        factors[[0, -1]] = 1
+    elif type == 2:
+        matrix = np.cos(np.pi * j * (2 * k + 1) / (2 * n))
+    elif type == 3:
+        matrix = np.cos(np.pi * (2 * j + 1) * k / (2 * n))
+        factors[0] = 1
+    else:
+        matrix = np.cos(np.pi * (2 * j + 1) * (2 * k + 1) / (4 * n))
+    matrix = factors * matrix
+    return x @ matrix
+
+
+def _transforms():
+    for type in (1, 2, 3, 4):
+        x = uniform(-1, 1, (2, 6))
+        yield sample("dct", x, type=type, numpy=partial(_dct, type=type), tolerance=10)
+    back = {1: 1, 2: 3, 3: 2, 4: 4}
+    for type in (1, 2, 3, 4):
+        x = uniform(-1, 1, (2, 6))
+        inverse = partial(_dct, type=back[type])
+        yield sample("idct", x, type=type, numpy=inverse, tolerance=10)
+
+
+def _matrix_power_series(x):
+    term, total = np.eye(x.shape[-1]), np.eye(x.shape[-1])
+    for k in range(1, 40):
+        term = term @ x / k
+        total = total + term
+    return total
+
+
+_MATRICES = uniform(-0.3, 0.3, (2, 3, 3)) + np.diag([1.5, 2.0, 2.5])
+MATRICES = [
+    sample("expm", _MATRICES, numpy=_matrix_power_series, tolerance=50, half=False),
+    sample(
+        "sqrtm",
+        np.array([[4.0, 1.0], [0.0, 9.0]]),
+        numpy=lambda x: np.array([[2.0, 0.2], [0.0, 3.0]]),
+        tolerance=50,
+        half=False,
+    ),
+    sample(
+        "logm",
+        np.array([[4.0, 1.0], [0.0, 9.0]]),
+        numpy=lambda x: np.array([[np.log(4), np.log(9 / 4) / 5], [0.0, np.log(9)]]),
+        tolerance=500,
+        half=False,
+    ),
+]
+
 SAMPLES = [
-    _sample(name, *arguments, values=values)
-    for name, (*arguments, values) in VALUES.items()
+    *_transforms(),
+    *MATRICES,
+    *(
+        _sample(name, *arguments, values=values)
+        for name, (*arguments, values) in VALUES.items()
+    ),
 ]

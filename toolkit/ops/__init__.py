@@ -125,6 +125,7 @@ from toolkit.ops.core import (
     shape,
     size,
 )
+from toolkit.ops.cosine_transforms import dct, idct
 from toolkit.ops.creation import (
     arange,
     empty,
@@ -260,6 +261,7 @@ from toolkit.ops.loss import (
     categorical_crossentropy,
     sparse_categorical_crossentropy,
 )
+from toolkit.ops.matrix_functions import expm, logm, sqrtm
 from toolkit.ops.nan import (
     nanargmax,
     nanargmin,

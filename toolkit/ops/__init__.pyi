@@ -137,6 +137,7 @@ from toolkit.ops.core import (
     shape as shape,
     size as size,
 )
+from toolkit.ops.cosine_transforms import dct as dct, idct as idct
 from toolkit.ops.creation import (
     arange as arange,
     empty as empty,
@@ -273,6 +274,7 @@ from toolkit.ops.loss import (
     categorical_crossentropy as categorical_crossentropy,
     sparse_categorical_crossentropy as sparse_categorical_crossentropy,
 )
+from toolkit.ops.matrix_functions import expm as expm, logm as logm, sqrtm as sqrtm
 from toolkit.ops.nan import (
     nanargmax as nanargmax,
     nanargmin as nanargmin,

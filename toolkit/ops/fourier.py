@@ -132,8 +132,8 @@ def ifft2(x: Any) -> Pair:
     return real / count, imag / count
 
 
-def _resized(x: Tensor, n: int) -> Tensor:
-    """The first n elements of the last axis, zeros where there are not so many."""
+def resized(x: Tensor, n: int) -> Tensor:
+    """Return the last axis cut, or filled with zeros, to n elements."""
     last = x.ndim - 1
     if n <= x.shape[last]:
         return slice_axis(x, last, 0, n)
@@ -163,7 +163,7 @@ def rfft(x: Any, fft_length: int | None = None) -> Pair:
     if x.ndim == 0:
         raise ShapeError("rfft: expected a tensor with axes; received a 0-d one")
     n = _length("rfft", x.shape[-1] if fft_length is None else fft_length)
-    real, imag = bind(rdft_p, _resized(x, n))
+    real, imag = bind(rdft_p, resized(x, n))
     return real, imag
 
 
@@ -183,7 +183,7 @@ def irfft(x: Any, fft_length: int | None = None) -> Tensor:
     weights = np.full(n // 2 + 1, 2 / n)
     weights[0] = weights[n // 2 if n % 2 == 0 else 0] = 1 / n
     scale = convert(weights, real.dtype)
-    half = (_resized(part, n // 2 + 1) * scale for part in (real, imag))
+    half = (resized(part, n // 2 + 1) * scale for part in (real, imag))
     return bind(irdft_p, *half, length=n)
 
 
@@ -261,7 +261,7 @@ def stft(
     return rfft(extract_sequences(x, fft_length, sequence_stride) * weights)
 
 
-def _overlap_add(x: Tensor, stride: int) -> Tensor:
+def overlap_add(x: Tensor, stride: int) -> Tensor:
     """The sum of pieces (..., pieces, length) that start `stride` apart."""
     *rest, pieces, length = x.shape
     places, run = sequence_runs(pieces, length, stride)
@@ -298,10 +298,10 @@ def istft(
     real, imag = _pair("istft", x, 2)
     weights = _window("istft", window, sequence_length, fft_length, real.dtype)
     pieces = irfft((real, imag), fft_length) * weights
-    y = _overlap_add(pieces, sequence_stride)
+    y = overlap_add(pieces, sequence_stride)
     if window is not None:
         squares = zeros_like(pieces) + weights * weights
-        squares = _overlap_add(squares, sequence_stride)
+        squares = overlap_add(squares, sequence_stride)
         covered = greater(squares, 1e-10)
         y = where(covered, y / where(covered, squares, 1.0), y)
     start = fft_length // 2 if center else 0

@@ -15,15 +15,15 @@ _OTHERS: dict[str, Sequence[str]] = {
     """.split(),
     "math": """
         bessel_j0 bessel_j1 bessel_k0 bessel_k0e bessel_k1 bessel_k1e bessel_y0
-        bessel_y1 betainc cdist dawsn digamma erf erfc erfcinv erfinv expint
-        extract_sequences fft fft2 fresnel_cos fresnel_sin i0e i1 i1e ifft2 igamma
+        bessel_y1 betainc cdist dawsn dct digamma erf erfc erfcinv erfinv expint
+        extract_sequences fft fft2 fresnel_cos fresnel_sin i0e i1 i1e idct ifft2 igamma
         igammac in_top_k irfft istft lgamma logdet logsumexp ndtri polygamma rfft rsqrt
         segment_max segment_min segment_prod segment_sum spence stft top_k
         view_as_complex view_as_real zeta
     """.split(),
     "linalg": """
-        cholesky cholesky_inverse det eig eigh inv jvp lstsq lu_factor matrix_rank norm
-        pinv qr solve solve_triangular svd
+        cholesky cholesky_inverse det eig eigh expm inv jvp logm lstsq lu_factor
+        matrix_rank norm pinv qr solve solve_triangular sqrtm svd
     """.split(),
     "einops": ["rearrange"],
 }

@@ -27,8 +27,11 @@ globals().update(
             "det": (ops.det, "input"),
             "eigh": (ops.eigh, "tensor"),
             "eig": (ops.linalg.eig, "tensor"),
+            "expm": (ops.expm, "input"),
+            "logm": (ops.logm, "input"),
             "matrix_rank": (ops.linalg.matrix_rank, "a tol"),
             "pinv": (ops.linalg.pinv, "a rcond"),
+            "sqrtm": (ops.sqrtm, "input"),
             "slogdet": (ops.slogdet, "input"),
             "tensordot": (ops.tensordot, "a b axes"),
         }

@@ -1,17 +1,40 @@
-"""`tf.signal`: Fourier transforms of complex tensors, frames and windows."""
+"""`tf.signal`: Fourier transforms of complex tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes, ops
-from toolkit.compat.tensorflow.arguments import dtype_name
+from toolkit.compat.tensorflow.arguments import extents
 from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.frames import (
+    frame as frame,
+    inverse_stft as inverse_stft,
+    inverse_stft_window_fn as inverse_stft_window_fn,
+    overlap_and_add as overlap_and_add,
+    stft as stft,
+)
+from toolkit.compat.tensorflow.spectra import (
+    dct as dct,
+    idct as idct,
+    inverse_mdct as inverse_mdct,
+    linear_to_mel_weight_matrix as linear_to_mel_weight_matrix,
+    mdct as mdct,
+    mfccs_from_log_mel_spectrograms as mfccs_from_log_mel_spectrograms,
+)
 from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.windows import (
+    hamming_window as hamming_window,
+    hann_window as hann_window,
+    kaiser_bessel_derived_window as kaiser_bessel_derived_window,
+    kaiser_window as kaiser_window,
+    vorbis_window as vorbis_window,
+)
 from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError
 
 
 def _parts(x: Any) -> tuple[Tensor, Tensor]:
@@ -24,107 +47,221 @@ def _complex(parts: tuple[Tensor, Tensor]) -> Tensor:
     return ops.view_as_complex(ops.stack(parts, -1))
 
 
+def _along(x: Tensor, axis: int, inverse: bool) -> Tensor:
+    """Return the transform of a complex tensor along one axis."""
+    real, imag = _parts(ops.swapaxes(x, axis, -1))
+    sign = -1 if inverse else 1
+    real, imag = ops.fft((real, imag * sign))
+    count = real.shape[-1] if inverse else 1
+    return ops.swapaxes(_complex((real / count, imag * sign / count)), axis, -1)
+
+
+def _sized(x: Tensor, axis: int, count: int | None) -> Tensor:
+    """Return the axis cut, or filled with zeros, to an extent."""
+    if count is None or count == x.shape[axis]:
+        return x
+    if count < x.shape[axis]:
+        return ops.take(x, np.arange(count), axis)
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (0, count - x.shape[axis])
+    return ops.pad(x, widths)
+
+
+def _transformed(
+    x: Any, axes: Sequence[int], lengths: Any = None, inverse: bool = False
+) -> Tensor:
+    """Return the transform along axes, each of a length if lengths are given."""
+    x = convert(x)
+    counts = [None] * len(axes) if lengths is None else lengths
+    for axis, count in zip(axes, counts, strict=True):
+        x = _along(_sized(x, axis, count), axis, inverse)
+    return x
+
+
+def _last(count: int) -> list[int]:
+    return list(range(-count, 0))
+
+
 def fft(input: Any, name: Any = None) -> Tensor:
-    """The Fourier transform over the last axis."""
+    """Return the Fourier transform over the last axis."""
     return _complex(ops.fft(_parts(input)))
 
 
 def ifft(input: Any, name: Any = None) -> Tensor:
-    """The inverse of `fft`."""
-    real, imag = _parts(input)
-    count = real.shape[-1]
-    real, imag = ops.fft((real, ops.negative(imag)))
-    return _complex((real / count, ops.negative(imag) / count))
+    """Return the inverse of `fft`."""
+    return _transformed(input, _last(1), inverse=True)
 
 
 def fft2d(input: Any, name: Any = None) -> Tensor:
-    """The Fourier transform over the last two axes."""
-    return _complex(ops.fft2(_parts(input)))
+    """Return the Fourier transform over the last two axes."""
+    return _transformed(input, _last(2))
 
 
 def ifft2d(input: Any, name: Any = None) -> Tensor:
-    """The inverse of `fft2d`."""
-    return _complex(ops.ifft2(_parts(input)))
+    """Return the inverse of `fft2d`."""
+    return _transformed(input, _last(2), inverse=True)
 
 
-def _length(fft_length: Any) -> int | None:
-    return None if fft_length is None else int(np.asarray(fft_length).ravel()[-1])
+def fft3d(input: Any, name: Any = None) -> Tensor:
+    """Return the Fourier transform over the last three axes."""
+    return _transformed(input, _last(3))
+
+
+def ifft3d(input: Any, name: Any = None) -> Tensor:
+    """Return the inverse of `fft3d`."""
+    return _transformed(input, _last(3), inverse=True)
+
+
+# --- real numbers ---------------------------------------------------------------------
+
+
+def _halves(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
+    """Return the transform of real numbers; of the last axis the first half."""
+    x = convert(x)
+    lengths = [x.shape[axis] for axis in axes] if lengths is None else lengths
+    *others, last = axes
+    for axis, count in zip(axes, lengths, strict=True):
+        x = _sized(x, axis, count)
+    y = _complex(ops.rfft(ops.swapaxes(x, last, -1), lengths[-1]))
+    return _transformed(ops.swapaxes(y, last, -1), others)
+
+
+def _whole(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
+    """Return the real numbers of a transform that `_halves` returns."""
+    x = convert(x)
+    *others, last = axes
+    if lengths is None:
+        lengths = [*(x.shape[axis] for axis in others), 2 * (x.shape[last] - 1)]
+    for axis, count in zip(others, lengths, strict=False):
+        x = _along(_sized(x, axis, count), axis, True)
+    y = ops.irfft(_parts(ops.swapaxes(x, last, -1)), lengths[-1])
+    return ops.swapaxes(y, last, -1)
+
+
+def _lengths(fft_length: Any, count: int, name: str) -> list[int] | None:
+    """Return the lengths of a transform of some axes."""
+    if fft_length is None:
+        return None
+    lengths = [int(n) for n in np.ravel(np.asarray(convert(fft_length)))]
+    if len(lengths) != count:
+        raise ArgumentError(
+            f"{name}: fft_length: expected {count} extents; received {lengths}"
+        )
+    return lengths
 
 
 def rfft(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
-    """The first half of the transform of real numbers, zeros after or cut off."""
-    return _complex(ops.rfft(input_tensor, _length(fft_length)))
+    """Return the first half of the transform of real numbers.
+
+    The last axis is cut, or filled with zeros, to fft_length.
+    """
+    return _halves(input_tensor, _last(1), _lengths(fft_length, 1, "rfft"))
 
 
 def irfft(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
-    """The inverse of `rfft`."""
-    return ops.irfft(_parts(input_tensor), _length(fft_length))
+    """Return the inverse of `rfft`."""
+    return _whole(input_tensor, _last(1), _lengths(fft_length, 1, "irfft"))
 
 
-def frame(
-    signal: Any,
-    frame_length: Any,
-    frame_step: Any,
-    pad_end: bool = False,
-    pad_value: Any = 0,
-    axis: int = -1,
-    name: Any = None,
-) -> Tensor:
-    """Windows of a length along an axis, each a step further."""
-    x, length, step = convert(signal), int(frame_length), int(frame_step)
-    axis = axis % x.ndim
-    count = x.shape[axis]
-    frames = -(-count // step) if pad_end else max(0, (count - length) // step + 1)
-    missing = max(0, (frames - 1) * step + length - count) if pad_end else 0
-    if missing:
-        widths = [(0, missing if n == axis else 0) for n in range(x.ndim)]
-        x = ops.pad(x, widths, constant_values=pad_value)
-    places = np.arange(frames)[:, None] * step + np.arange(length)
-    return ops.take(x, places, axis)
+def rfft2d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
+    """Return the transform of real numbers over two axes; of the last its half."""
+    return _halves(input_tensor, _last(2), _lengths(fft_length, 2, "rfft2d"))
 
 
-def _window(name: str, at_zero: float) -> Callable[..., Tensor]:
-    """at_zero - (1 - at_zero) * cos(2 pi n / N), N the length of a period."""
-
-    def window(
-        window_length: Any,
-        periodic: bool = True,
-        dtype: Any = "float32",
-        name: Any = None,
-    ) -> Tensor:
-        count = int(window_length)
-        # As there, an odd window is the same, periodic or not.
-        period = count if periodic and count % 2 == 0 else count - 1
-        angles = 2 * np.pi * np.arange(count) / max(period, 1)
-        values = at_zero - (1 - at_zero) * np.cos(angles)
-        return convert(values if count > 1 else np.ones(count), dtype_name(dtype))
-
-    window.__name__ = window.__qualname__ = name
-    window.__doc__ = f"The {name.replace('_', ' ')}."
-    return window
+def irfft2d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
+    """Return the inverse of `rfft2d`."""
+    return _whole(input_tensor, _last(2), _lengths(fft_length, 2, "irfft2d"))
 
 
-hann_window: Callable[..., Any] = _window("hann_window", 0.5)
-hamming_window: Callable[..., Any] = _window("hamming_window", 0.54)
+def rfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
+    """Return the transform of real numbers over three axes; of the last its half."""
+    return _halves(input_tensor, _last(3), _lengths(fft_length, 3, "rfft3d"))
 
 
-def stft(
-    signals: Any,
-    frame_length: Any,
-    frame_step: Any,
+def irfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
+    """Return the inverse of `rfft3d`."""
+    return _whole(input_tensor, _last(3), _lengths(fft_length, 3, "irfft3d"))
+
+
+# --- any axes -------------------------------------------------------------------------
+
+
+def _chosen(
+    function: str, input_tensor: Any, fft_length: Any, axes: Any, norm: Any
+) -> tuple[list[int], list[int] | None]:
+    """Return axes and lengths; all axes by default, or the last of the lengths."""
+    if norm is not None:
+        raise ArgumentError(f"{function}: norm: expected None; received {norm!r}")
+    lengths = None if fft_length is None else list(extents(fft_length))
+    if axes is None:
+        count = convert(input_tensor).ndim if lengths is None else len(lengths)
+        return _last(count), lengths
+    return list(extents(axes)), lengths
+
+
+def fftnd(
+    input_tensor: Any,
     fft_length: Any = None,
-    window_fn: Any = hann_window,
-    pad_end: bool = False,
+    axes: Any = None,
+    norm: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """The transform of each frame, of a power of two by default, under a window."""
-    length = int(frame_length)
-    if fft_length is None:
-        fft_length = 1 << (length - 1).bit_length()
-    frames = frame(signals, length, frame_step, pad_end)
-    if window_fn is not None:
-        frames = frames * window_fn(length, dtype=frames.dtype)
-    return rfft(frames, [int(fft_length)])
+    """Return the Fourier transform over axes, all by default; norm is only None."""
+    chosen = _chosen("fftnd", input_tensor, fft_length, axes, norm)
+    return _transformed(input_tensor, *chosen)
+
+
+def ifftnd(
+    input_tensor: Any,
+    fft_length: Any = None,
+    axes: Any = None,
+    norm: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """Return the inverse of `fftnd`."""
+    chosen = _chosen("ifftnd", input_tensor, fft_length, axes, norm)
+    return _transformed(input_tensor, *chosen, inverse=True)
+
+
+def rfftnd(
+    input_tensor: Any,
+    fft_length: Any = None,
+    axes: Any = None,
+    norm: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """Return the transform of real numbers over axes, of the last its first half."""
+    chosen = _chosen("rfftnd", input_tensor, fft_length, axes, norm)
+    return _halves(input_tensor, *chosen)
+
+
+def irfftnd(
+    input_tensor: Any,
+    fft_length: Any = None,
+    axes: Any = None,
+    norm: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """Return the inverse of `rfftnd`."""
+    chosen = _chosen("irfftnd", input_tensor, fft_length, axes, norm)
+    return _whole(input_tensor, *chosen)
+
+
+def _rolled(x: Any, axes: Any, sign: int) -> Tensor:
+    x = convert(x)
+    for axis in range(x.ndim) if axes is None else extents(axes):
+        x = ops.roll(x, sign * (x.shape[axis] // 2), axis)
+    return x
+
+
+def fftshift(x: Any, axes: Any = None, name: Any = None) -> Tensor:
+    """Return the axes rolled so that the frequency 0 is in their middle."""
+    return _rolled(x, axes, 1)
+
+
+def ifftshift(x: Any, axes: Any = None, name: Any = None) -> Tensor:
+    """Return the inverse of `fftshift`."""
+    return _rolled(x, axes, -1)
 
 
 operations(__name__)

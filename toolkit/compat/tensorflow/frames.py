@@ -1,0 +1,142 @@
+"""Frames of `tf.signal`: cut out, transformed, and added up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops
+from toolkit.compat.tensorflow.arguments import dtype_name
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.windows import hann_window
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ops.fourier import overlap_add
+
+
+def frame(
+    signal: Any,
+    frame_length: Any,
+    frame_step: Any,
+    pad_end: bool = False,
+    pad_value: Any = 0,
+    axis: int = -1,
+    name: Any = None,
+) -> Tensor:
+    """Return frames of a length along an axis, each a step after the one before."""
+    x, length, step = convert(signal), int(frame_length), int(frame_step)
+    axis = axis % x.ndim
+    count = x.shape[axis]
+    frames = -(-count // step) if pad_end else max(0, (count - length) // step + 1)
+    missing = max(0, (frames - 1) * step + length - count) if pad_end else 0
+    if missing:
+        widths = [(0, missing if n == axis else 0) for n in range(x.ndim)]
+        x = ops.pad(x, widths, constant_values=pad_value)
+    places = np.arange(frames)[:, None] * step + np.arange(length)
+    return ops.take(x, places, axis)
+
+
+def overlap_and_add(signal: Any, frame_step: Any, name: Any = None) -> Tensor:
+    """Return the sum of frames, each a step after the one before.
+
+    Args:
+        signal: (..., frames, frame_length).
+        frame_step: the number of samples between the starts of frames.
+
+    Returns:
+        (..., samples) with samples = (frames - 1) * frame_step + frame_length.
+    """
+    x, step = convert(signal), int(frame_step)
+    if x.ndim < 2 or step < 1:
+        raise ShapeError(
+            "overlap_and_add: expected (..., frames, frame_length) and a step >= 1; "
+            f"received shape {tuple(x.shape)} and {step}"
+        )
+    if not x.shape[-2]:
+        raise ShapeError("overlap_and_add: expected at least one frame; received none")
+    return overlap_add(x, step)
+
+
+def _power_of_2(length: int) -> int:
+    return 1 << (length - 1).bit_length()
+
+
+def stft(
+    signals: Any,
+    frame_length: Any,
+    frame_step: Any,
+    fft_length: Any = None,
+    window_fn: Any = hann_window,
+    pad_end: bool = False,
+    name: Any = None,
+) -> Tensor:
+    """Return the transform of each frame, under a window.
+
+    fft_length is the next power of two by default.
+    """
+    length = int(frame_length)
+    frames = frame(signals, length, frame_step, pad_end)
+    if window_fn is not None:
+        frames = frames * window_fn(length, dtype=frames.dtype)
+    count = _power_of_2(length) if fft_length is None else int(fft_length)
+    return ops.view_as_complex(ops.stack(ops.rfft(frames, count), -1))
+
+
+def inverse_stft(
+    stfts: Any,
+    frame_length: Any,
+    frame_step: Any,
+    fft_length: Any = None,
+    window_fn: Any = hann_window,
+    name: Any = None,
+) -> Tensor:
+    """Return the signal whose `stft` is given, as far as the windows allow.
+
+    Args:
+        stfts: (..., frames, fft_length // 2 + 1), complex.
+        frame_length, frame_step, fft_length: those of `stft`.
+        window_fn: `inverse_stft_window_fn(frame_step)` gives back the signal itself.
+
+    Returns:
+        (..., samples), real.
+    """
+    x, length = convert(stfts), int(frame_length)
+    if not dtypes.is_complex(x.dtype):
+        raise ArgumentError(f"inverse_stft: expected complex stfts; received {x.dtype}")
+    count = _power_of_2(length) if fft_length is None else int(fft_length)
+    frames = ops.irfft((ops.real(x), ops.imag(x)), count)
+    if count > length:
+        frames = frames[..., :length]
+    elif count < length:
+        frames = ops.pad(frames, [(0, 0)] * (x.ndim - 1) + [(0, length - count)])
+    if window_fn is not None:
+        frames = frames * window_fn(length, dtype=frames.dtype)
+    return overlap_and_add(frames, frame_step)
+
+
+def inverse_stft_window_fn(
+    frame_step: Any, forward_window_fn: Any = hann_window, name: Any = None
+) -> Callable[..., Tensor]:
+    """Return the function of the window with which `inverse_stft` undoes `stft`.
+
+    Args:
+        frame_step: that of `stft`.
+        forward_window_fn: the window function of `stft`.
+    """
+    step = int(frame_step)
+
+    def inverse_window(frame_length: Any, dtype: Any = "float32") -> Tensor:
+        length = int(frame_length)
+        window = convert(forward_window_fn(length, dtype=dtype), dtype_name(dtype))
+        overlaps = -(-length // step)
+        squares = ops.pad(ops.square(window), [(0, overlaps * step - length)])
+        total = ops.sum(ops.reshape(squares, (overlaps, step)), 0)
+        return window / ops.tile(total, (overlaps,))[:length]
+
+    return inverse_window
+
+
+operations(__name__, besides="inverse_stft_window_fn")

@@ -1,0 +1,86 @@
+"""Windows of `tf.signal`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.compat.tensorflow.arguments import dtype_name
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError
+
+
+def _window(name: str, at_zero: float) -> Callable[..., Tensor]:
+    """Return the window at_zero - (1 - at_zero) * cos(2 pi n / period)."""
+
+    def window(
+        window_length: Any,
+        periodic: bool = True,
+        dtype: Any = "float32",
+        name: Any = None,
+    ) -> Tensor:
+        count = int(window_length)
+        # As in TensorFlow, an odd window is the same, periodic or not.
+        period = count if periodic and count % 2 == 0 else count - 1
+        angles = 2 * np.pi * np.arange(count) / max(period, 1)
+        values = at_zero - (1 - at_zero) * np.cos(angles)
+        return convert(values if count > 1 else np.ones(count), dtype_name(dtype))
+
+    window.__name__ = window.__qualname__ = name
+    window.__doc__ = f"Return the {name.replace('_', ' ')}."
+    return window
+
+
+hann_window: Callable[..., Any] = _window("hann_window", 0.5)
+hamming_window: Callable[..., Any] = _window("hamming_window", 0.54)
+
+
+def _kaiser(count: int, beta: Any, dtype: Any) -> Tensor:
+    """Return the window in float64 or float32, as asked for."""
+    if count < 1:
+        raise ArgumentError(f"kaiser_window: expected a length >= 1; received {count}")
+    dtype = dtype_name(dtype)
+    if count == 1:
+        return ops.ones((1,), dtype)
+    beta = convert(beta, "float64")
+    places = 2 * np.arange(count) / (count - 1) - 1
+    values = ops.i0e(beta * convert(np.sqrt(1 - places**2))) / ops.i0e(beta)
+    growth = ops.exp(ops.abs(beta) * convert(np.sqrt(1 - places**2) - 1))
+    return convert(values * growth, dtype)
+
+
+def kaiser_window(
+    window_length: Any, beta: Any = 12.0, dtype: Any = "float32", name: Any = None
+) -> Tensor:
+    """Return the Kaiser window; a larger beta makes it narrower."""
+    return _kaiser(int(window_length), beta, dtype)
+
+
+def kaiser_bessel_derived_window(
+    window_length: Any, beta: Any = 12.0, dtype: Any = "float32", name: Any = None
+) -> Tensor:
+    """Return the window whose squares add up to 1 with a half of it apart.
+
+    An odd length is rounded down.
+    """
+    half = int(window_length) // 2
+    kaiser = ops.cumsum(_kaiser(half + 1, beta, "float64"))
+    rise = ops.sqrt(kaiser[:-1] / kaiser[-1])
+    return convert(ops.concatenate([rise, ops.flip(rise, 0)]), dtype_name(dtype))
+
+
+def vorbis_window(
+    window_length: Any, dtype: Any = "float32", name: Any = None
+) -> Tensor:
+    """Return the power complementary window of Vorbis."""
+    count = int(window_length)
+    sines = np.sin(np.pi / count * (np.arange(count) + 0.5))
+    return convert(np.sin(np.pi / 2 * sines**2), dtype_name(dtype))
+
+
+operations(__name__)
