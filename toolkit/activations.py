@@ -111,6 +111,24 @@ def mish(x: Any) -> Tensor:
     return x * ops.tanh(ops.softplus(x))
 
 
+@operation
+def legacy_hard_sigmoid(x: Any) -> Tensor:
+    """Return 0.2 * x + 0.5, limited to [0, 1]: the hard sigmoid of Keras 1 and 2.
+
+    Models in files of Keras 2 use it where they name `hard_sigmoid`.
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.activations.legacy_hard_sigmoid([-3.0, 0.0, 1.0]).numpy().tolist()
+        [0.0, 0.5, 0.699999988079071]
+    """
+    (x,) = floating(x)
+    return ops.clip(0.2 * x + 0.5, 0, 1)
+
+
 def linear(x: Any) -> Any:
     """x itself: no activation."""
     return x
@@ -122,6 +140,7 @@ swish = silu
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(relu, relu6, leaky_relu, elu, selu, celu, gelu, glu, silu, mish, linear),
     *(softmax, log_softmax, sparsemax, sigmoid, log_sigmoid, hard_sigmoid),
+    legacy_hard_sigmoid,
     *(sparse_sigmoid, softplus, sparse_plus, squareplus, softsign, exponential),
     *(tanh, tanh_shrink, hard_tanh, hard_silu, hard_shrink, soft_shrink, threshold),
 )

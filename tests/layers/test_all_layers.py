@@ -32,6 +32,13 @@ CASES = [
     ("Activation", {"activation": "tanh"}, [SEQUENCE]),
     ("ReLU", {"max_value": 1.0, "negative_slope": 0.1, "threshold": 0.2}, [SEQUENCE]),
     ("LeakyReLU", {}, [SEQUENCE]),
+    ("ThresholdedReLU", {"theta": 0.2}, [SEQUENCE]),
+    ("LocallyConnected1D", {"filters": 2, "kernel_size": 2}, [SEQUENCE]),
+    (
+        "LocallyConnected2D",
+        {"filters": 2, "kernel_size": 2, "padding": "same", "implementation": 3},
+        [IMAGE],
+    ),
     ("ELU", {}, [SEQUENCE]),
     ("PReLU", {"shared_axes": [1]}, [SEQUENCE]),
     ("Softmax", {"axis": (1, 2)}, [SEQUENCE]),

@@ -294,6 +294,7 @@ def test_configs_of_keras_2(tmp_path):
             {"class_name": "Sequential", "config": config}
         )
         del file["optimizer_weights"]
+        file.attrs["keras_version"] = "2.3.1"
         file.attrs["training_config"] = json.dumps(training)
     again = saving.load_model(path)
     x = np.ones((1, 6, 6, 2), "float32")
@@ -301,8 +302,8 @@ def test_configs_of_keras_2(tmp_path):
     assert float(again.optimizer.learning_rate) == 0.25
 
 
-@pytest.mark.parametrize("is_keras_1", [False, True])
-def test_old_layers_tell_the_shape_of_their_input(tmp_path, is_keras_1):
+@pytest.mark.parametrize("is_list", [False, True])
+def test_old_layers_tell_the_shape_of_their_input(tmp_path, is_list):
     path = tmp_path / "old.h5"
     model = Sequential([Input((4,)), layers.Dense(3, name="a"), layers.Dense(2)])
     model.save(path)
@@ -312,8 +313,9 @@ def test_old_layers_tell_the_shape_of_their_input(tmp_path, is_keras_1):
         for name, units in zip(names, (3, 2), strict=True)
     ]
     old[0]["config"]["batch_input_shape"] = [None, 4]
-    config = old if is_keras_1 else {"name": "old", "layers": old}
+    config = old if is_list else {"name": "old", "layers": old}
     with h5py.File(path, "r+") as file:
+        file.attrs["keras_version"] = "2.2.4"
         file.attrs["model_config"] = json.dumps(
             {"class_name": "Sequential", "config": config}
         )

@@ -12,6 +12,7 @@ _HOMES = {
         "ReLU",
         "Rescaling",
         "Softmax",
+        "ThresholdedReLU",
     ),
     ".adaptive_pooling": (
         "AdaptiveAveragePooling1D",
@@ -80,6 +81,10 @@ _HOMES = {
     ),
     ".input_spec": ("InputSpec",),
     ".layer": ("Layer",),
+    ".locally_connected": (
+        "LocallyConnected1D",
+        "LocallyConnected2D",
+    ),
     ".merging": (
         "Add",
         "Average",

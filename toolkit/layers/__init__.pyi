@@ -8,6 +8,7 @@ from toolkit.layers.activation import (
     ReLU as ReLU,
     Rescaling as Rescaling,
     Softmax as Softmax,
+    ThresholdedReLU as ThresholdedReLU,
 )
 from toolkit.layers.adaptive_pooling import (
     AdaptiveAveragePooling1D as AdaptiveAveragePooling1D,
@@ -73,6 +74,10 @@ from toolkit.layers.grouped_attention import (
 from toolkit.layers.input_layer import Input as Input, InputLayer as InputLayer
 from toolkit.layers.input_spec import InputSpec as InputSpec
 from toolkit.layers.layer import Layer as Layer
+from toolkit.layers.locally_connected import (
+    LocallyConnected1D as LocallyConnected1D,
+    LocallyConnected2D as LocallyConnected2D,
+)
 from toolkit.layers.merging import (
     Add as Add,
     Average as Average,
@@ -317,6 +322,8 @@ __all__ = [
     "Layer",
     "LayerNormalization",
     "LeakyReLU",
+    "LocallyConnected1D",
+    "LocallyConnected2D",
     "Masking",
     "MaxNumBoundingBoxes",
     "MaxPool1D",
@@ -381,6 +388,7 @@ __all__ = [
     "StringLookup",
     "Subtract",
     "TextVectorization",
+    "ThresholdedReLU",
     "TimeDistributed",
     "UnitNormalization",
     "UpSampling1D",

@@ -125,6 +125,32 @@ class LeakyReLU(Layer):
         return activations.leaky_relu(inputs, negative_slope=self.negative_slope)
 
 
+class ThresholdedReLU(Layer):
+    """Return `x` if x > theta, else 0.
+
+    Keras 2 has this layer and Keras 3 does not; models in files of Keras 2 use it.
+
+    Args:
+        theta: the threshold, not negative.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.convert_to_tensor([-10.0, 1.0, 1.5])
+        >>> toolkit.layers.ThresholdedReLU(1.0)(x).tolist()
+        [0.0, 0.0, 1.5]
+    """
+
+    def __init__(self, theta: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.theta: float = _not_negative(self, "theta", theta)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        return activations.relu(inputs, threshold=self.theta)
+
+
 class ELU(Layer):
     """`x` if x > 0, else `alpha * (exp(x) - 1)`.
 

@@ -170,10 +170,11 @@ def _resolved(argument: str, recorded: Any, attribute: Any) -> Any:
 def _is_neutral(cls: type, name: str, value: Any) -> bool:
     """Whether an argument that only Keras's class has is one without effect."""
     is_known = name in _NEUTRAL and value == _NEUTRAL[name]
-    return (is_known or name in _DERIVED) and not _names(cls, name)
+    return (is_known or name in _DERIVED) and not has_argument(cls, name)
 
 
-def _names(cls: type, name: str) -> bool:
+def has_argument(cls: type, name: str) -> bool:
+    """Return whether a constructor of a class, or of its bases, names an argument."""
     return any(
         name in constructor_signature(base).parameters
         for base in cls.__mro__
@@ -190,7 +191,7 @@ def _is_recorded(cls: type) -> bool:
 def _is_ours(cls: type, name: str) -> bool:
     """Whether a class of toolkit, rather than a user's, has this argument."""
     ours = [c for c in cls.__mro__ if c.__module__.startswith("toolkit.")]
-    return bool(ours) and _names(ours[0], name)
+    return bool(ours) and has_argument(ours[0], name)
 
 
 def _deserialized(value: Any) -> Any:

@@ -9,11 +9,16 @@ import numpy as np
 from toolkit import ops, tree
 from toolkit.errors import ArgumentError, ToolkitError
 from toolkit.ir import Node
+from toolkit.models.functional.keras_2_calls import (
+    SYMBOL,
+    deferred_models,
+    has_keras_2_calls,
+    upgrade_call,
+)
+from toolkit.models.functional.keras_2_functions import CLASSES, function_operation
 from toolkit.models.functional.op_config import join_call, op_config, op_of, split_call
 from toolkit.ops.symbolic import FunctionOperation, KerasTensor, Operation, is_symbolic
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
-
-_SYMBOL = "__keras_tensor__"
 
 
 def functional_config(model: Any) -> dict[str, Any]:
@@ -68,7 +73,7 @@ def _node_config(node: Node, members: set[Node]) -> dict[str, Any]:
         if not is_symbolic(leaf):
             return serialize_keras_object(leaf)
         return {
-            "class_name": _SYMBOL,
+            "class_name": SYMBOL,
             "config": {
                 "shape": list(leaf.shape),
                 "dtype": leaf.dtype,
@@ -92,19 +97,6 @@ def _is_indexing(operation: Any) -> bool:
     return getattr(operation, "function", None) is ops.get_item
 
 
-def _call_of(data: Any) -> dict[str, Any]:
-    """A recorded call; before Keras 3 a list of [layer, node, tensor, kwargs]."""
-    if isinstance(data, dict):
-        return data
-    places = [data] if isinstance(data[0], str) else data
-    symbols = [
-        {"class_name": _SYMBOL, "config": {"keras_history": list(place[:3])}}
-        for place in places
-    ]
-    kwargs: Any = next((place[3] for place in places if len(place) > 3), {})
-    return {"args": symbols if len(symbols) == 1 else [symbols], "kwargs": kwargs}
-
-
 class _NotYet(Exception):
     """A call needs the result of one that has not been made yet."""
 
@@ -116,9 +108,21 @@ def functional_from_config(
     config = dict(config)
     layers = config.pop("layers")
     made = {data["name"]: _layer(data, custom_objects) for data in layers}
-    setups = {data["name"]: data["config"] for data in layers}
+    setups = {data["name"]: _setup(data) for data in layers}
+    is_old = has_keras_2_calls(layers)
+    deferred = deferred_models(layers) if is_old else set()
+
+    def count_from(name: str) -> int:
+        """The number of the first call of a layer: a graph has a node of its own."""
+        operation = made.get(name)
+        is_inner = is_old and hasattr(operation, "_functional")  # a Sequential
+        return int((_is_graph(operation) or is_inner) and name not in deferred)
+
     waiting = {
-        data["name"]: [_call_of(call) for call in data["inbound_nodes"]]
+        data["name"]: [
+            upgrade_call(call, made[data["name"]], data["config"], count_from)
+            for call in data["inbound_nodes"]
+        ]
         for data in layers
     }
     while any(waiting.values()):
@@ -136,15 +140,21 @@ def functional_from_config(
 
     def symbol(place: Any) -> KerasTensor:
         name, node_index, tensor_index = place
-        offset = _is_graph(made.get(name))
-        return _find(made, [name, node_index - offset, tensor_index])
+        return _find(made, [name, node_index - count_from(name), tensor_index])
 
     inputs = _map_places(symbol, config.pop("input_layers"))
     outputs = _map_places(symbol, config.pop("output_layers"))
     return cls(inputs=inputs, outputs=outputs, **config)
 
 
+def _setup(data: dict[str, Any]) -> dict[str, Any]:
+    """What an op is set up with; in Keras 2 a call passes all of it."""
+    return {} if data["class_name"] in CLASSES else data["config"]
+
+
 def _layer(data: dict[str, Any], custom_objects: Any) -> Operation:
+    if data["class_name"] in CLASSES:
+        return function_operation(data["config"]["function"], data["name"])
     if str(data.get("module")).startswith(("keras.ops", "keras.src.ops")):
         return op_of(data["class_name"], data["name"])
     layer = deserialize_keras_object(data, custom_objects=custom_objects)
@@ -181,7 +191,7 @@ def _replay(
 def _arguments(made: dict[str, Any], data: Any) -> Any:
     """Arguments from their config, symbols looked up among the calls made so far."""
     if isinstance(data, dict):
-        if data.get("class_name") == _SYMBOL:
+        if data.get("class_name") == SYMBOL:
             return _find(made, data["config"]["keras_history"])
         if "class_name" in data and "config" in data:
             return deserialize_keras_object(data)

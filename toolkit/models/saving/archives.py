@@ -21,6 +21,11 @@ from toolkit.files.sets import paths_below
 from toolkit.files.staging import is_listed, replace_file
 from toolkit.models.saving.h5_files import write_groups
 from toolkit.models.saving.json_config import config_text, model_of, parsed
+from toolkit.models.saving.keras_2 import (
+    load_optimizer_state,
+    major_version,
+    split_state,
+)
 from toolkit.models.saving.state import groups_of, load_state
 from toolkit.models.saving.state_paths import parts_of
 from toolkit.optimizers.building import build_optimizer
@@ -112,7 +117,10 @@ def load_archive(path: Path, custom_objects: Any, compile: bool) -> Any:
         text = members.read(CONFIG)
         _check_listed(members)
         with _weights(members) as datasets:
-            model = loaded(text, datasets, custom_objects, compile, path)
+            version = written_by(
+                members.read(METADATA) if METADATA in members.sizes() else None
+            )
+            model = loaded(text, datasets, custom_objects, compile, path, version)
         with tempfile.TemporaryDirectory(prefix="keras-") as folder:
             members.extract(ASSETS, Path(folder))
             load_assets(model, Path(folder, ASSETS))
@@ -132,13 +140,24 @@ def loaded(
     custom_objects: Any,
     compile: bool,
     path: Path,
+    version: Any,
 ) -> Any:
-    """The model of a config, with the weights that a file holds."""
+    """The model of a config, with the weights that a file of Keras `version` holds."""
     check_all(datasets)
-    model = model_of(text, custom_objects, compile, str(path))
+    model = model_of(text, custom_objects, compile, str(path), version)
+    if major_version(version) == 2:
+        datasets, state = split_state(datasets)
+        if getattr(model, "optimizer", None) is not None and state:
+            load_optimizer_state(model, state, is_by_slot=False)
     build_optimizer(model)
     load_state(model, datasets, str(path))
     return model
+
+
+def written_by(metadata: bytes | None) -> Any:
+    """Return the version of Keras that metadata name, or None."""
+    found = None if metadata is None else parsed(metadata, METADATA)
+    return found.get("keras_version") if isinstance(found, dict) else None
 
 
 def load_assets(model: Any, folder: Path) -> None:

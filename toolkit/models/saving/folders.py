@@ -20,6 +20,7 @@ from toolkit.models.saving.archives import (
     loaded,
     read_text,
     write_members,
+    written_by,
 )
 from toolkit.reading.budget import limited_load
 from toolkit.reading.hdf5 import checksum_text, contents_checksum, open_datasets
@@ -81,7 +82,9 @@ def _load(path: Path, custom_objects: Any, compile: bool) -> Any:
             if WEIGHTS in listed:
                 found = contents_checksum(datasets)
                 _compare(path, WEIGHTS, found, listed[WEIGHTS])
-            model = loaded(text, datasets, custom_objects, compile, path)
+            metadata = Path(path, METADATA)
+            version = written_by(read_text(metadata) if metadata.exists() else None)
+            model = loaded(text, datasets, custom_objects, compile, path, version)
         load_assets(model, Path(path, ASSETS))
     return model
 

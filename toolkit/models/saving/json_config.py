@@ -6,11 +6,17 @@ import json
 from typing import Any
 
 from toolkit.errors import ArgumentError, ModelFileError
+from toolkit.models.saving.keras_2 import (
+    is_keras_2,
+    upgrade_compilation,
+    upgrade_config,
+)
 from toolkit.reading.budget import limited_text
 from toolkit.reading.clear import clear_errors
 from toolkit.reading.text import parsed_json
 from toolkit.serialization import (
     ObjectSharingScope,
+    custom_object_scope,
     deserialize_keras_object,
     serialize_keras_object,
 )
@@ -30,9 +36,26 @@ def parsed(text: str | bytes, where: str) -> dict[str, Any]:
     return config
 
 
-def model_of(text: str | bytes, custom_objects: Any, compile: bool, where: str) -> Any:
-    """The model that JSON text describes, unless it describes something else."""
+def model_of(
+    text: str | bytes,
+    custom_objects: Any,
+    compile: bool,
+    where: str,
+    version: Any = None,
+) -> Any:
+    """Return the model that JSON text describes.
+
+    Args:
+        text: the JSON.
+        custom_objects: name -> class or function that it may name too.
+        compile: whether to compile the model as the text says.
+        where: the file, for messages.
+        version: the version of Keras that wrote it, if the text does not name one.
+    """
     config = parsed(text, where)
+    with custom_object_scope(custom_objects):
+        if is_keras_2(config, config.pop("keras_version", version), where):
+            config = _upgraded(config)
     if not compile:
         config["compile_config"] = None
     with ObjectSharingScope(), clear_errors(where):
@@ -40,6 +63,15 @@ def model_of(text: str | bytes, custom_objects: Any, compile: bool, where: str) 
     if not hasattr(model, "load_weights") and not hasattr(model, "save"):
         raise ModelFileError(f"{where}: expected a model; found {model!r:.200}")
     return model
+
+
+def _upgraded(config: dict[str, Any]) -> dict[str, Any]:
+    """The config of a model of Keras 2 in today's form."""
+    compiled = config.pop("compile_config", None)
+    config = upgrade_config(config)
+    if isinstance(compiled, dict):
+        config["compile_config"] = upgrade_compilation(compiled)
+    return config
 
 
 def model_from_json(json_string: str, custom_objects: Any = None) -> Any:

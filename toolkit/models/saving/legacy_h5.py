@@ -19,6 +19,7 @@ from toolkit.core.variable import assign_all
 from toolkit.errors import ModelFileError
 from toolkit.files.staging import replace_file
 from toolkit.models.saving.h5_files import created, write_array
+from toolkit.models.saving.keras_2 import is_keras_2, load_optimizer_state
 from toolkit.models.saving.legacy_config import (
     compile_arguments,
     model_from_legacy,
@@ -116,7 +117,8 @@ def load_legacy(path: Path, custom_objects: Any, compile: bool) -> Any:
         if description is None:
             raise ModelFileError("No model config found in the file")
         check_all(datasets)
-        model = model_from_legacy(description, custom_objects)
+        is_old = is_keras_2(description, _version(file), str(path))
+        model = model_from_legacy(description, custom_objects, is_old)
         root = _Group(file, datasets)
         if "model_weights" not in root:
             raise ModelFileError("there is no group 'model_weights'")
@@ -124,9 +126,9 @@ def load_legacy(path: Path, custom_objects: Any, compile: bool) -> Any:
         training = _attribute(file, "training_config") if compile else None
         if training is not None:
             with clear_errors("training_config"):
-                model.compile(**compile_arguments(training, custom_objects))
+                model.compile(**compile_arguments(training, custom_objects, is_old))
             if "optimizer_weights" in root:
-                _load_optimizer(model, root.inner("optimizer_weights"))
+                _load_optimizer(model, root.inner("optimizer_weights"), is_old)
     return model
 
 
@@ -151,6 +153,15 @@ def _attribute(item: Any, name: str) -> Any:
     if not isinstance(text, (str, bytes)):
         raise ModelFileError(f"{name}: expected JSON; found {type(text).__name__}")
     return parsed_json(text, name)
+
+
+def _version(file: Any) -> Any:
+    """The version of Keras that a file names; None if it names none."""
+    with named("keras_version"):
+        version = file.attrs.get("keras_version")
+        if version is None and "model_weights" in file:
+            version = file["model_weights"].attrs.get("keras_version")
+        return version
 
 
 class _Group:
@@ -260,7 +271,11 @@ def _assign(pairs: Pairs, skip_mismatch: bool) -> None:
     assign_all((v, d.read()) for v, d in pairs if tuple(v.shape) == d.shape)
 
 
-def _load_optimizer(model: Any, group: _Group) -> None:
+def _load_optimizer(model: Any, group: _Group, is_old: bool) -> None:
+    if is_old:
+        is_by_slot = group.names("weight_names")[:1] != ["iteration:0"]
+        load_optimizer_state(model, group.weights(), is_by_slot)
+        return
     optimizer = model.optimizer
     optimizer.build(model.trainable_variables)
     stored = group.weights()

@@ -1,0 +1,107 @@
+"""Calls in functional models of Keras 2, in today's form.
+
+There a tensor is `[layer, node, index, arguments]`. The first argument of a call is a
+nest of such tensors, and the other arguments are in each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from toolkit.layers import RNN, Bidirectional
+from toolkit.models.functional.keras_2_functions import upgrade_function_call
+from toolkit.serialization import deserialize_keras_object
+
+SYMBOL = "__keras_tensor__"
+_CONSTANT = "_CONSTANT_VALUE"
+
+
+def has_keras_2_calls(layers: list[dict[str, Any]]) -> bool:
+    """Return whether any call of these layers has the form of Keras 2."""
+    return any(
+        isinstance(call, (list, tuple))
+        for data in layers
+        for call in data["inbound_nodes"]
+    )
+
+
+def deferred_models(layers: list[dict[str, Any]]) -> set[str]:
+    """Return the names of inner models whose calls are counted from 0.
+
+    For other inner models the first node is their own graph, so that calls count
+    from 1.
+    """
+    places = (
+        place
+        for data in layers
+        for call in data["inbound_nodes"]
+        for place in _places(call)
+    )
+    return {place[0] for place in places if place[1] == 0}
+
+
+def _places(data: Any) -> Iterator[Any]:
+    """Every reference to a tensor in a call."""
+    if _is_place(data):
+        yield data
+        data = data[3:]
+    values = data.values() if isinstance(data, dict) else data
+    for value in values if isinstance(values, (list, tuple)) else list(values):
+        if isinstance(value, (dict, list, tuple)):
+            yield from _places(value)
+
+
+def _is_place(value: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) in (3, 4)
+        and isinstance(value[0], str)
+        and type(value[1]) is int
+    )
+
+
+def upgrade_call(
+    data: Any, operation: Any, config: dict[str, Any], count_from: Callable[[str], int]
+) -> dict[str, Any]:
+    """Return the arguments of a call of Keras 2 in today's form.
+
+    Args:
+        data: the call.
+        operation: the layer or the op that is called.
+        config: the config of the layer in the file.
+        count_from: from the name of a layer to the number of its first call.
+    """
+    if isinstance(data, dict):
+        return data
+    shared: dict[str, Any] = {}
+
+    def argument(value: Any) -> Any:
+        if _is_place(value):
+            if len(value) == 4:
+                shared.update(value[3])
+            if value[0] == _CONSTANT:
+                return value[2]
+            history = [value[0], value[1] - count_from(value[0]), value[2]]
+            return {"class_name": SYMBOL, "config": {"keras_history": history}}
+        if isinstance(value, dict):
+            if "class_name" in value and "config" in value:
+                return deserialize_keras_object(value)
+            return {key: argument(each) for key, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [argument(each) for each in value]
+        return value
+
+    first = argument(data)
+    # A list of one tensor is a tensor, unless the function takes a list.
+    takes_list = "function" in config and not _is_place(data)
+    if isinstance(first, list) and len(first) == 1 and not takes_list:
+        first = first[0]
+    kwargs = {key: argument(value) for key, value in shared.items()}
+    if isinstance(operation, (RNN, Bidirectional)):
+        kwargs = {key: value for key, value in kwargs.items() if value is not None}
+        if isinstance(first, list):
+            first, kwargs["initial_state"] = first[0], first[1:]
+    if "function" in config and hasattr(operation, "function"):
+        return upgrade_function_call(config["function"], first, kwargs)
+    return {"args": [first], "kwargs": kwargs}

@@ -1,0 +1,157 @@
+"""Functions of TensorFlow in functional models of Keras 2, as operations.
+
+Keras 2 records a call of `tf.math.add(x, y)` as a layer `TFOpLambda`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.errors import UnsupportedError
+from toolkit.ops.symbolic import FunctionOperation
+
+CLASSES = ("TFOpLambda", "SlicingOpLambda")
+
+_BINARY = {"x": "x1", "y": "x2"}
+_REDUCTION = {"input_tensor": "x", "axis": "axis", "keepdims": "keepdims"}
+_OF_X = {"x": "x"}
+_OF_FEATURES = {"features": "x"}
+_ARG = {"input": "x", "axis": "axis"}
+
+# TensorFlow's name -> the operation, and its argument for each of TensorFlow's.
+# The first is the argument that a call passes by position.
+_FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
+    **{
+        f"math.{name}": (ours, _BINARY)
+        for name, ours in {
+            **{name: name for name in ("add", "subtract", "multiply", "maximum")},
+            **{name: name for name in ("minimum", "greater", "less", "not_equal")},
+            **{name: name for name in ("equal", "greater_equal", "less_equal")},
+            **{name: name for name in ("logical_and", "logical_or")},
+            "truediv": "true_divide",
+            "divide": "true_divide",
+            "pow": "power",
+            "floordiv": "floor_divide",
+            "floormod": "mod",
+            "mod": "mod",
+        }.items()
+    },
+    **{
+        f"math.{name}": (ours, _OF_X)
+        for name, ours in {
+            **{name: name for name in ("abs", "exp", "log", "log1p", "sqrt", "rsqrt")},
+            **{name: name for name in ("square", "sin", "cos", "tanh", "sigmoid")},
+            **{name: name for name in ("negative", "sign", "floor", "ceil", "round")},
+            **{name: name for name in ("erf", "expm1", "logical_not", "reciprocal")},
+        }.items()
+    },
+    **{
+        f"math.reduce_{name}": (ours, _REDUCTION)
+        for name, ours in {
+            **{name: name for name in ("mean", "sum", "max", "min", "prod", "std")},
+            "all": "all",
+            "any": "any",
+            "logsumexp": "logsumexp",
+            "variance": "var",
+        }.items()
+    },
+    **{
+        f"nn.{name}": (ours, _OF_FEATURES)
+        for name, ours in {
+            **{name: name for name in ("relu", "relu6", "elu", "selu", "softsign")},
+            "softplus": "softplus",
+            "swish": "silu",
+            "silu": "silu",
+        }.items()
+    },
+    "__operators__.getitem": ("get_item", {"tensor": "x", "slice_spec": "key"}),
+    "cast": ("cast", {"x": "x", "dtype": "dtype"}),
+    "clip_by_value": (
+        "clip",
+        {"t": "x", "clip_value_min": "x_min", "clip_value_max": "x_max"},
+    ),
+    "concat": ("concatenate", {"values": "xs", "axis": "axis"}),
+    "expand_dims": ("expand_dims", {"input": "x", "axis": "axis"}),
+    "linalg.matmul": ("matmul", {"a": "x1", "b": "x2"}),
+    "math.argmax": ("argmax", _ARG),
+    "math.argmin": ("argmin", _ARG),
+    "math.softplus": ("softplus", _OF_FEATURES),
+    "nn.gelu": ("gelu", {"features": "x", "approximate": "approximate"}),
+    "nn.leaky_relu": ("leaky_relu", {"features": "x", "alpha": "negative_slope"}),
+    "nn.log_softmax": ("log_softmax", {"logits": "x", "axis": "axis"}),
+    "nn.sigmoid": ("sigmoid", _OF_X),
+    "nn.softmax": ("softmax", {"logits": "x", "axis": "axis"}),
+    "nn.tanh": ("tanh", _OF_X),
+    "one_hot": ("one_hot", {"indices": "x", "depth": "num_classes"}),
+    "ones_like": ("ones_like", {"input": "x"}),
+    "repeat": ("repeat", {"input": "x", "repeats": "repeats", "axis": "axis"}),
+    "reshape": ("reshape", {"tensor": "x", "shape": "newshape"}),
+    "reverse": ("flip", {"tensor": "x", "axis": "axis"}),
+    "squeeze": ("squeeze", {"input": "x", "axis": "axis"}),
+    "stack": ("stack", {"values": "x", "axis": "axis"}),
+    "tile": ("tile", {"input": "x", "multiples": "repeats"}),
+    "transpose": ("transpose", {"a": "x", "perm": "axes"}),
+    "where": ("where", {"condition": "condition", "x": "x1", "y": "x2"}),
+    "zeros_like": ("zeros_like", {"input": "x"}),
+}
+_FUNCTIONS["__operators__.add"] = _FUNCTIONS["math.add"]
+_FUNCTIONS["identity"] = ("copy", {"input": "x"})
+# Arguments of TensorFlow that change no number at this value.
+_WITHOUT_EFFECT = {
+    "alpha": 0.2,
+    "beta": 1.0,
+    "conjugate": False,
+    "output_type": "int64",
+    "transpose_a": False,
+    "transpose_b": False,
+}
+
+
+def _name(function: str) -> str:
+    """TensorFlow's name of today for a function that Keras 2 recorded."""
+    return function.removeprefix("compat.v1.")
+
+
+def function_operation(function: str, name: str) -> FunctionOperation:
+    """Return the operation for a function of TensorFlow.
+
+    Raises:
+        UnsupportedError: if there is none.
+    """
+    if _name(function) not in _FUNCTIONS:
+        raise UnsupportedError(
+            f"Functional.from_config: {name!r} calls tf.{function}, which is none of "
+            "the functions of TensorFlow that can be read; put it into a layer, or "
+            "into a Lambda, before the model is saved"
+        )
+    return FunctionOperation(getattr(ops, _FUNCTIONS[_name(function)][0]), name)
+
+
+def upgrade_function_call(
+    function: str, first: Any, kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call of TensorFlow as those of the operation."""
+    names = _FUNCTIONS[_name(function)][1]
+    given = {next(iter(names)): first, **kwargs}
+    given.pop("name", None)
+    for key, value in given.items():
+        if key not in names and value != _WITHOUT_EFFECT.get(key):
+            raise UnsupportedError(
+                f"Functional.from_config: tf.{function}: the argument {key}={value!r} "
+                "is not supported"
+            )
+    arguments = {names[key]: value for key, value in given.items() if key in names}
+    if "key" in arguments:
+        arguments["key"] = _index(arguments["key"])
+    return {"args": [], "kwargs": arguments}
+
+
+def _index(spec: Any) -> Any:
+    """An index as Keras 2 writes it: slices are dicts with their ends."""
+    if isinstance(spec, list):
+        return tuple(_index(each) for each in spec)
+    if isinstance(spec, dict) and spec.keys() == {"start", "stop", "step"}:
+        return slice(spec["start"], spec["stop"], spec["step"])
+    ellipsis = isinstance(spec, dict) and spec.get("class_name") == "__ellipsis__"
+    return Ellipsis if ellipsis else spec

@@ -1,0 +1,160 @@
+"""How single layers of Keras 2 are written today: class name -> rule.
+
+A rule takes the arguments of the layer and returns the name and the arguments of the
+layer of today that computes the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit.errors import ModelFileError
+
+Arguments = dict[str, Any]
+Rule = Callable[[Arguments], tuple[str, Arguments]]
+
+# Augmentations whose results have another shape in each call: Keras 3 has them no more.
+_REMOVED = {
+    "RandomHeight": "Resizing, or a crop in the input pipeline,",
+    "RandomWidth": "Resizing, or a crop in the input pipeline,",
+    "Merge": "Add, Concatenate, Multiply, Average, Maximum or Dot",
+    "MaxoutDense": "Dense, Reshape and a maximum",
+    "Highway": "Dense and Multiply",
+}
+
+
+def _batch_normalization(inner: Arguments) -> tuple[str, Arguments]:
+    axis = inner.get("axis")
+    if isinstance(axis, (list, tuple)) and len(axis) == 1:
+        inner["axis"] = int(axis[0])
+    return "BatchNormalization", inner
+
+
+def _synchronized(inner: Arguments) -> tuple[str, Arguments]:
+    name, inner = _batch_normalization(inner)
+    return name, {**inner, "synchronized": True}
+
+
+def _gru(inner: Arguments) -> tuple[str, Arguments]:
+    # Before Keras 2.1.3 there was no such argument, and the reset came first.
+    inner.setdefault("reset_after", False)
+    return "GRU", inner
+
+
+def _gru_cell(inner: Arguments) -> tuple[str, Arguments]:
+    return "GRUCell", _gru(inner)[1]
+
+
+def _leaky_relu(inner: Arguments) -> tuple[str, Arguments]:
+    if "alpha" in inner:
+        inner["negative_slope"] = inner.pop("alpha")
+    return "LeakyReLU", inner
+
+
+def _without_kernel(name: str) -> Rule:
+    """A convolution that has no kernel of its own, only the arguments of one."""
+
+    def rule(inner: Arguments) -> tuple[str, Arguments]:
+        gone = ("kernel_initializer", "kernel_regularizer", "kernel_constraint")
+        inner = {key: value for key, value in inner.items() if key not in gone}
+        if name.startswith("Depthwise"):
+            inner.pop("filters", None)
+        return name, inner
+
+    return rule
+
+
+def _category_encoding(inner: Arguments) -> tuple[str, Arguments]:
+    if "max_tokens" in inner:
+        inner["num_tokens"] = inner.pop("max_tokens")
+    return "CategoryEncoding", _multi_hot(inner)
+
+
+def _multi_hot(inner: Arguments) -> Arguments:
+    """Arguments in which an output of zeros and ones has its name of today."""
+    if inner.get("output_mode") == "binary":
+        inner["output_mode"] = "multi_hot"
+    return inner
+
+
+def _lookup(name: str) -> Rule:
+    def rule(inner: Arguments) -> tuple[str, Arguments]:
+        inner.pop("has_input_vocabulary", None)
+        inner.pop("vocabulary_size", None)
+        return name, _multi_hot(inner)
+
+    return rule
+
+
+def _discretization(inner: Arguments) -> tuple[str, Arguments]:
+    if "bins" in inner:
+        inner["bin_boundaries"] = inner.pop("bins")
+    return "Discretization", inner
+
+
+def _without_noise_shape(name: str) -> Rule:
+    """A dropout of whole channels, whose noise has a shape of its own."""
+
+    def rule(inner: Arguments) -> tuple[str, Arguments]:
+        inner.pop("noise_shape", None)
+        return name, inner
+
+    return rule
+
+
+def _lambda(inner: Arguments) -> tuple[str, Arguments]:
+    """A Lambda whose function is named, or has to be passed by the reader."""
+    function = inner.get("function")
+    if inner.get("function_type") == "function" and isinstance(function, str):
+        inner["function"] = {
+            "module": "builtins",
+            "class_name": "function",
+            "config": function,
+            "registered_name": function,
+        }
+    elif not isinstance(function, dict):
+        inner["function"] = {"class_name": "__lambda__", "config": {"value": None}}
+    shape: Any = inner.get("output_shape")
+    is_shape = isinstance(shape, (list, tuple)) and all(
+        isinstance(extent, int) or extent is None for extent in shape
+    )
+    kept = ("name", "trainable", "dtype", "function", "mask", "arguments")
+    inner = {key: inner[key] for key in kept if key in inner}
+    if is_shape and inner.get("output_shape_type", "raw") == "raw":
+        inner["output_shape"] = tuple(shape)
+    return "Lambda", inner
+
+
+def _removed(name: str) -> Rule:
+    def rule(inner: Arguments) -> tuple[str, Arguments]:
+        raise ModelFileError(
+            f"{name} {inner.get('name')!r}: Keras 3 has no such layer; write the model "
+            f"with {_REMOVED[name]} instead"
+        )
+
+    return rule
+
+
+RULES: dict[str, Rule] = {
+    "BatchNormalization": _batch_normalization,
+    "CategoryEncoding": _category_encoding,
+    "Discretization": _discretization,
+    "GRU": _gru,
+    "GRUCell": _gru_cell,
+    "Lambda": _lambda,
+    "LeakyReLU": _leaky_relu,
+    "SyncBatchNormalization": _synchronized,
+    **{
+        name: _without_noise_shape(name)
+        for name in ("SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D")
+    },
+    **{name: _lookup(name) for name in ("IntegerLookup", "StringLookup")},
+    "TextVectorization": _lookup("TextVectorization"),
+    **{
+        name: _without_kernel(name)
+        for kind in ("SeparableConv", "DepthwiseConv")
+        for name in (f"{kind}1D", f"{kind}2D")
+    },
+    **{name: _removed(name) for name in _REMOVED},
+}

@@ -1,0 +1,68 @@
+"""The state of an optimizer in a file of Keras 2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolkit.console.frames import warn
+from toolkit.core.variable import assign_all
+
+if TYPE_CHECKING:
+    from toolkit.reading.hdf5 import Dataset
+
+
+# Parts of MultiHeadAttention, which were private attributes.
+_PARTS = {f"_{name}_dense": f"{name}_dense" for name in ("query", "key", "value")}
+_PARTS["_output_dense"] = "output_dense"
+
+
+def split_state(
+    datasets: dict[str, Dataset],
+) -> tuple[dict[str, Dataset], list[Dataset]]:
+    """Split the datasets of a `.keras` file: those of layers, and the optimizer's.
+
+    Metrics are left out: they start anew with each epoch, and have other names today.
+    """
+    layers, state = {}, {}
+    for path, dataset in datasets.items():
+        first, _, rest = path.partition("/")
+        key = rest.removeprefix("vars/")
+        if first == "optimizer" and key.isdecimal():
+            state[int(key)] = dataset
+        elif first != "metrics":
+            path = "/".join(_PARTS.get(part, part) for part in path.split("/"))
+            layers[path] = dataset
+    return layers, [state[key] for key in sorted(state)]
+
+
+def load_optimizer_state(model: Any, stored: list[Dataset], is_by_slot: bool) -> None:
+    """Give the optimizer of a model the state that a file of Keras 2 holds.
+
+    Keras 2 has no learning rate in the state. The optimizer keeps the one of its
+    config.
+
+    Args:
+        model: a compiled model.
+        stored: the number of steps, then the slots.
+        is_by_slot: whether one slot of all variables comes before the next slot, as
+            before Keras 2.11; else all slots of a variable follow each other.
+    """
+    optimizer = model.optimizer
+    optimizer.build(model.trainable_variables)
+    slots = stored[1:]
+    count = len(model.trainable_variables)
+    if is_by_slot and count:
+        slots = [slot for first in range(count) for slot in slots[first::count]]
+    rate = optimizer._learning_rate
+    own = [each for each in optimizer.variables if each is not rate]
+    found = [*stored[:1], *slots]
+    if len(own) == 1:  # Keras 2 stores a momentum even where none is used
+        found = found[:1]
+    if not own or [tuple(v.shape) for v in own] != [d.shape for d in found]:
+        if stored and stored[0].shape == () and stored[0].read():
+            warn(
+                "load_model: the file holds the state of another optimizer than "
+                f"{optimizer.name!r}; it starts anew"
+            )
+        return
+    assign_all((v, d.read()) for v, d in zip(own, found, strict=True))
