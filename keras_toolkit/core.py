@@ -24,7 +24,9 @@ from toolkit.ops.symbolic import infer
 SUPPORTS_SPARSE_TENSORS = False
 SUPPORTS_RAGGED_TENSORS = False
 SUPPORTS_COMPLEX_DTYPES = True
-IS_THREAD_SAFE = True
+# Keras calls its callbacks from another thread if this is True. That pays where a step
+# runs on an accelerator; on the CPU the threads wait for each other.
+IS_THREAD_SAFE = any(name.startswith("gpu") for name in toolkit.config.list_devices())
 
 Tensor = toolkit.Tensor
 

@@ -17,11 +17,11 @@ from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.utils import traceback_utils
-from keras.src.utils.python_utils import pythonify_logs
+from keras.src.utils.python_utils import is_default, pythonify_logs
 
 from keras_toolkit.core import convert_to_numpy
 from keras_toolkit.generation import compile_generation
-from keras_toolkit.steps import compiled_step
+from keras_toolkit.steps import make_step
 from toolkit import GradientTape
 
 
@@ -91,7 +91,7 @@ class ToolkitTrainer(base_trainer.Trainer):
         return self._forward(x, training=False)
 
     def _make_function(self, step: Callable[[Any], Any], join: Any) -> Any:
-        return compiled_step(
+        return make_step(
             step, join=join, run_eagerly=self.run_eagerly, jit_compile=self.jit_compile
         )
 
@@ -206,10 +206,13 @@ class ToolkitTrainer(base_trainer.Trainer):
         self.reset_metrics()
         callbacks.on_epoch_begin(epoch)
         logs: Any = {}
+        has_hooks = _has_batch_hooks(callbacks, "train")
         for begin_step, end_step, data in batches:
-            callbacks.on_train_batch_begin(begin_step)
+            if has_hooks:
+                callbacks.on_train_batch_begin(begin_step)
             logs = self.train_function(data)
-            callbacks.on_train_batch_end(end_step, logs)
+            if has_hooks:
+                callbacks.on_train_batch_end(end_step, logs)
             if self.stop_training:
                 break
         return dict(self._get_metrics_result_or_logs(logs))
@@ -281,10 +284,13 @@ class ToolkitTrainer(base_trainer.Trainer):
         callbacks.on_test_begin()
         logs: Any = {}
         self.reset_metrics()
+        has_hooks = _has_batch_hooks(callbacks, "test")
         for begin_step, end_step, data in batches:
-            callbacks.on_test_batch_begin(begin_step)
+            if has_hooks:
+                callbacks.on_test_batch_begin(begin_step)
             logs = self.test_function(data)
-            callbacks.on_test_batch_end(end_step, logs)
+            if has_hooks:
+                callbacks.on_test_batch_end(end_step, logs)
             if self.stop_evaluating:
                 break
         logs = pythonify_logs(self._get_metrics_result_or_logs(logs))
@@ -315,11 +321,14 @@ class ToolkitTrainer(base_trainer.Trainer):
         self.stop_predicting = False
         callbacks.on_predict_begin()
         outputs = []
+        has_hooks = _has_batch_hooks(callbacks, "predict")
         for begin_step, end_step, data in batches:
-            callbacks.on_predict_batch_begin(begin_step)
+            if has_hooks:
+                callbacks.on_predict_batch_begin(begin_step)
             batch_outputs = self.predict_function(data)
             outputs.append(tree.map_structure(convert_to_numpy, batch_outputs))
-            callbacks.on_predict_batch_end(end_step, {"outputs": batch_outputs})
+            if has_hooks:
+                callbacks.on_predict_batch_end(end_step, {"outputs": batch_outputs})
             if self.stop_predicting:
                 break
         callbacks.on_predict_end()
@@ -379,3 +388,23 @@ class ToolkitTrainer(base_trainer.Trainer):
 
 class ToolkitEpochIterator(EpochIterator):
     """The batches of an epoch as arrays of NumPy."""
+
+
+def _has_batch_hooks(callbacks: Any, phase: str) -> bool:
+    """Tell whether any callback has a method that runs before or after each batch.
+
+    Where none has, `fit` need not read the metrics of each step.
+
+    Args:
+        callbacks: the list of Keras, or a user's own object.
+        phase: "train", "test" or "predict".
+    """
+    if type(callbacks) is not callbacks_module.CallbackList:
+        return True
+    names = [f"on_{phase}_batch_begin", f"on_{phase}_batch_end"]
+    names += ["on_batch_begin", "on_batch_end"] if phase == "train" else []
+    return any(
+        not is_default(getattr(callback, name))
+        for callback in callbacks.callbacks
+        for name in names
+    )
