@@ -16,7 +16,7 @@ LEVELS = (
     (
         *("errors", "machine", "settings", "dtypes", "tree", "thread_state"),
         *("arguments", "type_aliases", "definitions", "console", "files", "pictures"),
-        "spares",
+        *("processes", "spares"),
         "reading",
     ),
     ("ir", "data", "comm"),

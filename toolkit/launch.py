@@ -16,6 +16,7 @@ import time
 from types import TracebackType
 
 from toolkit.machine import available_cores
+from toolkit.processes import enter_user_code
 
 USAGE = "usage: python -m toolkit.launch SCRIPT [ARGUMENTS]"
 # How many ranks a launcher has started on this machine: ours, Open MPI, MPICH, Slurm.
@@ -57,6 +58,8 @@ def main(arguments: list[str]) -> int:
         missing = f": there is no file {arguments[0]!r}" if arguments else ""
         return _refuse(f"toolkit.launch{missing}; {USAGE}", WRONG_USAGE)
     limit_threads()
+    if not sys.flags.safe_path and sys.path[0] == os.getcwd():
+        del sys.path[0]  # the current folder, where `python -m` searches
     # Not before the limit: libraries read it when NumPy loads them.
     from toolkit.comm import jobs
     from toolkit.errors import ToolkitError
@@ -70,7 +73,8 @@ def main(arguments: list[str]) -> int:
     atexit.register(jobs.leave)
     script = arguments[0]
     sys.argv[:] = arguments
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    enter_user_code()
+    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as error:

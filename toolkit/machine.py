@@ -18,7 +18,7 @@ def cpu_model() -> str:
         for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return platform.machine()  # `platform.processor` starts a program on PATH
 
 
 def available_cores() -> int:

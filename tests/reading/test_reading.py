@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import sys
 import time
 import zlib
 
@@ -75,13 +76,13 @@ def test_a_child_reads_what_the_check_does_not_know(version, tmp_path):
 
 def test_a_child_that_does_not_answer_in_time_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(hdf5_probe, "_children", [])
-    busy = hdf5_probe._PROGRAM.replace(
-        "serve()",
+    busy = (
         "import toolkit.reading.hdf5_probe as p\n"
         "def hang(*_):\n    while True: pass\n"
-        "p._read_all = hang\nserve()",
+        "p._read_all = hang\np.serve()"
     )
-    monkeypatch.setattr(hdf5_probe, "_PROGRAM", busy)
+    command = [sys.executable, "-c", busy]
+    monkeypatch.setattr(hdf5_probe, "python_command", lambda function: command)
     with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
         file["x"] = [1.0]
     start = time.monotonic()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from toolkit.bench.processes import (
 from toolkit.bench.worker import QUICK
 from toolkit.bench.workloads import ALL, SPEED_UP, STACKS, WORKLOADS
 from toolkit.machine import available_cores, cpu_model
+from toolkit.processes import python_command
 
 CASES = (*WORKLOADS, "growth", "speed_up")
 
@@ -46,7 +46,11 @@ class Candidate:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-OURS = Candidate(report.OURS, (sys.executable, "-m", "toolkit.bench.worker"))
+OURS = Candidate(
+    report.OURS,
+    python_command("toolkit.bench.worker:main"),
+    environment={"PYTHONPATH": ""},  # the command gives the folders of modules
+)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""The process that measures toolkit: `python -m toolkit.bench.worker [--quick]`."""
+"""The process that measures toolkit, for `toolkit bench`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from toolkit.bench.measure import KINDS
 from toolkit.bench.processes import serve
@@ -18,5 +18,6 @@ def prepare(name: str) -> Callable[[], float]:
     return KINDS[workload.kind].prepare(workload, "toolkit")
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str]) -> None:
+    """Answer the questions on standard input; `--quick` shortens the workloads."""
     serve(prepare)

@@ -10,7 +10,6 @@ import argparse
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ import toolkit
 from toolkit import config
 from toolkit.backends.registry import describe_backends, get_backend
 from toolkit.console.messages import size_text
+from toolkit.processes import clean_environment, find_program
 
 # Extra -> (the module that it brings, what that is for).
 EXTRAS = {
@@ -90,13 +90,17 @@ def _machine() -> Rows:
 
 def gpus() -> list[str]:
     """Name, memory and driver of each NVIDIA GPU, as the driver's own program says."""
-    command = shutil.which("nvidia-smi")
+    command = find_program("nvidia-smi")
     if command is None:
         return []
     query = ["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(
-            [command, *query], capture_output=True, text=True, timeout=20
+            [command, *query],
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=20,
         )
     except (OSError, subprocess.TimeoutExpired):
         return []

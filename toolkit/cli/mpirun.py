@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import LaunchError
+from toolkit.processes import clean_environment, find_program, python_command
 
 LIBRARIES = ("openmpi", "mpich")
 # Names of their launchers; distributions that have several libraries tell them apart.
@@ -56,7 +56,9 @@ def command_of(
     Raises:
         LaunchError: without an `mpirun` that can do this.
     """
-    launch = [sys.executable, "-m", "toolkit.launch", *script]
+    launch = python_command(
+        "toolkit.launch:main", *script, runs_user_code=True, has_script=True
+    )
     if processes == 1 and not elastic:
         return launch
     found = find(library, elastic)
@@ -85,7 +87,7 @@ def environment_of(
     replace: bool = False,
 ) -> dict[str, str]:
     """The environment of that command."""
-    found = {**os.environ, "TOOLKIT_PROCESSES": str(processes)}
+    found = clean_environment(TOOLKIT_PROCESSES=str(processes))
     if timeout is not None:
         found["TOOLKIT_TIMEOUT"] = str(timeout)
     if elastic:
@@ -135,14 +137,18 @@ def _found() -> Sequence[Mpirun]:
     own = Path(sys.executable).parent / "mpirun"
     paths = [str(own)] if own.exists() else []
     names = _OF_WINDOWS if sys.platform == "win32" else _NAMES
-    paths += [path for name in names if (path := shutil.which(name))]
+    paths += [path for name in names if (path := find_program(name))]
     return [_described(path, path == str(own)) for path in dict.fromkeys(paths)]
 
 
 def _described(path: str, is_own: bool) -> Mpirun:
     command = [path, "--version"]
     told = subprocess.run(
-        command, capture_output=True, text=True, errors="replace"
+        command,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        errors="replace",
     ).stdout
     if "Open MPI" in told or "PRRTE" in told:
         number = re.search(r"\(Open MPI\) (\d+)", told)

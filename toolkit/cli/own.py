@@ -54,7 +54,7 @@ def _run_file(path: Path) -> dict[str, Any]:
 
 def _import(name: str) -> dict[str, Any]:
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does
+        sys.path.append(os.getcwd())  # last: nothing in there replaces another module
     return vars(import_module(name))
 
 

@@ -15,6 +15,7 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -109,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError(f"{name} needs --processes")
     before = sys.argv, sys.path
     sys.argv = [str(path), *options.arguments]
-    sys.path = [str(path.parent), *sys.path]
+    sys.path = [os.path.dirname(os.path.abspath(path)), *sys.path]
     try:
         runpy.run_path(str(path), run_name="__main__")
     finally:

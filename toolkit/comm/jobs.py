@@ -17,6 +17,7 @@ from toolkit.comm.replacements import Coming, Outside
 from toolkit.comm.slow import slowed
 from toolkit.comm.watch import STALLED, Watchdog, WatchedGroup
 from toolkit.errors import LaunchError, RankLostError
+from toolkit.processes import python_command
 
 # Seconds after which a job ends in which a collective still waits.
 TIMEOUT = 600.0
@@ -91,8 +92,13 @@ def replacements(count: int) -> Coming:
     group = world()
     assert isinstance(group, WatchedGroup) and isinstance(group.plain, mpi.MpiGroup)
     path, *arguments = script
-    command = ["-m", "toolkit.launch", os.path.abspath(path), *arguments]
-    return Coming(group.plain, count, command)
+    command = python_command(
+        "toolkit.launch:main",
+        *(os.path.abspath(path), *arguments),
+        runs_user_code=True,
+        has_script=True,
+    )
+    return Coming(group.plain, count, command[1:])  # without the interpreter
 
 
 def admit(merged: mpi.MpiGroup) -> Group:

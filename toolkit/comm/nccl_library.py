@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from toolkit.errors import BackendUnavailable, CommunicationError, RankLostError
+from toolkit.processes import find_package_folders, load_library
 
 SONAME = "libnccl.so.2"
 ID_BYTES = 128
@@ -184,7 +184,7 @@ def _load(candidates: list[str]) -> tuple[str, ctypes.CDLL]:
     problems = []
     for path in candidates:
         try:
-            return path, ctypes.CDLL(path)
+            return path, load_library(path)
         except OSError as error:
             problems.append(str(error))
     raise BackendUnavailable(
@@ -195,9 +195,8 @@ def _load(candidates: list[str]) -> tuple[str, ctypes.CDLL]:
 
 def _candidates() -> Iterator[str]:
     """The library's files in NVIDIA's wheels, then what the system has."""
-    spec = find_spec("nvidia")
-    for root in (spec.submodule_search_locations or ()) if spec else ():
-        yield from map(str, sorted(Path(root).glob(f"nccl/lib/{SONAME}")))
+    for root in find_package_folders("nvidia"):
+        yield from map(str, sorted(root.glob(f"nccl/lib/{SONAME}")))
     yield SONAME
 
 

@@ -27,6 +27,7 @@ from toolkit.data.shares import ABSENT
 from toolkit.data.streams import SKIPPED, ClosedError, Pass, Stream
 from toolkit.data.tuning import Knob
 from toolkit.errors import DatasetError, UnsupportedError
+from toolkit.processes import clean_environment, python_command
 
 DEATHS = 3  # of workers at one element before it is given up
 STARTS = 10  # of workers, one after the other, that die before they begin
@@ -67,14 +68,17 @@ class Worker:
         self.task: Task | None = None
         self.has_begun: bool = False
         fds = (theirs.fileno(), its_life, *self._exchange.fds)
-        paths = [path or os.getcwd() for path in sys.path]
         try:
             # In a group of its own: Ctrl-C in a terminal is for this side alone.
             self.process: subprocess.Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-P", "-u", "-m", __package__ + ".worker"]
-                + [str(fd) for fd in fds],
+                python_command(
+                    f"{__package__}.worker:main",
+                    *map(str, fds),
+                    runs_user_code=True,
+                    options=("-u",),
+                ),
                 pass_fds=fds,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                env=clean_environment(),
                 stdin=subprocess.DEVNULL,
                 process_group=0,
             )

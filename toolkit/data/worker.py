@@ -1,13 +1,12 @@
-"""What a worker process runs: `python -m toolkit.data.worker FD FD FD FD`."""
+"""A worker process, which computes elements for `toolkit.data.processes`."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import signal
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -16,11 +15,13 @@ from toolkit.data.errors import spread
 from toolkit.data.pickling import sendable
 from toolkit.data.randomness import elements_of
 from toolkit.data.shared_memory import Exchange
+from toolkit.processes import enter_user_code
 
 
 def work(connection: Connection, exchange: Exchange) -> None:
     """Make elements until the other side has gone."""
     with suppress(EOFError, OSError):
+        enter_user_code()
         function = loaded(connection.recv_bytes())
         elements = elements_of(connection.recv())
         draws = None if elements is None else elements.draws()
@@ -70,9 +71,10 @@ def end_with(life: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str]) -> None:
+    """Work with the connection, the life line and the memory of these numbers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side
-    pipe, life, *fds = map(int, sys.argv[1:])
+    pipe, life, *fds = map(int, arguments)
     end_with(life)
     with Connection(pipe) as connection:
         work(connection, Exchange((fds[0], fds[1])))

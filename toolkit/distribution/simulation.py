@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -28,14 +27,12 @@ from toolkit.errors import ArgumentError
 from toolkit.inspection.inspection import Inspection, Kernel
 from toolkit.ir import Kind
 from toolkit.pictures.curves import Curve, Panel, draw_curves
+from toolkit.processes import clean_environment, python_command
 
 if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture
 
 RANKS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
-# One core computes until its process is ended.
-_BUSY = "import numpy as n\nx = n.ones((256, 256), 'float32')\nx @ x\nprint(flush=True)"
-_BUSY += "\nwhile 1: x @ x"
 
 
 @record
@@ -309,8 +306,8 @@ def _work(
 @contextmanager
 def _busy(count: int) -> Iterator[None]:
     """Keep so many other cores computing, as other ranks of a machine would."""
-    command = [sys.executable, "-c", _BUSY]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = python_command("toolkit.distribution.busy:compute")
+    environment = clean_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     pipe = subprocess.PIPE
     started = [
         subprocess.Popen(command, env=environment, stdout=pipe) for _ in range(count)

@@ -22,6 +22,7 @@ from toolkit import dtypes
 from toolkit.errors import ModelFileError, ToolkitError
 from toolkit.reading.budget import limited_load, spend
 from toolkit.reading.clear import check_present, naming
+from toolkit.reading.hdf5_library import h5py_module
 from toolkit.reading.hdf5_probe import is_harmless
 from toolkit.reading.hdf5_structure import Damage, Doubt, Structure
 
@@ -93,7 +94,7 @@ def named(label: str) -> Iterator[None]:
 
 def opened(source: Source, label: str) -> Any:
     """The open file, whose structure has been checked; not its links."""
-    import h5py
+    h5py = h5py_module()
 
     with named(label):
         _check_structure(source)
@@ -131,7 +132,7 @@ def _reader(file: Any) -> Callable[[int, int], bytes]:
 
 def _walk(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
     """All datasets; every link must be a plain one, and lead to each object once."""
-    import h5py
+    h5py = h5py_module()
 
     seen: set[int] = set()
     stack = [("", file)]
@@ -152,7 +153,7 @@ def _walk(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
 
 def linked(group: Any, key: str, path: str) -> Any:
     """What a name in a group stands for, which must be in this file."""
-    import h5py
+    h5py = h5py_module()
 
     link = group.get(key, getlink=True)
     if not isinstance(link, h5py.HardLink):
@@ -254,7 +255,7 @@ class Dataset:
 
 def is_text(dtype: Any) -> bool:
     """Whether a dtype of objects stands for strings, or for arrays of any length."""
-    import h5py
+    h5py = h5py_module()
 
     kinds = h5py.check_string_dtype(dtype), h5py.check_vlen_dtype(dtype)
     return any(kind is not None for kind in kinds)

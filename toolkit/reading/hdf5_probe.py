@@ -14,11 +14,14 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from toolkit.processes import clean_environment, python_command
 from toolkit.reading.budget import load_budget
+from toolkit.reading.hdf5_library import h5py_module
 
 _SECONDS = 1  # of the processor's time, and one more for each so many bytes
 _BYTES = 1 << 26
@@ -30,10 +33,10 @@ class _Child:
     """The process, of which there is one for each process that asks."""
 
     def __init__(self) -> None:
-        package = Path(__file__).resolve().parents[1]
         self.owner = os.getpid()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(package.parent)],
+            python_command(f"{__name__}:serve"),
+            env=clean_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -91,17 +94,9 @@ def is_harmless(source: Path | io.BytesIO) -> bool:
     return answer == _OK
 
 
-_PROGRAM = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from toolkit.reading.hdf5_probe import serve
-serve()
-"""
-
-
-def serve() -> None:
-    """What the child does: say of each file whether it can be read."""
-    import h5py
+def serve(arguments: Sequence[str] = ()) -> None:
+    """Tell for each file whether it can be read, in the child process."""
+    h5py = h5py_module()
 
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     while head := requests.read(_HEAD.size):

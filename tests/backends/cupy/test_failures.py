@@ -319,7 +319,7 @@ def test_libraries_are_of_the_version_of_cuda_that_cupy_is_for(
 
 
 def test_a_toolkit_is_searched_after_the_wheels(monkeypatch, tmp_path):
-    monkeypatch.setattr(libraries, "find_spec", lambda name: None)
+    monkeypatch.setattr(libraries, "find_package_folders", lambda name: [])
     monkeypatch.setattr(libraries, "TOOLKIT", str(tmp_path / "usual"))
     monkeypatch.setenv("CUDA_PATH", str(tmp_path / "named"))
     monkeypatch.delenv("CUDA_HOME", raising=False)

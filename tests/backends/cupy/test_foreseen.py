@@ -1,6 +1,7 @@
 """What takes long is begun while a graph is lowered: kernels and plans."""
 
 import pickle
+import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
@@ -117,6 +118,9 @@ def test_no_thread_waits_for_more(asked):
     assert end_of_threads() <= before
 
 
+# A process that is ended before it has an answer.
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+
 # --- plans ----------------------------------------------------------------------------
 
 
@@ -174,7 +178,7 @@ def test_processes_that_cannot_plan_are_asked_in_vain(monkeypatch):
 
 def test_processes_of_a_program_that_comes_to_nothing_are_ended(monkeypatch):
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
-    monkeypatch.setattr(planning, "_START", "import time; time.sleep(60) # {path}")
+    monkeypatch.setattr(planning, "python_command", lambda function: SLEEP)
     planner = planning.Planner("", 90)
     planner.foresee((signature(), None))
     (begun,) = planner._begun.values()
@@ -189,7 +193,7 @@ def test_processes_of_a_program_that_comes_to_nothing_are_ended(monkeypatch):
 
 def test_an_interrupt_ends_the_processes_that_are_waited_for(monkeypatch):
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
-    monkeypatch.setattr(planning, "_START", "import time; time.sleep(60) # {path}")
+    monkeypatch.setattr(planning, "python_command", lambda function: SLEEP)
 
     planner = planning.Planner("", 90)
     planner.foresee((signature(), None))

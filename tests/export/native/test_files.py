@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -173,7 +174,7 @@ def bare(monkeypatch, tmp_path):
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(link, "find_spec", lambda name: None)
+    monkeypatch.setattr(link, "find_package_folders", lambda name: [])
 
 
 def test_without_a_linker(library, folder, bare):
@@ -253,7 +254,7 @@ def test_command_by_hand(triple, named):
 
 def test_other_machines_are_not_linked_for_by_this_ones_compiler():
     found = link.find_linker("aarch64-unknown-linux-gnu")
-    assert found is None or found.command[0] != "cc"
+    assert found is None or Path(found.command[0]).name != "cc"
 
 
 @pytest.mark.parametrize(

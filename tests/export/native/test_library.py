@@ -473,7 +473,7 @@ def test_the_wheel_that_links(folder, target):
     pytest.importorskip("ziglang")
     ending = "wasm" if target == "wasm32" else "so"
     triple = backend().processors(target)[0].triple
-    command = shlex.join(_zig(triple, sys.executable).command)
+    command = shlex.join(_zig(triple, (sys.executable, "-m", "ziglang")).command)
     small().export(f"m.{ending}", target=target, linker=command, verbose=False)
     assert (folder / f"m.{ending}").stat().st_size > 10_000
 

@@ -12,10 +12,10 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from toolkit.errors import BackendUnavailable
+from toolkit.processes import find_package_folders, load_library
 
 # What each is called in a version of CUDA, and the wheel that brings it.
 SONAMES = {
@@ -51,13 +51,12 @@ def sonames(name: str) -> list[str]:
 
 def folders() -> Iterator[Path]:
     """Where they may be: in the wheels of the `nvidia` namespace, then in toolkits."""
-    spec = find_spec("nvidia")
-    for root in (spec.submodule_search_locations or ()) if spec else ():
-        yield from sorted(Path(root).glob("*/lib"))
+    for root in find_package_folders("nvidia"):
+        yield from sorted(root.glob("*/lib"))
     # A toolkit is often in none of the folders that the system searches.
     named = (os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME"))
     for toolkit in (*named, TOOLKIT):
-        if toolkit:
+        if toolkit and os.path.isabs(toolkit):
             yield Path(toolkit) / "lib64"
 
 
@@ -76,7 +75,7 @@ def _before(name: str) -> list[Path]:
     if name != "cudnn":
         return []
     places = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    return [Path(place) for place in places if place]
+    return [Path(place) for place in places if os.path.isabs(place)]
 
 
 @cache
@@ -94,7 +93,7 @@ def load(name: str) -> ctypes.CDLL:
     problems = []
     for candidate in candidates:
         try:
-            return ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
+            return load_library(candidate, ctypes.RTLD_GLOBAL)
         except OSError as error:
             problems.append(str(error))
     raise BackendUnavailable(

@@ -7,12 +7,12 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from toolkit.backends.cupy import libraries
 from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.errors import DeviceError
+from toolkit.processes import find_package_folders, load_library
 
 # C++17, and arithmetic as IEEE 754 has it: nothing here asks for fast approximations.
 # A prelude holds more than one kernel uses, which is nothing to warn of.
@@ -35,8 +35,8 @@ def library() -> ctypes.CDLL | None:
         )
         try:
             for other in sorted(others):
-                ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
-            return ctypes.CDLL(str(path))
+                load_library(str(other), ctypes.RTLD_GLOBAL)
+            return load_library(str(path))
         except OSError:
             continue
     return None
@@ -48,10 +48,9 @@ def _candidates() -> list[str]:
     if sys.platform == "win32":
         names = [f"nvrtc64_{version}0_0.dll" for version in libraries.versions()]
     found: list[str] = []
-    spec = find_spec("nvidia")
-    for root in (spec.submodule_search_locations or ()) if spec else ():
+    for root in find_package_folders("nvidia"):
         for name in names:
-            found += map(str, sorted(Path(root).glob(f"*/**/{name}")))
+            found += map(str, sorted(root.glob(f"*/**/{name}")))
     paths = (folder / name for folder in libraries.folders() for name in names)
     return [*found, *(str(path) for path in paths if path.exists()), *names]
 

@@ -19,18 +19,13 @@ from toolkit.backends.cupy import cudnn
 from toolkit.backends.cupy.background import Background
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.machine import available_cores
+from toolkit.processes import clean_environment, python_command
 
 # Processes at once.
 MOST = 32
 # The seconds that a process has for its plan: what is not there then is made by who
 # asked.
 LIMIT = 40
-_START = (
-    "import sys; sys.path[:] = {path!r}; "
-    "from toolkit.backends.cupy import planning; planning.work(); "
-    # To unload libraries takes longer than it is worth.
-    "import os; os._exit(0)"
-)
 
 
 def is_slow(signature: Signature) -> bool:
@@ -77,12 +72,12 @@ class Planner(Background[cudnn.Key, bytes]):
 
     def make(self, key: cudnn.Key) -> bytes:
         """What a process of its own answers; empty if it cannot."""
-        command = [sys.executable, "-c", _START.format(path=sys.path)]
         asked = pickle.dumps((key, self.properties, self.arch))
         # Whatever it was, the system may have no room for one more: no plan is there.
         with suppress(Exception):
             process = subprocess.Popen(
-                command,
+                python_command(f"{__name__}:work"),
+                env=clean_environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -98,13 +93,14 @@ class Planner(Background[cudnn.Key, bytes]):
         return b""
 
 
-def work() -> None:
-    """Answer on standard output what standard input asks for."""
+def work(arguments: Sequence[str] = ()) -> None:
+    """Answer on standard output what standard input asks for, and end the process."""
     # What libraries print must not get between.
     out, sys.stdout = os.dup(1), sys.stderr
     os.dup2(2, 1)
     with open(out, "wb") as pipe:
         pipe.write(answer(sys.stdin.buffer.read()))
+    os._exit(0)  # to unload libraries takes longer than it is worth
 
 
 def answer(asked: bytes) -> bytes:

@@ -9,18 +9,17 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, MissingLinkerError, UnsupportedError
+from toolkit.processes import clean_environment, find_package_folders, find_program
 
 _LINKER = re.compile(r"(.*-)?(ld|ld\.\w+|lld)(\.exe)?")  # no compiler
 _TIMEOUT = 600  # seconds; zig builds its C library on first use
+_QUESTION_TIMEOUT = 20  # seconds
 # What a driver says of the machine that it makes code for, by the triple's first part.
 _SAME = {"amd64": "x86_64", "arm64": "aarch64", "armv7": "arm", "armv7a": "arm"}
 # Of cross compilers, as Linux distributions call them.
@@ -43,12 +42,14 @@ class Linker:
     """A command that links, for one machine.
 
     Attributes:
-        command: its first arguments.
+        command: the path of the program, and its first arguments.
         is_driver: whether it is a C compiler, that is to call the linker.
+        is_zig: whether it is one of zig's.
     """
 
     command: tuple[str, ...]
     is_driver: bool
+    is_zig: bool = False
 
 
 @record
@@ -75,7 +76,7 @@ class Linking:
             name = _handed_on("-install_name", f"@rpath/{Path(self.output).name}")
             return [*linker.command, "-dynamiclib", *name, *self._files()]
         named = ("-soname", Path(self.output).name)
-        compact = () if "ziglang" in linker.command else _COMPACT
+        compact = () if linker.is_zig else _COMPACT
         flags = [*_ELF_FLAGS, *compact, "--build-id=none"]
         if linker.is_driver:
             flags = [f"-Wl,{flag}" for flag in _joined(*flags)]
@@ -125,14 +126,7 @@ def link(linking: Linking, given: str | None = None) -> None:
         raise MissingLinkerError(f"no linker for {linking.triple} is installed")
     command = linking.arguments(linker)
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT,
-            stdin=subprocess.DEVNULL,
-        )
+        done = _run(command, _TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnsupportedError(f"{shlex.join(command)}: {error}") from error
     if done.returncode or not Path(linking.output).is_file():
@@ -144,19 +138,40 @@ def link(linking: Linking, given: str | None = None) -> None:
 
 def by_hand(linking: Linking) -> str:
     """A command that links it on any machine with the `ziglang` wheel."""
-    return shlex.join(linking.arguments(_zig(linking.triple, "python")))
+    linker = _zig(linking.triple, ("python", "-m", "ziglang"))
+    return shlex.join(linking.arguments(linker))
+
+
+def _run(command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    """Run a command of an absolute path, which starts nothing of the current folder."""
+    return subprocess.run(
+        command,
+        env=clean_environment(PYTHONSAFEPATH="1"),  # `python -m ziglang` is Python
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def _parsed(text: str) -> Linker:
     """A command that the user names: a compiler, or a linker by its name."""
-    command = _words(text)
-    if not command or shutil.which(command[0]) is None:
+    command = _resolved(_words(text))
+    if command is None:
         raise ArgumentError(
             f"linker: expected a command that can be run, such as 'cc'; received "
             f"{text!r}"
         )
     words = (Path(word).name for word in command if not word.startswith("-"))
-    return Linker(command, is_driver=not any(map(_LINKER.fullmatch, words)))
+    is_driver = not any(map(_LINKER.fullmatch, words))
+    return Linker(command, is_driver, is_zig="ziglang" in command)
+
+
+def _resolved(command: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return a command with the path of its program; None if there is no such one."""
+    program = find_program(command[0]) if command else None
+    return None if program is None else (program, *command[1:])
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -178,13 +193,15 @@ def _candidates(triple: str) -> Iterator[Linker]:
         yield from _drivers(triple)
         if "linux" in triple:
             yield from _plain("ld.lld")
-    if find_spec("ziglang") is not None:
-        yield _zig(triple, sys.executable)
+    for folder in find_package_folders("ziglang"):
+        program = find_program(str(folder / "zig"))
+        if program is not None:
+            yield _zig(triple, (program,))
 
 
 def _plain(name: str) -> Iterator[Linker]:
-    found = shutil.which(name)
-    if found:
+    found = find_program(name)
+    if found is not None:
         yield Linker((found,), is_driver=False)
 
 
@@ -192,23 +209,15 @@ def _drivers(triple: str) -> Iterator[Linker]:
     """C compilers that say that they are for this machine; clang can be told."""
     chosen = _words(os.environ.get("CC", ""))
     gnu = _GNU.get(_architecture(triple), "")
-    for command in (chosen, ("cc",), (f"{gnu}-gcc",)):
-        if command and shutil.which(command[0]) and _is_for(command, triple):
+    for words in (chosen, ("cc",), (f"{gnu}-gcc",), ("clang",)):
+        command = _resolved(words)
+        if command is not None and _is_for(command, triple):
             yield Linker(command, is_driver=True)
-    if shutil.which("clang") and _is_for(("clang",), triple):
-        yield Linker(("clang",), is_driver=True)
 
 
 def _is_for(command: tuple[str, ...], triple: str) -> bool:
     try:
-        done = subprocess.run(
-            [*command, "-dumpmachine"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=20,
-            stdin=subprocess.DEVNULL,
-        )
+        done = _run([*command, "-dumpmachine"], _QUESTION_TIMEOUT)
     except (OSError, subprocess.TimeoutExpired):
         return False
     found = done.stdout.strip()
@@ -226,13 +235,13 @@ def _is_wasm(triple: str) -> bool:
     return triple.startswith("wasm")
 
 
-def _zig(triple: str, python: str) -> Linker:
+def _zig(triple: str, program: tuple[str, ...]) -> Linker:
     """The linkers of the `ziglang` wheel, which know every machine."""
     if _is_wasm(triple):
-        return Linker((python, "-m", "ziglang", "wasm-ld"), is_driver=False)
+        return Linker((*program, "wasm-ld"), is_driver=False, is_zig=True)
     system = "macos" if "apple" in triple else "linux-gnu"
     if _architecture(triple) == "arm":
         system += "eabihf"
     target = f"{_architecture(triple)}-{system}"
-    command = (python, "-m", "ziglang", "cc", "-target", target)
-    return Linker(command, is_driver=True)
+    command = (*program, "cc", "-target", target)
+    return Linker(command, is_driver=True, is_zig=True)

@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from toolkit.reading.hdf5 import CHECKSUM, Dataset
+from toolkit.reading.hdf5_library import h5py_module
 
 
 class _Disk:
@@ -93,7 +94,7 @@ def created(path: Path) -> Iterator[Any]:
     Raises:
         OSError: something could not be written.
     """
-    import h5py
+    h5py = h5py_module()
 
     with open(path, "x+b", buffering=0) as raw, _interrupts_wait():
         disk = _Disk(raw)

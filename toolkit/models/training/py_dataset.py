@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import ArgumentError
+from toolkit.models.training.batch_processes import BatchProcesses
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Future
 
 
 class PyDataset:
@@ -23,7 +25,8 @@ class PyDataset:
         workers: how many threads or processes prepare batches ahead; 1 prepares them
             where they are needed.
         use_multiprocessing: whether these are processes: the data set must then be
-            picklable.
+            picklable. They run the main script up to `if __name__ == "__main__"`, and
+            what they print goes to standard error.
         max_queue_size: how many batches may wait.
 
     Example:
@@ -78,10 +81,10 @@ class PyDataset:
                 yield self[int(index)]
             return
         waiting: deque[Future[Any]] = deque()
-        with self._executor() as executor:
+        with self._submitting() as submit:
             try:
                 for index in indices:
-                    waiting.append(self._submit(executor, int(index)))
+                    waiting.append(submit(int(index)))
                     if len(waiting) >= self.max_queue_size:
                         yield waiting.popleft().result()
                 while waiting:
@@ -90,32 +93,18 @@ class PyDataset:
                 for future in waiting:
                     future.cancel()
 
-    def _executor(self) -> Executor:
+    @contextmanager
+    def _submitting(self) -> Iterator[Callable[[int], Future[Any]]]:
+        """Yield a function that has a worker prepare a batch."""
         # Late: with pipes, queues and logging behind it, it slows down every start.
-        from concurrent import futures
-        from multiprocessing import get_context
+        from concurrent.futures import ThreadPoolExecutor
 
-        workers = max(1, self.workers)
-        if not self.use_multiprocessing:
-            return futures.ThreadPoolExecutor(workers)
-        spawn = get_context("spawn")
-        return futures.ProcessPoolExecutor(workers, spawn, _receive, (self,))
-
-    def _submit(self, executor: Executor, index: int) -> Future[Any]:
-        if self.use_multiprocessing:
-            return executor.submit(_item, index)
-        return executor.submit(self.__getitem__, index)
-
-
-_received: list[PyDataset] = []  # in a worker process: its copy of the data set
-
-
-def _receive(dataset: PyDataset) -> None:
-    _received[:] = [dataset]
-
-
-def _item(index: int) -> Any:
-    return _received[0][index]
+        with ExitStack() as stack:
+            item: Callable[[int], Any] = self.__getitem__
+            if self.use_multiprocessing:
+                item = stack.enter_context(BatchProcesses(self)).item
+            workers = stack.enter_context(ThreadPoolExecutor(max(1, self.workers)))
+            yield lambda index: workers.submit(item, index)
 
 
 Sequence = PyDataset  # its name before Keras 3

@@ -1,0 +1,89 @@
+"""A folder with files that nothing may run, and programs that start children in it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MODULES = (
+    *("struct", "json", "pickle", "runpy", "random", "socket", "sitecustomize"),
+    *("usercustomize", "toolkit", "numpy", "h5py", "mpi4py", "ziglang", "cudnn"),
+    *("ml_dtypes", "llvmlite", "multiprocessing", "cloudpickle"),
+)
+PROGRAMS = (
+    *("cc", "gcc", "clang", "ld", "ld.lld", "wasm-ld", "as", "collect2", "zig"),
+    *("mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra"),
+    *("prted", "prterun", "ssh", "nvidia-smi", "uname", "python", "python3", "sh"),
+)
+MARK = "ran-"  # the start of the names of files that hostile files write
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A folder whose modules and programs leave a file when they run."""
+    folder = tmp_path / "hostile"
+    for place in (folder, folder / "relative"):
+        place.mkdir()
+        for name in MODULES:
+            (place / f"{name}.py").write_text(
+                f"open({str(folder / MARK)!r} + {name!r}, 'w').close()\n"
+                f"raise SystemExit('{name} of the current folder was imported')\n"
+            )
+        for name in PROGRAMS:
+            program = place / name
+            program.write_text(f"#!/bin/sh\n: > '{folder}/{MARK}{name}'\nexit 9\n")
+            program.chmod(0o755)
+    return folder
+
+
+def what_ran(folder):
+    """The names of the hostile files that were run."""
+    return sorted(p.name.removeprefix(MARK) for p in folder.glob(f"{MARK}*"))
+
+
+def variables():
+    """Search paths with the current folder in them, in all the ways to write it."""
+    path = os.environ.get("PATH", os.defpath)
+    return {
+        "PATH": os.pathsep.join(["", ".", "relative", path]),
+        "LD_LIBRARY_PATH": os.pathsep.join(["", "."]),
+        "LIBRARY_PATH": os.pathsep.join(["", "."]),
+    }
+
+
+def start(command, folder, timeout=240, **more):
+    """Run a command in a folder, with these search paths, to its end."""
+    environment = {**os.environ, "TOOLKIT_NUM_THREADS": "1", **variables(), **more}
+    environment.pop("PYTHONPATH", None)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout,
+    )
+
+
+def run_program(source, folder, clean, **more):
+    """Run a program of another folder, which enters the hostile one.
+
+    It has the hostile folder on PYTHONPATH, too, as its children inherit it.
+    """
+    clean.mkdir(exist_ok=True)
+    program = clean / "program.py"
+    program.write_text(
+        "import os, sys\n"
+        "import toolkit\n"
+        "os.environ['PYTHONPATH'] = os.pathsep.join(['', '.', 'relative'])\n"
+        f"os.chdir({str(folder)!r})\n" + source
+    )
+    return start([sys.executable, str(program)], clean, **more)
+
+
+def console():
+    """The command `toolkit` of this environment."""
+    return str(Path(sys.executable).with_name("toolkit"))

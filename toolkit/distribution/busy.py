@@ -1,0 +1,16 @@
+"""A process that keeps one core computing, as another rank of a machine would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def compute(arguments: Sequence[str] = ()) -> None:
+    """Multiply matrices until the process is ended; print a line after the first."""
+    x = np.ones((256, 256), np.float32)
+    x @ x
+    print(flush=True)
+    while True:
+        x @ x

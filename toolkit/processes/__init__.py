@@ -1,0 +1,18 @@
+"""Child processes: how the package starts them, and which files they may use.
+
+A child never imports a module or runs a program only because it is in the current
+folder. `docs/guides/processes.md` lists every kind of child and the files it trusts.
+"""
+
+from toolkit.processes.programs import (
+    clean_environment as clean_environment,
+    find_package_folders as find_package_folders,
+    find_program as find_program,
+    know_processor as know_processor,
+    load_library as load_library,
+)
+from toolkit.processes.python import (
+    enter_user_code as enter_user_code,
+    import_main_module as import_main_module,
+    python_command as python_command,
+)

@@ -1,0 +1,227 @@
+"""Commands that start Python for a function of the package.
+
+The interpreter runs the file `start.py` with the option `-P`. The command gives it the
+folders and files of modules, so it searches neither the current folder nor PYTHONPATH:
+
+- The package itself comes from the file that this process has imported.
+- First all modules come from the folders that this process trusts: not from the current
+  folder, and not from the folder of the user's script.
+- A child that runs code of the user, such as a script, adds the folders of this code
+  when it calls `enter_user_code`. Until then it has imported what it needs to start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from toolkit.errors import UnsupportedError
+from toolkit.processes.programs import clean_environment
+
+_PACKAGE = __name__.partition(".")[0]
+# The name of the main module in a child, as in those of `multiprocessing`.
+_MAIN = "__mp_main__"
+_context: dict[str, Any] = {}
+
+
+def python_command(
+    function: str,
+    *arguments: str,
+    runs_user_code: bool = False,
+    has_script: bool = False,
+    options: Sequence[str] = (),
+) -> list[str]:
+    """Return the command of a Python process that calls a function of the package.
+
+    Give the process `clean_environment()` as its environment.
+
+    Args:
+        function: "module:name". It is called with the list of arguments, and what it
+            returns is the exit code.
+        *arguments: texts for the function.
+        runs_user_code: whether the child may import modules of the user, after it has
+            called `enter_user_code`.
+        has_script: whether the child runs another script than this process. Then it
+            does not search the folder of this process's script.
+        options: more options of the interpreter.
+
+    Raises:
+        UnsupportedError: if this process has no interpreter to start.
+    """
+    if not sys.executable:
+        raise UnsupportedError(
+            f"{function}: expected the path of a Python interpreter in sys.executable; "
+            "received none, so no process can be started"
+        )
+    context: dict[str, Any] = {"function": function, **_searched(_trusted_folders())}
+    if runs_user_code:
+        context["user"] = _searched(_user_folders(has_script))
+        context["main"] = _main_module()
+        context["environment"] = _changed_variables()
+    start = Path(__file__).with_name("start.py")
+    command = [sys.executable, *_interpreter_options(), *options, str(start)]
+    return [*command, json.dumps(context), *arguments]
+
+
+def _interpreter_options() -> Iterator[str]:
+    """Yield the options of this interpreter that its children need, and `-P`."""
+    yield "-P"
+    flags = sys.flags
+    if flags.ignore_environment:
+        yield "-E"
+    if flags.no_user_site:
+        yield "-s"
+    if flags.dont_write_bytecode:
+        yield "-B"
+    if flags.optimize:
+        yield "-" + "O" * flags.optimize
+
+
+def _changed_variables() -> dict[str, str]:
+    """Return the variables of this process that `clean_environment` changes."""
+    cleaned = clean_environment()
+    return {name: x for name, x in os.environ.items() if cleaned.get(name) != x}
+
+
+# --- folders of modules ---------------------------------------------------------------
+
+
+def _searched(folders: list[str]) -> dict[str, Any]:
+    """Return folders to search, and modules of this process that are in none of them.
+
+    A package in the current folder that this process has imported is a file that it
+    trusts. The child imports that file, and nothing else of the folder.
+    """
+    modules: dict[str, str] = {}
+    searched = set(map(os.path.realpath, folders))
+    for name, module in list(sys.modules.items()):
+        file = _file_of(name, module)
+        if file is None:
+            continue
+        folder = os.path.dirname(file)
+        if os.path.basename(file).startswith("__init__."):
+            folder = os.path.dirname(folder)
+        if name == _PACKAGE or os.path.realpath(folder) not in searched:
+            modules[name] = file
+    return {"path": folders, "modules": modules}
+
+
+def _file_of(name: str, module: ModuleType) -> str | None:
+    """Return the file of a top-level module that is no part of Python."""
+    if "." in name or name in sys.stdlib_module_names or name.startswith("__"):
+        return None
+    file = getattr(module, "__dict__", {}).get("__file__")
+    return os.path.abspath(file) if isinstance(file, str) else None
+
+
+def _trusted_folders() -> list[str]:
+    """Return the folders of `sys.path` from which the package's own code may import."""
+    dropped = {os.path.realpath(os.getcwd()), _script_folder()}
+    for entry in _python_path():
+        if not os.path.isabs(entry):
+            dropped.add(os.path.realpath(entry))
+    return [path for path in _absolute_path() if os.path.realpath(path) not in dropped]
+
+
+def _user_folders(has_script: bool) -> list[str]:
+    """Return the folders of `sys.path` from which code of the user may import.
+
+    The current folder is the last of them, if this process searches it, unless the
+    script is in there or PYTHONPATH names it.
+    """
+    script, current = _script_folder(), os.path.realpath(os.getcwd())
+    kept = {os.path.realpath(entry) for entry in _python_path() if entry}
+    dropped = set() if current in kept else {current}
+    if script is not None:
+        dropped = (dropped | {script}) - kept if has_script else dropped - {script}
+    found = [path for path in _absolute_path() if os.path.realpath(path) not in dropped]
+    if not has_script and current in dropped:
+        is_searched = any(
+            os.path.realpath(entry) == current for entry in map(str, sys.path)
+        )
+        found += [current] if is_searched else []
+    return found
+
+
+def _absolute_path() -> list[str]:
+    paths = [path for path in sys.path if isinstance(path, str)]
+    return list(dict.fromkeys(path for path in paths if os.path.isabs(path)))
+
+
+def _python_path() -> list[str]:
+    if sys.flags.ignore_environment or "PYTHONPATH" not in os.environ:
+        return []
+    return os.environ["PYTHONPATH"].split(os.pathsep)
+
+
+def _script_folder() -> str | None:
+    """Return the folder that Python searches because the main module is in it.
+
+    That is the folder of a script. With `python -m` it is the current folder, if the
+    module is in there.
+    """
+    name, file = _main_module()
+    if file is None:
+        return None
+    folder = os.path.dirname(os.path.realpath(file))
+    if name is None:
+        return folder
+    for _ in range(name.count(".")):
+        folder = os.path.dirname(folder)
+    return folder if folder == os.path.realpath(os.getcwd()) else None
+
+
+def _main_module() -> tuple[str | None, str | None]:
+    """Return the name of the main module, if it was started by one, and its file."""
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
+    if not isinstance(file, str) or not os.path.isfile(file):
+        return None, None
+    spec = getattr(main, "__spec__", None)
+    return (None if spec is None else spec.name), os.path.abspath(file)
+
+
+# --- in the child ---------------------------------------------------------------------
+
+
+def begin(context: dict[str, Any]) -> None:
+    """Remember the context that the parent process has given."""
+    _context.update(context)
+
+
+def enter_user_code() -> None:
+    """Search for modules as the parent process does, from now on.
+
+    The variables of the environment are the parent's again, too. In a process that
+    `python_command` did not start, this does nothing.
+    """
+    user = _context.pop("user", None)
+    if user is None:
+        return
+    sys.path[:] = user["path"]
+    _context["modules"].update(user["modules"])
+    os.environ.update(_context["environment"])
+
+
+def import_main_module() -> None:
+    """Run the parent's main module under another name, to have what it defines.
+
+    This is what `multiprocessing` does in a process that it spawns, so that a pickle
+    may name classes and functions of a script.
+    """
+    name, file = _context.get("main", (None, None))
+    if file is None:
+        return
+    module = ModuleType(_MAIN)
+    if name is not None:
+        found = runpy.run_module(name, run_name=_MAIN, alter_sys=True)
+    else:
+        found = runpy.run_path(file, run_name=_MAIN)
+    module.__dict__.update(found)
+    sys.modules["__main__"] = sys.modules[_MAIN] = module
