@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 import weakref
-from functools import partial
+from functools import partial, wraps
 from unittest.mock import Mock
 
 import numpy as np
@@ -489,3 +489,64 @@ def test_a_concrete_function_takes_what_it_was_traced_for():
     outer = toolkit.function(lambda x: cube(x) + 1.0)
     assert outer(tensor(2.0, 0.0)).tolist() == [9.0, 1.0]
     assert float(v) == 4.0
+
+
+def counted(function):
+    """Return a traced function, and the list of its traces."""
+    traces = []
+
+    @toolkit.function
+    @wraps(function)
+    def traced(x, by=2, *, plus=0):
+        traces.append(by)
+        return function(x, by, plus)
+
+    return traced, traces
+
+
+def test_equal_calls_share_a_trace():
+    x = ops.ones(())
+    traced, traces = counted(lambda x, by, plus: x * by + plus)
+    values = [
+        *(traced(x), traced(x, 2), traced(x, by=2), traced(x=x, by=2)),
+        *(traced(by=2, x=x), traced(x, 2, plus=0), traced(plus=0, x=x)),
+    ]
+    assert [float(v) for v in values] == [2.0] * 7 and traces == [2]
+    assert float(traced(x, by=3)) == float(traced(x, 3)) == 3.0 and traces == [2, 3]
+    assert float(traced(x, plus=1)) == 3.0 and len(traces) == 3
+
+
+def test_arguments_of_methods_and_of_any_number_share_a_trace():
+    traces = []
+
+    class Scale:
+        @toolkit.function
+        def call(self, x, by=2, *others, **options):
+            traces.append((by, others, options))
+            return x * by
+
+    scale, x = Scale(), ops.ones(())
+    assert float(scale.call(x)) == float(scale.call(x, by=2)) == 2.0
+    assert traces == [(2, (), {})]
+    scale.call(x, 2, 3, a=1, b=2)
+    scale.call(x, 2, 3, b=2, a=1)
+    assert len(traces) == 2
+
+
+def test_a_wrapper_keeps_its_own_defaults():
+    def inner(x, by=2):
+        return x * by
+
+    @toolkit.function
+    @wraps(inner)
+    def outer(*args, **kwargs):
+        kwargs.setdefault("by", 5)
+        return inner(*args, **kwargs)
+
+    assert float(outer(ops.ones(()))) == 5.0
+    assert float(outer(ops.ones(()), by=3)) == 3.0
+
+
+def test_a_wrong_call_raises_the_error_of_python():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
+        counted(lambda x, by, plus: x)[0](ops.ones(()), other=1)

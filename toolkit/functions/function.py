@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ from toolkit.thread_state import restored
 PROGRAMS = 64
 # Signatures that differ in more than their leading extent before a warning.
 RETRACES = 5
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def function(
@@ -165,6 +167,8 @@ class Function:
         """The trace for these arguments, and the tensors among them."""
         if self.input_signature is not None:
             args, kwargs = self._fitted(args, kwargs), {}
+        elif kwargs or len(args) < self._argument_count:
+            args, kwargs = self._bound(args, kwargs)
         leaves = tree.flatten((args, kwargs))
         tensors, parts = [], []
         for leaf in leaves:
@@ -196,6 +200,39 @@ class Function:
         return inspection.inspect_program(
             self.name, concrete.program, concrete.variables
         )
+
+    @cached_property
+    def _signature(self) -> inspect.Signature | None:
+        """The signature of the function; None where Python knows none."""
+        try:
+            return inspect.signature(self.python_function, follow_wrapped=False)
+        except (TypeError, ValueError):
+            return None
+
+    @cached_property
+    def _argument_count(self) -> int:
+        """How many arguments with a name the function has."""
+        parameters = self._signature.parameters if self._signature else {}
+        return sum(p.kind not in _VARIADIC for p in parameters.values())
+
+    def _bound(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Return arguments in one form: by position where that is possible.
+
+        Defaults that are plain values are filled in, so that calls with and without
+        them share a trace.
+        """
+        if self._signature is None:
+            return args, kwargs
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError:  # the function raises it, with its own message
+            return args, kwargs
+        for name, parameter in self._signature.parameters.items():
+            if name not in bound.arguments and isinstance(parameter.default, _PLAIN):
+                bound.arguments[name] = parameter.default
+        order = [n for n in self._signature.parameters if n in bound.arguments]
+        bound.arguments = {name: bound.arguments[name] for name in order}
+        return bound.args, bound.kwargs
 
     def _is_dynamic(self, leaf: Any) -> bool:
         if isinstance(leaf, DATA):

@@ -19,8 +19,9 @@ from toolkit.compat.tensorflow.modes import (
     mode,
     needs_each_call,
 )
+from toolkit.compat.tensorflow.open_loops import loop_with_open_shapes
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.layers.remat import remat
 
@@ -60,13 +61,14 @@ def while_loop(
     Args:
         cond, body: functions of the variables.
         loop_vars: a list or tuple of (structures of) tensors.
-        shape_invariants: only None: shapes may not change.
+        shape_invariants: shapes, None for extents that may change. Without them,
+            shapes may not change in a traced function. A `tf.function` whose loop
+            changes a shape, and has no known number of steps, runs eagerly.
         parallel_iterations, swap_memory: have no effect.
         back_prop: False stops gradients at the result.
         maximum_iterations: a bound on the number of steps; gradients inside of a
             traced function need it.
     """
-    refuse("while_loop", shape_invariants=(shape_invariants, None))
     limit = None if maximum_iterations is None else int(maximum_iterations)
 
     def holds(*variables: Any) -> Any:
@@ -80,7 +82,10 @@ def while_loop(
                 )
         return found
 
-    found = ops.while_loop(holds, body, loop_vars, limit)
+    if state.trace is None or shape_invariants is not None:
+        found = loop_with_open_shapes(holds, body, loop_vars, limit)
+    else:
+        found = ops.while_loop(holds, body, loop_vars, limit)
     return found if back_prop else tree.map_structure(ops.stop_gradient, found)
 
 

@@ -21,9 +21,9 @@ from toolkit.compat.tensorflow.autograph.values import (
     same,
     unknown,
 )
+from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor, state
-from toolkit.errors import ArgumentError
 
 # A loop over so many known steps is unrolled: each step knows its number.
 UNROLLED = 128
@@ -47,7 +47,15 @@ class _Again(Exception):
     """Trace again: a name must have another dtype, a value, or the loop a bound."""
 
 
-_limits: list[int | None] = []  # of the loops around, from the outermost
+@dataclass
+class _Options:
+    """What `set_loop_options` says of a loop."""
+
+    limit: int | None
+    has_open_shapes: bool = False
+
+
+_options: list[_Options] = []  # of the loops around, from the outermost
 
 
 def set_loop_options(
@@ -61,14 +69,17 @@ def set_loop_options(
     Args:
         parallel_iterations, swap_memory: have no effect.
         maximum_iterations: the bound, an integer; the gradient of a loop needs it.
-        shape_invariants: only None: shapes may not change.
+        shape_invariants: pairs of a variable and its shape, None for extents that may
+            change. A function whose loop changes a shape runs eagerly.
     """
-    if shape_invariants:
-        raise ArgumentError("set_loop_options: shapes of a loop's variables are fixed")
-    if _limits and maximum_iterations is not None:
+    if not _options:
+        return
+    options = _options[-1]
+    options.has_open_shapes |= bool(shape_invariants)
+    if maximum_iterations is not None:
         bound = int(maximum_iterations)
-        if _limits[-1] != bound:
-            _limits[-1] = bound
+        if options.limit != bound:
+            options.limit = bound
             raise _Again
 
 
@@ -190,7 +201,7 @@ class _Loop:
             for i, j in places
         ]
         try:
-            with self._options():
+            with self._with_options():
                 return places, ops.while_loop(
                     lambda *xs: self._test(places, xs, test),
                     lambda *xs: self._step(places, xs, body),
@@ -201,12 +212,12 @@ class _Loop:
             return places, None
 
     @contextmanager
-    def _options(self) -> Any:
-        _limits.append(self.limit)
+    def _with_options(self) -> Any:
+        _options.append(_Options(self.limit))
         try:
             yield
         finally:
-            self.limit = _limits.pop()
+            self.limit = _options.pop().limit
 
     def _carried(self) -> list[tuple[int, int]]:
         """The leaves that go from step to step."""
@@ -261,6 +272,8 @@ class _Loop:
 
     def _fit(self, i: int, j: int, name: str, a: Any, b: Any) -> None:
         """A number of Python's takes the dtype that a step gives it."""
+        if _options[-1].has_open_shapes and ops.shape(a) != ops.shape(b):
+            raise NeedsValues(f"a `{self.kind}` loop that changes a shape")
         check_same_spec(self.kind, name, PLACES, a, b)
         dtype = common_dtype(a, b)
         if is_weak(a) and self.dtypes.get((i, j), convert(a).dtype) != dtype:

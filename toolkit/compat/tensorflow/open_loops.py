@@ -1,0 +1,97 @@
+"""Loops whose variables may change their shapes from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import ops, tree
+from toolkit.compat.tensorflow.modes import NeedsValues
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor, state
+from toolkit.errors import ArgumentError, DTypeError
+
+# A loop with so many known steps is repeated in the graph.
+_UNROLLED = 128
+
+
+class _ShapeChanged(Exception):
+    """A step of a traced loop changes a shape."""
+
+
+def loop_with_open_shapes(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    limit: int | None,
+) -> Any:
+    """Return what the loop variables are after the loop.
+
+    Outside of a trace the loop runs as Python's. In a trace it is one operation if no
+    shape changes; if one changes, the steps are repeated as far as `cond` is known.
+
+    Raises:
+        NeedsValues: a shape changes, and the number of steps is not known.
+        ArgumentError, DTypeError: the body returns other structures or dtypes.
+    """
+    if state.trace is not None:
+        try:
+            return ops.while_loop(cond, _keeping_shapes(body), loop_vars, limit)
+        except _ShapeChanged:
+            pass
+    single = not isinstance(loop_vars, (tuple, list))
+    values = tree.map_structure(convert, (loop_vars,) if single else tuple(loop_vars))
+    steps = 0
+    while limit is None or steps < limit:
+        holds = cond(*values)
+        if state.trace is not None:
+            holds = _known(holds, steps)
+        if not holds:
+            break
+        values = _step(body, values)
+        steps += 1
+    if single:
+        return values[0]
+    return list(values) if isinstance(loop_vars, list) else values
+
+
+def _known(holds: Any, steps: int) -> Any:
+    """Return the value of a condition in a trace."""
+    value = holds.known() if isinstance(holds, Tensor) else holds
+    if value is None or steps >= _UNROLLED:
+        raise NeedsValues("tf.while_loop with shapes that change")
+    return value
+
+
+def _step(body: Callable[..., Any], values: Any) -> Any:
+    """Return the variables after a step, of the same structure and dtypes."""
+    result = body(*values)
+    result = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    result = tree.map_structure(convert, result)
+    try:
+        tree.assert_same_structure(values, result)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"while_loop: the body must keep the structure of its variables: {error}"
+        ) from error
+    for old, new in zip(tree.flatten(values), tree.flatten(result), strict=True):
+        if old.dtype != new.dtype:
+            raise DTypeError(
+                f"while_loop: the body must keep the dtype {old.dtype} of a variable; "
+                f"received {new.dtype}"
+            )
+    return result
+
+
+def _keeping_shapes(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a body that stops the trace of a loop where a shape changes."""
+
+    def step(*values: Any) -> Any:
+        result = body(*values)
+        several = result if isinstance(result, (tuple, list)) else (result,)
+        pairs = zip(tree.flatten(values), tree.flatten(tuple(several)), strict=False)
+        if any(tuple(old.shape) != tuple(convert(new).shape) for old, new in pairs):
+            raise _ShapeChanged
+        return result
+
+    return step
