@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, update_wrapper
+from inspect import Signature
 from typing import Any
 
 import numpy as np
@@ -202,7 +203,7 @@ class Function:
         )
 
     @cached_property
-    def _signature(self) -> inspect.Signature | None:
+    def _signature(self) -> Signature | None:
         """The signature of the function; None where Python knows none."""
         try:
             return inspect.signature(self.python_function, follow_wrapped=False)
