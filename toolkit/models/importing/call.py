@@ -149,16 +149,21 @@ class Call:
 
     def known(self, value: Value, what: str) -> np.ndarray[Any, Any]:
         """The array of an input that the shapes of the results depend on."""
-        if value.known is not None:
-            return value.known
-        array = value.tensor.constant
+        array = self.known_if_any(value)
         if array is None:
             raise NeedsValuesError(
                 f"{what} is computed from data; a compiled function needs values that "
                 "follow from shapes and constants. Call the model outside of "
                 "`toolkit.function`"
             )
-        return np.asarray(array)
+        return array
+
+    def known_if_any(self, value: Value) -> np.ndarray[Any, Any] | None:
+        """The array of an input; None if it will exist only when a function runs."""
+        if value.known is not None:
+            return value.known
+        array = value.tensor.constant
+        return None if array is None else np.asarray(array)
 
     def known_integers(self, value: Value, what: str) -> tuple[int, ...]:
         """The integers of such an input."""

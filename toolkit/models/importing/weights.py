@@ -31,6 +31,15 @@ _COMPARING = {
 }
 
 
+# Kernels of convolutions: which input they are.
+_KERNELS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
+# Scales and zero points belong to integers, which are not trained.
+_QUANTIZED = {
+    *("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"),
+    *("ConvInteger", "MatMulInteger"),
+}
+
+
 @record
 class Weight:
     """An array of the file that is a Variable.
@@ -169,8 +178,8 @@ def _is_trainable(array: Array, users: list[Use]) -> bool:
     statistics = all(
         node.op == "BatchNormalization" and place in (3, 4) for node, place in users
     )
-    compared = all(node.op in _COMPARING for node, _ in users)
-    return not statistics and not compared and bool(np.isfinite(array).all())
+    fixed = all(node.op in _COMPARING | _QUANTIZED for node, _ in users)
+    return not statistics and not fixed and bool(np.isfinite(array).all())
 
 
 def _order(array: Array, users: list[Use]) -> Order:
@@ -180,7 +189,7 @@ def _order(array: Array, users: list[Use]) -> Order:
 
 
 def _order_for(ndim: int, node: OnnxNode, place: int) -> Order:
-    if node.op in ("Conv", "ConvTranspose") and place == 1 and 3 <= ndim <= 5:
+    if _KERNELS.get(node.op) == place and 3 <= ndim <= 5:
         return kernel_order(ndim)
     if node.op in ("LSTM", "GRU", "RNN") and place in (1, 2) and ndim == 3:
         return (0, 2, 1)

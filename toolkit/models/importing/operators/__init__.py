@@ -9,17 +9,20 @@ from toolkit.models.importing.operators import (
     control,
     elementwise,
     indexing,
+    losses,
     normalization,
+    quantized,
     recurrent,
     reductions,
     resizing,
+    sampling,
     shapes,
     windows,
 )
 
 _FAMILIES = (
     *(elementwise, shapes, contractions, attention, windows, normalization, reductions),
-    *(indexing, resizing, recurrent, control),
+    *(indexing, resizing, recurrent, control, quantized, losses, sampling),
 )
 
 OPERATORS: dict[str, Operator] = {
@@ -32,11 +35,6 @@ _OTHER = ("Sequence", "Optional", "String", "ConcatFromSequence", "SplitTo")
 
 def why_not(op: str) -> str:
     """Why an operator is not run."""
-    if "Quantize" in op or "Integer" in op or op.startswith("QLinear"):
-        return (
-            f"{op} belongs to a quantized model, which is not read; load the model as "
-            "it was before and call `model.quantize`"
-        )
     if op.startswith(_RANDOM):
         return f"{op} makes random numbers, which are not read from files"
     if op.startswith(_OTHER):

@@ -12,7 +12,8 @@ from toolkit.models.importing.operators.elementwise import apply, broadcast
 from toolkit.models.importing.values import Value
 
 
-def _matmul(call: Call, x: Value, y: Value) -> Value:
+def matmul(call: Call, x: Value, y: Value) -> Value:
+    """Return the product of matrices."""
     _check_product(call, x, y)
     return Value(ops.matmul(x.tensor, y.tensor))
 
@@ -88,7 +89,7 @@ def _extents(equation: str, values: Any) -> dict[str, int]:
 
 
 OPERATORS = (
-    Operator("MatMul", _matmul),
+    Operator("MatMul", matmul),
     Operator("Gemm", _gemm),
     Operator("Einsum", _einsum),
 )

@@ -23,8 +23,9 @@ def _if(call: Call, condition: Value) -> tuple[Value, ...]:
     branches = call.graph("then_branch"), call.graph("else_branch")
     if condition.size != 1:
         raise ModelFileError(f"expected one condition; received {condition.shape}")
-    if condition.known is not None:
-        taken = branches[0] if bool(condition.known.reshape(())) else branches[1]
+    known = call.known_if_any(condition)
+    if known is not None:
+        taken = branches[0] if bool(known.reshape(())) else branches[1]
         return tuple(call.run(taken, []))
 
     def branch(graph: OnnxGraph) -> Any:

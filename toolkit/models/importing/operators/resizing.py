@@ -13,6 +13,7 @@ from toolkit.models.importing.call import Call, Operator, axes_of
 from toolkit.models.importing.values import Value
 
 _MODES = ("nearest", "linear", "cubic")
+_FEW = 4  # elements that are mixed one after the other
 
 
 def _resize(
@@ -28,8 +29,10 @@ def _resize(
     axes = call.integers("axes", None)
     axes = tuple(range(x.ndim)) if axes is None else axes_of(axes, x.ndim)
     policy = call.text("keep_aspect_ratio_policy", "stretch")
-    if call.integer("antialias", 0):
-        raise UnsupportedError("antialias=1")
+    if way.antialias and way.mode == "nearest":
+        raise ModelFileError(
+            "antialias=1 with mode='nearest'; expected linear or cubic"
+        )
     factors, extents = _targets(call, x, axes, scales, sizes, policy)
     box = () if roi is None or not roi.size else call.known(roi, "the roi").reshape(-1)
     if way.transform == "tf_crop_and_resize" and len(box) != 2 * len(axes):
@@ -74,7 +77,25 @@ def _targets(
     factors = [float(s) for s in call.known(scales, "the scales").reshape(-1)]
     if not all(0 < s < 1 << 40 for s in factors):
         raise ModelFileError(f"scales {factors}")
+    _check_corners(call, scales, factors, old)
     return factors, [math.floor(n * s) for n, s in zip(old, factors, strict=True)]
+
+
+def _check_corners(
+    call: Call, scales: Value, factors: list[float], old: list[int]
+) -> None:
+    """Refuse computed scales whose corners ONNX and its runtimes see elsewhere.
+
+    ONNX's reference aligns the corners of `scale * extent`; runtimes, and the exporters
+    that write scales into files, align those of the whole number below it.
+    """
+    mode = call.text("coordinate_transformation_mode", "half_pixel")
+    whole = all(float(n * s).is_integer() for n, s in zip(old, factors, strict=True))
+    if mode == "align_corners" and scales.known is None and not whole:
+        raise UnsupportedError(
+            f"align_corners with computed scales {factors} of extents {old}, whose "
+            "products are not whole; expected sizes, or scales that are constants"
+        )
 
 
 def _upsample(call: Call, x: Value, scales: Value | None = None) -> Value:
@@ -86,7 +107,7 @@ def _upsample(call: Call, x: Value, scales: Value | None = None) -> Value:
         raise ModelFileError(f"scales {factors} for shape {x.shape}")
     way = _Way.__new__(_Way)
     way.mode, way.transform, way.nearest = mode, "asymmetric", "floor"
-    way.cubic, way.exclude, way.fill = -0.75, False, 0.0
+    way.cubic, way.exclude, way.fill, way.antialias = -0.75, False, 0.0, False
     if mode not in ("nearest", "linear", "bilinear"):
         raise ModelFileError(f"mode={mode!r}")
     way.mode = "linear" if mode == "bilinear" else mode
@@ -106,8 +127,28 @@ class _Way:
         self.cubic = float(call.number("cubic_coeff_a", -0.75))
         self.exclude = bool(call.integer("exclude_outside", 0))
         self.fill = float(call.number("extrapolation_value", 0.0))
+        self.antialias = bool(call.integer("antialias", 0))
         if self.mode not in _MODES:
             raise ModelFileError(f"mode={self.mode!r}; expected one of {_MODES}")
+
+    def taps(self, part: Any, scale: float) -> tuple[list[int], list[Any]]:
+        """Steps from the element before each point, and the weights of elements there.
+
+        Args:
+            part: how far each point is behind that element.
+            scale: new elements for each old one: antialiasing makes kernels wider.
+        """
+        scale = min(scale, 1.0) if self.antialias else 1.0
+        reach = 1 if self.mode == "linear" else 2
+        first = math.floor(-reach / scale) + 1
+        steps = list(range(first, reach - first + (reach == 1)))
+        distances = [abs(part - step) * scale for step in steps]
+        if self.mode == "linear":
+            weights = [np.clip(1 - t, 0, 1) for t in distances]
+        else:
+            weights = [cubic_weight(t, self.cubic) for t in distances]
+        total = sum(weights) if scale < 1 else 1
+        return steps, [weight / total for weight in weights]
 
     def places(self, old: int, new: int, scale: float, ends: Any) -> Any:
         """Where in the old axis each new element is."""
@@ -142,7 +183,9 @@ def _along_axes(call: Call, x: Value, way: _Way, pairs: dict[int, Any]) -> Value
             continue
         places = way.places(old, new, scale, ends)
         place = order.index(axis)
-        tensor = _along(tensor, place, way, places, old)
+        if way.antialias and scale < 1:
+            call.allow((new, old), "float64")
+        tensor = _along(tensor, place, way, places, old, scale)
         if way.transform == "tf_crop_and_resize":
             shape = [-1 if i == place else 1 for i in range(x.ndim)]
             out = ((places < 0) | (places > old - 1)).reshape(shape)
@@ -152,32 +195,41 @@ def _along_axes(call: Call, x: Value, way: _Way, pairs: dict[int, Any]) -> Value
     return Value(ops.cast(tensor, x.dtype), order)
 
 
-def _along(tensor: Any, axis: int, way: _Way, places: Any, old: int) -> Any:
+def _along(
+    tensor: Any, axis: int, way: _Way, places: Any, old: int, scale: float
+) -> Any:
     if way.mode == "nearest":
         return ops.take(tensor, _nearest(places, way.nearest, old), axis=axis)
     low = np.floor(places)
-    part = places - low
-    if way.mode == "linear":
-        weights = [1 - part, part]
-        steps = [0, 1]
-    else:
-        steps = [-1, 0, 1, 2]
-        weights = [_cubic(abs(part - s), way.cubic) for s in steps]
+    steps, weights = way.taps(places - low, scale)
     indices = [(low + s).astype(np.int64) for s in steps]
     if way.exclude:
         inside = [(0 <= i) & (i < old) for i in indices]
         weights = [w * ok for w, ok in zip(weights, inside, strict=True)]
         total = np.sum(weights, axis=0)
         weights = [w / np.where(total == 0, 1, total) for w in weights]
-    shape = [-1 if i == axis else 1 for i in range(tensor.ndim)]
-    result = None
+    indices = [np.clip(index, 0, old - 1) for index in indices]
     dtype = tensor.dtype if tensor.dtype.startswith(("f", "b")) else "float32"
     tensor = ops.cast(tensor, dtype)
+    if len(steps) > _FEW:
+        return _mixed(tensor, axis, indices, weights, old)
+    shape = [-1 if i == axis else 1 for i in range(tensor.ndim)]
+    result = None
     for index, weight in zip(indices, weights, strict=True):
-        taken = ops.take(tensor, np.clip(index, 0, old - 1), axis=axis)
         factor = ops.cast(ops.convert_to_tensor(weight.reshape(shape)), dtype)
-        result = taken * factor if result is None else result + taken * factor
+        term = ops.take(tensor, index, axis=axis) * factor
+        result = term if result is None else result + term
     return result
+
+
+def _mixed(tensor: Any, axis: int, indices: Any, weights: Any, old: int) -> Any:
+    """Sums of many elements each, as a product with a matrix."""
+    new = len(indices[0])
+    matrix = np.zeros((old, new))
+    for index, weight in zip(indices, weights, strict=True):
+        np.add.at(matrix, (index, np.arange(new)), weight)
+    factors = ops.cast(ops.convert_to_tensor(matrix), tensor.dtype)
+    return ops.moveaxis(ops.matmul(ops.moveaxis(tensor, axis, -1), factors), -1, axis)
 
 
 def _nearest(places: Any, mode: str, old: int) -> Any:
@@ -192,11 +244,12 @@ def _nearest(places: Any, mode: str, old: int) -> Any:
     return np.clip(rounded[mode](places), 0, old - 1).astype(np.int64)
 
 
-def _cubic(t: Any, a: float) -> Any:
+def cubic_weight(t: Any, a: float) -> Any:
     """Keys's weight of an element at a distance t."""
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((t - 5) * t + 8) * t * a - 4 * a
-    return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
+    where = np.where if isinstance(t, np.ndarray) else ops.where
+    return where(t <= 1, near, where(t < 2, far, near * 0))
 
 
 OPERATORS = (

@@ -92,6 +92,12 @@ def _counts(spatial: Any, windows: Windows) -> tuple[int, ...]:
     return tuple(found)
 
 
+def read_windows(call: Call, x: Value, size: Any) -> tuple[Windows, tuple[int, ...]]:
+    """Return the windows of a node, and how many there are along each axis."""
+    windows = _windows(call, x, size)
+    return windows, _counts(x.shape[2:], windows)
+
+
 def _last(x: Value) -> Any:
     return x.ordered(channels_last(x.ndim))
 
@@ -110,7 +116,8 @@ def _kernel_size(call: Call, w: Value) -> tuple[int, ...]:
     return tuple(size)
 
 
-def _conv(call: Call, x: Value, w: Value, bias: Value | None = None) -> Value:
+def convolve(call: Call, x: Value, w: Value, bias: Value | None = None) -> Value:
+    """Return a convolution, by the attributes of the node."""
     groups = call.integer("group", 1)
     windows = _windows(call, x, _kernel_size(call, w))
     filters, channels = w.shape[:2]
@@ -341,7 +348,7 @@ def _global_lp(call: Call, x: Value) -> Value:
 
 
 OPERATORS = (
-    Operator("Conv", _conv),
+    Operator("Conv", convolve),
     Operator("ConvTranspose", _conv_transpose),
     Operator("MaxPool", _max_pool),
     Operator("AveragePool", _average_pool),

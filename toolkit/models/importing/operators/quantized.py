@@ -1,0 +1,241 @@
+"""Operators of quantized models: integers of 8 and 16 bits with scales."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.errors import ModelFileError
+from toolkit.models.importing.call import Call, Operator, axis_of
+from toolkit.models.importing.operators.contractions import matmul
+from toolkit.models.importing.operators.elementwise import apply, cast
+from toolkit.models.importing.operators.windows import convolve
+from toolkit.models.importing.values import Value
+from toolkit.reading.onnx.tensors import dtype_of
+
+_LARGEST_TERM = 255 * 255  # of a product of two 8-bit integers
+_EXACT = 1 << 24  # integers up to it are float32 numbers
+_NARROW = ("int8", "uint8", "int16", "uint16")
+
+
+# --- scales and zero points -----------------------------------------------------------
+
+
+def _with_shape(x: Value, shape: tuple[int, ...]) -> Value:
+    if x.known is not None:
+        return Value.of(x.known.reshape(shape))
+    return Value(ops.reshape(x.tensor, shape))
+
+
+def _spread(parameter: Value, x: Value, axis: int, block: int = 0) -> Value:
+    """Return a scale or zero point in a shape that broadcasts to that of x.
+
+    Args:
+        parameter: one for all of x, one for each index of an axis, or one for each
+            block of elements along the axis.
+        x: the values that it belongs to.
+        axis: of x.
+        block: the elements of a block; 0 if there are no blocks.
+    """
+    if parameter.size == 1:
+        return _with_shape(parameter, ())
+    axis = axis_of(axis, x.ndim)
+    extent = x.shape[axis]
+    if not block:
+        if parameter.shape != (extent,):
+            raise ModelFileError(
+                f"expected a scale or zero point of shape ({extent},) for axis {axis} "
+                f"of {x.shape}; received {parameter.shape}"
+            )
+        shape = [extent if i == axis else 1 for i in range(x.ndim)]
+        return _with_shape(parameter, tuple(shape))
+    wanted = [-(-n // block) if i == axis else n for i, n in enumerate(x.shape)]
+    if block < 0 or list(parameter.shape) != wanted:
+        raise ModelFileError(
+            f"expected scales of shape {tuple(wanted)} for blocks of {block}; received "
+            f"{parameter.shape}"
+        )
+    places = np.arange(extent) // block
+    return Value(ops.take(parameter.tensor, places, axis=axis))
+
+
+def _check_type(what: str, x: Value, zero: Value | None) -> None:
+    if zero is not None and zero.dtype != x.dtype:
+        raise ModelFileError(
+            f"expected {what} of the dtype of its values, {x.dtype}; received "
+            f"{zero.dtype}"
+        )
+
+
+def _rounded(call: Call, scaled: Value, zero: Value | None, dtype: str) -> Value:
+    """Return round(scaled) + zero as an integer; the nearest if it is out of range."""
+    if dtype not in _NARROW:
+        raise ModelFileError(f"expected one of {_NARROW} as a result; received {dtype}")
+    limits = np.iinfo(dtype)
+
+    def function(x: Any, *zeros: Any) -> Any:
+        total = ops.round(ops.cast(x, "float32"))
+        for each in zeros:
+            total = total + ops.cast(each, "float32")
+        return ops.cast(ops.clip(total, limits.min, limits.max), dtype)
+
+    return apply(call, function, scaled, *([] if zero is None else [zero]))
+
+
+def _shifted(call: Call, x: Value, zero: Value | None, dtype: str) -> Value:
+    """Return x - zero in a floating dtype."""
+    x = cast(call, x, dtype)
+    return x if zero is None else apply(call, ops.subtract, x, cast(call, zero, dtype))
+
+
+def _exact_dtype(terms: int) -> str:
+    """Return the dtype in which sums of so many products of 8 bits are exact."""
+    return "float32" if terms * _LARGEST_TERM < _EXACT else "float64"
+
+
+# --- between numbers and integers -----------------------------------------------------
+
+
+def _quantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -> Value:
+    axis, block = call.integer("axis", 1), call.integer("block_size", 0)
+    call.integer("saturate", 1)  # of 8-bit floats
+    number, precision = call.integer("output_dtype", 0), call.integer("precision", 0)
+    dtype = dtype_of(number, "output_dtype") if number else "uint8"
+    if zero is not None:
+        if number and dtype != zero.dtype:
+            raise ModelFileError(f"output_dtype={dtype} and a {zero.dtype} zero point")
+        dtype = zero.dtype
+        zero = _spread(zero, x, axis, block)
+    scale = _spread(scale, x, axis, block)
+    kind = dtype_of(precision, "precision") if precision else scale.dtype
+    x, scale = cast(call, x, kind), cast(call, scale, kind)
+    return _rounded(call, apply(call, ops.divide, x, scale), zero, dtype)
+
+
+def _dequantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -> Value:
+    axis, block = call.integer("axis", 1), call.integer("block_size", 0)
+    number = call.integer("output_dtype", 0)
+    dtype = dtype_of(number, "output_dtype") if number else scale.dtype
+    _check_type("a zero point", x, zero)
+    if zero is not None:
+        zero = _spread(zero, x, axis, block)
+    # Differences of 32-bit integers, which biases are, need more bits than float32 has.
+    difference = _shifted(call, x, zero, "float64" if x.dtype == "int32" else "float32")
+    difference = cast(call, difference, "float32")
+    scale = cast(call, _spread(scale, x, axis, block), "float32")
+    return cast(call, apply(call, ops.multiply, difference, scale), dtype)
+
+
+def _dynamic_quantize(call: Call, x: Value) -> tuple[Value, Value, Value]:
+    low = ops.minimum(ops.min(x.tensor), 0.0)
+    high = ops.maximum(ops.max(x.tensor), 0.0)
+    extent = ops.where(ops.equal(high, low), ops.ones_like(high), high - low)
+    scale = extent / 255.0
+    zero = ops.round(ops.clip(-low / scale, 0.0, 255.0))
+    scaled = apply(call, ops.divide, x, Value(scale))
+    zero = ops.cast(zero, "uint8")
+    return _rounded(call, scaled, Value(zero), "uint8"), Value(scale), Value(zero)
+
+
+# --- products -------------------------------------------------------------------------
+
+
+def _rows(parameter: Value | None) -> Value | None:
+    """Return a scale or zero point of each row so that it broadcasts to matrices."""
+    if parameter is None or parameter.ndim != 1 or parameter.size == 1:
+        return parameter
+    return _with_shape(parameter, (*parameter.shape, 1))
+
+
+def _product(
+    call: Call, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None
+) -> Value:
+    dtype = _exact_dtype(a.shape[-1] if a.ndim else 1)
+    first = _shifted(call, a, _rows(a_zero), dtype)
+    return matmul(call, first, _shifted(call, b, b_zero, dtype))
+
+
+def _matmul_integer(
+    call: Call, a: Value, b: Value, a_zero: Any = None, b_zero: Any = None
+) -> Value:
+    return cast(call, _product(call, a, a_zero, b, b_zero), "int32")
+
+
+def _linear_matmul(
+    call: Call,
+    a: Value,
+    a_scale: Value,
+    a_zero: Value,
+    b: Value,
+    b_scale: Value,
+    b_zero: Value,
+    y_scale: Value,
+    y_zero: Value,
+) -> Value:
+    _check_type("a zero point", a, a_zero)
+    _check_type("a zero point", b, b_zero)
+    rows = _rows(a_scale)
+    assert rows is not None
+    factor = apply(call, lambda p, q, r: p * q / r, rows, b_scale, y_scale)
+    product = _product(call, a, a_zero, b, b_zero)
+    return _rescaled(call, product, factor, y_zero)
+
+
+def _rescaled(call: Call, x: Value, factor: Value, zero: Value) -> Value:
+    """Return exact sums times a factor, as integers around a zero point."""
+    x, factor = cast(call, x, "float32"), cast(call, factor, "float32")
+    zero = _with_shape(zero, ()) if zero.size == 1 else zero
+    return _rounded(call, apply(call, ops.multiply, x, factor), zero, zero.dtype)
+
+
+def _convolution(
+    call: Call, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None
+) -> Value:
+    dtype = _exact_dtype(w.size // max(w.shape[0], 1) if w.ndim else 1)
+    if x_zero is not None:
+        x_zero = _spread(x_zero, x, 1)
+    if w_zero is not None:
+        w_zero = _spread(w_zero, w, 0)
+    x, w = _shifted(call, x, x_zero, dtype), _shifted(call, w, w_zero, dtype)
+    return convolve(call, x, w)
+
+
+def _conv_integer(
+    call: Call, x: Value, w: Value, x_zero: Any = None, w_zero: Any = None
+) -> Value:
+    return cast(call, _convolution(call, x, x_zero, w, w_zero), "int32")
+
+
+def _linear_conv(
+    call: Call,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value,
+    w: Value,
+    w_scale: Value,
+    w_zero: Value,
+    y_scale: Value,
+    y_zero: Value,
+    bias: Value | None = None,
+) -> Value:
+    _check_type("a zero point", x, x_zero)
+    _check_type("a zero point", w, w_zero)
+    y = _convolution(call, x, x_zero, w, w_zero)
+    if bias is not None:
+        y = apply(call, ops.add, y, cast(call, _spread(bias, y, 1), y.dtype))
+    scales = [_spread(scale, y, 1) for scale in (x_scale, w_scale, y_scale)]
+    factor = apply(call, lambda p, q, r: p * q / r, *scales)
+    return _rescaled(call, y, factor, y_zero)
+
+
+OPERATORS = (
+    Operator("QuantizeLinear", _quantize),
+    Operator("DequantizeLinear", _dequantize),
+    Operator("DynamicQuantizeLinear", _dynamic_quantize),
+    Operator("MatMulInteger", _matmul_integer),
+    Operator("QLinearMatMul", _linear_matmul),
+    Operator("ConvInteger", _conv_integer),
+    Operator("QLinearConv", _linear_conv),
+)
