@@ -16,6 +16,7 @@ from toolkit.models.importing.operators import (
     reductions,
     resizing,
     sampling,
+    selection,
     shapes,
     windows,
 )
@@ -23,6 +24,7 @@ from toolkit.models.importing.operators import (
 _FAMILIES = (
     *(elementwise, shapes, contractions, attention, windows, normalization, reductions),
     *(indexing, resizing, recurrent, control, quantized, losses, sampling),
+    *(selection,),
 )
 
 OPERATORS: dict[str, Operator] = {

@@ -113,6 +113,32 @@ def _scatter_nd(call: Call, x: Value, indices: Value, updates: Value) -> Value:
     return Value(ops.reshape(y.tensor, x.shape))
 
 
+def _scatter_steps(
+    call: Call, x: Value, updates: Value, starts: Value | None = None
+) -> Value:
+    """A cache with new steps, from another one on for each row of the batch."""
+    axis, mode = axis_of(call.integer("axis", -2), x.ndim), call.text("mode", "linear")
+    n, steps = x.shape[axis], updates.shape[axis] if updates.ndim == x.ndim else 0
+    wanted = tuple(steps if i == axis else k for i, k in enumerate(x.shape))
+    if not axis or updates.shape != wanted or steps > n:
+        raise ModelFileError(f"updates of {updates.shape} for a cache of {x.shape}")
+    if mode not in ("linear", "circular"):
+        raise ModelFileError(f"mode={mode!r}; expected linear or circular")
+    call.allow((x.ndim, *updates.shape), "int64")
+    places = ops.expand_dims(ops.arange(steps, dtype="int64"), 0)
+    if starts is not None:
+        places = places + ops.reshape(ops.cast(starts.tensor, "int64"), (-1, 1))
+    places = ops.mod(places, n) if mode == "circular" else places
+    shape = [k if i in (0, axis) else 1 for i, k in enumerate(updates.shape)]
+    shape[0] = places.shape[0]
+    indices = [
+        ops.broadcast_to(ops.convert_to_tensor(c), updates.shape)
+        for c in np.indices(updates.shape, sparse=True)
+    ]
+    indices[axis] = ops.broadcast_to(ops.reshape(places, shape), updates.shape)
+    return _put(x, indices, updates.tensor, "none")
+
+
 def _put(x: Value, places: list[Any], updates: Any, mode: str) -> Value:
     if mode not in _MODES:
         raise ModelFileError(f"reduction={mode!r}")
@@ -155,29 +181,22 @@ def _top_k(call: Call, x: Value, k: Value | None = None) -> tuple[Value, Value]:
     return tuple(Value(ops.moveaxis(t, -1, axis)) for t in (values, places))  # type: ignore[return-value]
 
 
-def _cumulative_sum(call: Call, x: Value, axis: Value) -> Value:
-    exclusive, reverse = call.integer("exclusive", 0), call.integer("reverse", 0)
-    place = axis_of(int(call.known_number(axis, None, "the axis")), x.ndim)
-    tensor = ops.flip(x.tensor, axis=place) if reverse else x.tensor
-    if exclusive and x.shape[place]:  # not the sum less x, where infinity is left
-        widths = [(1, 0) if axis == place else (0, 0) for axis in range(x.ndim)]
-        cut = [slice(None)] * x.ndim
-        cut[place] = slice(0, -1)
-        tensor = ops.pad(tensor[tuple(cut)], widths)
-    total = ops.cumsum(tensor, axis=place, dtype=x.dtype)
-    return Value(ops.flip(total, axis=place) if reverse else total)
+def _cumulative(name: str, function: Any, empty: Any) -> Operator:
+    """A running total along an axis, of which `empty` is the first if exclusive."""
 
+    def run(call: Call, x: Value, axis: Value) -> Value:
+        exclusive, reverse = call.integer("exclusive", 0), call.integer("reverse", 0)
+        place = axis_of(int(call.known_number(axis, None, "the axis")), x.ndim)
+        tensor = ops.flip(x.tensor, axis=place) if reverse else x.tensor
+        if exclusive and x.shape[place]:  # not the sum less x, where infinity is left
+            widths = [(1, 0) if axis == place else (0, 0) for axis in range(x.ndim)]
+            cut = [slice(None)] * x.ndim
+            cut[place] = slice(0, -1)
+            tensor = ops.pad(tensor[tuple(cut)], widths, "constant", empty)
+        total = function(tensor, axis=place, dtype=x.dtype)
+        return Value(ops.flip(total, axis=place) if reverse else total)
 
-def _nonzero(call: Call, x: Value) -> Value:
-    return Value.of(np.array(np.nonzero(call.known(x, "the input")), np.int64))
-
-
-def _compress(call: Call, x: Value, condition: Value) -> Value:
-    axis = call.integer("axis", None)
-    places = np.flatnonzero(call.known(condition, "the condition"))
-    if axis is None:
-        return Value(ops.take(ops.reshape(x.tensor, (-1,)), places, axis=0))
-    return Value(ops.take(x.tensor, places, axis=axis_of(axis, x.ndim)))
+    return Operator(name, run, host=(1,))
 
 
 def reversed_sequences(x: Any, lengths: Any, time: int, batch: int) -> Any:
@@ -209,8 +228,9 @@ OPERATORS = (
     Operator("ScatterND", _scatter_nd),
     Operator("OneHot", _one_hot, host=(1,)),
     Operator("TopK", _top_k, host=(1,)),
-    Operator("CumSum", _cumulative_sum, host=(1,)),
-    Operator("NonZero", _nonzero, host=(0,)),
-    Operator("Compress", _compress, host=(1,)),
+    Operator("Scatter", _scatter_elements),  # its name up to opset 10
+    Operator("TensorScatter", _scatter_steps),
+    _cumulative("CumSum", ops.cumsum, 0),
+    _cumulative("CumProd", ops.cumprod, 1),
     Operator("ReverseSequence", _reverse_sequence),
 )

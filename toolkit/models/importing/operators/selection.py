@@ -1,0 +1,123 @@
+"""Operators whose results have as many elements as their values say.
+
+NumPy computes them: no graph can be compiled with a shape that depends on values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.errors import ModelFileError
+from toolkit.models.importing.call import Call, Operator, axis_of
+from toolkit.models.importing.values import Value
+
+_Array = np.ndarray[Any, Any]
+
+
+def _nonzero(call: Call, x: Value) -> Value:
+    return Value.of(np.array(np.nonzero(call.known(x, "the input")), np.int64))
+
+
+def _compress(call: Call, x: Value, condition: Value) -> Value:
+    axis = call.integer("axis", None)
+    places = np.flatnonzero(call.known(condition, "the condition"))
+    if axis is None:
+        return Value(ops.take(ops.reshape(x.tensor, (-1,)), places, axis=0))
+    return Value(ops.take(x.tensor, places, axis=axis_of(axis, x.ndim)))
+
+
+def _unique(call: Call, x: Value) -> tuple[Value, ...]:
+    axis, is_sorted = call.integer("axis", None), call.integer("sorted", 1)
+    array = call.known(x, "the input")
+    axis = None if axis is None else axis_of(axis, x.ndim)
+    y, first, inverse, counts = np.unique(
+        array, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    inverse = inverse.reshape(-1)
+    if not is_sorted:  # in the order in which they come
+        order = np.argsort(first, kind="stable")
+        y = np.take(y, order, axis=axis or 0)
+        first, counts = first[order], counts[order]
+        ranks = np.empty_like(order)
+        ranks[order] = np.arange(len(order))
+        inverse = ranks[inverse]
+    found = (first, inverse, counts)
+    return Value.of(y), *(Value.of(part.astype(np.int64)) for part in found)
+
+
+# --- boxes ----------------------------------------------------------------------------
+
+
+def _non_max_suppression(
+    call: Call,
+    boxes: Value,
+    scores: Value,
+    most: Value | None = None,
+    overlap: Value | None = None,
+    least: Value | None = None,
+) -> Value:
+    is_center = call.integer("center_point_box", 0)
+    limit = max(int(call.known_number(most, 0, "the number of boxes")), 0)
+    threshold = float(call.known_number(overlap, 0.0, "the threshold of overlaps"))
+    fits = boxes.ndim == scores.ndim == 3 and boxes.shape[2] == 4
+    fits = fits and (scores.shape[0], scores.shape[2]) == boxes.shape[:2]
+    if not fits or is_center not in (0, 1):
+        raise ModelFileError(f"boxes of {boxes.shape} for scores of {scores.shape}")
+    lowest = None
+    if least is not None and least.size:
+        lowest = float(call.known_number(least, None, "the threshold of scores"))
+    corners = _corners(call.known(boxes, "the boxes"), bool(is_center))
+    found = [
+        (batch, label, box)
+        for batch, rows in enumerate(call.known(scores, "the scores"))
+        for label, row in enumerate(rows)
+        for box in _best(corners[batch], row, limit, threshold, lowest)
+    ]
+    return Value.of(np.array(found, np.int64).reshape((-1, 3)))
+
+
+def _corners(boxes: _Array, is_center: bool) -> _Array:
+    """Return the two lower coordinates of boxes, and then the two upper ones."""
+    if is_center:
+        half = boxes[..., 2:] / 2
+        return np.concatenate([boxes[..., :2] - half, boxes[..., :2] + half], axis=-1)
+    first, second = boxes[..., :2], boxes[..., 2:]
+    pairs = np.minimum(first, second), np.maximum(first, second)
+    return np.concatenate(pairs, axis=-1)
+
+
+def _best(
+    boxes: _Array, scores: _Array, limit: int, threshold: float, lowest: float | None
+) -> list[int]:
+    """Return the boxes of the highest scores that overlap no better one too much."""
+    candidates = np.arange(len(scores))
+    if lowest is not None:
+        candidates = np.flatnonzero(scores > lowest)
+    candidates = candidates[np.argsort(-scores[candidates], kind="stable")]
+    found: list[int] = []
+    while len(candidates) and len(found) < limit:
+        best, candidates = candidates[0], candidates[1:]
+        found.append(int(best))
+        candidates = candidates[_overlaps(boxes[best], boxes[candidates]) <= threshold]
+    return found
+
+
+def _overlaps(box: _Array, others: _Array) -> _Array:
+    """Return the intersection over union of a box with others; 0 if a box is empty."""
+    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    common = np.prod(np.maximum(high - low, 0), axis=1)
+    area, areas = np.prod(box[2:] - box[:2]), np.prod(others[:, 2:] - others[:, :2], 1)
+    union = area + areas - common
+    counts = (common > 0) & (areas > 0) & (union > 0) & (area > 0)
+    return np.where(counts, common / np.where(counts, union, 1), 0)
+
+
+OPERATORS = (
+    Operator("NonZero", _nonzero, host=(0,)),
+    Operator("Compress", _compress, host=(1,)),
+    Operator("Unique", _unique, host=(0,)),
+    Operator("NonMaxSuppression", _non_max_suppression, host=(2, 3, 4)),
+)
