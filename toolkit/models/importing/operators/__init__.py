@@ -18,13 +18,14 @@ from toolkit.models.importing.operators import (
     sampling,
     selection,
     shapes,
+    signal,
     windows,
 )
 
 _FAMILIES = (
     *(elementwise, shapes, contractions, attention, windows, normalization, reductions),
     *(indexing, resizing, recurrent, control, quantized, losses, sampling),
-    *(selection,),
+    *(selection, signal),
 )
 
 OPERATORS: dict[str, Operator] = {

@@ -1,0 +1,185 @@
+"""Fourier transforms, and windows and filters for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.core.tensor import bind
+from toolkit.errors import ModelFileError
+from toolkit.models.importing.call import Call, Operator, axis_of
+from toolkit.models.importing.values import Value
+from toolkit.ops.fourier import dft_p
+from toolkit.reading.onnx.tensors import dtype_of
+
+_Array = np.ndarray[Any, Any]
+# Of cosines: c[0] + c[1] cos(t) + c[2] cos(2 t), t from 0 to 2 pi.
+_WINDOWS = {
+    "HannWindow": (0.5, -0.5),
+    "HammingWindow": (25 / 46, -21 / 46),
+    "BlackmanWindow": (0.42, -0.5, 0.08),
+}
+
+
+def _complex(x: Value, name: str) -> list[Any]:
+    """Return the real and the imaginary part, which are in the last axis."""
+    if x.ndim < 2 or x.shape[-1] not in (1, 2):
+        raise ModelFileError(
+            f"{name}: expected a last axis of 1, for real numbers, or 2, for complex "
+            f"ones; received shape {x.shape}"
+        )
+    real = x.tensor[..., 0]
+    return [real, x.tensor[..., 1] if x.shape[-1] == 2 else ops.zeros_like(real)]
+
+
+def _fitted(x: Any, axis: int, n: int) -> Any:
+    """Return the first n elements along an axis, with zeros after the last ones."""
+    cut = [slice(None)] * x.ndim
+    cut[axis] = slice(0, n)
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (0, max(n - x.shape[axis], 0))
+    return ops.pad(x[tuple(cut)], widths, "constant", 0.0)
+
+
+def _transform(
+    call: Call, parts: list[Any], axis: int, inverse: bool = False
+) -> list[Any]:
+    shape = parts[0].shape
+    call.allow((2, *shape), parts[0].dtype)
+    call.work(*shape, shape[axis])
+    return list(bind(dft_p, *parts, axis=axis, inverse=inverse))
+
+
+def _dft(
+    call: Call, x: Value, length: Value | None = None, axis: Value | None = None
+) -> Value:
+    inverse, one_sided = call.integer("inverse", 0), call.integer("onesided", 0)
+    place = call.integer("axis", 1) if call.opset < 20 else -2
+    place = axis_of(int(call.known_number(axis, place, "the axis")), x.ndim)
+    parts = _complex(x, "DFT")
+    if place == x.ndim - 1:
+        raise ModelFileError("DFT: expected another axis than the last one")
+    default = x.shape[place]
+    if inverse and one_sided:
+        default = 2 * (default - 1)
+    n = int(call.known_number(length, default, "the length"))
+    if n < 1 or (one_sided and not inverse and x.shape[-1] == 2):
+        raise ModelFileError(f"DFT: a length of {n} and onesided={one_sided}")
+    if inverse and one_sided:
+        parts = _mirrored(parts, place, n)
+    else:
+        parts = [_fitted(part, place, n) for part in parts]
+    parts = _transform(call, parts, place, bool(inverse))
+    if inverse:
+        parts = [part / n for part in parts]
+    elif one_sided:
+        parts = [_fitted(part, place, n // 2 + 1) for part in parts]
+    if inverse and one_sided:
+        return Value(ops.expand_dims(parts[0], -1))
+    return Value(ops.stack(parts, axis=-1))
+
+
+def _mirrored(parts: Any, axis: int, n: int) -> list[Any]:
+    """Return all n frequencies of real numbers from the first n // 2 + 1."""
+    places = np.arange(n)
+    is_mirrored = places > n // 2
+    places = np.where(is_mirrored, n - places, places)
+    shape = [-1 if i == axis else 1 for i in range(parts[0].ndim)]
+    real, imag = (_fitted(part, axis, n // 2 + 1) for part in parts)
+    signs = np.where(is_mirrored, -1.0, 1.0)
+    signs[0] = 0.0  # real numbers have no imaginary part there
+    if n % 2 == 0:
+        signs[n // 2] = 0.0
+    factors = ops.cast(ops.convert_to_tensor(signs.reshape(shape)), real.dtype)
+    return [
+        ops.take(real, places, axis=axis),
+        ops.take(imag, places, axis=axis) * factors,
+    ]
+
+
+def _stft(
+    call: Call,
+    x: Value,
+    step: Value,
+    window: Value | None = None,
+    length: Value | None = None,
+) -> Value:
+    one_sided = call.integer("onesided", 1)
+    hop = int(call.known_number(step, None, "the step"))
+    default = x.shape[1] if window is None or window.ndim != 1 else window.shape[0]
+    n = int(call.known_number(length, default, "the length of frames"))
+    parts = _complex(x, "STFT")
+    fits = x.ndim == 3 and hop > 0 and 0 < n <= x.shape[1]
+    if not fits or (window is not None and window.shape != (n,)):
+        raise ModelFileError(
+            f"STFT: frames of {n} at steps of {hop} for the shape {x.shape}"
+        )
+    frames = 1 + (x.shape[1] - n) // hop
+    call.allow((x.shape[0], frames, n), x.dtype)
+    places = np.arange(frames)[:, None] * hop + np.arange(n)
+    parts = [ops.take(part, places, axis=1) for part in parts]
+    if window is not None:
+        parts = [part * window.tensor for part in parts]
+    parts = _transform(call, parts, 2)
+    if one_sided:
+        parts = [part[..., : n // 2 + 1] for part in parts]
+    return Value(ops.stack(parts, axis=-1))
+
+
+# --- arrays ---------------------------------------------------------------------------
+
+
+def _window(name: str, coefficients: tuple[float, ...]) -> Operator:
+    def run(call: Call, size: Value) -> Value:
+        n = int(call.known_number(size, None, "the size"))
+        periodic = call.integer("periodic", 1)
+        dtype = dtype_of(call.integer("output_datatype", 1), "output_datatype")
+        call.allow((n,), dtype)
+        angle = 2 * np.pi * np.arange(n) / max(n if periodic else n - 1, 1)
+        terms = [c * np.cos(k * angle) for k, c in enumerate(coefficients)]
+        return Value(ops.cast(ops.convert_to_tensor(np.sum(terms, axis=0)), dtype))
+
+    return Operator(name, run, host=(0,))
+
+
+def _mel_weights(
+    call: Call, bins: Value, length: Value, rate: Value, low: Value, high: Value
+) -> Value:
+    dtype = dtype_of(call.integer("output_datatype", 1), "output_datatype")
+    count, n, hertz = (
+        int(call.known_number(value, None, what))
+        for value, what in ((bins, "the bins"), (length, "the length"), (rate, "rate"))
+    )
+    ends = [float(call.known_number(v, None, "an edge")) for v in (low, high)]
+    if min(count, n, hertz) < 1 or not 0 <= ends[0] <= ends[1] < np.inf:
+        raise ModelFileError(f"{count} filters from {ends[0]} to {ends[1]} Hz")
+    call.allow((n // 2 + 1, count), "float64")
+    mels = [2595 * np.log10(1 + end / 700) for end in ends]
+    steps = mels[0] + np.arange(count + 2) * (mels[1] - mels[0]) / (count + 2)
+    edges = (n + 1) * (700 * (10 ** (steps / 2595) - 1)) // hertz
+    if edges[-1] > n // 2 + 1:
+        raise ModelFileError(f"{ends[1]} Hz is above half of the rate {hertz}")
+    weights = _triangles(edges, n // 2 + 1)
+    return Value(ops.cast(ops.convert_to_tensor(weights), dtype))
+
+
+def _triangles(edges: _Array, count: int) -> _Array:
+    """Return filters that rise from an edge to the next and fall to the one after."""
+    place = np.arange(count)[:, None]
+    low, center, high = edges[:-2], edges[1:-1], edges[2:]
+    rising = (place - low) / np.maximum(center - low, 1)
+    rising = np.where(center == low, place == center, rising)
+    falling = (high - place) / np.maximum(high - center, 1)
+    is_rising = (place >= low) & (place <= center)
+    is_falling = (place >= center) & (place < high) & (high > center)
+    return np.where(is_falling, falling, np.where(is_rising, rising, 0.0))
+
+
+OPERATORS = (
+    Operator("DFT", _dft, host=(1, 2)),
+    Operator("STFT", _stft, host=(1, 3)),
+    Operator("MelWeightMatrix", _mel_weights, host=(0, 1, 2, 3, 4)),
+    *(_window(name, coefficients) for name, coefficients in _WINDOWS.items()),
+)
