@@ -3,8 +3,10 @@
 
     python -m tests.models.importing.backend_suite [PATTERN] [--list]
 
-Prints the number of cases that pass, give wrong results, are refused and crash, and the
-causes of the refusals by count. With --list, prints each case that does not pass.
+Prints the number of cases that pass, are close, give wrong results, are refused and
+crash, and the causes of the refusals by count. Close are results that are beyond the
+tolerance of the case, but within two rounding steps of the largest element: the expected
+ones are rounded, too. With --list, prints each case that does not pass.
 """
 
 import argparse
@@ -16,11 +18,13 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 import toolkit as tk
+from toolkit import dtypes
 from toolkit.errors import ToolkitError
 
 DATA_KINDS = ("simple", "pytorch-operator", "pytorch-converted")
@@ -84,7 +88,7 @@ def run_case(case, folder):
         return Outcome("refused", str(error).splitlines()[0])
     except Exception as error:  # anything else is a fault of the importer
         return Outcome("crash", f"{type(error).__name__}: {error}")
-    return Outcome("wrong", problem) if problem else Outcome("pass")
+    return problem or Outcome("pass")
 
 
 def _find_difference(case, folder):
@@ -126,35 +130,53 @@ def _value(value, info):
 
 
 def compare(found, wanted, rtol, atol):
-    """Return the difference of two values, or None."""
+    """Return the Outcome for two values that differ, or None."""
     if isinstance(wanted, (list, tuple)):
         if not isinstance(found, (list, tuple)) or len(found) != len(wanted):
-            return f"a sequence: {found!r:.60}, expected {wanted!r:.60}"
+            return _wrong(f"a sequence: {found!r:.60}, expected {wanted!r:.60}")
         pairs = zip(found, wanted, strict=True)
         return next(filter(None, (compare(*p, rtol, atol) for p in pairs)), None)
     if wanted is None or found is None:
-        return None if found is wanted else f"{found!r:.60}, expected {wanted!r:.60}"
+        same = found is wanted
+        return None if same else _wrong(f"{found!r:.60}, expected {wanted!r:.60}")
     found, wanted = np.asarray(found), np.asarray(wanted)
     is_text = wanted.dtype.kind in "OUS"
     if not is_text and found.dtype != wanted.dtype:
-        return f"dtype {found.dtype}, expected {wanted.dtype}"
+        return _wrong(f"dtype {found.dtype}, expected {wanted.dtype}")
     if found.shape != wanted.shape:
-        return f"shape {found.shape}, expected {wanted.shape}"
+        return _wrong(f"shape {found.shape}, expected {wanted.shape}")
     if is_text:
-        return None if found.tolist() == wanted.tolist() else "strings differ"
-    if wanted.dtype.kind in "biu":
-        close = found == wanted if wanted.dtype.kind == "b" else None
-    else:
-        close = None
-    if close is None:
-        kind = "complex128" if wanted.dtype.kind == "c" else "float64"
-        x, y = found.astype(kind), wanted.astype(kind)
-        close = np.isclose(x, y, rtol, atol, equal_nan=True)
+        same = found.tolist() == wanted.tolist()
+        return None if same else _wrong("strings differ")
+    return _compare_numbers(found, wanted, rtol, atol)
+
+
+def _compare_numbers(found, wanted, rtol, atol):
+    kind = "complex128" if wanted.dtype.kind == "c" else "float64"
+    x, y = found.astype(kind), wanted.astype(kind)
+    close = np.isclose(x, y, rtol, atol, equal_nan=True)
     if np.all(close):
         return None
     first = np.argwhere(~np.atleast_1d(close))[0]
-    at = tuple(first) if found.ndim else ()
-    return f"value {found[at]} at {tuple(map(int, at))}, expected {wanted[at]}"
+    at = tuple(map(int, first)) if found.ndim else ()
+    problem = f"value {found[at]} at {at}, expected {wanted[at]}"
+    if dtypes.is_float(str(wanted.dtype)):
+        step = (
+            2
+            * float(_info(wanted.dtype).eps)
+            * np.abs(y[np.isfinite(y)]).max(initial=0)
+        )
+        if np.all(np.isclose(x, y, rtol, max(atol, step), equal_nan=True)):
+            return Outcome("close", problem)
+    return _wrong(problem)
+
+
+def _info(dtype):
+    return ml_dtypes.finfo(dtype) if dtype == ml_dtypes.bfloat16 else np.finfo(dtype)
+
+
+def _wrong(problem):
+    return Outcome("wrong", problem)
 
 
 def _cause(reason):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from toolkit.models.importing.call import Operator
 from toolkit.models.importing.operators import (
     attention,
+    blocks,
     contractions,
     control,
+    convolutions,
     elementwise,
     indexing,
     losses,
     normalization,
+    pooling,
     quantized,
     recurrent,
     reductions,
@@ -19,13 +22,12 @@ from toolkit.models.importing.operators import (
     selection,
     shapes,
     signal,
-    windows,
 )
 
 _FAMILIES = (
-    *(elementwise, shapes, contractions, attention, windows, normalization, reductions),
-    *(indexing, resizing, recurrent, control, quantized, losses, sampling),
-    *(selection, signal),
+    *(elementwise, shapes, blocks, contractions, attention, convolutions, pooling),
+    *(normalization, reductions, indexing, selection, resizing, sampling, recurrent),
+    *(control, quantized, losses, signal),
 )
 
 OPERATORS: dict[str, Operator] = {

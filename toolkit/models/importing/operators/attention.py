@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from toolkit import ops
-from toolkit.errors import ModelFileError, UnsupportedError
+from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator
 from toolkit.models.importing.values import Value
+from toolkit.reading.onnx.tensors import dtype_of
 
 _HEADS = (0, 2, 1, 3)  # (batch, heads, steps, features) as (batch, steps, heads, ...)
-_MODES = 3  # an output of the logits
+_LOGITS = 3  # the output of logits or weights
+_MODES = range(4)  # that output: logits, capped, with the bias, after the softmax
+
+
+@dataclass
+class _Mask:
+    """What a query sees: `allowed` and `bias` broadcast to the logits, if any."""
+
+    allowed: Any = None
+    bias: Any = None
+
+    def limit(self, allowed: Any) -> None:
+        """Allow only what is allowed here, too."""
+        if self.allowed is not None:
+            allowed = ops.logical_and(self.allowed, allowed)
+        self.allowed = allowed
+
+    def sees_something(self) -> Any:
+        """Return which queries see a key; None if all do."""
+        seen = self.allowed
+        if self.bias is not None:
+            finite = self.bias > -math.inf
+            seen = finite if seen is None else ops.logical_and(seen, finite)
+        return None if seen is None else ops.any(seen, axis=-1, keepdims=True)
 
 
 def _attention(
@@ -21,49 +47,29 @@ def _attention(
     mask: Value | None = None,
     past_key: Value | None = None,
     past_value: Value | None = None,
+    lengths: Value | None = None,
 ) -> Any:
     """softmax(query key^T scale + mask) value, for each head."""
-    causal, cap = call.integer("is_causal", 0), float(call.number("softcap", 0.0))
     heads = call.integer("q_num_heads", None), call.integer("kv_num_heads", None)
-    scale = call.number("scale", None)
-    call.integer("qk_matmul_output_mode", 0)
-    call.integer("softmax_precision", 1)
-    if call.wants(_MODES):
-        raise UnsupportedError("expected attention whose logits are not wanted")
     q, k, v = (
         _split(x, n) for x, n in ((query, heads[0]), (key, heads[1]), (value, heads[1]))
     )
     steps = 0
+    if (past_key is None) != (past_value is None) or (lengths and past_key):
+        raise ModelFileError("expected a cache of keys and values, or lengths of them")
     if past_key is not None and past_value is not None:
         steps = past_key.shape[2]
         k, v = _joined(call, past_key, k), _joined(call, past_value, v)
+    if q.shape[1] % max(k.shape[1], 1) or k.shape[:3] != v.shape[:3]:
+        raise ModelFileError(f"{q.shape[1]} heads for keys of {k.shape}")
     call.allow((*q.shape[:3], k.shape[2]), q.dtype)
     call.work(*q.shape[:3], k.shape[2], q.shape[3] + v.shape[3])
-    extras: dict[str, Any] = {} if cap == 0 else {"attn_logits_soft_cap": cap}
-    extras |= _mask(mask)
-    masked = "mask" in extras
-    if causal and (steps or masked):  # what came before is seen by all
-        rows = ops.expand_dims(ops.arange(q.shape[2], dtype="int32"), 1) + steps
-        seen = ops.arange(k.shape[2], dtype="int32") <= rows
-        given = extras.get("mask")
-        extras["mask"] = seen if given is None else ops.logical_and(seen, given)
-    y = ops.dot_product_attention(
-        q.ordered(_HEADS),
-        k.ordered(_HEADS),
-        v.ordered(_HEADS),
-        scale=None if scale is None else float(scale),
-        is_causal=bool(causal and not steps and not masked),
-        **extras,
-    )
-    if masked:  # where nothing is seen, the result is 0
-        seen = ops.any(extras["mask"], axis=-1, keepdims=True)
-        seen = ops.reshape(seen, (*(1,) * (4 - seen.ndim), *seen.shape))
-        y = ops.where(ops.transpose(seen, _HEADS), y, ops.zeros_like(y))
+    seen = _read_mask(mask, k.shape[2])
+    is_causal = _limit_steps(call, seen, q.shape[2], k.shape[2], steps, lengths)
+    y, weights = _mixed(call, q, k, v, seen, is_causal)
     if query.ndim == 3:
-        out = Value(ops.reshape(y, (*y.shape[:2], y.shape[2] * y.shape[3])))
-    else:
-        out = Value(y, _HEADS)
-    return (out, k, v)[: max(call.outputs, 1)]
+        y = Value(ops.reshape(y.ordered(_HEADS), (y.shape[0], y.shape[2], -1)))
+    return (y, k, v, weights)[: max(call.outputs, 1)]
 
 
 def _split(x: Value, heads: int | None) -> Value:
@@ -87,12 +93,173 @@ def _joined(call: Call, past: Value, x: Value) -> Value:
     return Value(ops.concatenate(parts, axis=1), _HEADS)
 
 
-def _mask(mask: Value | None) -> dict[str, Any]:
+# --- masks ----------------------------------------------------------------------------
+
+
+def _read_mask(mask: Value | None, keys: int) -> _Mask:
+    """Return the mask of the node; keys after its end are not seen."""
     if mask is None:
-        return {}
-    if mask.ndim > 4:
+        return _Mask()
+    if not 1 <= mask.ndim <= 4:
         raise ModelFileError(f"a mask of shape {mask.shape}")
-    return {"mask" if mask.dtype == "bool" else "bias": mask.tensor}
+    tensor, missing = mask.tensor, keys - mask.shape[-1]
+    if missing > 0 and mask.shape[-1] != 1:
+        fill = False if mask.dtype == "bool" else -math.inf
+        widths = [(0, 0)] * (mask.ndim - 1) + [(0, missing)]
+        tensor = ops.pad(tensor, widths, "constant", fill)
+    tensor = ops.reshape(tensor, (*(1,) * (4 - mask.ndim), *tensor.shape))
+    return _Mask(allowed=tensor) if mask.dtype == "bool" else _Mask(bias=tensor)
 
 
-OPERATORS = (Operator("Attention", _attention),)
+def _limit_steps(
+    call: Call,
+    mask: _Mask,
+    queries: int,
+    keys: int,
+    steps: int,
+    lengths: Value | None,
+) -> bool:
+    """Limit a mask to keys that are near enough, and to those that are no padding.
+
+    Returns:
+        Whether what is left is that queries see no later keys.
+    """
+    causal = call.integer("is_causal", 0)
+    left = call.integer("left_window_size", -1)
+    right = call.integer("right_window_size", -1)
+    if min(left, right) < -1:
+        raise ModelFileError(f"windows of {left} and {right}")
+    plain = mask.allowed is None and mask.bias is None and lengths is None
+    if plain and causal and not steps and max(left, right) < 0:
+        return True
+    columns = ops.reshape(ops.arange(keys, dtype="int64"), (1, 1, 1, -1))
+    rows = ops.reshape(ops.arange(queries, dtype="int64"), (1, 1, -1, 1)) + steps
+    if lengths is not None:
+        counts = ops.reshape(ops.cast(lengths.tensor, "int64"), (-1, 1, 1, 1))
+        rows = rows + (counts - queries)
+        mask.limit(columns < counts)
+    if causal:
+        mask.limit(columns <= rows)
+    if left >= 0:
+        mask.limit(columns >= rows - left)
+    if right >= 0:
+        mask.limit(columns <= rows + right)
+    return False
+
+
+# --- products -------------------------------------------------------------------------
+
+
+def _mixed(
+    call: Call, q: Value, k: Value, v: Value, mask: _Mask, is_causal: bool
+) -> tuple[Value, Value | None]:
+    """Return the mixed values, and the logits or weights if they are wanted."""
+    cap, scale = float(call.number("softcap", 0.0)), call.number("scale", None)
+    scale = 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
+    mode, number = (
+        call.integer("qk_matmul_output_mode", 0),
+        call.integer("softmax_precision", 0),
+    )
+    dtype = dtype_of(number, "softmax_precision") if number else q.dtype
+    if mode not in _MODES:
+        raise ModelFileError(f"qk_matmul_output_mode={mode}")
+    wide = dtype == q.dtype and dtype in ("float32", "float64")
+    if not wide or call.wants(_LOGITS):
+        if is_causal:
+            seen = ops.arange(k.shape[2]) <= ops.expand_dims(ops.arange(q.shape[2]), 1)
+            mask.limit(ops.reshape(seen, (1, 1, *seen.shape)))
+        y, each = _by_steps(q, k, v, mask, (scale, cap, dtype))
+        return Value(y), Value(each[mode])
+    extras: dict[str, Any] = {} if cap == 0 else {"attn_logits_soft_cap": cap}
+    y = ops.dot_product_attention(
+        q.ordered(_HEADS),
+        k.ordered(_HEADS),
+        v.ordered(_HEADS),
+        bias=mask.bias,
+        mask=mask.allowed,
+        scale=scale,
+        is_causal=is_causal,
+        **extras,
+    )
+    seen = mask.sees_something()
+    if seen is not None:  # where nothing is seen, the result is 0
+        y = ops.where(ops.transpose(seen, _HEADS), y, ops.zeros_like(y))
+    return Value(y, _HEADS), None
+
+
+def _by_steps(q: Value, k: Value, v: Value, mask: _Mask, how: Any) -> Any:
+    """Return the mixed values and what each mode shows, in the dtypes of the file."""
+    scale, cap, dtype = how
+    times = q.shape[1] // k.shape[1]
+    keys, values = (
+        ops.repeat(x.tensor, times, axis=1) if times > 1 else x.tensor for x in (k, v)
+    )
+    root = ops.cast(math.sqrt(scale), q.dtype)
+    logits = ops.matmul(q.tensor * root, ops.transpose(keys * root, (0, 1, 3, 2)))
+    capped = cap * ops.tanh(logits / cap) if cap > 0 else logits
+    biased = capped if mask.bias is None else capped + ops.cast(mask.bias, q.dtype)
+    if mask.allowed is not None:
+        low = ops.cast(-math.inf, q.dtype)
+        biased = ops.where(mask.allowed, biased, low)
+    weights = _softmax(ops.cast(biased, dtype))
+    seen = mask.sees_something()
+    if seen is not None:
+        weights = ops.where(seen, weights, ops.zeros_like(weights))
+    weights = ops.cast(weights, q.dtype)
+    return ops.matmul(weights, values), (logits, capped, biased, weights)
+
+
+def _softmax(x: Any) -> Any:
+    """Return the softmax over the last axis, each step rounded to the dtype of x."""
+    largest = ops.max(x, axis=-1, keepdims=True)
+    largest = ops.where(ops.isinf(largest), ops.zeros_like(largest), largest)
+    powers = ops.exp(x - largest)
+    return powers / ops.sum(powers, axis=-1, keepdims=True)
+
+
+# --- positions ------------------------------------------------------------------------
+
+
+def _rotary(
+    call: Call,
+    x: Value,
+    cosines: Value,
+    sines: Value,
+    positions: Value | None = None,
+) -> Value:
+    """Rotate pairs of features by angles that depend on the position."""
+    split = _split(x, call.integer("num_heads", 0))
+    features = split.shape[3]
+    count = call.integer("rotary_embedding_dim", 0) or features
+    pairs = call.integer("interleaved", 0)
+    angles = [_angles(table, positions) for table in (cosines, sines)]
+    wanted = (split.shape[0], split.shape[2], count // 2)
+    shapes = [tuple(angle.shape) for angle in angles]
+    if not 0 < count <= features or count % 2 or shapes != [wanted, wanted]:
+        raise ModelFileError(f"{count} of {features} features and angles of {shapes}")
+    cos, sin = (ops.expand_dims(angle, 2) for angle in angles)
+    tensor = split.ordered(_HEADS)
+    rotated, rest = tensor[..., :count], tensor[..., count:]
+    if pairs:
+        first, second = rotated[..., 0::2], rotated[..., 1::2]
+    else:
+        first, second = rotated[..., : count // 2], rotated[..., count // 2 :]
+    parts = [cos * first - sin * second, sin * first + cos * second]
+    joined = ops.stack(parts, axis=-1) if pairs else ops.concatenate(parts, axis=-1)
+    y = ops.concatenate([ops.reshape(joined, rotated.shape), rest], axis=-1)
+    if x.ndim == 3:
+        return Value(ops.reshape(y, x.shape))
+    return Value(y, _HEADS)
+
+
+def _angles(table: Value, positions: Value | None) -> Any:
+    """Return cosines or sines of each position: (batch, steps, features / 2)."""
+    if positions is None:
+        return table.tensor
+    return ops.take(table.tensor, positions.tensor, axis=0)
+
+
+OPERATORS = (
+    Operator("Attention", _attention),
+    Operator("RotaryEmbedding", _rotary),
+)

@@ -10,8 +10,8 @@ from toolkit import ops
 from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator, axis_of
 from toolkit.models.importing.operators.contractions import matmul
+from toolkit.models.importing.operators.convolutions import convolve
 from toolkit.models.importing.operators.elementwise import apply, cast
-from toolkit.models.importing.operators.windows import convolve
 from toolkit.models.importing.values import Value
 from toolkit.reading.onnx.tensors import dtype_of
 

@@ -13,7 +13,12 @@ from toolkit import ops
 from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator
 from toolkit.models.importing.operators.resizing import cubic_weight
-from toolkit.models.importing.operators.windows import Windows, read_windows
+from toolkit.models.importing.operators.windows import (
+    Windows,
+    channels_at_end,
+    window_counts,
+    windows_of,
+)
 from toolkit.models.importing.values import Value, channels_last
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}  # opset 16 -> later opsets
@@ -159,7 +164,8 @@ def _deformable(
     mask: Value | None = None,
 ) -> Value:
     groups, parts = call.integer("group", 1), call.integer("offset_group", 1)
-    windows, counts = read_windows(call, x, call.integers("kernel_shape", w.shape[2:]))
+    windows = windows_of(call, x, call.integers("kernel_shape", w.shape[2:]))
+    counts = window_counts(x.shape[2:], windows)
     n, channels = x.shape[:2]
     taps, axes = math.prod(windows.size), x.ndim - 2
     filters = w.shape[0]
@@ -202,7 +208,7 @@ def _sampled_windows(
     starts = np.indices(counts).reshape((axes, -1, 1))
     places = np.indices(windows.size).reshape((axes, 1, -1))
     found = []
-    for part, tensor in enumerate(ops.split(_last(x), parts, axis=-1)):
+    for part, tensor in enumerate(ops.split(channels_at_end(x), parts, axis=-1)):
         points = []
         for axis in range(axes):
             start = starts[axis] * windows.strides[axis] - windows.pads[axis][0]
@@ -215,10 +221,6 @@ def _sampled_windows(
             taken = taken * ops.expand_dims(ops.transpose(factors, (0, 2, 1)), -1)
         found.append(taken)
     return ops.concatenate(found, axis=-1)
-
-
-def _last(x: Value) -> Any:
-    return x.ordered(channels_last(x.ndim))
 
 
 # --- regions --------------------------------------------------------------------------
@@ -293,7 +295,7 @@ def _aligned(
 def _pooled(x: Value, batch: Any, pairs: Any, inside: Any, how: Any) -> Any:
     size, counts, mode = how
     height, width = x.shape[2:]
-    table = ops.reshape(_last(x), (x.shape[0] * height * width, x.shape[1]))
+    table = ops.reshape(channels_at_end(x), (x.shape[0] * height * width, x.shape[1]))
     seen = ops.logical_and(ops.expand_dims(inside[0], 2), ops.expand_dims(inside[1], 1))
     first = ops.reshape(batch * (height * width), (-1, 1, 1))
     combine = ops.add if mode == "avg" else ops.maximum

@@ -294,32 +294,6 @@ def _triangle(call: Call, x: Value, k: Value | None = None) -> Value:
     return Value(ops.where(kept, tensor, ops.zeros_like(tensor)))
 
 
-def _depth_to_space(call: Call, x: Value) -> Value:
-    block, mode = call.integer("blocksize"), call.text("mode", "DCR")
-    if x.ndim != 4 or block < 1 or mode not in ("DCR", "CRD"):
-        raise ModelFileError(f"blocks of {block} in mode {mode!r} of shape {x.shape}")
-    n, c, h, w = x.shape
-    if c % block**2:
-        raise ModelFileError(f"{c} channels for blocks of {block}")
-    order = (0, 2, 3, 1)
-    c //= block**2
-    split = (block, block, c) if mode == "DCR" else (c, block, block)
-    axes = (0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
-    y = ops.transpose(ops.reshape(x.ordered(order), (n, h, w, *split)), axes)
-    return Value(ops.reshape(y, (n, h * block, w * block, c)), order)
-
-
-def _space_to_depth(call: Call, x: Value) -> Value:
-    block, mode = call.integer("blocksize"), call.text("mode", "DCR")
-    if x.ndim != 4 or block < 1 or x.shape[2] % block or x.shape[3] % block:
-        raise ModelFileError(f"blocks of {block} in shape {x.shape}")
-    n, c, h, w = x.shape
-    order = (0, 2, 3, 1)
-    y = ops.reshape(x.ordered(order), (n, h // block, block, w // block, block, c))
-    y = ops.transpose(y, (0, 1, 3, *((2, 4, 5) if mode == "DCR" else (5, 2, 4))))
-    return Value(ops.reshape(y, (n, h // block, w // block, block**2 * c)), order)
-
-
 def _constant(call: Call) -> Value:
     readers = {
         "value": call.array,
@@ -356,7 +330,5 @@ OPERATORS = (
     Operator("Range", _range, host=(0, 1, 2)),
     Operator("EyeLike", _eye_like, needs_data=False),
     Operator("Trilu", _triangle, host=(1,)),
-    Operator("DepthToSpace", _depth_to_space),
-    Operator("SpaceToDepth", _space_to_depth),
     Operator("Constant", _constant),
 )
