@@ -5,7 +5,7 @@
 
 Prints the number of cases that pass, are close, give wrong results, are refused and
 crash, and the causes of the refusals by count. Close are results that are beyond the
-tolerance of the case, but within two rounding steps of the largest element: the expected
+tolerance of the case, but within two rounding steps of the largest element: expected
 ones are rounded, too. With --list, prints each case that does not pass.
 """
 

@@ -31,6 +31,8 @@ DTYPES = {
     12: "uint32",
     13: "uint64",
     16: "bfloat16",
+    17: "float8_e4m3fn",
+    19: "float8_e5m2",
 }
 _LISTS = {
     "float32": "floats",
@@ -39,6 +41,7 @@ _LISTS = {
     "uint32": "uint64s",
     "uint64": "uint64s",
 }
+_AS_BITS = ("float16", "bfloat16", *dtypes.FLOAT8)  # integers hold their bits
 _EXTERNAL = 1  # a location
 _MAX_EXTENT = 1 << 48
 _HOLES = 64  # times what a file takes on disk: more than that is holes
@@ -184,8 +187,9 @@ def _converted(found: Array, dtype: str, name: str) -> Array:
     kind = dtypes.numpy_dtype(dtype)
     if dtype == "uint64":
         return found.view(np.uint64)
-    if dtype in ("float16", "bfloat16"):  # their bits
-        return _within(found, np.dtype(np.uint16), name).view(kind)
+    if dtype in _AS_BITS:
+        bits = np.dtype(f"uint{8 * kind.itemsize}")
+        return _within(found, bits, name).view(kind)
     if dtype == "bool":
         return found != 0
     return found if kind.kind == "f" else _within(found, kind, name)

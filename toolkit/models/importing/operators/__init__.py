@@ -22,12 +22,13 @@ from toolkit.models.importing.operators import (
     selection,
     shapes,
     signal,
+    streaming,
 )
 
 _FAMILIES = (
     *(elementwise, shapes, blocks, contractions, attention, convolutions, pooling),
     *(normalization, reductions, indexing, selection, resizing, sampling, recurrent),
-    *(control, quantized, losses, signal),
+    *(control, quantized, losses, signal, streaming),
 )
 
 OPERATORS: dict[str, Operator] = {

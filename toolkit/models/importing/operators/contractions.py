@@ -88,8 +88,15 @@ def _extents(equation: str, values: Any) -> dict[str, int]:
     return found
 
 
+def _determinant(call: Call, x: Value) -> Value:
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ModelFileError(f"expected square matrices; received shape {x.shape}")
+    return Value(ops.linalg.det(x.tensor))
+
+
 OPERATORS = (
     Operator("MatMul", matmul),
     Operator("Gemm", _gemm),
     Operator("Einsum", _einsum),
+    Operator("Det", _determinant),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 from toolkit import ops
 from toolkit.control_flow.branches import cond
 from toolkit.control_flow.loops import scan, while_loop
-from toolkit.errors import ModelFileError, UnsupportedError
-from toolkit.models.importing.call import Call, Operator, axis_of
+from toolkit.errors import ModelFileError, ShapeError, UnsupportedError
+from toolkit.models.importing.call import Call, NeedsValuesError, Operator, axis_of
 from toolkit.models.importing.ledger import MAX_REPEATS
 from toolkit.models.importing.values import Value
 from toolkit.reading.onnx.graph import OnnxGraph
@@ -28,10 +29,26 @@ def _if(call: Call, condition: Value) -> tuple[Value, ...]:
         taken = branches[0] if bool(known.reshape(())) else branches[1]
         return tuple(call.run(taken, []))
 
-    def branch(graph: OnnxGraph) -> Any:
-        return lambda: tuple(v.tensor for v in call.run(graph, []))
+    specs: list[Any] = []
 
-    found = cond(ops.reshape(condition.tensor, ()), *map(branch, branches))
+    def branch(graph: OnnxGraph) -> Any:
+        def run() -> Any:
+            results = call.run(graph, [])
+            specs.append([(v.shape, v.dtype) for v in results])
+            return tuple(v.tensor for v in results)
+
+        return run
+
+    try:
+        found = cond(ops.reshape(condition.tensor, ()), *map(branch, branches))
+    except ShapeError:
+        if len(specs) < 2 or specs[0] == specs[1]:
+            raise
+        raise NeedsValuesError(
+            f"the condition is computed from data, and the branches give {specs[0]} "
+            f"and {specs[1]}; a compiled function needs results of one shape. Call "
+            "the model outside of `toolkit.function`"
+        ) from None
     return tuple(Value(t) for t in found)
 
 
@@ -47,9 +64,9 @@ def _loop(
     if len(body.outputs) < len(initial) + 1:
         raise ModelFileError("the body has fewer outputs than it carries")
     steps = None if count is None else call.known_number(count, None, "the count")
-    if condition is not None and condition.known is not None:
-        if not condition.known.reshape(-1)[:1].any():
-            steps = 0
+    start = None if condition is None else call.known_if_any(condition)
+    if start is not None and not start.reshape(-1)[:1].any():
+        steps = 0
     goes_on = _always_goes_on(body)
     if steps is not None and (steps <= _UNROLLED or not goes_on):
         found = _unrolled(call, body, steps, initial)
@@ -60,8 +77,17 @@ def _loop(
         with call.repeated(steps):
             return _counted(call, body, max(steps, 0), initial)
     if scans:
-        raise UnsupportedError(
-            "a loop that stacks results needs a number of steps that is known"
+        if start is None and condition is not None:
+            raise NeedsValuesError(
+                "the condition of a loop that stacks results is computed from data; "
+                "call the model outside of `toolkit.function`"
+            )
+        found = _unrolled(call, body, steps, initial)
+        if found is not None:
+            return found
+        raise NeedsValuesError(
+            "a loop that stacks results ends when data says so; call the model outside "
+            "of `toolkit.function`"
         )
     return _conditional(call, body, steps, condition, initial)
 
@@ -80,18 +106,19 @@ def _always_goes_on(body: OnnxGraph) -> bool:
     return isinstance(array, np.ndarray) and bool(array.all())
 
 
-def _unrolled(call: Call, body: OnnxGraph, steps: int, initial: Any) -> Any:
-    """The results of a few steps; None if an end depends on data."""
+def _unrolled(call: Call, body: OnnxGraph, steps: int | None, initial: Any) -> Any:
+    """The results of each step; None if an end depends on data."""
     carried, rows = list(initial), []
-    for i in range(max(steps, 0)):
+    for i in itertools.count() if steps is None else range(max(steps, 0)):
         given = [Value.of(np.array(i, np.int64)), Value.of(np.array(True)), *carried]
         goes_on, *results = call.run(body, given)
         carried = results[: len(initial)]
         rows.append(results[len(initial) :])
-        if goes_on.known is None:
+        known = call.known_if_any(goes_on)
+        if known is None:
             if not _always_goes_on(body):
                 return None
-        elif not goes_on.known.reshape(-1)[:1].any():
+        elif not known.reshape(-1)[:1].any():
             break
     if not rows:
         if len(body.outputs) > 1 + len(initial):

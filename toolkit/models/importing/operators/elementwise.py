@@ -11,6 +11,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator, axis_of
 from toolkit.models.importing.values import Value, common_order
+from toolkit.quantizers.float8 import FORMATS
 from toolkit.reading.onnx.tensors import dtype_of
 
 
@@ -204,10 +205,21 @@ def _prelu(call: Call, x: Value, slope: Value) -> Value:
     return apply(call, lambda t, s: ops.where(t < 0, s * t, t), x, slope)
 
 
-def cast(call: Call, x: Value, dtype: str) -> Value:
-    """The value in another dtype."""
+def cast(call: Call, x: Value, dtype: str, saturates: bool = False) -> Value:
+    """The value in another dtype.
+
+    Args:
+        call: the node.
+        x: the value.
+        dtype: of the result.
+        saturates: whether numbers that are too large for 8-bit floats become the
+            largest of them, not NaN or infinity.
+    """
 
     def function(t: Tensor) -> Any:
+        if saturates and dtype in FORMATS:
+            largest = FORMATS[dtype].largest
+            t = ops.clip(ops.cast(t, "float32"), -largest, largest)
         if dtype == "bool":
             return ops.not_equal(t, 0)
         return ops.cast(t, dtype)
@@ -216,15 +228,29 @@ def cast(call: Call, x: Value, dtype: str) -> Value:
 
 
 def _cast(call: Call, x: Value) -> Value:
-    call.integer("saturate", 1)  # of 8-bit floats, which are refused
-    call.text("round_mode", "up")
-    return cast(call, x, dtype_of(call.integer("to"), "Cast"))
+    saturates = bool(call.integer("saturate", 1))
+    call.text("round_mode", "up")  # of a dtype that is refused
+    return cast(call, x, dtype_of(call.integer("to"), "Cast"), saturates)
 
 
 def _cast_like(call: Call, x: Value, like: Value) -> Value:
-    call.integer("saturate", 1)
+    saturates = bool(call.integer("saturate", 1))
     call.text("round_mode", "up")
-    return cast(call, x, like.dtype)
+    return cast(call, x, like.dtype, saturates)
+
+
+def _bit_cast(call: Call, x: Value) -> Value:
+    dtype = dtype_of(call.integer("to"), "BitCast")
+    if dtypes.itemsize(dtype) != dtypes.itemsize(x.dtype):
+        raise ModelFileError(f"{x.dtype} and {dtype} have elements of different sizes")
+    return apply(call, lambda t: ops.view(t, dtype), x)
+
+
+def _swiglu(call: Call, x: Value, gate: Value) -> Value:
+    alpha = float(call.number("alpha", 1.0))
+    if x.shape != gate.shape:
+        raise ModelFileError(f"expected equal shapes; received {x.shape}, {gate.shape}")
+    return apply(call, lambda a, b: _swish(a, alpha) * b, x, gate)
 
 
 def _identity(call: Call, x: Value) -> Value:
@@ -336,6 +362,8 @@ OPERATORS = (
     Operator("PRelu", _prelu),
     Operator("Cast", _cast),
     Operator("CastLike", _cast_like),
+    Operator("BitCast", _bit_cast),
+    Operator("SwiGLU", _swiglu),
     Operator("Identity", _identity),
     Operator("Dropout", _dropout, host=(1, 2)),
 )

@@ -109,33 +109,56 @@ def _seen(spatial: Any, windows: Windows, stated: Pairs, with_pads: int) -> Any:
 def _by_slices(
     call: Call, x: Value, windows: Windows, combine: Callable[..., Any], fill: Any
 ) -> Any:
-    """A pooling as a sum, or a maximum, of strided slices: one for each place."""
-    result = None
-    for _, part in _slices(call, x, windows, fill):
-        result = part if result is None else combine(result, part)
-    return result
+    """A pooling as sums, or maxima, of strided slices along one axis after another."""
+    tensor = _padded(call, x, windows, fill)
+    counts = window_counts(x.shape[2:], windows)
+    for axis, (size, step) in enumerate(
+        zip(windows.size, windows.dilation, strict=True), start=1
+    ):
+        _check_terms(size)
+        cuts = [slice(None)] * tensor.ndim
+        result = None
+        for place in range(size):
+            cuts[axis] = _cut(place * step, counts[axis - 1], windows.strides[axis - 1])
+            part = tensor[tuple(cuts)]
+            result = part if result is None else combine(result, part)
+        tensor = result
+    return tensor
+
+
+def _check_terms(count: int) -> None:
+    if count > _MOST_TERMS:
+        raise UnsupportedError(
+            f"windows of {count:,} elements that are dilated, of integers or with "
+            f"indices; expected at most {_MOST_TERMS:,}"
+        )
+
+
+def _cut(start: int, count: int, stride: int) -> slice:
+    return slice(start, start + (count - 1) * stride + 1, stride)
+
+
+def _padded(call: Call, x: Value, windows: Windows, fill: Any) -> Any:
+    tensor = channels_at_end(x)
+    if not any(map(any, windows.pads)):
+        return tensor
+    widths = ((0, 0), *windows.pads, (0, 0))
+    padded = [n + sum(w) for n, w in zip(tensor.shape, widths, strict=True)]
+    call.allow(padded, x.dtype)
+    return bind(pad_p, tensor, widths=widths, value=fill)
 
 
 def _slices(
     call: Call, x: Value, windows: Windows, fill: Any
 ) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Yield each place in a window, and the elements there of all windows."""
-    if math.prod(windows.size) > _MOST_TERMS:
-        raise UnsupportedError(f"a window of {windows.size}, dilated or of integers")
-    tensor = channels_at_end(x)
-    if any(map(any, windows.pads)):
-        widths = ((0, 0), *windows.pads, (0, 0))
-        padded = [n + sum(w) for n, w in zip(tensor.shape, widths, strict=True)]
-        call.allow(padded, x.dtype)
-        tensor = bind(pad_p, tensor, widths=widths, value=fill)
+    _check_terms(math.prod(windows.size))
+    tensor = _padded(call, x, windows, fill)
     counts = window_counts(x.shape[2:], windows)
     for place in itertools.product(*map(range, windows.size)):
         starts = [i * d for i, d in zip(place, windows.dilation, strict=True)]
-        cuts = [
-            slice(a, a + (n - 1) * s + 1, s)
-            for a, n, s in zip(starts, counts, windows.strides, strict=True)
-        ]
-        yield place, tensor[(slice(None), *cuts)]
+        pairs = zip(starts, counts, windows.strides, strict=True)
+        yield place, tensor[(slice(None), *(_cut(*each) for each in pairs))]
 
 
 def _indices(call: Call, x: Value, windows: Windows, by_columns: bool) -> Value:

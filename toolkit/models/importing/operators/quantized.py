@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import ops
+from toolkit import dtypes, ops
 from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator, axis_of
 from toolkit.models.importing.operators.contractions import matmul
@@ -100,7 +100,7 @@ def _exact_dtype(terms: int) -> str:
 
 def _quantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -> Value:
     axis, block = call.integer("axis", 1), call.integer("block_size", 0)
-    call.integer("saturate", 1)  # of 8-bit floats
+    saturates = bool(call.integer("saturate", 1))
     number, precision = call.integer("output_dtype", 0), call.integer("precision", 0)
     dtype = dtype_of(number, "output_dtype") if number else "uint8"
     if zero is not None:
@@ -111,7 +111,10 @@ def _quantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -> 
     scale = _spread(scale, x, axis, block)
     kind = dtype_of(precision, "precision") if precision else scale.dtype
     x, scale = cast(call, x, kind), cast(call, scale, kind)
-    return _rounded(call, apply(call, ops.divide, x, scale), zero, dtype)
+    scaled = apply(call, ops.divide, x, scale)
+    if dtype in dtypes.FLOAT8:  # their zero point is 0
+        return cast(call, scaled, dtype, saturates)
+    return _rounded(call, scaled, zero, dtype)
 
 
 def _dequantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -> Value:
