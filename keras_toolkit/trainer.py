@@ -22,7 +22,7 @@ from keras.src.utils.python_utils import is_default, pythonify_logs
 from keras_toolkit.core import convert_to_numpy
 from keras_toolkit.generation import compile_generation
 from keras_toolkit.steps import make_step
-from toolkit import GradientTape
+from toolkit import GradientTape, comm
 
 
 class ToolkitTrainer(base_trainer.Trainer):
@@ -150,6 +150,7 @@ class ToolkitTrainer(base_trainer.Trainer):
     ) -> Any:
         """Train the model; see `keras.Model.fit`."""
         self._assert_compile_called("fit")
+        _refuse_jobs()
         max_epochs = config.max_epochs()
         if max_epochs and max_epochs < epochs:
             warnings.warn(f"Limiting epochs to {max_epochs}", stacklevel=2)
@@ -408,3 +409,13 @@ def _has_batch_hooks(callbacks: Any, phase: str) -> bool:
         for callback in callbacks.callbacks
         for name in names
     )
+
+
+def _refuse_jobs() -> None:
+    """Raise in a job of several processes: each would train a model of its own."""
+    if comm.world().size > 1:
+        raise NotImplementedError(
+            "fit: the toolkit backend trains models of Keras in one process; this job "
+            f"has {comm.world().size}. `toolkit.distribution` trains models of toolkit "
+            "in several"
+        )

@@ -10,6 +10,7 @@ Examples:
   $ toolkit run digits_cnn --epochs 5
   $ toolkit run digits_cnn --help
   $ toolkit run --processes 2 train.py
+  $ toolkit run --keras keras_script.py
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import argparse
 import os
 import runpy
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from toolkit.cli import one_of, program
@@ -59,6 +61,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "last epoch that was whole",
     )
     parser.add_argument(
+        "--keras",
+        action="store_true",
+        help="Keras computes on toolkit in the script: see `keras_toolkit`",
+    )
+    parser.add_argument(
         "name",
         type=_script,
         metavar="NAME",
@@ -96,6 +103,8 @@ def run(options: argparse.Namespace) -> int:
     """Run it as Python runs a script, with its folder on the path."""
     path = options.name
     if options.processes is not None:
+        if options.keras:
+            raise ArgumentError("--keras runs one process; received --processes")
         script = [str(path), *options.arguments]
         if options.replace and not options.elastic:
             raise ArgumentError("--replace needs --elastic")
@@ -108,6 +117,8 @@ def run(options: argparse.Namespace) -> int:
     given["--timeout"] = options.timeout is not None
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(f"{name} needs --processes")
+    if options.keras:
+        import_module("keras_toolkit")
     before = sys.argv, sys.path
     sys.argv = [str(path), *options.arguments]
     sys.path = [os.path.dirname(os.path.abspath(path)), *sys.path]
