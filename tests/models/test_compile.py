@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import toolkit
-from toolkit import Input, Model, Sequential, layers, ops
+from toolkit import Input, Model, Sequential, layers, losses, ops
 from toolkit.errors import ArgumentError
 
 RNG = np.random.default_rng(0)
@@ -272,6 +272,30 @@ def test_metrics_are_reset_for_each_epoch_and_run():
     history = model.fit(X, Y2, epochs=3, batch_size=3, verbose=0, shuffle=False)
     assert len(set(history.history["mae"])) == 1
     assert model.evaluate(X, Y2, verbose=0) == model.evaluate(X, Y2, verbose=0)
+
+
+def test_compile_without_a_loss_keeps_an_attribute_of_the_subclass():
+    class WithLoss(toolkit.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(1)
+            self.loss = losses.MeanAbsoluteError()
+
+        def call(self, x):
+            return self.dense(x)
+
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
+            return self.loss(y, y_pred)
+
+    model = WithLoss()
+    for _ in range(2):
+        model.compile("sgd")
+        assert isinstance(model.loss, losses.MeanAbsoluteError)
+    assert model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0).history["loss"]
+    model.compile("sgd", "mse")
+    assert model.loss == "mse"
+    model.compile("sgd")
+    assert model.loss is None
 
 
 def test_compile_again_starts_anew():

@@ -14,7 +14,16 @@ class CompileConfigured:
 
     compiled = False
     _compiled_with: dict[str, Any] | None = None
+    loss: Any = None
     compile: Any
+
+    def _loss_attribute(self, loss: Any) -> Any:
+        """Return the attribute `loss` for a `compile` with this loss.
+
+        Without a loss, a value that no `compile` has set belongs to the subclass.
+        """
+        earlier = (self._compiled_with or {}).get("loss")
+        return self.loss if loss is None and self.loss is not earlier else loss
 
     def get_compile_config(self) -> dict[str, Any]:
         """The arguments of `compile` as plain values; empty before it."""

@@ -91,6 +91,7 @@ class Trainer(CompileConfigured, Evaluation):
         names = getattr(self, "output_names", None)
         given = optimizers.get(optimizer)
         with undone_on_error([self]), no_tracking():
+            self.loss = self._loss_attribute(loss)
             self._compiled_with = {
                 "optimizer": given,
                 "loss": loss,
@@ -101,7 +102,6 @@ class Trainer(CompileConfigured, Evaluation):
                 "steps_per_execution": steps_per_execution,
                 "jit_compile": jit_compile,
             }
-            self.loss = loss
             self._compile_loss = None
             if loss is not None:
                 self._compile_loss = CompileLoss(loss, loss_weights, names)
@@ -333,7 +333,7 @@ class Trainer(CompileConfigured, Evaluation):
         batch = None
         functions = [self.train_function, self.test_function, self.predict_function]
         if x is not None:
-            training = self.compiled and (y is not None or self.loss is None)
+            training = self.compiled and (y is not None or not self._compile_loss)
             with named("inspect"):
                 batch = one_batch(x, y, sample_weight)
                 step = "train_step" if training else "predict_step"
