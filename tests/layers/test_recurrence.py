@@ -338,7 +338,7 @@ def test_steps_are_not_repeated_to_know_a_shape():
 def test_nothing_is_made_for_cells_that_drop_in_no_call(monkeypatch):
     layer = layers.LSTM(4, dropout=0.5)
     layer(X)
-    monkeypatch.setattr("toolkit.layers.rnn._output_size", None)
+    monkeypatch.setattr("toolkit.layers.rnn.output_size_of", None)
     assert layer(X, training=True).shape == (2, 4)
 
 

@@ -29,6 +29,7 @@ _HOMES = {
         "Masking",
     ),
     ".batch_normalization": ("BatchNormalization",),
+    ".cell_stacks": ("StackedRNNCells",),
     ".cells": (
         "GRUCell",
         "LSTMCell",
@@ -232,10 +233,7 @@ _HOMES = {
         "RepeatVector",
         "Reshape",
     ),
-    ".rnn": (
-        "RNN",
-        "StackedRNNCells",
-    ),
+    ".rnn": ("RNN",),
     ".spectral_normalization": ("SpectralNormalization",),
     ".wrappers": (
         "Bidirectional",

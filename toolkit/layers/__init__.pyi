@@ -25,6 +25,7 @@ from toolkit.layers.basic import (
     Masking as Masking,
 )
 from toolkit.layers.batch_normalization import BatchNormalization as BatchNormalization
+from toolkit.layers.cell_stacks import StackedRNNCells as StackedRNNCells
 from toolkit.layers.cells import (
     GRUCell as GRUCell,
     LSTMCell as LSTMCell,
@@ -218,7 +219,7 @@ from toolkit.layers.reshaping import (
     RepeatVector as RepeatVector,
     Reshape as Reshape,
 )
-from toolkit.layers.rnn import RNN as RNN, StackedRNNCells as StackedRNNCells
+from toolkit.layers.rnn import RNN as RNN
 from toolkit.layers.serializing import (
     deserialize as deserialize,
     serialize as serialize,

@@ -186,7 +186,13 @@ class Buildable(StateOwner, Precision):
         return {"shapes_dict": shapes}
 
     def build_from_config(self, config: dict[str, Any] | None) -> None:
-        """Build the layer with the shapes that `get_build_config` returned."""
+        """Build the layer with the shapes that `get_build_config` returned.
+
+        A layer without `build` whose `call` needs several arguments is built by its
+        first call.
+        """
+        if self._needs_no_build() and self._info.required > 1:
+            return
         if config and "input_shape" in config:
             self.build(config["input_shape"])
         elif config and "shapes_dict" in config:

@@ -58,6 +58,13 @@ class SymbolicScope:
         context.symbolic = self._outer
 
 
+_NAMED = {
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+}
+
+
 class CallInfo(NamedTuple):
     """What the signature of a `call` method says."""
 
@@ -69,6 +76,7 @@ class CallInfo(NamedTuple):
     takes_mask: bool
     training_default: bool | None
     own: bool  # whether it belongs to a layer of this package
+    required: int  # the number of arguments without a default
 
 
 @lru_cache(maxsize=4096)
@@ -88,6 +96,7 @@ def call_info(function: Any) -> CallInfo:
         "mask" in by_name,
         defaults.get("training"),
         (function.__module__ or "").startswith("toolkit.layers."),
+        sum(p.default is p.empty and p.kind in _NAMED for p in parameters),
     )
 
 

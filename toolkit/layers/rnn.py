@@ -10,11 +10,20 @@ from toolkit.control_flow.recurrent import recurrence
 from toolkit.core.convert import convert
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.layers.call import context
+from toolkit.layers.call import context, is_shape, map_shapes
 from toolkit.layers.cell_dropout import DropoutRNNCell, one_mask
+from toolkit.layers.cell_stacks import (
+    StackedRNNCells,
+    apply_cell,
+    build_cell,
+    extents,
+    first_shape,
+    is_stepped,
+    output_size_of,
+)
 from toolkit.layers.cells import Cell
 from toolkit.layers.config import WithParts
-from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.input_spec import InputSpec, describe
 from toolkit.layers.known_cells import known_cell
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
@@ -36,7 +45,8 @@ class RNN(WithParts, Layer):
             that of the step before.
 
     Call arguments:
-        sequences: (batch, steps, features).
+        sequences: (batch, steps, features); for a cell of your own also a structure of
+            such tensors, of which the cell gets each step.
         initial_state: a list of states; zeros if None.
         mask: (batch, steps); steps where it is False leave the states as they are.
         training: passed to the cell, for its dropout.
@@ -81,7 +91,8 @@ class RNN(WithParts, Layer):
         self.unroll = unroll
         self.zero_output_for_mask = zero_output_for_mask
         self.supports_masking = True
-        self.input_spec = InputSpec(min_ndim=3)
+        if not _takes_structures(cell):
+            self.input_spec = InputSpec(min_ndim=3)
         self.states: Any = None
 
     @property
@@ -91,13 +102,15 @@ class RNN(WithParts, Layer):
         return list(size) if isinstance(size, (list, tuple)) else [size]
 
     def build(self, sequences_shape: Any, initial_state_shape: Any = None) -> None:
-        step_shape = (sequences_shape[0], *sequences_shape[2:])
-        if isinstance(self.cell, Layer) and not self.cell.built:
-            self.cell.build(step_shape)
+        if self._input_spec is None:
+            _check_ranks(self, sequences_shape)
+        step_shape = map_shapes(lambda shape: (shape[0], *shape[2:]), sequences_shape)
+        build_cell(self.cell, step_shape, self.get_initial_state)
         if self.stateful:
             self._create_states(sequences_shape)
 
-    def _create_states(self, shape: Any) -> None:
+    def _create_states(self, sequences_shape: Any) -> None:
+        shape = first_shape(sequences_shape)
         if shape[0] is None:
             raise ArgumentError(
                 f"{type(self).__name__} {self.name!r}: stateful=True needs a fixed "
@@ -134,10 +147,13 @@ class RNN(WithParts, Layer):
         mask: Any = None,
         training: bool = False,
     ) -> Any:
+        if self._input_spec is None:
+            _check_ranks(self, tree.map_structure(lambda x: x.shape, sequences))
         states = self._first_states(sequences, initial_state)
         # Steps lead before they are projected: less is moved, and each is in one piece.
-        xs, step = step_function(self.cell, _time_first(sequences), training)
-        mask = mask[0] if isinstance(mask, (list, tuple)) else mask
+        xs = tree.map_structure(_time_first, sequences)
+        xs, step = step_function(self.cell, xs, training)
+        mask = next((m for m in tree.flatten(mask) if m is not None), None)
         calls = _dropping_calls(self.cell, sequences, states) if training else []
         with one_mask(calls):
             last, outputs, states = self._loop(xs, step, states, mask, training)
@@ -150,7 +166,8 @@ class RNN(WithParts, Layer):
         return (output, *states) if self.return_state else output
 
     def _first_states(self, sequences: Any, initial_state: Any) -> list[Any]:
-        batch = sequences.shape[0]
+        first = tree.flatten(sequences)[0]
+        batch = first.shape[0]
         if initial_state is None and not self.stateful:
             initial_state = self.get_initial_state(batch)
         states = self.states if initial_state is None else initial_state
@@ -167,7 +184,7 @@ class RNN(WithParts, Layer):
             if state.shape[0] != batch:
                 raise ShapeError(
                     f"{type(self).__name__}: the batch size of states and sequences "
-                    f"differs: {state.shape} and {sequences.shape}"
+                    f"differs: {state.shape} and {first.shape}"
                 )
         return states
 
@@ -175,8 +192,9 @@ class RNN(WithParts, Layer):
         self, xs: Any, step: Any, states: list[Any], mask: Any, training: bool | None
     ) -> tuple[Any, Any, Any]:
         """The last output, all outputs (None if not wanted), and the last states."""
-        size = _extents(getattr(self.cell, "output_size", None) or self.state_size[0])
-        zeros = ops.zeros((xs.shape[1], *size), dtype=self.cell.compute_dtype)
+        size = extents(getattr(self.cell, "output_size", None) or self.state_size[0])
+        batch = tree.flatten(xs)[0].shape[1]
+        zeros = ops.zeros((batch, *size), dtype=self.cell.compute_dtype)
 
         def body(carry: Any, items: Any) -> Any:
             states, previous = carry
@@ -213,8 +231,8 @@ class RNN(WithParts, Layer):
         self, sequences_shape: Any, initial_state_shape: Any = None
     ) -> Any:
         """The shape of the output, and those of the states if they are returned."""
-        batch, steps = sequences_shape[:2]
-        size = _extents(_output_size(self.cell))
+        batch, steps = first_shape(sequences_shape)[:2]
+        size = extents(output_size_of(self.cell))
         shape = (batch, steps, *size) if self.return_sequences else (batch, *size)
         if not self.return_state:
             return shape
@@ -225,8 +243,25 @@ class RNN(WithParts, Layer):
         return [mask, *(None for _ in self.state_size)] if self.return_state else mask
 
 
-def _extents(size: Any) -> tuple[int, ...]:
-    return tuple(size) if isinstance(size, (list, tuple)) else (size,)
+def _takes_structures(cell: Any) -> bool:
+    """Return whether a cell may take several inputs: cells of this package do not."""
+    while isinstance(cell, StackedRNNCells):
+        cell = cell.cells[0]
+    return not isinstance(cell, Cell)
+
+
+def _check_ranks(layer: Layer, shapes: Any) -> None:
+    """Raise unless there are axes for the batch, the steps and, of one input, more."""
+    least = 3 if is_shape(shapes) else 2
+
+    def check(shape: Any) -> None:
+        if len(shape) < least:
+            raise ShapeError(
+                f"{describe(layer)}: expected sequences with at least {least} axes, "
+                f"(batch, steps, ...); received shape {tuple(shape)}"
+            )
+
+    map_shapes(check, shapes)
 
 
 def _state_shapes(batch: int | None, size: Any) -> Any:
@@ -263,17 +298,12 @@ def step_function(cell: Any, inputs: Any, training: bool | None) -> tuple[Any, A
         return xs, lambda x, states: cell.step(x, states, masks[1])
     if isinstance(cell, StackedRNNCells):
         return inputs, cell.stacked_step(inputs, training)
-    return inputs, lambda x, states: _apply_cell(cell, x, states, training)
-
-
-def _is_stepped(cell: Any) -> bool:
-    """Whether `project` and `step` do all that `call` does: no user has changed it."""
-    return isinstance(cell, Cell) and cell._info.own
+    return inputs, lambda x, states: apply_cell(cell, x, states, training)
 
 
 def _is_projected(cell: Any) -> bool:
     """Whether the inputs of all steps are projected at once, in the layer's dtypes."""
-    return _is_stepped(cell) and cell.dtype_policy == context.layer.dtype_policy
+    return is_stepped(cell) and cell.dtype_policy == context.layer.dtype_policy
 
 
 def _dropping_calls(
@@ -288,119 +318,16 @@ def _dropping_calls(
     """
     stacked = isinstance(cell, StackedRNNCells)
     cells = cell.cells if stacked else [cell]
-    is_stepped = _is_stepped if stacked else _is_projected
-    dropping = [isinstance(c, DropoutRNNCell) and not is_stepped(c) for c in cells]
+    steps = is_stepped if stacked else _is_projected
+    dropping = [isinstance(c, DropoutRNNCell) and not steps(c) for c in cells]
     if not any(dropping):
         return []
-    calls, x = [], sequences[:, 0]
+    calls: list[tuple[Any, Any, Any]] = []
+    x = tree.map_structure(lambda sequence: sequence[:, 0], sequences)
     states = states if stacked else [states]
     for one, drops, own_states in zip(cells, dropping, states, strict=True):
         if drops:
             calls.append((one, x, tree.flatten(own_states)[0]))
-        x = ops.ones((x.shape[0], *_extents(_output_size(one))), dtype=x.dtype)
+        first = tree.flatten(x)[0]
+        x = ops.ones((first.shape[0], *extents(output_size_of(one))), dtype=first.dtype)
     return calls
-
-
-class StackedRNNCells(WithParts, Layer):
-    """Several cells as one: each takes the output of the one before.
-
-    Args:
-        cells: a list of cells.
-
-    Example:
-        >>> import toolkit
-        >>> cells = [toolkit.layers.LSTMCell(3), toolkit.layers.LSTMCell(4)]
-        >>> layer = toolkit.layers.RNN(toolkit.layers.StackedRNNCells(cells))
-        >>> layer(toolkit.ops.ones((2, 5, 6))).shape
-        (2, 4)
-    """
-
-    def __init__(self, cells: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        for cell in cells:
-            if not callable(getattr(cell, "call", None)) or not hasattr(
-                cell, "state_size"
-            ):
-                raise ArgumentError(
-                    "StackedRNNCells: a cell needs `call(inputs, states)` and "
-                    f"`state_size`; received {cell!r}"
-                )
-        self.cells: list[Any] = list(cells)
-
-    @property
-    def state_size(self) -> list[Any]:
-        """The state sizes of each cell."""
-        return [cell.state_size for cell in self.cells]
-
-    @property
-    def output_size(self) -> Any:
-        """The output size of the last cell."""
-        return _output_size(self.cells[-1])
-
-    def get_initial_state(self, batch_size: Any = None) -> list[Any]:
-        """The states of each cell before the first step: its own, or zeros."""
-        return [self._first_state(cell, batch_size) for cell in self.cells]
-
-    def _first_state(self, cell: Any, batch_size: Any) -> Any:
-        """A tensor for a cell whose state has an integer as its size, else a list."""
-        initial = getattr(cell, "get_initial_state", None)
-        if initial is not None:
-            found = initial(batch_size=batch_size)
-            return list(found) if tree.is_nested(found) else found
-
-        def zeros(size: int) -> Any:
-            return ops.zeros((batch_size, size), dtype=self.compute_dtype)
-
-        size = cell.state_size
-        return [zeros(n) for n in size] if tree.is_nested(size) else zeros(size)
-
-    def build(self, input_shape: Any) -> None:
-        for cell in self.cells:
-            if isinstance(cell, Layer) and not cell.built:
-                cell.build(input_shape)
-            input_shape = (input_shape[0], _output_size(cell))
-
-    def stacked_step(self, inputs: Any, training: bool | None) -> Any:
-        """One step of all cells, with dropout that stays the same along a sequence."""
-        batch, features = inputs.shape[-2], inputs.shape[-1]
-        masks = []
-        for cell in self.cells:
-            ours = _is_stepped(cell)
-            masks.append(
-                cell.dropout_masks(batch, features, training) if ours else None
-            )
-            features = _output_size(cell)
-
-        def step(x: Any, states: Any) -> Any:
-            new_states = []
-            for cell, cell_states, mask in zip(self.cells, states, masks, strict=True):
-                if mask is not None:
-                    x, found = cell.step(cell.project(x, mask[0]), cell_states, mask[1])
-                else:
-                    x, found = _apply_cell(cell, x, cell_states, training)
-                new_states.append(found)
-            return x, new_states
-
-        return step
-
-    def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
-        return self.stacked_step(inputs, training)(inputs, states)
-
-
-def _apply_cell(cell: Any, x: Any, states: Any, training: bool | None) -> Any:
-    """A user's cell: the output, and the new states in the structure of the old."""
-    call = cell if callable(cell) else cell.call
-    takes_training = isinstance(cell, Layer) and cell._info.takes_training
-    options = {"training": training} if takes_training else {}
-    is_list = tree.is_nested(states)
-    x, found = call(x, list(states) if is_list else [states], **options)
-    found = list(found) if tree.is_nested(found) else [found]
-    return x, found if is_list or len(found) > 1 else found[0]
-
-
-def _output_size(cell: Any) -> Any:
-    size = getattr(cell, "output_size", None)
-    if size is not None:
-        return size
-    state = cell.state_size
-    return state[0] if isinstance(state, (list, tuple)) else state

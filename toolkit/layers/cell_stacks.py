@@ -1,0 +1,164 @@
+"""Cells of recurrent layers: how they are built and called, and stacks of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from toolkit import ops, tree
+from toolkit.errors import ArgumentError
+from toolkit.layers.call import context, map_shapes
+from toolkit.layers.cells import Cell
+from toolkit.layers.config import WithParts
+from toolkit.layers.layer import Layer
+from toolkit.ops.symbolic import KerasTensor, infer
+
+
+class StackedRNNCells(WithParts, Layer):
+    """Several cells as one: each takes the output of the one before.
+
+    Args:
+        cells: a list of cells.
+
+    Example:
+        >>> import toolkit
+        >>> cells = [toolkit.layers.LSTMCell(3), toolkit.layers.LSTMCell(4)]
+        >>> layer = toolkit.layers.RNN(toolkit.layers.StackedRNNCells(cells))
+        >>> layer(toolkit.ops.ones((2, 5, 6))).shape
+        (2, 4)
+    """
+
+    def __init__(self, cells: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for cell in cells:
+            if not callable(getattr(cell, "call", None)) or not hasattr(
+                cell, "state_size"
+            ):
+                raise ArgumentError(
+                    "StackedRNNCells: a cell needs `call(inputs, states)` and "
+                    f"`state_size`; received {cell!r}"
+                )
+        self.cells: list[Any] = list(cells)
+
+    @property
+    def state_size(self) -> list[Any]:
+        """The state sizes of each cell."""
+        return [cell.state_size for cell in self.cells]
+
+    @property
+    def output_size(self) -> Any:
+        """The output size of the last cell."""
+        return output_size_of(self.cells[-1])
+
+    def get_initial_state(self, batch_size: Any = None) -> list[Any]:
+        """The states of each cell before the first step: its own, or zeros."""
+        return [self._first_state(cell, batch_size) for cell in self.cells]
+
+    def _first_state(self, cell: Any, batch_size: Any) -> Any:
+        """A tensor for a cell whose state has an integer as its size, else a list."""
+        initial = getattr(cell, "get_initial_state", None)
+        if initial is not None:
+            found = initial(batch_size=batch_size)
+            return list(found) if tree.is_nested(found) else found
+
+        def zeros(size: int) -> Any:
+            return ops.zeros((batch_size, size), dtype=self.compute_dtype)
+
+        size = cell.state_size
+        return [zeros(n) for n in size] if tree.is_nested(size) else zeros(size)
+
+    def build(self, input_shape: Any) -> None:
+        for cell in self.cells:
+            build_cell(cell, input_shape, partial(self._first_state, cell))
+            batch = first_shape(input_shape)[0]
+            input_shape = (batch, *extents(output_size_of(cell)))
+
+    def stacked_step(self, inputs: Any, training: bool | None) -> Any:
+        """One step of all cells, with dropout that stays the same along a sequence."""
+        batch, features = tree.flatten(inputs)[0].shape[-2:]
+        masks = []
+        for cell in self.cells:
+            ours = is_stepped(cell)
+            masks.append(
+                cell.dropout_masks(batch, features, training) if ours else None
+            )
+            features = output_size_of(cell)
+
+        def step(x: Any, states: Any) -> Any:
+            new_states = []
+            for cell, cell_states, mask in zip(self.cells, states, masks, strict=True):
+                if mask is not None:
+                    x, found = cell.step(cell.project(x, mask[0]), cell_states, mask[1])
+                else:
+                    x, found = apply_cell(cell, x, cell_states, training)
+                new_states.append(found)
+            return x, new_states
+
+        return step
+
+    def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+        return self.stacked_step(inputs, training)(inputs, states)
+
+
+def is_stepped(cell: Any) -> bool:
+    """Whether `project` and `step` do all that `call` does: no user has changed it."""
+    return isinstance(cell, Cell) and cell._info.own
+
+
+def first_shape(shapes: Any) -> tuple[Any, ...]:
+    """Return the first shape of a structure of shapes."""
+    found: list[Any] = []
+    map_shapes(found.append, shapes)
+    return tuple(found[0])
+
+
+def extents(size: Any) -> tuple[int, ...]:
+    """Return the shape of a state without the batch, from an integer or a shape."""
+    return tuple(size) if isinstance(size, (list, tuple)) else (size,)
+
+
+def apply_cell(cell: Any, x: Any, states: Any, training: bool | None) -> Any:
+    """A user's cell: the output, and the new states in the structure of the old."""
+    call = cell if callable(cell) else cell.call
+    takes_training = isinstance(cell, Layer) and cell._info.takes_training
+    options = {"training": training} if takes_training else {}
+    is_list = tree.is_nested(states)
+    x, found = call(x, list(states) if is_list else [states], **options)
+    leaves = tree.flatten(found)
+    if len(leaves) == len(tree.flatten(states)):
+        return x, tree.pack_sequence_as(states, leaves)
+    found = list(found) if tree.is_nested(found) else [found]
+    return x, found if is_list or len(found) > 1 else found[0]
+
+
+def build_cell(cell: Any, step_shape: Any, initial_state: Any) -> None:
+    """Create the weights of a cell, unless it has them.
+
+    Args:
+        cell: a layer, or any other object, which has no weights to create.
+        step_shape: the shape of one step, or a structure of shapes.
+        initial_state: a function from a batch size to the first states.
+    """
+    if not isinstance(cell, Layer) or cell.built:
+        return
+    if not cell._needs_no_build():
+        cell.build(step_shape)
+        return
+    # A cell without `build` has layers inside that only a call builds, with states.
+    dtype = cell.compute_dtype
+    symbols = map_shapes(lambda shape: KerasTensor(shape, dtype), step_shape)
+
+    def call(x: Any) -> Any:
+        return apply_cell(cell, x, initial_state(tree.flatten(x)[0].shape[0]), False)
+
+    with context.inside(symbolic=True):
+        infer(call, (symbols,), {})
+
+
+def output_size_of(cell: Any) -> Any:
+    """Return the size of a cell's outputs: by default the size of its first state."""
+    size = getattr(cell, "output_size", None)
+    if size is not None:
+        return size
+    state = cell.state_size
+    return state[0] if isinstance(state, (list, tuple)) else state
