@@ -133,7 +133,7 @@ def test_errors():
     model = Sequential([Input((4,)), layers.Dense(2, name="twin")])
     with pytest.raises(ArgumentError, match="expected a layer; received 3"):
         model.add(3)
-    with pytest.raises(ArgumentError, match="second 'twin'"):
+    with pytest.raises(ArgumentError, match="another layer named 'twin'"):
         model.add(layers.Dense(2, name="twin"))
     with pytest.raises(ArgumentError, match="must come first"):
         model.add(Input((4,)))
@@ -281,3 +281,33 @@ def test_what_is_not_cast_keeps_its_digits(policy):
     embedding = layers.Embedding(2000, 4)
     embedding.dtype_policy = "mixed_bfloat16"
     assert embedding._input_dtype is None
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_a_layer_may_be_added_twice(deferred, tmp_path):
+    dense, activation = layers.Dense(3), layers.ReLU()
+    model = Sequential([dense, activation, dense, activation])
+    if not deferred:
+        model = Sequential([Input((3,)), dense, activation, dense, activation])
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
+    y = activation(dense(activation(dense(x))))
+    np.testing.assert_allclose(model(x), y, rtol=1e-6)
+    assert len(model.layers) == 4 and len(model.weights) == 2
+    assert model.get_layer(index=2) is dense
+    model.compile("sgd", "mse")
+    model.fit(x, x, verbose=0)
+    y = model.predict(x, verbose=0)
+    for name in ("model.keras", "model.h5"):
+        model.save(tmp_path / name)
+        loaded = toolkit.models.load_model(tmp_path / name)
+        assert loaded.layers[0] is loaded.layers[2]
+        np.testing.assert_allclose(loaded.predict(x, verbose=0), y, rtol=1e-6)
+    again = Sequential.from_config(model.get_config())
+    assert again.layers[1] is again.layers[3]
+    model.pop()
+    assert len(model.layers) == 3
+
+
+def test_two_layers_of_one_name_are_refused():
+    with pytest.raises(ArgumentError, match="another layer named 'a'"):
+        Sequential([layers.Dense(3, name="a"), layers.Dense(3, name="a")])

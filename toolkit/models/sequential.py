@@ -92,10 +92,10 @@ class Sequential(Model):
                 f"Sequential {self.name!r}: expected a layer; received {layer!r} of "
                 f"type {type(layer).__name__}"
             )
-        if any(layer.name == other.name for other in self._layers):
+        if any(x is not layer and x.name == layer.name for x in self._layers):
             raise ArgumentError(
                 f"Sequential {self.name!r}: expected every layer to have a name of its "
-                f"own; received a second {layer.name!r}"
+                f"own; received another layer named {layer.name!r}"
             )
         if isinstance(layer, InputLayer) and self._layers:
             raise ArgumentError(
@@ -310,16 +310,19 @@ class Sequential(Model):
             model.dtype_policy = (
                 deserialize_keras_object(dtype) if isinstance(dtype, dict) else dtype
             )
+        added: dict[Any, Any] = {}
         for layer in config["layers"]:
             if not isinstance(layer, dict) or "config" not in layer:
                 raise ArgumentError(
                     "Sequential.from_config: a layer is malformed. Expected a "
                     f"dictionary containing a 'config' key; received {layer!r}"
                 )
-            model.add(
-                deserialize_keras_object(layer, custom_objects=custom_objects),
-                rebuild=False,
-            )
+            name = layer["config"].get("name")
+            first, again = added.get(name, (None, None))
+            if first != layer or name is None:  # equal ones are one layer, added twice
+                again = deserialize_keras_object(layer, custom_objects=custom_objects)
+            added[name] = layer, again
+            model.add(again, rebuild=False)
         model._rebuild()
         shape = config.get("build_input_shape")
         if model._functional is None and shape is not None:

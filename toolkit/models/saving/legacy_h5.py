@@ -18,6 +18,7 @@ from toolkit.console.frames import warn
 from toolkit.core.variable import assign_all
 from toolkit.errors import ModelFileError
 from toolkit.files.staging import replace_file
+from toolkit.layers.tracking import unique
 from toolkit.models.saving.h5_files import created, write_array
 from toolkit.models.saving.keras_2 import is_keras_2, load_optimizer_state
 from toolkit.models.saving.legacy_config import (
@@ -68,10 +69,11 @@ def _json(members: Any) -> bytes:
 
 
 def _write_layers(group: Any, model: Any) -> None:
-    _set_names(group, "layer_names", [layer.name for layer in model.layers])
+    layers = unique(model.layers)
+    _set_names(group, "layer_names", [layer.name for layer in layers])
     group.attrs["backend"] = settings.backend().encode()
     group.attrs["keras_version"] = b"3.15.1"
-    for layer in sorted(model.layers, key=lambda layer: layer.name):
+    for layer in sorted(layers, key=lambda layer: layer.name):
         _write_variables(group.create_group(layer.name), _ordered(layer))
     _write_variables(group.create_group(_TOP_LEVEL), _top_level(model))
 
@@ -213,7 +215,7 @@ Pairs = list[tuple[Any, Dataset]]
 
 
 def _load_in_order(model: Any, group: _Group, skip_mismatch: bool) -> None:
-    layers = [layer for layer in model.layers if _ordered(layer)]
+    layers = [layer for layer in unique(model.layers) if _ordered(layer)]
     stored = [
         (name, group.inner(name).weights()) for name in group.names("layer_names")
     ]
@@ -236,7 +238,7 @@ def _load_by_name(model: Any, group: _Group, skip_mismatch: bool) -> None:
     pairs: Pairs = []
     for name in group.names("layer_names"):
         weights = group.inner(name).weights()
-        for layer in model.layers:
+        for layer in unique(model.layers):
             if layer.name == name:
                 pairs += _pair(_ordered(layer), weights, repr(name), skip_mismatch)
     if _TOP_LEVEL in group:
