@@ -343,9 +343,16 @@ def test_embeddings_for_the_projector(tmp_path):
     assert 'metadata_path: "names.tsv"' in config
 
 
-def test_profiles_are_refused():
+@pytest.mark.parametrize("batches", [2, "10,20", (10, 20), [1, 1]])
+def test_a_profile_has_no_effect_and_a_warning_says_so(batches):
+    with pytest.warns(UserWarning, match="profile_batch.*no effect"):
+        callbacks.TensorBoard(profile_batch=batches)
+
+
+@pytest.mark.parametrize("batches", [-1, "a", (2, 1), (1, 2, 3), None, []])
+def test_wrong_batches_of_a_profile(batches):
     with pytest.raises(ArgumentError, match="profile_batch"):
-        callbacks.TensorBoard(profile_batch=2)
+        callbacks.TensorBoard(profile_batch=batches)
 
 
 def test_lazy_logs_are_a_dict_whose_values_are_read_when_asked_for(monkeypatch):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.compiler import spreading
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
 from toolkit.layers.embedding import Embedding
 from toolkit.models.callbacks.callback import Callback, Logs
@@ -17,6 +18,24 @@ from toolkit.models.callbacks.events import EventWriter
 from toolkit.models.callbacks.learning_rate import learning_rates
 
 _IMAGES = (1, 3, 4)  # channels of an image
+
+
+def _is_profiled(profile_batch: Any) -> bool:
+    """Return whether batches are wanted: an integer, a pair, or a text of a pair."""
+    given = profile_batch
+    if isinstance(given, str):
+        given = given.split(",")
+    numbers = list(given) if isinstance(given, (list, tuple)) else [given]
+    try:
+        batches = [int(n) for n in numbers]
+    except (TypeError, ValueError):
+        batches = [-1]
+    if min(batches, default=-1) < 0 or len(batches) > 2 or batches != sorted(batches):
+        raise ArgumentError(
+            "TensorBoard: profile_batch must be a non-negative integer or a pair "
+            f"(first batch, last batch); received {profile_batch!r}"
+        )
+    return any(batches)
 
 
 class TensorBoard(Callback):
@@ -34,7 +53,8 @@ class TensorBoard(Callback):
         write_images: whether weights are written as images too, with the histograms.
         write_steps_per_second: whether to write how fast training is.
         update_freq: "epoch", "batch", or every how many batches to write the logs.
-        profile_batch: must be 0: `model.inspect(...).trace(file)` shows a step.
+        profile_batch: has no effect, and a warning says so if it is not 0:
+            `model.inspect(...).trace(file)` shows the times of a step.
         embeddings_freq: every how many epochs to write the vectors of Embedding layers
             for the projector; 0: never.
         embeddings_metadata: the file that names the rows of an embedding, or a dict of
@@ -61,10 +81,10 @@ class TensorBoard(Callback):
         embeddings_metadata: str | dict[str, str] | None = None,
     ) -> None:
         super().__init__()
-        if profile_batch:
-            raise ArgumentError(
-                "TensorBoard: expected profile_batch=0; `model.inspect(x, y).trace(f)` "
-                f"shows where a step's time goes; received {profile_batch!r}"
+        if _is_profiled(profile_batch):
+            warn(
+                f"TensorBoard: profile_batch={profile_batch!r} has no effect; "
+                "`model.inspect(x, y).trace(file)` shows the times of a step"
             )
         self.log_dir: str = os.fspath(log_dir)
         self.histogram_freq = histogram_freq
