@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import toolkit as tk
-from toolkit import layers
+from toolkit import callbacks, layers
 from toolkit.data import Dataset
 
 
@@ -88,6 +88,36 @@ def test_iterator_gives_what_was_asked_for_and_no_more(model):
 def test_endless_data_set_needs_steps(model):
     dataset = Dataset.from_tensor_slices(pairs()).repeat().batch(4)
     history = model.fit(dataset, steps_per_epoch=2, epochs=3, verbose=0)
+    assert len(history.history["loss"]) == 3
+
+
+@pytest.mark.parametrize(
+    "count, steps, expected",
+    [
+        (2, 2, [2, 2, 2]),
+        (2, 1, [1, 1, 1]),
+        (3, 2, [2, 1, 2]),
+        (2, None, [2, 2, 2]),
+        (2, 3, [2, 2, 2]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:the data ran out")
+def test_batches_of_unknown_number_come_again(model, count, steps, expected):
+    class Steps(callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            found.append(0)
+
+        def on_train_batch_end(self, batch, logs=None):
+            found[-1] += 1
+
+    found = []
+    dataset = Dataset.from_tensor_slices(pairs(4 * count)).batch(4)
+    dataset = dataset.filter(lambda x, y: True)
+    assert dataset.cardinality() is None or dataset.cardinality() < 0
+    history = model.fit(
+        dataset, steps_per_epoch=steps, epochs=3, callbacks=[Steps()], verbose=0
+    )
+    assert found == expected
     assert len(history.history["loss"]) == 3
 
 

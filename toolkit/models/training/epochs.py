@@ -17,7 +17,7 @@ class EpochBatches:
     """The steps of each epoch, from a source and a wanted number of steps.
 
     With fewer steps than the source has batches, the next epoch goes on where this one
-    has stopped.
+    has stopped. One that begins after the last batch begins at the first again.
 
     Attributes:
         exhausted: whether there will be no more batches.
@@ -113,7 +113,10 @@ class EpochBatches:
         self._begin()
         try:
             while steps is None or self.done < steps:
-                batch = self._next(steps and steps - self.done)
+                left = steps and steps - self.done
+                batch = self._next(left)
+                if batch is None and self._can_repeat():
+                    batch = self._next(left)
                 if batch is None:
                     self._run_out()
                     self._end()
@@ -126,6 +129,16 @@ class EpochBatches:
             self._end()
         finally:
             self.done = 0
+
+    def _can_repeat(self) -> bool:
+        """Begin a new pass if the last one ended exactly where this epoch begins.
+
+        Where the number of batches is unknown, only the missing batch shows that.
+        """
+        if self.source.is_iterator or self.done or not self.source.taken:
+            return False
+        self._pass = None
+        return True
 
     def _run_out(self) -> None:
         self._pass = None
