@@ -311,3 +311,25 @@ def test_a_layer_may_be_added_twice(deferred, tmp_path):
 def test_two_layers_of_one_name_are_refused():
     with pytest.raises(ArgumentError, match="another layer named 'a'"):
         Sequential([layers.Dense(3, name="a"), layers.Dense(3, name="a")])
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict", "train_on_batch"])
+def test_batches_leave_the_batch_size_open(method):
+    model = Sequential([layers.Dense(2), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((8, 3), "float32"), np.ones((8, 1), "float32")
+    data = toolkit.data.Dataset.from_tensor_slices((x, y)).batch(4)
+    if method == "train_on_batch":
+        model.train_on_batch(x, y)
+    else:
+        getattr(model, method)(data, verbose=0)
+    assert (model.input_shape, model.output_shape) == ((None, 3), (None, 1))
+    assert model.layers[0].output.shape == (None, 2)
+
+
+def test_a_layer_that_needs_the_batch_size_gets_it():
+    model = Sequential([layers.LSTM(2, stateful=True), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((8, 5, 3), "float32"), np.ones((8, 1), "float32")
+    model.fit(x, y, batch_size=4, verbose=0)
+    assert model.input_shape == (4, 5, 3)

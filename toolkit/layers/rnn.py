@@ -8,6 +8,7 @@ from toolkit import ops, tree
 from toolkit.control_flow.loops import scan
 from toolkit.control_flow.recurrent import recurrence
 from toolkit.core.convert import convert
+from toolkit.core.trace import no_trace
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import context, is_shape, map_shapes
@@ -116,7 +117,8 @@ class RNN(WithParts, Layer):
                 f"{type(self).__name__} {self.name!r}: stateful=True needs a fixed "
                 f"batch size; received shape {tuple(shape)}"
             )
-        with no_tracking():  # they are no weights: files do not hold them
+        # They are no weights: files do not hold them.
+        with no_tracking(), no_trace():
             self.states = tree.map_structure(
                 lambda x: Variable(
                     x, dtype=self.variable_dtype, trainable=False, name="rnn_state"

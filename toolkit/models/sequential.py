@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from toolkit import dtypes, settings, tree
@@ -144,6 +145,12 @@ class Sequential(Model):
         inner = self._flatten_layers(include_self=False)
         with undone_on_error([self, *(x for x in inner if not x.built)]):
             self._chain_layers(shape)
+
+    def _build_for_batches(self, x: Any) -> None:
+        shape = getattr(x, "shape", None)
+        if not self.built and shape is not None and self.layers:
+            with suppress(Exception):  # layers may need the batch size, or say why not
+                self.build((None, *shape[1:]))
 
     def _chain_layers(self, shape: Any) -> None:
         """Call each layer on the outputs of the one before, from an Input on."""

@@ -339,6 +339,7 @@ class Evaluation(Steps):
         if unpack_x_y_sample_weight(batch)[1] is not None:
             parts = (self._compile_loss, self._compile_metrics)
             waiting = [part for part in parts if part is not None and not part.built]
+        self._build_for_batches(unpack_x_y_sample_weight(batch)[0])
         unbuilt = not all(layer.built for layer in self._flatten_layers())
         if (unbuilt or waiting) and self._defines_call():
             x, y, _ = unpack_x_y_sample_weight(tree.map_structure(_symbol, batch))
@@ -351,6 +352,9 @@ class Evaluation(Steps):
                 part.build(y, y_pred)
             if any(part is self._compile_loss for part in waiting):
                 self._check_targets(unpack_x_y_sample_weight(batch)[1], y_pred)
+
+    def _build_for_batches(self, x: Any) -> None:
+        """Build the model for batches of any size, if its class can."""
 
     def _check_targets(self, y: Any, y_pred: Any) -> None:
         """Check the first targets, unless a subclass uses them in its own way."""
