@@ -138,3 +138,76 @@ def test_a_full_disk_leaves_nothing(cache, monkeypatch):
     monkeypatch.setattr(os, "replace", fail)
     disk_cache.store(cache / name_of(1), b"code")
     assert list(cache.iterdir()) == []
+
+
+# --- folders that another user could replace ------------------------------------------
+
+posix = pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no modes")
+
+
+@posix
+@pytest.mark.parametrize("variable", ["TOOLKIT_CACHE_DIR", "TOOLKIT_HOME"])
+@pytest.mark.parametrize("mode, is_used", [(0o755, 1), (0o777, 0), (0o1777, 1)])
+def test_a_private_cache_below_a_folder_that_all_may_write(
+    tmp_path, monkeypatch, variable, mode, is_used
+):
+    monkeypatch.delenv("TOOLKIT_CACHE_DIR", raising=False)
+    shared = tmp_path / "shared"
+    private = shared / "a" / "private"
+    private.mkdir(parents=True, mode=0o700)
+    private.parent.chmod(0o755)
+    shared.chmod(mode)
+    monkeypatch.setenv(variable, str(private))
+    assert (disk_cache.folder("jit") is not None) == bool(is_used)
+
+
+@posix
+def test_a_link_to_a_private_cache_in_a_folder_that_all_may_write(
+    tmp_path, monkeypatch
+):
+    private, shared = tmp_path / "private", tmp_path / "shared"
+    private.mkdir(mode=0o700)
+    shared.mkdir()
+    (shared / "link").symlink_to(private)
+    monkeypatch.setenv("TOOLKIT_CACHE_DIR", str(shared / "link"))
+    assert disk_cache.folder("jit") is not None
+    shared.chmod(0o777)
+    assert disk_cache.folder("jit") is None
+
+
+@posix
+@pytest.mark.skipif(not hasattr(os, "chown"), reason="folders have no owners")
+def test_a_private_cache_in_a_folder_of_another_user(tmp_path, monkeypatch):
+    if os.getuid() != 0:
+        pytest.skip("only the administrator gives folders away")
+    outer = tmp_path / "outer"
+    (outer / "private").mkdir(parents=True, mode=0o700)
+    monkeypatch.setenv("TOOLKIT_CACHE_DIR", str(outer / "private"))
+    assert disk_cache.folder("jit") is not None
+    os.chown(outer, 12345, 12345)
+    assert disk_cache.folder("jit") is None
+
+
+@posix
+def test_the_own_group_of_a_user_is_trusted_above(tmp_path, monkeypatch):
+    import grp
+    import pwd
+    from types import SimpleNamespace
+
+    outer = tmp_path / "outer"
+    (outer / "private").mkdir(parents=True, mode=0o700)
+    outer.chmod(0o775)
+    monkeypatch.setenv("TOOLKIT_CACHE_DIR", str(outer / "private"))
+    user, group = os.getuid(), os.getgid()
+    monkeypatch.setattr(os, "getgid", lambda: outer.stat().st_gid)
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name="me"))
+    for name, members, is_used in [
+        ("me", [], True),
+        ("me", ["me"], True),
+        ("me", ["you"], False),
+        ("us", [], False),
+    ]:
+        found = SimpleNamespace(gr_name=name, gr_mem=members)
+        monkeypatch.setattr(grp, "getgrgid", lambda gid, found=found: found)
+        # The administrator has no group of this kind.
+        assert (disk_cache.folder("jit") is not None) == (is_used and user != 0), group

@@ -1,7 +1,8 @@
 """What is compiled or planned, on disk, so that the next process need not do it again.
 
 TOOLKIT_CACHE_DIR says where; "off": nowhere. Code is run as it is read, so nobody else
-may be able to write it, and what is damaged is as if it were not there. The folder may
+may be able to write it, or to replace a folder that it is in, and what is damaged is as
+if it were not there. The folder may
 hold other things too: only files that have our names and begin with our mark are ever
 dropped, in folders of ours, and no link is followed.
 """
@@ -19,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolkit import settings
-from toolkit.files.private import is_private
+from toolkit.files.private import can_be_replaced, is_private
 
 # Files beyond this many bytes are dropped, those not used for longest first.
 CACHE_BYTES = 256 * 2**20
@@ -48,7 +49,9 @@ def folder(name: str) -> Path | None:
     try:
         found.mkdir(parents=True, exist_ok=True, mode=0o700)
         places = (parent, found) if chosen else (found,)
-        return found if all(is_private(place.stat()) for place in places) else None
+        is_safe = all(is_private(place.stat()) for place in places)
+        is_safe = is_safe and not can_be_replaced(Path(os.path.abspath(found)))
+        return found if is_safe else None
     except OSError:
         return None
 
