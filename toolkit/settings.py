@@ -10,6 +10,7 @@ TOOLKIT_CACHE_DIR (compiled kernels; "off" for none),
 TOOLKIT_AUTOTUNE ("on" to time what libraries on a GPU propose),
 TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
 TOOLKIT_TRACEBACK_FILTERING ("off" for whole tracebacks); of jobs, see `toolkit run`:
+TOOLKIT_CLUSTER_TOKEN (the secret of the tasks of a cluster),
 TOOLKIT_PROCESSES, TOOLKIT_TIMEOUT in seconds, TOOLKIT_ELASTIC ("1" to go on without
 lost processes), TOOLKIT_REPLACE ("1" to start others for them), TOOLKIT_SNAPSHOTS (the
 folder that each `fit` saves to and goes on from, of a job alone), TOOLKIT_OUTCOME (the

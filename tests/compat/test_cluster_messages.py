@@ -1,10 +1,12 @@
 """What travels between tasks: graphs as data, and input that is meant to do harm."""
 
 import json
+import os
 import random
 import socket
 import struct
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
@@ -15,11 +17,13 @@ import toolkit.compat.tensorflow.v1 as tf
 from tests.ops.samples import SAMPLES
 from tests.ops.table import is_float
 from toolkit import ops, tree
+from toolkit.comm.authentication import Gate, authenticate
 from toolkit.compat.tensorflow.v1.cluster import frames
 from toolkit.compat.tensorflow.v1.cluster.frames import FrameError
 from toolkit.compat.tensorflow.v1.cluster.programs import Decoder, Encoder
+from toolkit.compat.tensorflow.v1.cluster.token import token
 from toolkit.compiler.evaluate import evaluate
-from toolkit.errors import CommunicationError, UnsupportedError
+from toolkit.errors import ArgumentError, CommunicationError, UnsupportedError
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, format_graph, primitive
 
 # Beside what the table of operations makes: gradients, loops, random numbers.
@@ -179,10 +183,10 @@ WHO = {"cluster": {"worker": {"0": "127.0.0.1:1"}}, "task": ["worker", 0]}
 def test_servers_that_answer_nonsense(replies, monkeypatch):
     monkeypatch.setenv("TOOLKIT_TIMEOUT", "1")
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        gate = Gate(listener, token())
 
         def answer():
-            connection, _ = listener.accept()
-            with connection:
+            with gate.accept() as connection:
                 for reply in replies:
                     frames.receive(connection)
                     connection.sendall(reply if type(reply) is bytes else frame(reply))
@@ -276,10 +280,15 @@ def server(monkeypatch):
     server.stop()
 
 
+def address_of(server):
+    host, _, port = server.target.removeprefix("tcp://").rpartition(":")
+    return host, int(port)
+
+
 def asked(server, *messages):
     """Send bytes; what comes back until the connection ends or nothing comes."""
-    host, _, port = server.target.removeprefix("tcp://").rpartition(":")
-    with socket.create_connection((host, int(port)), 5.0) as connection:
+    with socket.create_connection(address_of(server), 5.0) as connection:
+        authenticate(connection, token(), 5.0)
         replies = []
         for message in messages:
             connection.sendall(message)
@@ -292,6 +301,63 @@ def asked(server, *messages):
 
 def is_alive(server):
     return asked(server, frame({"type": "ping"})) == [{}]
+
+
+def test_strangers_get_no_answer_and_change_nothing(server):
+    message = frame({"type": "assign", "name": "v", "arrays": [["int8", []]]}, b"1")
+    for first in (message, bytes(64) + message):
+        with socket.create_connection(address_of(server), 5.0) as stranger:
+            stranger.sendall(first)
+            with suppress(ConnectionError):
+                received = b""
+                while part := stranger.recv(1000):
+                    received += part
+            assert len(received) <= 32  # the bytes that it had to prove itself with
+    (known,) = asked(server, frame({"type": "known", "names": ["v"]}))
+    assert known == {"known": [False]}
+
+
+def test_another_token_is_refused_with_what_to_do(server, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_CLUSTER_TOKEN", "of another account")
+    with pytest.raises(CommunicationError, match="TOOLKIT_CLUSTER_TOKEN"):
+        with tf.Session(server.target, graph_of_zero()) as session:
+            session.run("add:0", {"x:0": 1.0})
+
+
+def test_the_token_of_the_environment(monkeypatch):
+    monkeypatch.setenv("TOOLKIT_CLUSTER_TOKEN", "a secret of mine, long")
+    assert token() == b"a secret of mine, long"
+    monkeypatch.setenv("TOOLKIT_CLUSTER_TOKEN", "short")
+    with pytest.raises(ArgumentError, match="at least 16 characters; received 5"):
+        tf.train.Server.create_local_server()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files have no modes there")
+def test_the_token_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.delenv("TOOLKIT_CLUSTER_TOKEN", raising=False)
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
+    found = token()
+    assert len(found) == 64 and token() == found
+    assert os.listdir(tmp_path / "home") == ["cluster_token"]
+    path = tmp_path / "home" / "cluster_token"
+    assert path.stat().st_mode & 0o777 == 0o600
+    for place, mode in ((path, 0o640), (path, 0o602), (path.parent, 0o777)):
+        before = place.stat().st_mode
+        place.chmod(mode)
+        with pytest.raises(CommunicationError, match="only this account"):
+            token()
+        place.chmod(before)
+    assert token() == found
+    path.write_text("")
+    with pytest.raises(ArgumentError, match="at least 16"):
+        token()
+
+
+def test_one_file_for_tasks_that_start_at_once(tmp_path, monkeypatch):
+    monkeypatch.delenv("TOOLKIT_CLUSTER_TOKEN", raising=False)
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(lambda _: token(), range(40)))) == 1
 
 
 def test_messages_that_do_harm_are_answered_by_errors(server):

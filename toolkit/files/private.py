@@ -54,7 +54,7 @@ def replaceable_by_others(path: Path, trusts_own_group: bool = False) -> Path | 
             link = place / name
             if link.lstat().st_uid not in (0, os.getuid()):
                 return link
-            found = _writable_folder(place, trusts_own_group)
+            found = writable_folder(place, trusts_own_group)
             if found is not None:
                 return found
             target = Path(os.readlink(link))
@@ -64,8 +64,8 @@ def replaceable_by_others(path: Path, trusts_own_group: bool = False) -> Path | 
     return writable_by_others(place, trusts_own_group)
 
 
-def _writable_folder(folder: Path, trusts_own_group: bool) -> Path | None:
-    """Of a folder and those it is in, one where others may replace what is ours."""
+def writable_folder(folder: Path, trusts_own_group: bool) -> Path | None:
+    """Return a folder, of this one and those above, where others may replace ours."""
     for place in (folder, *folder.parents):
         status = place.lstat()
         is_open = status.st_mode & _OTHERS and not status.st_mode & stat.S_ISVTX

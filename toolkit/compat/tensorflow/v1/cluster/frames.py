@@ -89,7 +89,7 @@ def receive(
         magic, length = _PREFIX.unpack(first + rest)
         if magic != _MAGIC or length > LONGEST_HEADER:
             raise FrameError("what arrived does not begin as a message does")
-        header = _parsed(_exactly(connection, bytearray(length)))
+        header = _parsed(_gradually(connection, length))
         return header, _arrays(connection, header.pop("arrays", []))
     except EOFError:
         raise CutOffError("a message ends before its end") from None
@@ -150,6 +150,17 @@ def checked_spec(spec: Any) -> tuple[str, tuple[int, ...]]:
 
 def _is_extent(n: Any) -> bool:
     return type(n) is int and 0 <= n < 1 << 48
+
+
+def _gradually(connection: socket.socket, count: int) -> bytearray:
+    """Return the next bytes; memory is used as far as bytes arrive."""
+    found = bytearray()
+    while len(found) < count:
+        part = connection.recv(min(count - len(found), 1 << 18))
+        if not part:
+            raise EOFError
+        found += part
+    return found
 
 
 def _exactly(connection: socket.socket, buffer: Any) -> Any:

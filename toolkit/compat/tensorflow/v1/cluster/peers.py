@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolkit import settings
+from toolkit.comm.authentication import authenticate
 from toolkit.compat.tensorflow.v1.cluster import frames
 from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task, host_and_port
-from toolkit.errors import RankLostError
+from toolkit.compat.tensorflow.v1.cluster.token import token
+from toolkit.errors import CommunicationError, RankLostError
 
 # Seconds after which a task that does not answer at all counts as lost.
 PATIENCE = 60.0
@@ -33,7 +35,9 @@ def connect(address: str, seconds: float, wait: bool = False) -> socket.socket:
 
     Raises:
         OSError: if there is none.
+        CommunicationError: if the task there has another token.
     """
+    secret = token()
     end = time.monotonic() + seconds
     while True:
         try:
@@ -43,6 +47,18 @@ def connect(address: str, seconds: float, wait: bool = False) -> socket.socket:
             if not wait or time.monotonic() > end:
                 raise
             time.sleep(0.05)
+    try:
+        authenticate(found, secret, seconds)
+    except CommunicationError as error:
+        found.close()
+        raise CommunicationError(
+            f"{address}: expected a task with the same token; {error}. Tasks of other "
+            "accounts or machines need the variable TOOLKIT_CLUSTER_TOKEN, with the "
+            "same value for all"
+        ) from error
+    except BaseException:
+        found.close()
+        raise
     found.settimeout(None)
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return found

@@ -6,11 +6,13 @@ import socket
 import threading
 from typing import Any
 
+from toolkit.comm.authentication import Gate
 from toolkit.compat.tensorflow.v1.cluster import frames
 from toolkit.compat.tensorflow.v1.cluster.frames import FrameError
 from toolkit.compat.tensorflow.v1.cluster.peers import patience
 from toolkit.compat.tensorflow.v1.cluster.service import Client, Service
 from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task, host_and_port
+from toolkit.compat.tensorflow.v1.cluster.token import token
 from toolkit.errors import ArgumentError, CommunicationError, ToolkitError
 
 MOST_CONNECTIONS = 4096
@@ -20,9 +22,10 @@ PROTOCOL = "tcp"
 class Server:
     """A task of a cluster: it holds Variables and runs parts of graphs for Sessions.
 
-    It listens at its address in the ClusterSpec and there alone, and answers whoever
-    connects: that has to be a network of machines that trust each other. What arrives
-    is data, with limits, and no code.
+    It listens at its address in the ClusterSpec and there alone. It answers processes
+    that prove that they have the same token: the value of TOOLKIT_CLUSTER_TOKEN, or the
+    content of a file that only this account can read and that the first one makes.
+    Nothing is encrypted. The messages are data, with limits, and no code.
 
     Args:
         server_or_cluster_def: a ClusterSpec, or what makes one.
@@ -34,7 +37,7 @@ class Server:
 
     Raises:
         ArgumentError: if there is no such task.
-        CommunicationError: if its address cannot be listened at.
+        CommunicationError: if its address cannot be listened at, or there is no token.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf
@@ -97,6 +100,7 @@ class Server:
             return
         address = self.cluster.task_address(*self.task)
         host, port = host_and_port(address)
+        secret = token()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._socket = socket.create_server(
@@ -107,8 +111,9 @@ class Server:
                 f"Server {self.task}: cannot listen at {address}: {error}"
             ) from error
         self.service: Service = Service(self.cluster, self.task)
+        gate = Gate(self._socket, secret)
         threading.Thread(
-            target=self._accept, args=(self._socket,), name=str(self.task), daemon=True
+            target=self._accept, args=(gate,), name=str(self.task), daemon=True
         ).start()
 
     def join(self) -> None:
@@ -131,14 +136,12 @@ class Server:
                 pass
             each.close()
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, gate: Gate) -> None:
         while not self._ended.is_set():
             try:
-                connection, _ = listener.accept()
-            except OSError:
-                if self._ended.wait(0.1):  # else too many files, say
-                    return
-                continue
+                connection = gate.accept()
+            except (OSError, ValueError):  # the server was stopped
+                break
             with self._lock:
                 if self._ended.is_set() or len(self._open) >= MOST_CONNECTIONS:
                     connection.close()
@@ -147,6 +150,7 @@ class Server:
             threading.Thread(
                 target=self._serve, args=(connection,), name=f"{self.task}", daemon=True
             ).start()
+        gate.close()
 
     def _serve(self, connection: socket.socket) -> None:
         client = self.service.connected(connection)

@@ -1,0 +1,214 @@
+"""Strangers that connect to a process of a job or of a cluster."""
+
+import resource
+import secrets
+import socket
+import threading
+import time
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from toolkit.comm import authentication
+from toolkit.comm.authentication import Gate, authenticate
+from toolkit.comm.local import single
+from toolkit.comm.side_channel import GONE, SideChannel
+from toolkit.errors import CommunicationError
+
+SECRET = b"s" * 32
+
+
+class Echo:
+    """Sends back what a connection sends that has passed the gate."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.address = self.listener.getsockname()
+        self.gate = Gate(self.listener, SECRET)
+        self.passed = 0
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self):
+        while True:
+            try:
+                connection = self.gate.accept()
+            except OSError:
+                return
+            with connection:
+                self.passed += 1
+                connection.sendall(connection.recv(100))
+
+    def ask(self, secret=SECRET):
+        with socket.create_connection(self.address, 5.0) as connection:
+            authenticate(connection, secret, 5.0)
+            connection.sendall(b"hello")
+            return connection.recv(100)
+
+    def close(self):
+        with suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+        self.gate.close()
+
+
+@pytest.fixture
+def echo():
+    echo = Echo()
+    yield echo
+    echo.close()
+
+
+def test_a_process_that_knows_the_secret(echo):
+    assert [echo.ask(), echo.ask()] == [b"hello", b"hello"]
+
+
+@pytest.mark.parametrize("secret", [b"", b"t" * 32, SECRET + b"s"])
+def test_another_secret_is_refused_on_both_sides(echo, secret):
+    with pytest.raises(CommunicationError, match="do not know the same secret"):
+        echo.ask(secret)
+    assert echo.passed == 0 and echo.ask() == b"hello"
+
+
+def test_a_listener_that_does_not_know_the_secret_gets_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def pretend():
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(secrets.token_bytes(32))
+                connection.recv(64)
+                connection.sendall(secrets.token_bytes(32))
+
+        thread = threading.Thread(target=pretend)
+        thread.start()
+        with socket.create_connection(listener.getsockname(), 5.0) as connection:
+            with pytest.raises(CommunicationError, match="same secret"):
+                authenticate(connection, SECRET, 5.0)
+        thread.join()
+
+
+GARBAGE = {
+    "brackets": b"[" * 500_000,
+    "zeros": bytes(500_000),
+    "random": secrets.token_bytes(500_000),
+    "a request": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 100,
+    "a question": b'{"ask": "status", "group": "world", "secret": "x"}\n',
+    "a message": b"TKT1\xff\xff\xff\x03{",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_of_strangers(echo, kind):
+    for _ in range(3):
+        with socket.create_connection(echo.address, 5.0) as stranger:
+            with suppress(OSError):
+                stranger.sendall(GARBAGE[kind])
+    assert echo.ask() == b"hello"
+    assert echo.passed == 1
+
+
+def test_strangers_that_send_slowly_delay_nobody(echo):
+    with ExitStack() as stack:
+        for _ in range(40):
+            stranger = stack.enter_context(socket.create_connection(echo.address, 5.0))
+            stranger.sendall(b"x")
+        start = time.monotonic()
+        assert echo.ask() == b"hello"
+        assert time.monotonic() - start < authentication.PATIENCE
+
+
+def test_strangers_are_closed_after_a_while(echo, monkeypatch):
+    monkeypatch.setattr(authentication, "PATIENCE", 0.2)
+    with socket.create_connection(echo.address, 5.0) as stranger:
+        assert len(stranger.recv(100)) == 32
+        for _ in range(30):  # one byte at a time buys no time
+            with suppress(OSError):
+                stranger.sendall(b"x")
+            time.sleep(0.1)
+        with pytest.raises((ConnectionError, EOFError)):
+            if not stranger.recv(100):
+                raise EOFError
+
+
+def test_the_oldest_stranger_makes_room(echo, monkeypatch):
+    monkeypatch.setattr(authentication, "MOST_WAITING", 5)
+    with ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(echo.address, 5.0))
+        assert echo.ask() == b"hello"
+        assert len(echo.gate._waiting) <= 5
+
+
+def test_strangers_cost_little_memory(echo):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with ExitStack() as stack:
+        for _ in range(40):
+            stranger = stack.enter_context(socket.create_connection(echo.address, 5.0))
+            stranger.sendall(GARBAGE["a message"])
+        assert echo.ask() == b"hello"
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert after - before < 8 << 10  # KB
+
+
+# --- the side channel -----------------------------------------------------------------
+
+
+@pytest.fixture
+def channel():
+    channel = SideChannel(single(), lambda question: {"asked": question})
+    yield channel
+    channel.close()
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_a_side_channel_outlives_strangers(channel, kind):
+    (address,) = channel.addresses
+    for _ in range(3):
+        with socket.create_connection((address.host, address.port), 5.0) as stranger:
+            with suppress(OSError):
+                stranger.sendall(GARBAGE[kind])
+    assert channel.ask(0, {"ask": "x"}, 5.0) == {"asked": {"ask": "x"}}
+
+
+@pytest.mark.parametrize("line", [b"[" * 500_000 + b"\n", b"x" * (2 << 20), b"\xff\n"])
+def test_a_side_channel_outlives_a_question_that_is_none(channel, line):
+    (address,) = channel.addresses
+    with socket.create_connection((address.host, address.port), 5.0) as rank:
+        authenticate(rank, address.secret.encode(), 5.0)
+        with suppress(OSError):
+            rank.sendall(line)
+            assert rank.recv(100) == b""
+    assert channel.ask(0, {"ask": "x"}, 5.0) == {"asked": {"ask": "x"}}
+
+
+def test_a_side_channel_with_many_strangers_answers_in_time(channel):
+    (address,) = channel.addresses
+    with ExitStack() as stack:
+        for _ in range(50):
+            stranger = socket.create_connection((address.host, address.port), 5.0)
+            stack.enter_context(stranger).sendall(b"x")
+        assert channel.ask(0, {"ask": "x"}, 2.0) == {"asked": {"ask": "x"}}
+
+
+def test_who_listens_at_the_port_of_a_lost_rank(channel):
+    channel.close()
+    channel._thread.join(10)
+    (address,) = channel.addresses
+    assert channel.ask(0, {}) == GONE
+    with socket.create_server((address.host, address.port)) as listener:
+        other = Gate(listener, SECRET)
+
+        def serve():
+            with suppress(OSError):
+                other.accept()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert channel.ask(0, {}, 5.0) == GONE
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        thread.join(10)

@@ -1,0 +1,84 @@
+"""The token of a cluster: who has it may read and change the Variables of its tasks."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from toolkit import settings
+from toolkit.errors import ArgumentError, CommunicationError
+from toolkit.files.private import writable_folder
+
+FILE = "cluster_token"  # in TOOLKIT_HOME
+LEAST = 16  # characters
+_MOST = 4096  # bytes of the file that are read
+
+
+def token() -> bytes:
+    """Return the token of the clusters of this account.
+
+    It is the value of TOOLKIT_CLUSTER_TOKEN. If that is not set, it is the content of a
+    private file in TOOLKIT_HOME, which is made at the first use. So processes of one
+    account on one machine, or with one home folder, have the same token.
+
+    Raises:
+        ArgumentError: if the variable has a value that is too short to be a secret.
+        CommunicationError: if the file cannot be made, or others may read or change it.
+    """
+    given = settings.environment("CLUSTER_TOKEN")
+    if given is not None:
+        return _checked(given.strip(), "TOOLKIT_CLUSTER_TOKEN")
+    path = Path(os.path.realpath(settings.home())) / FILE
+    try:
+        if not path.exists():
+            _make(path)
+        return _checked(_read(path), str(path))
+    except OSError as error:
+        raise CommunicationError(
+            f"cluster: expected a token in {str(path)!r}, which cannot be made or read "
+            f"({error}); set the variable TOOLKIT_CLUSTER_TOKEN for all tasks"
+        ) from error
+
+
+def _checked(text: str, source: str) -> bytes:
+    if len(text) < LEAST:
+        raise ArgumentError(
+            f"{source}: expected a secret text of at least {LEAST} characters; "
+            f"received {len(text)}"
+        )
+    return text.encode()
+
+
+def _make(path: Path) -> None:
+    """Write a new token, unless another process has done so."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{FILE}-")
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32))
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        os.unlink(temporary)
+
+
+def _read(path: Path) -> str:
+    with open(path, "rb") as file:
+        if not _is_secret(os.fstat(file.fileno()), path.parent):
+            raise CommunicationError(
+                f"cluster: {str(path)!r}: expected a token that only this account can "
+                "read and change; take these rights from other users (chmod 600), also "
+                "for the folders above, or set TOOLKIT_CLUSTER_TOKEN"
+            )
+        return file.read(_MOST).decode("utf-8", "replace").strip()
+
+
+def _is_secret(status: os.stat_result, folder: Path) -> bool:
+    """Whether only this account can read the file, or put another one in its place."""
+    if not hasattr(os, "getuid"):
+        return True
+    is_own = status.st_uid == os.getuid() and not status.st_mode & 0o077
+    return is_own and writable_folder(folder, trusts_own_group=True) is None
