@@ -12,7 +12,17 @@ from toolkit.layers.layer import Layer
 from toolkit.models.functional.model import Functional, has_functional_constructor
 from toolkit.models.sequential import Sequential
 from toolkit.ops.symbolic import FunctionOperation, is_symbolic
-from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.serialization import (
+    ObjectSharingScope,
+    deserialize_keras_object,
+    serialize_keras_object,
+)
+from toolkit.serialization.sharing import (
+    note_config,
+    note_object,
+    only_reading,
+    shared_object,
+)
 
 Clone = Callable[[Any], Any]
 
@@ -47,7 +57,11 @@ def clone_model(
     cache = kwargs.pop("cache", None)
     if kwargs:
         raise ArgumentError(f"clone_model: unknown arguments {', '.join(kwargs)}")
-    cache = {} if cache is None else cache
+    if cache is None:
+        with ObjectSharingScope(marks_all=True):
+            return clone_model(
+                model, input_tensors, clone_function, call_function, recursive, cache={}
+            )
     cloned = _once(clone_function or _clone_layer, call_function, recursive, cache)
     if isinstance(model, Sequential):
         if call_function is not None:
@@ -75,7 +89,15 @@ def clone_model(
 
 
 def _clone_layer(layer: Any) -> Any:
-    return type(layer).from_config(layer.get_config())
+    """A layer with the same config. A part that two layers share has one clone."""
+    config = {"class_name": type(layer).__name__, "config": layer.get_config()}
+    note_config(layer, config)
+    found = shared_object(config)
+    if found is None:
+        with only_reading():
+            found = type(layer).from_config(config["config"])
+        note_object(found, config)
+    return found
 
 
 def _once(

@@ -18,7 +18,7 @@ from toolkit.serialization.registration import (
     custom_object_scope,
     get_registered_object,
 )
-from toolkit.serialization.sharing import note_object, shared_object
+from toolkit.serialization.sharing import note_object, only_reading, shared_object
 
 # Arguments of public classes that may be a path: a config must hold the contents.
 _FILES = ("vocabulary", "idf_weights")
@@ -123,7 +123,7 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
     inner = dict(config["config"] or {})
     if public_place(cls) is not None:
         inner = _without_files(cls, with_function(inner, custom_objects))
-    with custom_object_scope(custom_objects):
+    with custom_object_scope(custom_objects), only_reading():
         try:
             instance = cls.from_config(inner)
         except ToolkitError as error:

@@ -15,7 +15,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentTypeError
 from toolkit.serialization.places import place_of, public_place
 from toolkit.serialization.registration import get_registered_name
-from toolkit.serialization.sharing import note_config
+from toolkit.serialization.sharing import note_config, without_foreign_mark
 
 _PLAIN = (str, int, float, bool, type(None))
 _DESCRIBED = {"module", "class_name", "config", "registered_name"}
@@ -44,7 +44,7 @@ def serialize_keras_object(obj: Any) -> Any:
         return tuple(values) if isinstance(obj, tuple) else values
     if isinstance(obj, dict):
         if obj.keys() >= _DESCRIBED:  # what `get_config` has described itself
-            return obj
+            return without_foreign_mark(obj)
         return {key: serialize_keras_object(value) for key, value in obj.items()}
     special = _serialize_special(obj)
     if special is not None:

@@ -54,7 +54,8 @@ def _operation_config(operation: Any) -> dict[str, Any]:
     if isinstance(operation, FunctionOperation):
         config = op_config(operation)
         return {**config, "config": serialize_keras_object(config["config"])}
-    return dict(serialize_keras_object(operation))
+    config: dict[str, Any] = serialize_keras_object(operation)
+    return config  # and no copy, which a mark of a shared layer would miss
 
 
 def _is_graph(operation: Any) -> bool:

@@ -8,7 +8,7 @@ from toolkit import losses, metrics, optimizers
 from toolkit.errors import ModelFileError
 from toolkit.models.saving.keras_2 import upgrade_compilation, upgrade_config
 from toolkit.reading.clear import clear_errors
-from toolkit.serialization import deserialize_keras_object
+from toolkit.serialization import ObjectSharingScope, deserialize_keras_object
 from toolkit.serialization.registration import custom_object_scope
 
 _COMPILED_BY_SHAPE = ("accuracy", "acc", "crossentropy", "ce")
@@ -24,7 +24,8 @@ def model_from_legacy(config: Any, custom_objects: Any, is_old: bool) -> Any:
     with custom_object_scope(custom_objects), clear_errors("model_config"):
         if is_old:
             config = upgrade_config(config)
-        model = deserialize_keras_object(config, custom_objects)
+        with ObjectSharingScope():
+            model = deserialize_keras_object(config, custom_objects)
     if not hasattr(model, "load_weights"):
         raise ModelFileError(f"model_config: expected a model; found {model!r}")
     return model

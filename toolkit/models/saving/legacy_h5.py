@@ -30,6 +30,7 @@ from toolkit.models.saving.mismatches import Mismatch, tell
 from toolkit.reading.clear import clear_errors
 from toolkit.reading.hdf5 import Dataset, check_all, named, open_file
 from toolkit.reading.text import parsed_json
+from toolkit.serialization import ObjectSharingScope
 
 _HEADER_LIMIT = 64_512  # bytes of an attribute; more are split into name0, name1, ...
 _TOP_LEVEL = "top_level_model_weights"
@@ -40,12 +41,12 @@ _TOP_LEVEL = "top_level_model_weights"
 
 def save_legacy(model: Any, path: Path, include_optimizer: bool) -> None:
     """Write a whole model to a `.h5` file in one step."""
+    with ObjectSharingScope():
+        config = {"class_name": type(model).__name__, "config": model.get_config()}
     attributes: dict[str, Any] = {
         "keras_version": "3.15.1",
         "backend": settings.backend(),
-        "model_config": _json(
-            {"class_name": type(model).__name__, "config": model.get_config()}
-        ),
+        "model_config": _json(config),
     }
     optimizer = getattr(model, "optimizer", None) if include_optimizer else None
     if optimizer is not None and model.compiled:
