@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import toolkit
 from tests.helpers import assert_close
 from toolkit import (
     activations,
@@ -421,3 +422,65 @@ def test_a_module_is_a_string(module):
     config = {"module": module, "class_name": "Dense", "config": {"units": 1}}
     with pytest.raises(TypeError, match="module must be a string; received"):
         serialization.deserialize_keras_object(config)
+
+
+@serialization.register_keras_serializable("names")
+class Tally(metrics.Metric):
+    """A metric whose name, and other strings, may be the name of a class."""
+
+    def __init__(self, name="Tally", words=(), options=None, **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.words, self.options = words, options
+        self.count = self.add_variable((), "zeros", name="count")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.count.assign_add(1.0)
+
+    def result(self):
+        return self.count
+
+
+@serialization.register_keras_serializable("names")
+class Worded(layers.Layer):
+    def __init__(self, words, options, **kwargs):
+        super().__init__(**kwargs)
+        self.words, self.options = words, options
+
+    def call(self, inputs):
+        return inputs
+
+
+@pytest.mark.parametrize("name", ["Tally", "names>Tally", "Dense", "mse"])
+@pytest.mark.parametrize("cls", [Tally, Worded])
+def test_strings_of_arguments_stay_strings(cls, name):
+    obj = cls(words=[name, "other"], options={"a": name, "b": [name]}, name="Tally")
+    config = serialization.serialize_keras_object(obj)
+    custom = {"Tally": Tally, "Dense": Tally, "mse": Tally, "Worded": Worded}
+    again = serialization.deserialize_keras_object(config, custom)
+    assert type(again) is cls
+    assert again.name == "Tally"
+    assert (list(again.words), dict(again.options)) == (
+        [name, "other"],
+        {"a": name, "b": [name]},
+    )
+
+
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+def test_metrics_and_losses_named_like_their_class(tmp_path, ending):
+    class MeanGap(losses.Loss):
+        def call(self, y_true, y_pred):
+            return abs(y_true - y_pred)
+
+    class Steps(optimizers.SGD):
+        pass
+
+    custom = {"MeanGap": MeanGap, "Steps": Steps}
+    model = toolkit.Sequential([toolkit.Input((3,)), layers.Dense(2, name="Dense")])
+    model.compile(Steps(name="Steps"), MeanGap(name="MeanGap"), metrics=[Tally()])
+    model.train_on_batch(np.ones((2, 3)), np.ones((2, 2)))
+    model.save(tmp_path / f"m.{ending}")
+    again = toolkit.saving.load_model(tmp_path / f"m.{ending}", custom)
+    assert type(again.loss) is MeanGap
+    assert type(again.optimizer) is Steps
+    found = again.train_on_batch(np.ones((2, 3)), np.ones((2, 2)), return_dict=True)
+    assert found.keys() == {"loss", "Tally"}

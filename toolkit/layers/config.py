@@ -10,9 +10,9 @@ from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.building import Buildable
 from toolkit.serialization import (
     custom_object_scope,
-    deserialize_keras_object,
     serialize_keras_object,
 )
+from toolkit.serialization.reading import deserialize_argument
 from toolkit.serialization.recording import Recorded, accepts, constructor_signature
 
 # Arguments whose values the layer's own properties tell, as they may have changed.
@@ -96,7 +96,7 @@ class Configurable(Buildable, Recorded):
             is_ours = cls.__module__.startswith("toolkit.")
             config["dtype"] = policy.name if plain and not is_ours else policy
         if _is_recorded(cls):
-            config = {k: _deserialized(v) for k, v in config.items()}
+            config = {k: deserialize_argument(v) for k, v in config.items()}
         try:
             return cls(**config)
         except TypeError as error:
@@ -192,8 +192,3 @@ def _is_ours(cls: type, name: str) -> bool:
     """Whether a class of toolkit, rather than a user's, has this argument."""
     ours = [c for c in cls.__mro__ if c.__module__.startswith("toolkit.")]
     return bool(ours) and has_argument(ours[0], name)
-
-
-def _deserialized(value: Any) -> Any:
-    """An argument from a config; a bare string stays one."""
-    return value if isinstance(value, str) else deserialize_keras_object(value)

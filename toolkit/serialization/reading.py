@@ -75,6 +75,21 @@ def deserialize_keras_object(
     return _deserialize_dict(config, custom_objects, module_objects)
 
 
+def deserialize_argument(value: Any) -> Any:
+    """Return an argument of a constructor from a config.
+
+    A string stays a string, in lists and dicts too: a name or a word of a vocabulary
+    may be the name of a registered class.
+    """
+    if isinstance(value, (list, tuple)):
+        return type(value)([deserialize_argument(each) for each in value])
+    if not isinstance(value, dict):
+        return value
+    if "class_name" in value and "config" in value:
+        return deserialize_keras_object(value)
+    return {key: deserialize_argument(each) for key, each in value.items()}
+
+
 def _deserialize_dict(
     config: dict[str, Any], custom_objects: Any, module_objects: Any
 ) -> Any:

@@ -13,7 +13,8 @@ from typing import Any, Self
 from toolkit import tree
 from toolkit.arguments import Checked
 from toolkit.errors import ArgumentError, ToolkitError
-from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.serialization import serialize_keras_object
+from toolkit.serialization.reading import deserialize_argument
 
 
 @lru_cache(maxsize=4096)
@@ -101,7 +102,7 @@ class Recorded(Checked):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """The object that `get_config` described."""
-        return cls(**{k: deserialize_keras_object(v) for k, v in config.items()})
+        return cls(**{k: deserialize_argument(v) for k, v in config.items()})
 
     def _recorded_config(
         self, strict: bool, skip: frozenset[str] = frozenset()

@@ -42,7 +42,7 @@ class ObjectSharingScope:
         self._scope.__enter__()
 
     def __exit__(self, *exception: object) -> None:
-        self._scope.__exit__(*exception)
+        self._scope.__exit__(None, None, None)
 
 
 def only_reading() -> AbstractContextManager[None]:

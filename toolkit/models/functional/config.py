@@ -19,6 +19,7 @@ from toolkit.models.functional.keras_2_functions import CLASSES, function_operat
 from toolkit.models.functional.op_config import join_call, op_config, op_of, split_call
 from toolkit.ops.symbolic import FunctionOperation, KerasTensor, Operation, is_symbolic
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.serialization.reading import deserialize_argument
 
 
 def functional_config(model: Any) -> dict[str, Any]:
@@ -54,8 +55,8 @@ def _operation_config(operation: Any) -> dict[str, Any]:
     if isinstance(operation, FunctionOperation):
         config = op_config(operation)
         return {**config, "config": serialize_keras_object(config["config"])}
-    config: dict[str, Any] = serialize_keras_object(operation)
-    return config  # and no copy, which a mark of a shared layer would miss
+    described: dict[str, Any] = serialize_keras_object(operation)
+    return described  # and no copy, which a mark of a shared layer would miss
 
 
 def _is_graph(operation: Any) -> bool:
@@ -179,7 +180,7 @@ def _replay(
     if _is_indexing(made[name]):
         args = [tuple(x) if isinstance(x, list) else x for x in args]
     if isinstance(made[name], FunctionOperation):
-        setup = deserialize_keras_object({k: setup[k] for k in setup if k != "name"})
+        setup = deserialize_argument({k: setup[k] for k in setup if k != "name"})
         args, kwargs = join_call(made[name].function, args, kwargs, setup)
     try:
         made[name](*args, **kwargs)

@@ -6,7 +6,8 @@ from typing import Any
 
 from toolkit.console.frames import warn
 from toolkit.errors import ToolkitError
-from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.serialization import serialize_keras_object
+from toolkit.serialization.reading import deserialize_argument
 
 
 class CompileConfigured:
@@ -44,7 +45,7 @@ class CompileConfigured:
             )
             return
         try:
-            self.compile(**deserialize_keras_object(config))
+            self.compile(**deserialize_argument(config))
         except ToolkitError as error:
             error.args = (f"compile_from_config: {error}",)
             raise
