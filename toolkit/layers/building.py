@@ -20,6 +20,7 @@ from toolkit.layers.call import (
     Arguments,
     CallInfo,
     context,
+    is_shape,
     map_shapes,
     match_shapes,
     without_input_masks,
@@ -53,13 +54,18 @@ def _spend(layer: Any, shape: tuple[int, ...], dtype: str) -> None:
 def in_scope(build: Any) -> Any:
     """`build`, run under the layer's name scope; it marks the layer as built.
 
-    A `build` that fails leaves the layer without the weights it had created.
+    A `build` that fails leaves the layer without the weights it had created. One with
+    the shapes of before, but for the batch, does nothing.
     """
 
     @wraps(build)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
         if self._building:  # a subclass calls super().build()
             build(self, *args, **kwargs)
+            return
+        shapes = inspect.signature(build).bind(self, *args, **kwargs).arguments
+        shapes = dict(list(shapes.items())[1:])
+        if self.built and _same_features(self._build_shapes, shapes):
             return
         owned = list(self._owned)
         self._building = True
@@ -72,11 +78,25 @@ def in_scope(build: Any) -> Any:
             raise
         finally:
             self._building = False
-        shapes = inspect.signature(build).bind(self, *args, **kwargs).arguments
-        self.__dict__["_build_shapes"] = dict(list(shapes.items())[1:])
+        self.__dict__["_build_shapes"] = shapes
         self._finish_build()
 
     return wrapper
+
+
+def _same_features(before: dict[str, Any] | None, now: dict[str, Any]) -> bool:
+    """Whether a layer was built for these shapes, whatever their first axes are."""
+    return before is not None and bool(_features(before) == _features(now))
+
+
+def _features(shapes: Any) -> Any:
+    """A structure of shapes without their first axes."""
+    if isinstance(shapes, dict):
+        return {key: _features(value) for key, value in shapes.items()}
+    if is_shape(shapes):
+        return tuple(shapes[1:])
+    is_nest = isinstance(shapes, (list, tuple))
+    return tuple(map(_features, shapes)) if is_nest else shapes
 
 
 def _shape_first(add_weight: Callable[P, Variable]) -> Callable[P, Variable]:

@@ -8,6 +8,7 @@ from toolkit import activations, dtype_policies
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.building import Buildable
+from toolkit.layers.quantized_parts import describe_quantized_parts, quantize_parts
 from toolkit.serialization import (
     custom_object_scope,
     serialize_keras_object,
@@ -60,6 +61,9 @@ def renamed(
 class Configurable(Buildable, Recorded):
     """Base of layers: their config is what their constructor was given."""
 
+    # Whether the config describes all layers inside, and how they are quantized.
+    _describes_parts = False
+
     def get_config(self) -> dict[str, Any]:
         """The arguments that make an equal layer, as strings, numbers, lists and dicts.
 
@@ -84,6 +88,17 @@ class Configurable(Buildable, Recorded):
             if own.get("activity_regularizer", self) is None:
                 del own["activity_regularizer"]
         return config | own
+
+    def get_quantized_parts(self) -> list[dict[str, Any]] | None:
+        """Describe the quantized layers inside, for `quantize_parts`; None without any.
+
+        It is for layers that the constructor or `build` makes, which no config lists.
+        """
+        return None if self._describes_parts else describe_quantized_parts(self)
+
+    def quantize_parts(self, described: list[dict[str, Any]]) -> None:
+        """Quantize the layers inside as `get_quantized_parts` has described them."""
+        quantize_parts(self, described)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
@@ -114,6 +129,8 @@ _told_of_shapes: set[type] = set()
 
 class WithParts(Configurable):
     """A layer whose config holds others, maybe of classes that only the caller has."""
+
+    _describes_parts = True
 
     @classmethod
     def from_config(

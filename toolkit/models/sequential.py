@@ -48,6 +48,8 @@ class Sequential(Model):
         ((None, 2), 23)
     """
 
+    _describes_parts = True
+
     _casts_inputs = False  # each layer does
 
     def __init__(

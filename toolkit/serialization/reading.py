@@ -158,8 +158,14 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
                 f"deserialize_keras_object: the config {inner!r:.300} does not fit "
                 f"{cls.__name__} ({type(error).__name__}: {error})"
             ) from error
+        parts = config.get("quantized_parts")
+        parts = parts if hasattr(instance, "quantize_parts") else None
+        if parts:
+            instance.quantize_parts(parts)  # before they have weights
         if config.get("build_config") and not getattr(instance, "built", False):
             instance.build_from_config(config["build_config"])
+        if parts:
+            instance.quantize_parts(parts)  # the parts that `build` has made
         if config.get("compile_config") and hasattr(instance, "compile_from_config"):
             instance.compile_from_config(config["compile_config"])
     return instance

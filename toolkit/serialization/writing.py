@@ -64,7 +64,7 @@ def _serialize_object(obj: Any) -> dict[str, Any]:
             f"{type(obj).__name__}.get_config: expected a dict; received {inner!r}"
         )
     config["config"] = {k: serialize_keras_object(v) for k, v in inner.items()}
-    for key in ("build_config", "compile_config"):
+    for key in ("build_config", "compile_config", "quantized_parts"):
         method = getattr(obj, f"get_{key}", None)
         part = method() if method else None
         if part is not None:

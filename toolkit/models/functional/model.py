@@ -50,6 +50,8 @@ class Functional(FunctionalInputs, Model):
         **kwargs: `trainable`, `dtype` and the other arguments of layers.
     """
 
+    _describes_parts = True
+
     # Each is converted to the dtype of its symbol instead.
     _convert_input_args = _casts_inputs = False
 

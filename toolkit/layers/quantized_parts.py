@@ -1,0 +1,90 @@
+"""Quantized layers inside of a layer whose config does not describe them.
+
+A layer of a user makes its parts itself. Its config cannot tell that they were
+quantized later, so that the description of the layer does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from toolkit import dtype_policies
+from toolkit.layers.tracking import StateOwner
+from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+
+Path = tuple[str | int, ...]
+
+_MACHINERY = frozenset(("_arguments", "_arrivals", "_losses", "_owned", "_walk"))
+
+
+def describe_quantized_parts(layer: Any) -> list[dict[str, Any]] | None:
+    """Return a description of the quantized layers inside of a layer, or None."""
+    inner = layer._flatten_layers(include_self=False)
+    if not any(_mode(part) for part in inner):
+        return None
+    seen = {id(layer)}
+    return [
+        {
+            "path": list(path),
+            "dtype": dtype_policies.serialize(part.dtype_policy),
+            "quantization_config": serialize_keras_object(
+                getattr(part, "quantization_config", None)
+            ),
+        }
+        for path, part in _parts(layer, (), seen)
+        if _mode(part)
+    ]
+
+
+def quantize_parts(layer: Any, described: list[dict[str, Any]]) -> None:
+    """Quantize the layers inside of a layer as they are described.
+
+    Parts that the layer does not have yet are left out.
+    """
+    for each in described:
+        part = _at(layer, each["path"])
+        policy = dtype_policies.deserialize(each["dtype"])
+        if part is None or _mode(part) == policy.quantization_mode:
+            continue
+        config = each.get("quantization_config")
+        if config is not None:
+            part.quantization_config = deserialize_keras_object(config)
+        part.dtype_policy = policy
+
+
+def _mode(part: Any) -> str | None:
+    """How a layer is quantized; None if it is not."""
+    return getattr(part, "quantization_mode", None)
+
+
+def _parts(value: Any, path: Path, seen: set[int]) -> Iterator[tuple[Path, Any]]:
+    """Every layer inside of a layer or a container, with its path."""
+    for key, child in _children(value):
+        is_layer = isinstance(child, StateOwner)
+        if not (is_layer or isinstance(child, (list, tuple, dict))):
+            continue
+        if id(child) in seen:
+            continue
+        seen.add(id(child))
+        if is_layer:
+            yield (*path, key), child
+        yield from _parts(child, (*path, key), seen)
+
+
+def _children(value: Any) -> list[tuple[str | int, Any]]:
+    if isinstance(value, (list, tuple)):
+        return list(enumerate(value))
+    if isinstance(value, dict):
+        return [item for item in value.items() if isinstance(item[0], (str, int))]
+    return [item for item in vars(value).items() if item[0] not in _MACHINERY]
+
+
+def _at(layer: Any, path: list[str | int]) -> Any:
+    """The layer at a path, or None."""
+    found = layer
+    for key in path:
+        found = dict(_children(found)).get(key)
+        if found is None or not isinstance(found, (StateOwner, list, tuple, dict)):
+            return None
+    return found if hasattr(found, "dtype_policy") else None
