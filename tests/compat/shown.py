@@ -14,6 +14,10 @@ def shown(x):
         return f"{name}({', '.join(map(shown, x))})"
     if "Ragged" in type(x).__name__ and hasattr(x, "to_list"):
         return f"ragged {name_of(x.dtype)} {x.to_list()}"
+    if type(x).__name__ == "SparseTensor":
+        places = np.asarray(x.indices).tolist()
+        values = _numbers(np.asarray(x.values))
+        return f"sparse {name_of(x.dtype)} {tuple(x.shape)} {places} {values}"
     if hasattr(x, "element_spec"):
         return f"data{shown(list(x))[4:]}"
     if type(x).__name__ == "TensorSpec":

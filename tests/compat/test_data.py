@@ -9,7 +9,6 @@ import toolkit
 import toolkit.compat.tensorflow as tf
 from tests.compat.data_calls import CALLS
 from tests.compat.shown import mistakes
-from toolkit.errors import UnsupportedError
 
 
 def names():
@@ -83,9 +82,18 @@ def test_what_is_none_is_told_in_the_spec():
     assert model.predict(pairs, verbose=0).shape == (4, 1)
 
 
-def test_sparse_tensors_are_refused():
-    with pytest.raises(UnsupportedError, match=r"Dataset: sparse tensors are no elem"):
-        tf.data.Dataset.from_tensor_slices(tf.sparse.from_dense([[0, 1]]))
+def test_sparse_tensors_are_elements():
+    x = tf.SparseTensor([[0, 1], [1, 0], [2, 3]], [1.0, 2.0, 3.0], [3, 4])
+    dataset = tf.data.Dataset.from_tensor_slices((x, [1, 2, 3]))
+    assert dataset.element_spec[0] == tf.SparseTensorSpec([4], tf.float32)
+    first, label = next(iter(dataset.batch(2)))
+    assert isinstance(first, tf.SparseTensor) and label.numpy().tolist() == [1, 2]
+    assert tf.sparse.to_dense(first).numpy().tolist() == [[0, 1, 0, 0], [2, 0, 0, 0]]
+    dense = dataset.map(lambda row, _: tf.sparse.to_dense(row))
+    assert [row.numpy().tolist() for row in dense][2] == [0, 0, 0, 3]
+    made = tf.data.Dataset.range(2).map(lambda i: tf.SparseTensor([[0]], [i], [3]))
+    (batch,) = made.batch(2)
+    assert batch.indices.numpy().tolist() == [[0, 0], [1, 0]]
 
 
 def test_lines_of_any_encoding(tmp_path):

@@ -48,7 +48,5 @@ def test_what_is_no_expression_of_re2_is_told(pattern, rewrite, message):
 def test_parts_of_matrices_of_strings_are_refused():
     with pytest.raises(UnsupportedError, match="split: expected a string or a vector"):
         tf.strings.split([["a b"], ["c"]])
-    with pytest.raises(UnsupportedError, match="bytes_split: expected a string or"):
-        tf.strings.bytes_split(tf.ragged.constant([["a"], ["b", "c"]]))
     with pytest.raises(UnsupportedError, match="reduce_join: of ragged rows only"):
         tf.strings.reduce_join(tf.ragged.constant([["a"], ["b", "c"]]), 0)

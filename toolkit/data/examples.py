@@ -132,7 +132,7 @@ def as_bytes(value: Any) -> bytes:
     return bytes(value)
 
 
-def _values(kind: int, message: memoryview) -> Array:
+def read_list(kind: int, message: memoryview) -> Array:
     """The values of a list of a kind, packed or one by one."""
     fields = [
         (wire, value) for number, wire, value in message_fields(message) if number == 1
@@ -148,6 +148,23 @@ def _values(kind: int, message: memoryview) -> Array:
     return np.array(integers, np.int64)
 
 
+def read_features(message: memoryview) -> dict[str, Array]:
+    """The values of each feature in a Features message."""
+    found: dict[str, Array] = {}
+    for _, _, entry in message_fields(message):
+        parts = {number: value for number, _, value in message_fields(entry)}
+        name = bytes(parts.get(1, b"")).decode()
+        for _, values in read_lists(parts.get(2, memoryview(b""))):
+            found[name] = values
+    return found
+
+
+def read_lists(message: memoryview) -> Iterator[tuple[int, Array]]:
+    """(kind, values) of each list in a Feature message; valid ones have at most one."""
+    for kind, _, values in message_fields(message):
+        yield kind, read_list(kind, values)
+
+
 def read_example(serialized: bytes) -> dict[str, Array]:
     """All features of an Example.
 
@@ -159,11 +176,7 @@ def read_example(serialized: bytes) -> dict[str, Array]:
     found: dict[str, Array] = {}
     try:
         for _, _, features in message_fields(memoryview(serialized)):
-            for _, _, entry in message_fields(features):
-                parts = {number: value for number, _, value in message_fields(entry)}
-                name = bytes(parts.get(1, b"")).decode()
-                for kind, _, message in message_fields(parts.get(2, memoryview(b""))):
-                    found[name] = _values(kind, message)
+            found |= read_features(features)
     except (ValueError, IndexError, TypeError) as error:
         raise MalformedDataError(
             f"parse_example: no Example message: {error}"
@@ -269,17 +282,23 @@ def make_example(features: Mapping[str, Any]) -> bytes:
         >>> len(make_example({"x": [1, 2, 3]}))
         16
     """
-    entries = b"".join(
+    return encoded_field(1, encoded_features(features))
+
+
+def encoded_features(features: Mapping[str, Any]) -> bytes:
+    """A Features message: name -> values."""
+    return b"".join(
         encoded_field(
             1,
-            encoded_field(1, name.encode()) + encoded_field(2, _feature(name, values)),
+            encoded_field(1, name.encode())
+            + encoded_field(2, encoded_feature(name, values)),
         )
         for name, values in features.items()
     )
-    return encoded_field(1, entries)
 
 
-def _feature(name: str, values: Any) -> bytes:
+def encoded_feature(name: str, values: Any) -> bytes:
+    """A Feature message of values; errors tell its name."""
     if isinstance(values, (str, bytes)):
         values = [values]
     if isinstance(values, (list, tuple)) and not values:

@@ -24,8 +24,11 @@ from toolkit.errors import ArgumentTypeError, ShapeError
 
 
 def as_value(value: Any) -> Any:
-    """A value as an array; a Ragged or None as it is; bytes keep their zeros."""
-    if value is None or isinstance(value, Ragged):
+    """A value as an array; a Ragged or None as it is; bytes keep their zeros.
+
+    A value with a `row_spec` and `rows` stays as it is, too: a sparse matrix, say.
+    """
+    if value is None or hasattr(value, "row_spec"):
         return value
     if isinstance(value, list) and value and isinstance(value[0], bytes):
         return object_array(value)
@@ -83,7 +86,7 @@ class FromTensorSlices(FromRows):
                 f"received {sorted(lengths)}"
             )
         self._length = lengths.pop()
-        is_ragged = any(isinstance(value, Ragged) for value in leaves(values))
+        is_ragged = any(hasattr(value, "row_spec") for value in leaves(values))
         self._kind = UnequalRows if is_ragged else ArrayRows
 
     def _all(self) -> Rows:
@@ -96,15 +99,15 @@ class FromTensorSlices(FromRows):
 def _row_spec(value: Any) -> TensorSpec:
     if value is None:
         return spec_of(None)
-    if isinstance(value, Ragged):
+    if hasattr(value, "row_spec"):
         return value.row_spec
     return TensorSpec(value.shape[1:], value.dtype)
 
 
 def _as_rows(value: Any) -> Any:
-    if not isinstance(value, Ragged):
-        return value
-    return object_array(list(map(RaggedRow.of, value)))
+    if isinstance(value, Ragged):
+        return object_array(list(map(RaggedRow.of, value)))
+    return object_array(value.rows()) if hasattr(value, "row_spec") else value
 
 
 @source("from_tensors")

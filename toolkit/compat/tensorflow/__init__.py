@@ -52,8 +52,9 @@ _FILES = {
     "random_normal_initializer random_uniform_initializer train version "
     "zeros_initializer",
     "printing": "print",
+    "elements": "RaggedTensorSpec",
     "ragged": "RaggedTensor",
-    "sparse": "SparseTensor",
+    "sparse_tensor": "SparseTensor SparseTensorSpec",
     "tensor_array": "TensorArray",
     "types": "DType TensorShape as_dtype bfloat16 complex64 complex128 double float16 "
     "float32 float64 half int8 int16 int32 int64 string uint8 uint16 uint32 uint64",

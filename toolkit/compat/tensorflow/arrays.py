@@ -26,6 +26,7 @@ from toolkit.compat.tensorflow.views import convert
 from toolkit.core.convert import operands
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
 globals().update(
@@ -95,8 +96,9 @@ def convert_to_tensor(
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether x is a tensor or a Variable."""
-    return ops.is_tensor(x) or hasattr(x, "assign_add")
+    """Whether x is a tensor, also a ragged or a sparse one, or a Variable."""
+    is_composite = getattr(x, "is_composite", False)
+    return is_composite or ops.is_tensor(x) or hasattr(x, "assign_add")
 
 
 def zeros(shape: Any, dtype: Any = "float32", name: Any = None) -> Any:
@@ -365,7 +367,9 @@ def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
 
 def _stacked(values: Any) -> Any:
     """Tensors of one dtype: the dtype of the first tensor, if there is a tensor."""
-    if isinstance(values, (list, tuple)) and any(is_tensor(x) for x in values):
+    if isinstance(values, (list, tuple)) and any(
+        isinstance(x, (Tensor, Variable)) for x in values
+    ):
         return match_dtypes("stack", values)
     return values
 

@@ -45,12 +45,24 @@ def recorded(function: Callable[..., Any], eager: Any = None) -> Callable[..., A
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        composite = _composite_of(args, kwargs)
+        if composite is not None:
+            return composite.dispatch(call, args, kwargs)
         args = with_doubles(args)
         if building_graph():
             return mode.record(function, eager, args, kwargs)
         return eager(*args, **kwargs)
 
     return call
+
+
+def _composite_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The class of the first ragged or sparse tensor among arguments, or None."""
+    for arg in (*args, *kwargs.values()) if kwargs else args:
+        for part in arg if type(arg) in (list, tuple) else (arg,):
+            if getattr(type(part), "is_composite", False):
+                return type(part)
+    return None
 
 
 def with_doubles(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from toolkit import data as core, dtypes
 from toolkit.compat.tensorflow.ragged import RaggedTensor
-from toolkit.compat.tensorflow.sparse import SparseTensor
+from toolkit.compat.tensorflow.sparse_tensor import SparseTensor, SparseTensorSpec
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.types import DType, TensorShape, as_dtype
 from toolkit.compat.tensorflow.views import convert
@@ -16,7 +16,6 @@ from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.data.structure import NoneSpec, map_leaves
-from toolkit.errors import UnsupportedError
 
 
 class TensorSpec(core.TensorSpec):
@@ -60,6 +59,45 @@ class TensorSpec(core.TensorSpec):
         return core.TensorSpec(self.shape, self.dtype, self.name)
 
 
+class RaggedTensorSpec(TensorSpec):
+    """The shape and dtype of ragged rows.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.RaggedTensorSpec([2, None], tf.int32)
+        RaggedTensorSpec(TensorShape([2, None]), tf.int32, 1, tf.int64)
+    """
+
+    def __init__(
+        self,
+        shape: Any = None,
+        dtype: Any = "float32",
+        ragged_rank: int | None = None,
+        row_splits_dtype: Any = "int64",
+    ) -> None:
+        super().__init__(shape, dtype)
+        rank = max(0, len(self.shape or ()) - 1) if ragged_rank is None else ragged_rank
+        object.__setattr__(self, "_facts", (rank, as_dtype(row_splits_dtype)))
+
+    @property
+    def ragged_rank(self) -> int:
+        return int(vars(self)["_facts"][0])
+
+    @property
+    def row_splits_dtype(self) -> DType:
+        return DType(vars(self)["_facts"][1])
+
+    @classmethod
+    def from_value(cls, value: RaggedTensor) -> RaggedTensorSpec:
+        """Return the spec of ragged rows."""
+        splits = value.splits.dtype
+        return cls(value.shape, value.dtype, value.ragged_rank, splits)
+
+    def __repr__(self) -> str:
+        parts = (self.shape, self.dtype, self.ragged_rank, self.row_splits_dtype)
+        return f"RaggedTensorSpec({', '.join(map(repr, parts))})"
+
+
 class NoneTensorSpec:
     """What an element has in the place of a tensor where it has None."""
 
@@ -73,10 +111,12 @@ class NoneTensorSpec:
         return "NoneTensorSpec()"
 
 
-def spec_of_tensors(spec: core.TensorSpec) -> TensorSpec | NoneTensorSpec:
+def spec_of_tensors(spec: core.TensorSpec) -> Any:
     """The spec of the tensor that is made of what a spec of the core's tells of."""
     if isinstance(spec, NoneSpec):
         return NoneTensorSpec()
+    if isinstance(spec, SparseTensorSpec):
+        return spec
     return TensorSpec(spec.shape, spec.dtype)
 
 
@@ -89,13 +129,13 @@ def as_tensor(value: Any) -> Any:
     """A value of an element as a tensor."""
     if type(value) is np.ndarray and value.dtype.kind in "fiub":  # as most are
         return convert(value)
-    if value is None or isinstance(value, core.Dataset):  # of a window
+    if value is None or isinstance(value, (core.Dataset, SparseTensor)):
         return value
     is_array = isinstance(value, np.ndarray)
     if is_string(value) or is_array and value.dtype.kind == "O":  # which may be empty
         return StringTensor(value)
     if isinstance(value, core.Ragged):
-        return RaggedTensor(value.values, value.row_splits)
+        return RaggedTensor(value.values, np.asarray(value.row_splits))
     return convert(value)
 
 
@@ -120,14 +160,11 @@ def _as_component(value: Any) -> Any:
     if isinstance(value, core.Dataset):
         return _plain_dataset(value)
     if isinstance(value, RaggedTensor):
-        return core.Ragged(value.values, value.row_splits)
+        return value.as_data()
     if value is None or isinstance(value, core.Ragged):
         return value
     if isinstance(value, SparseTensor):
-        raise UnsupportedError(
-            "Dataset: sparse tensors are no elements: make them dense by "
-            f"tf.sparse.to_dense; received {value!r:.80}"
-        )
+        return value
     if isinstance(value, (Tensor, Variable, CoreStringTensor)):
         return value.numpy()
     if not isinstance(value, np.ndarray) and hasattr(value, "__array__"):

@@ -62,7 +62,7 @@ class Function(views.Function):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if config.functions_run_eagerly():
             return self.python_function(*args, **kwargs)
-        if self._runs_eagerly and state.trace is None:
+        if state.trace is None and (self._runs_eagerly or _has_composite(args, kwargs)):
             return self._call_eagerly(args, kwargs)
         try:
             with _tracing():
@@ -140,6 +140,12 @@ class Function(views.Function):
         return self.trace_count
 
 
+def _has_composite(args: Any, kwargs: Any) -> bool:
+    """Whether an argument is a ragged or a sparse tensor, which no trace holds."""
+    leaves = tree.flatten((args, kwargs))
+    return any(getattr(type(leaf), "is_composite", False) for leaf in leaves)
+
+
 @contextmanager
 def _tracing() -> Iterator[None]:
     """A call of a function that may be traced, and is in no trace itself."""
@@ -173,6 +179,8 @@ def _as_tensors(found: Any) -> Any:
     """What a function returned with tensors for numbers, arrays and strings."""
 
     def of(leaf: Any) -> Any:
+        if state.trace is not None and getattr(leaf, "is_composite", False):
+            raise NeedsValues("a function that returns a ragged or a sparse tensor")
         is_plain = isinstance(leaf, (*_PLAIN, np.ndarray, np.generic))
         return convert_to_tensor(leaf) if is_plain else leaf
 

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from toolkit import data
+from toolkit import data, ops
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.data import as_tensors
 from toolkit.compat.tensorflow.decoding import (
@@ -32,6 +32,16 @@ from toolkit.compat.tensorflow.image_files import (
     encode_png as encode_png,
     is_jpeg as is_jpeg,
 )
+from toolkit.compat.tensorflow.messages import (
+    BytesList as BytesList,
+    Example as Example,
+    Feature as Feature,
+    Features as Features,
+    FloatList as FloatList,
+    Int64List as Int64List,
+)
+from toolkit.compat.tensorflow.ragged import RaggedTensor
+from toolkit.compat.tensorflow.sparse import SparseTensor
 from toolkit.compat.tensorflow.string_tensors import (
     StringTensor,
     as_strings,
@@ -44,7 +54,6 @@ from toolkit.data import (
 from toolkit.data.examples import (
     FixedLenSequenceFeature as FixedLenSequenceFeature,
 )
-from toolkit.errors import ArgumentError, ArgumentTypeError
 
 __path__: list[str] = []  # so that what is inside can be imported
 
@@ -122,117 +131,38 @@ def parse_single_example(
         3
     """
     message = one_string(serialized, "parse_single_example")
-    return as_tensors(data.parse_single_example(message, _by_name(features)))
+    wanted = _by_name(features)
+    found = as_tensors(data.parse_single_example(message, wanted))
+    return {name: _of_any_length(wanted[name], x) for name, x in found.items()}
 
 
 def parse_example(
     serialized: Any, features: Any, example_names: Any = None, name: Any = None
 ) -> dict[str, Any]:
-    """The features of a batch of Examples; Ragged of those that vary.
+    """The features of a batch of Examples; a VarLenFeature is a sparse tensor.
 
     `example_names` has no effect: errors name the feature.
     """
     messages = np.asarray(as_strings(serialized)).ravel()
-    return as_tensors(data.parse_example(messages, _by_name(features)))
+    wanted = _by_name(features)
+    found = as_tensors(data.parse_example(messages, wanted))
+    return {name: _of_any_length(wanted[name], x) for name, x in found.items()}
+
+
+def _of_any_length(feature: Any, values: Any) -> Any:
+    """The values of a VarLenFeature as a sparse tensor, as in TensorFlow."""
+    if type(feature) is not VarLenFeature:
+        return values
+    if isinstance(values, RaggedTensor):
+        return values.to_sparse()
+    places = np.argwhere(np.ones(tuple(values.shape), bool))
+    flat = values if len(values.shape) == 1 else ops.reshape(values, (-1,))
+    return SparseTensor(places, flat, tuple(values.shape))
 
 
 def _by_name(features: Any) -> dict[str, Any]:
     """Features in the order of their names, which is that of the results."""
     return dict(sorted(features.items()))
-
-
-class _List:
-    """Values of a feature."""
-
-    def __init__(self, value: Any = ()) -> None:
-        self.value: list[Any] = list(value)
-
-
-class BytesList(_List):
-    """Bytes of a feature."""
-
-
-class FloatList(_List):
-    """Floats of a feature."""
-
-
-class Int64List(_List):
-    """Integers of a feature.
-
-    Raises:
-        ArgumentTypeError: a value is no integer.
-    """
-
-    def __init__(self, value: Any = ()) -> None:
-        super().__init__(value)
-        for number in self.value:
-            if not hasattr(number, "__index__"):
-                raise ArgumentTypeError(
-                    f"Int64List: expected integers; received {number!r}"
-                )
-
-
-class Feature:
-    """A list of values, given as one of its kinds."""
-
-    def __init__(
-        self,
-        bytes_list: BytesList | None = None,
-        float_list: FloatList | None = None,
-        int64_list: Int64List | None = None,
-    ) -> None:
-        given = [x for x in (bytes_list, float_list, int64_list) if x is not None]
-        if len(given) != 1:
-            raise ArgumentError(f"Feature: expected one list; received {len(given)}")
-        self.bytes_list: BytesList = bytes_list or BytesList()
-        self.float_list: FloatList = float_list or FloatList()
-        self.int64_list: Int64List = int64_list or Int64List()
-
-    def values(self) -> Any:
-        """The values as the core takes them."""
-        if self.bytes_list.value:
-            return [one_string(value, "Feature") for value in self.bytes_list.value]
-        if self.float_list.value:
-            return np.asarray(self.float_list.value, "float32")
-        return np.asarray(self.int64_list.value, "int64")
-
-
-class Features:
-    """Names and their features."""
-
-    def __init__(self, feature: dict[str, Feature] | None = None) -> None:
-        self.feature: dict[str, Feature] = dict(feature or {})
-
-
-class Example:
-    """What a record holds: named features."""
-
-    def __init__(self, features: Features | None = None) -> None:
-        self.features: Features = features or Features()
-
-    def SerializeToString(self) -> bytes:
-        """The message, to be written as a record."""
-        return data.make_example(
-            {name: f.values() for name, f in self.features.feature.items()}
-        )
-
-    @classmethod
-    def FromString(cls, serialized: bytes) -> Example:
-        """An Example of its message."""
-        features = {}
-        for name, values in data.read_example(serialized).items():
-            kind, items = values.dtype.kind, values.tolist()
-            features[name] = Feature(
-                BytesList(items) if kind == "O" else None,
-                FloatList(items) if kind == "f" else None,
-                Int64List(items) if kind == "i" else None,
-            )
-        return cls(Features(features))
-
-    def ParseFromString(self, serialized: bytes) -> None:
-        """Take the features of a message."""
-        message = one_string(serialized, "ParseFromString")
-        self.features = self.FromString(message).features
 
 
 # --- files ----------------------------------------------------------------------------

@@ -1,60 +1,55 @@
-"""`tf.sparse`: tensors given by their values that are not zero, from and to dense ones.
-
-Nothing computes with a SparseTensor: `to_dense` makes a tensor of it.
-"""
+"""`tf.sparse`: operations of sparse tensors, from and to dense ones."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from toolkit.compat.tensorflow.ragged import RaggedTensor
+from toolkit import ops
+from toolkit.compat.tensorflow.arguments import dtype_name
+from toolkit.compat.tensorflow.modes import NeedsValues
+from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
+from toolkit.compat.tensorflow.ragged_values import (
+    as_values,
+)
+from toolkit.compat.tensorflow.segments import (
+    segment_sum as _segment_sum,
+    unsorted_segment_max,
+    unsorted_segment_sum,
+)
+from toolkit.compat.tensorflow.sparse_counting import (
+    bincount as bincount,
+    cross as cross,
+)
+from toolkit.compat.tensorflow.sparse_shapes import (
+    concat as concat,
+    expand_dims as expand_dims,
+    fill_empty_rows as fill_empty_rows,
+    flat_places,
+    joined_values,
+    reorder as reorder,
+    reset_shape as reset_shape,
+    reshape as reshape,
+    retain as retain,
+    slice as slice,
+    split as split,
+    transpose as transpose,
+)
+from toolkit.compat.tensorflow.sparse_tensor import (
+    SparseTensor as SparseTensor,
+    known,
+)
 from toolkit.compat.tensorflow.string_tensors import StringTensor
-from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core.strings import is_string
-from toolkit.errors import ShapeError
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError, ShapeError
+
+_ELEMENTWISE = "abs cast identity negative sign sqrt square stop_gradient tanh".split()
 
 
-class SparseTensor:
-    """Values and where they are; everything else is zero.
-
-    Args:
-        indices: integers (values, axes): the place of each value.
-        values: one value for each row of `indices`.
-        dense_shape: the shape of the whole.
-
-    Example:
-        >>> import toolkit.compat.tensorflow as tf
-        >>> x = tf.sparse.SparseTensor([[0, 1], [1, 0]], [3, 4], (2, 2))
-        >>> tf.sparse.to_dense(x).numpy().tolist()
-        [[0, 3], [4, 0]]
-    """
-
-    def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
-        self.indices: Any = convert(np.asarray(indices, "int64"))
-        self.values: Any = (
-            StringTensor(values) if is_string(values) else convert(values)
-        )
-        self.dense_shape: Any = convert(np.asarray(dense_shape, "int64"))
-        wanted = (len(self.values), len(self.dense_shape))
-        if tuple(self.indices.shape) != wanted:
-            raise ShapeError(
-                f"SparseTensor: expected indices of shape {wanted}, a row for each "
-                f"value; received {tuple(self.indices.shape)}"
-            )
-
-    @property
-    def shape(self) -> TensorShape:
-        return TensorShape(int(n) for n in self.dense_shape.numpy())
-
-    @property
-    def dtype(self) -> Any:
-        return self.values.dtype
-
-    def __repr__(self) -> str:
-        return f"SparseTensor(shape={tuple(self.shape)}, values={len(self.values)})"
+# --- from and to dense tensors --------------------------------------------------------
 
 
 def to_dense(
@@ -63,55 +58,301 @@ def to_dense(
     validate_indices: bool = True,
     name: Any = None,
 ) -> Any:
-    """The whole tensor.
+    """Return the whole tensor.
 
-    What is no SparseTensor is returned as it is, a RaggedTensor padded:
-    `tf.io.parse_example` gives those for features of different lengths.
+    What is no SparseTensor is returned as it is, a RaggedTensor padded.
 
     Args:
         sp_input: a SparseTensor.
         default_value: where there is no value; 0 or an empty string by default.
-        validate_indices: whether places must be in the order of rows, each once.
+        validate_indices: whether indices must be in the order of rows, each once.
     """
     if isinstance(sp_input, RaggedTensor):
         return sp_input.to_tensor(default_value)
     if not isinstance(sp_input, SparseTensor):
         return sp_input
-    places = np.asarray(sp_input.indices)
-    if validate_indices and not _is_rising(places, sp_input.shape):
+    places = sp_input.places
+    if validate_indices and not _is_rising(places, sp_input.extents):
         raise ShapeError(
             "to_dense: expected indices inside of the shape, in the order of rows and "
             "each once; tf.sparse.reorder brings them into it"
         )
-    values = np.asarray(sp_input.values)
-    fill = default_value
-    if fill is None:
-        fill = b"" if values.dtype == object else 0
-    dense = np.full(tuple(sp_input.shape), fill, values.dtype)
-    dense[tuple(places.T)] = values
-    return StringTensor(dense) if values.dtype == object else convert(dense)
+    values, fill = sp_input.values, default_value
+    if isinstance(values, StringTensor):
+        text = b"" if fill is None else np.asarray(StringTensor(fill))[()]
+        dense = np.full(sp_input.extents, text, object)
+        dense[tuple(places.T)] = np.asarray(values)
+        return StringTensor(dense)
+    one = ops.cast(0 if fill is None else fill, values.dtype)
+    whole = ops.broadcast_to(one, sp_input.extents)
+    return ops.scatter_update(whole, convert(places), values)
 
 
 def _is_rising(places: Any, shape: Any) -> bool:
     if ((places < 0) | (places >= np.asarray(shape))).any():
         return False
-    flat = np.ravel_multi_index(tuple(places.T), tuple(shape))
-    return bool((np.diff(flat) > 0).all())
+    return bool((np.diff(flat_places(places, shape)) > 0).all())
 
 
 def from_dense(tensor: Any, name: Any = None) -> SparseTensor:
-    """The values that are not zero, or not empty, and where they are."""
-    array = np.asarray(StringTensor(tensor) if is_string(tensor) else convert(tensor))
+    """Return the values that are not zero, or not empty, and their indices."""
+    x = as_values(tensor)
+    if isinstance(x, Tensor) and x.known() is None:
+        raise NeedsValues("tf.sparse.from_dense")
+    array = np.asarray(x)
     places = np.argwhere(array != (b"" if array.dtype == object else 0))
-    return SparseTensor(places, array[tuple(places.T)], array.shape)
+    if isinstance(x, StringTensor):
+        values: Any = StringTensor(array[tuple(places.T)])
+    else:
+        values = ops.take(ops.reshape(x, (-1,)), flat_places(places, array.shape), 0)
+    return SparseTensor(places, values, array.shape)
 
 
-def reorder(sp_input: SparseTensor, name: Any = None) -> SparseTensor:
-    """The same values in the order of rows."""
-    places = np.asarray(sp_input.indices)
-    order = np.lexsort(places.T[::-1])
-    values = np.asarray(sp_input.values)[order]
-    return SparseTensor(places[order], values, sp_input.dense_shape.numpy())
+def eye(
+    num_rows: Any, num_columns: Any = None, dtype: Any = "float32", name: Any = None
+) -> SparseTensor:
+    """Return ones on the diagonal of a matrix."""
+    rows = int(num_rows)
+    columns = rows if num_columns is None else int(num_columns)
+    places = np.repeat(np.arange(min(rows, columns))[:, None], 2, axis=1)
+    return SparseTensor(
+        places, np.ones(len(places), dtype_name(dtype)), (rows, columns)
+    )
+
+
+def to_indicator(sp_input: SparseTensor, vocab_size: Any, name: Any = None) -> Tensor:
+    """Return booleans that are true at the values of each row."""
+    values = np.asarray(sp_input.values)
+    dense = np.zeros((*sp_input.extents[:-1], int(vocab_size)), bool)
+    dense[(*sp_input.places[:, :-1].T, values)] = True
+    return convert(dense)
+
+
+# --- arithmetic -----------------------------------------------------------------------
+
+
+def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTensor:
+    """Call a function with the values of its sparse arguments.
+
+    Raises:
+        ShapeError: the arguments have values at different indices.
+    """
+    parts = [x for x in (*args, *kwargs.values()) if isinstance(x, SparseTensor)]
+    if not parts:
+        raise ArgumentError("map_values: expected a sparse tensor; received none")
+    if any(not np.array_equal(x.places, parts[0].places) for x in parts):
+        raise ShapeError("map_values: expected values at the same indices")
+
+    def values(x: Any) -> Any:
+        return x.values if isinstance(x, SparseTensor) else x
+
+    names = {key: values(x) for key, x in kwargs.items()}
+    return parts[0].with_values(op(*map(values, args), **names))
+
+
+def add(a: Any, b: Any, threshold: Any = 0) -> Any:
+    """Return the sum, sparse if both are.
+
+    Args:
+        a, b: sparse tensors, or one and a dense tensor.
+        threshold: sums of a smaller magnitude are left out.
+    """
+    if not (isinstance(a, SparseTensor) and isinstance(b, SparseTensor)):
+        return ops.add(to_dense(a), to_dense(b))
+    total = _combined(
+        "add", a, b, lambda values, ids, n: unsorted_segment_sum(values, ids, n)
+    )
+    if not threshold:
+        return total
+    return retain(total, np.abs(np.asarray(total.values)) >= threshold)
+
+
+def _combined(function: str, a: SparseTensor, b: SparseTensor, reduce: Any) -> Any:
+    if a.extents != b.extents:
+        raise ShapeError(
+            f"sparse.{function}: expected equal shapes; received {a.shape} and "
+            f"{b.shape}"
+        )
+    both = joined_values((a, b))
+    flat = flat_places(np.concatenate([a.places, b.places]), a.extents)
+    cells, ids = np.unique(flat, return_inverse=True)
+    places = np.stack(np.unravel_index(cells, a.extents), 1)
+    return SparseTensor(places, reduce(both, ids, len(cells)), a.extents)
+
+
+def maximum(sp_a: SparseTensor, sp_b: SparseTensor, name: Any = None) -> SparseTensor:
+    """Return the larger of both, where either has a value."""
+    return _extreme("maximum", sp_a, sp_b, ops.maximum)
+
+
+def minimum(sp_a: SparseTensor, sp_b: SparseTensor, name: Any = None) -> SparseTensor:
+    """Return the smaller of both, where either has a value."""
+    return _extreme("minimum", sp_a, sp_b, ops.minimum)
+
+
+def _extreme(name: str, a: SparseTensor, b: SparseTensor, function: Any) -> Any:
+    union = _combined(name, a, b, lambda values, ids, n: np.zeros(n))
+    cells = tuple(union.places.T)
+    of_a, of_b = (
+        ops.take(
+            ops.reshape(to_dense(x), (-1,)),
+            flat_places(np.stack(cells, 1), x.extents),
+            0,
+        )
+        for x in (a, b)
+    )
+    return union.with_values(function(of_a, of_b))
+
+
+def sparse_dense_matmul(
+    sp_a: Any,
+    b: Any,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
+    name: Any = None,
+) -> Tensor:
+    """Return the product of a sparse and a dense matrix, in this or the other order.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> x = tf.SparseTensor([[0, 1]], [2.0], (1, 2))
+        >>> tf.sparse.sparse_dense_matmul(x, [[1.0], [3.0]]).numpy().tolist()
+        [[6.0]]
+    """
+    if isinstance(b, SparseTensor):
+        turned = sparse_dense_matmul(b, sp_a, not adjoint_b, not adjoint_a)
+        return (
+            ops.conj(ops.transpose(turned)) if _is_complex(b) else ops.transpose(turned)
+        )
+    dense = as_values(b)
+    if adjoint_b:
+        dense = ops.transpose(ops.conj(dense) if _is_complex(dense) else dense)
+    rows, columns = sp_a.places.T
+    shape, values = sp_a.extents, sp_a.values
+    if adjoint_a:
+        rows, columns, shape = columns, rows, shape[::-1]
+        values = ops.conj(values) if _is_complex(values) else values
+    if shape[1] != dense.shape[0]:
+        raise ShapeError(
+            f"sparse_dense_matmul: a matrix with {shape[1]} columns does not go with "
+            f"one of shape {tuple(dense.shape)}"
+        )
+    terms = ops.expand_dims(values, 1) * ops.take(dense, columns, 0)
+    return unsorted_segment_sum(terms, rows, shape[0])
+
+
+def _is_complex(x: Any) -> bool:
+    return str(x.dtype).startswith("complex")
+
+
+def softmax(sp_input: SparseTensor, name: Any = None) -> SparseTensor:
+    """Return the softmax of the values of each row."""
+    flat = flat_places(sp_input.places[:, :-1], sp_input.extents[:-1])
+    _, ids = np.unique(flat, return_inverse=True)
+    count = int(ids.max()) + 1 if ids.size else 0
+    most = ops.take(unsorted_segment_max(sp_input.values, ids, count), ids, 0)
+    scaled = ops.exp(sp_input.values - most)
+    total = unsorted_segment_sum(scaled, ids, count)
+    return sp_input.with_values(scaled / ops.take(total, ids, 0))
+
+
+def reduce_sum(
+    sp_input: SparseTensor,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    output_is_sparse: bool = False,
+    name: Any = None,
+) -> Any:
+    """Return the sum along axes, dense unless a sparse one is asked for."""
+    whole = ops.sum(to_dense(reorder(sp_input)), _axes(axis), bool(keepdims))
+    return from_dense(whole) if output_is_sparse else whole
+
+
+def reduce_max(
+    sp_input: SparseTensor,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    output_is_sparse: bool = False,
+    name: Any = None,
+) -> Any:
+    """Return the largest value along axes, 0 where there is no value."""
+    values = sp_input.values
+    low = ops.cast(ops.min(values) if values.shape[0] else 0, values.dtype)
+    dense = to_dense(reorder(sp_input), low)
+    has_any = np.zeros(sp_input.extents, bool)
+    has_any[tuple(sp_input.places.T)] = True
+    axes = _axes(axis)
+    largest = ops.max(dense, axes, bool(keepdims))
+    is_there = has_any.any(axis=axes, keepdims=bool(keepdims))
+    whole = ops.where(is_there, largest, ops.zeros_like(largest))
+    return from_dense(whole) if output_is_sparse else whole
+
+
+def _axes(axis: Any) -> Any:
+    return tuple(int(n) for n in axis) if isinstance(axis, (list, tuple)) else axis
+
+
+def segment_sum(
+    data: Any,
+    indices: Any,
+    segment_ids: Any,
+    num_segments: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """Return the sums of the rows of data that indices name, in segments."""
+    return _of_segments(
+        _segment_sum, unsorted_segment_sum, data, indices, segment_ids, num_segments
+    )
+
+
+def segment_mean(
+    data: Any,
+    indices: Any,
+    segment_ids: Any,
+    num_segments: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """Return the means of the rows of data that indices name, in segments."""
+    total = segment_sum(data, indices, segment_ids, num_segments)
+    sizes = np.bincount(known(segment_ids), minlength=int(total.shape[0]))
+    shape = (len(sizes), *[1] * (len(total.shape) - 1))
+    return total / ops.cast(np.maximum(sizes, 1).reshape(shape), total.dtype)
+
+
+def _of_segments(
+    function: Any, unsorted: Any, data: Any, indices: Any, ids: Any, count: Any
+) -> Any:
+    rows = ops.take(as_values(data), known(indices), 0)
+    if count is None:
+        return function(rows, known(ids))
+    return unsorted(rows, known(ids), int(count))
+
+
+def _number(numbers: Callable[[SparseTensor], Any]) -> Callable[..., Any]:
+    def compute(
+        function: Any, input: SparseTensor, out_type: Any = "int32", name: Any = None
+    ) -> Tensor:
+        return convert(np.array(numbers(input), dtype_name(out_type)))
+
+    return compute
+
+
+def _elementwise(function: Any, x: SparseTensor, *args: Any, **kwargs: Any) -> Any:
+    return x.with_values(function(x.values, *args, **kwargs))
+
+
+SparseTensor.operations.update(
+    dict.fromkeys(_ELEMENTWISE, _elementwise),
+    matmul=lambda function, a, b, **options: sparse_dense_matmul(
+        a,
+        b,
+        options.get("adjoint_a", False) or options.get("transpose_a", False),
+        options.get("adjoint_b", False) or options.get("transpose_b", False),
+    ),
+    rank=_number(lambda x: x.ndim),
+    shape=_number(lambda x: x.extents),
+    size=_number(lambda x: int(np.prod(x.extents))),
+)
 
 
 def __getattr__(name: str) -> Any:

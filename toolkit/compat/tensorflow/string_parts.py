@@ -57,7 +57,10 @@ def in_parts(
         input: a string, or a vector of them.
         made: makes a tensor of an array of parts.
     """
-    if isinstance(input, RaggedTensor) or array_of(input).ndim > 1:
+    if isinstance(input, RaggedTensor):
+        rows = in_parts(function, parts, input.flat_values, made)
+        return input.with_flat_values(rows)
+    if array_of(input).ndim > 1:
         raise UnsupportedError(
             f"{function}: expected a string or a vector of them; received strings of "
             f"{getattr(input, 'ndim', 2)} axes, whose parts would be ragged rows in "

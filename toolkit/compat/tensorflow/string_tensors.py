@@ -10,7 +10,6 @@ import numpy as np
 from toolkit.compat.tensorflow.types import TensorShape, string
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core import strings as core
-from toolkit.data import Ragged
 from toolkit.errors import ShapeError
 
 
@@ -120,7 +119,7 @@ def mapped(
         value: strings or ragged rows of them.
         made: makes a tensor of an array of what the function returns.
     """
-    if isinstance(value, Ragged):
-        flat = np.asarray(made(each(function, value.values)))
-        return type(value)(flat, value.row_splits)
+    if getattr(value, "is_composite", False):  # ragged rows
+        flat = value.flat_values
+        return value.with_flat_values(made(each(function, flat)))
     return made(each(function, value))

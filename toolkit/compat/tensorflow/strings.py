@@ -13,6 +13,7 @@ from toolkit import dtypes
 from toolkit.compat.tensorflow import regular_expressions as re2
 from toolkit.compat.tensorflow.printing import shown
 from toolkit.compat.tensorflow.ragged import RaggedTensor
+from toolkit.compat.tensorflow.ragged_operations import map_flat
 from toolkit.compat.tensorflow.string_parts import (
     Numbers,
     Strings as Strings,
@@ -117,7 +118,10 @@ def substr(
 
 
 def join(inputs: Any, separator: str = "", name: Any = None) -> StringTensor:
-    """Strings of the same places put together."""
+    """Strings of the same places put together, also those of ragged rows."""
+    rows = next((x for x in inputs if isinstance(x, RaggedTensor)), None)
+    if rows is not None:
+        return map_flat(lambda *parts: join(parts, separator), inputs, {})
     arrays = np.broadcast_arrays(*map(array_of, inputs))
     between = separator.encode()
     flat = [between.join(row) for row in zip(*(a.ravel() for a in arrays), strict=True)]
@@ -371,6 +375,9 @@ def as_string(
         fill: what they are filled up with: "", " " or "0"; "-": spaces behind them,
             "+": spaces, and a sign in any case.
     """
+    if isinstance(input, RaggedTensor):
+        options = (precision, scientific, shortest, width, fill)
+        return map_flat(as_string, (input, *options), {})
     if is_string(input):
         return as_strings(input)
     array = np.asarray(convert(input))

@@ -1,0 +1,264 @@
+"""The messages of `tf.train`: Examples, and the features and lists in them."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from toolkit import data
+from toolkit.compat.tensorflow.string_tensors import one_string
+from toolkit.data.examples import (
+    BYTES_LIST,
+    FLOAT_LIST,
+    INT64_LIST,
+    encoded_feature,
+    encoded_features,
+    message_fields,
+    read_features,
+    read_list,
+    read_lists,
+)
+from toolkit.errors import ArgumentError, ArgumentTypeError
+
+
+class Message:
+    """A message of Protocol Buffers: bytes that records hold."""
+
+    def SerializeToString(self) -> bytes:
+        """Return the bytes of the message."""
+        raise NotImplementedError
+
+    @classmethod
+    def FromString(cls, serialized: Any) -> Self:
+        """Return the message of these bytes."""
+        made = cls()
+        made.ParseFromString(serialized)
+        return made
+
+    def ParseFromString(self, serialized: Any) -> None:
+        """Take the contents of the bytes of a message."""
+        raise NotImplementedError
+
+    def _lines(self) -> list[str]:
+        """The message as text, line by line."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "".join(f"{line}\n" for line in self._lines())
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return False
+        return self.SerializeToString() == other.SerializeToString()
+
+    __hash__ = object.__hash__
+
+
+class _List(Message):
+    """Values of a feature."""
+
+    _field, _number = "", 0
+
+    def __init__(self, value: Any = ()) -> None:
+        self.value: list[Any] = list(value)
+
+    def items(self) -> Any:
+        """Return the values as the core takes them."""
+        raise NotImplementedError
+
+    def SerializeToString(self) -> bytes:
+        """Return the bytes of the message."""
+        if not self.value:
+            return b""
+        feature = memoryview(encoded_feature("", self.items()))
+        return b"".join(bytes(message) for _, _, message in message_fields(feature))
+
+    def ParseFromString(self, serialized: Any) -> None:
+        """Take the values in the bytes of a message."""
+        message = one_string(serialized, "ParseFromString")
+        self.value = read_list(self._number, memoryview(message)).tolist()
+
+    def _lines(self) -> list[str]:
+        return [f"value: {_shown(value)}" for value in self.value]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        text = repr(value)[2:-1]
+        return '"' + text.replace('"', '\\"') + '"'
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+class BytesList(_List):
+    """Bytes of a feature."""
+
+    _field, _number = "bytes_list", BYTES_LIST
+
+    def items(self) -> Any:
+        """Return the values as bytes."""
+        return [one_string(value, "Feature") for value in self.value]
+
+
+class FloatList(_List):
+    """Floats of a feature."""
+
+    _field, _number = "float_list", FLOAT_LIST
+
+    def items(self) -> Any:
+        """Return the values as float32."""
+        return np.asarray(self.value, "float32")
+
+
+class Int64List(_List):
+    """Integers of a feature.
+
+    Raises:
+        ArgumentTypeError: a value is no integer.
+    """
+
+    _field, _number = "int64_list", INT64_LIST
+
+    def __init__(self, value: Any = ()) -> None:
+        super().__init__(value)
+        for number in self.value:
+            if not hasattr(number, "__index__"):
+                raise ArgumentTypeError(
+                    f"Int64List: expected integers; received {number!r}"
+                )
+
+    def items(self) -> Any:
+        """Return the values as int64."""
+        return np.asarray(self.value, "int64")
+
+
+class Feature(Message):
+    """A list of values, given as one of its kinds."""
+
+    def __init__(
+        self,
+        bytes_list: BytesList | None = None,
+        float_list: FloatList | None = None,
+        int64_list: Int64List | None = None,
+    ) -> None:
+        given = [x for x in (bytes_list, float_list, int64_list) if x is not None]
+        if len(given) > 1:
+            raise ArgumentError(f"Feature: expected one list; received {len(given)}")
+        self.bytes_list: BytesList = bytes_list or BytesList()
+        self.float_list: FloatList = float_list or FloatList()
+        self.int64_list: Int64List = int64_list or Int64List()
+        self._kind = given[0]._field if given else None
+
+    def WhichOneof(self, oneof_group: str) -> str | None:
+        """Return the name of the list that the feature has."""
+        filled = [x._field for x in self._lists() if x.value]
+        return filled[0] if filled else self._kind
+
+    def _lists(self) -> tuple[_List, ...]:
+        return (self.bytes_list, self.float_list, self.int64_list)
+
+    def values(self) -> Any:
+        """Return the values as the core takes them."""
+        filled = [x for x in self._lists() if x.value]
+        return filled[0].items() if filled else np.zeros(0, "int64")
+
+    def SerializeToString(self) -> bytes:
+        """Return the bytes of the message."""
+        return encoded_feature("", self.values()) if self.WhichOneof("kind") else b""
+
+    def ParseFromString(self, serialized: Any) -> None:
+        """Take the list in the bytes of a message."""
+        message = one_string(serialized, "ParseFromString")
+        self._kind = None
+        for part in self._lists():
+            part.value = []
+        for number, values in read_lists(memoryview(message)):
+            part = self._lists()[number - 1]
+            part.value, self._kind = values.tolist(), part._field
+
+    def _lines(self) -> list[str]:
+        kind = self.WhichOneof("kind")
+        if kind is None:
+            return []
+        return _nested(kind, getattr(self, kind)._lines())
+
+
+def feature_of(values: Any) -> Feature:
+    """Return the feature of an array of bytes, floats or integers."""
+    kind, items = values.dtype.kind, values.tolist()
+    return Feature(
+        BytesList(items) if kind == "O" else None,
+        FloatList(items) if kind == "f" else None,
+        Int64List(items) if kind == "i" else None,
+    )
+
+
+def _nested(name: str, lines: list[str]) -> list[str]:
+    return [f"{name} {{", *(f"  {line}" for line in lines), "}"]
+
+
+class Features(Message):
+    """Names and their features."""
+
+    def __init__(self, feature: dict[str, Feature] | None = None) -> None:
+        self.feature: dict[str, Feature] = dict(feature or {})
+
+    def SerializeToString(self) -> bytes:
+        """Return the bytes of the message."""
+        return encoded_features({name: f.values() for name, f in self.feature.items()})
+
+    def ParseFromString(self, serialized: Any) -> None:
+        """Take the features in the bytes of a message."""
+        message = one_string(serialized, "ParseFromString")
+        self.feature = {}
+        for name, values in read_features(memoryview(message)).items():
+            self.feature[name] = feature_of(values)
+
+    def _lines(self) -> list[str]:
+        found = []
+        for name in sorted(self.feature):
+            entry = [f'key: "{name}"', *_nested("value", self.feature[name]._lines())]
+            found += _nested("feature", entry)
+        return found
+
+
+class Example(Message):
+    """What a record holds: named features.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[3]))
+        >>> tf.train.Example(features=tf.train.Features(feature={"x": feature}))
+        features {
+          feature {
+            key: "x"
+            value {
+              int64_list {
+                value: 3
+              }
+            }
+          }
+        }
+        <BLANKLINE>
+    """
+
+    def __init__(self, features: Features | None = None) -> None:
+        self.features: Features = features or Features()
+
+    def SerializeToString(self) -> bytes:
+        """Return the message, to be written as a record."""
+        return data.make_example(
+            {name: f.values() for name, f in self.features.feature.items()}
+        )
+
+    def ParseFromString(self, serialized: Any) -> None:
+        """Take the features of a message."""
+        message = one_string(serialized, "ParseFromString")
+        self.features = Features()
+        for name, values in data.read_example(message).items():
+            self.features.feature[name] = feature_of(values)
+
+    def _lines(self) -> list[str]:
+        return _nested("features", self.features._lines())

@@ -1,0 +1,199 @@
+"""How ragged tensors are made: from values, and row splits or row lengths."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from toolkit.compat.tensorflow.arguments import dtype_name
+from toolkit.compat.tensorflow.ragged_values import (
+    as_values,
+    joined,
+    known_integers,
+    length_of,
+    padding_of,
+    reshaped,
+    taken,
+    unpadded_lengths,
+)
+from toolkit.errors import ShapeError
+
+
+class RaggedConstructors:
+    """The class methods of a RaggedTensor that make one.
+
+    Args:
+        values: the values of all rows.
+        row_splits: where each row begins and the last one ends.
+        uniform_row_length: the length of each row, if it is the same by construction.
+    """
+
+    def __init__(
+        self, values: Any, row_splits: Any, uniform_row_length: int | None = None
+    ) -> None:
+        self.values: Any = as_values(values)
+        self.splits: np.ndarray[Any, Any] = row_splits
+        self.uniform_row_length = uniform_row_length
+
+    @classmethod
+    def from_row_splits(
+        cls, values: Any, row_splits: Any, name: Any = None, validate: bool = True
+    ) -> Self:
+        """Return the rows that splits cut out of values.
+
+        `validate` has no effect: the numbers are checked in any case.
+        """
+        values, splits = as_values(values), known_integers(row_splits, "row_splits")
+        right = splits.ndim == 1 and len(splits) and splits[0] == 0
+        if not right or splits[-1] != length_of(values) or (np.diff(splits) < 0).any():
+            raise ShapeError(
+                f"from_row_splits: expected numbers that rise from 0 to "
+                f"{length_of(values)}, the number of values; received "
+                f"{splits.tolist()[:8]}"
+            )
+        return cls(values, splits)
+
+    @classmethod
+    def from_row_lengths(
+        cls, values: Any, row_lengths: Any, name: Any = None, validate: bool = True
+    ) -> Self:
+        """Return rows of these lengths; `validate` has no effect."""
+        lengths = known_integers(row_lengths, "row_lengths")
+        zero = np.zeros(1, lengths.dtype)
+        splits = np.concatenate([zero, np.cumsum(lengths, dtype=lengths.dtype)])
+        return cls.from_row_splits(values, splits)
+
+    @classmethod
+    def from_value_rowids(
+        cls,
+        values: Any,
+        value_rowids: Any,
+        nrows: Any = None,
+        name: Any = None,
+        validate: bool = True,
+    ) -> Self:
+        """Return rows by the number of the row of each value.
+
+        Args:
+            values: the values, in the order of rows.
+            value_rowids: the row of each value; the numbers do not fall.
+            nrows: how many rows there are; by default the last number plus 1.
+            validate: has no effect: the numbers are checked in any case.
+        """
+        ids = known_integers(value_rowids, "value_rowids")
+        last = int(ids.max()) + 1 if ids.size else 0
+        count = last if nrows is None else int(nrows)
+        if (np.diff(ids) < 0).any() or count < last:
+            raise ShapeError(
+                "from_value_rowids: expected numbers below nrows that do not fall; "
+                f"received {ids.tolist()[:8]} and nrows={count}"
+            )
+        return cls.from_row_lengths(values, np.bincount(ids, minlength=count))
+
+    @classmethod
+    def from_row_starts(
+        cls, values: Any, row_starts: Any, name: Any = None, validate: bool = True
+    ) -> Self:
+        """Return rows by where each begins; `validate` has no effect."""
+        values, starts = as_values(values), known_integers(row_starts, "row_starts")
+        return cls.from_row_splits(values, np.append(starts, length_of(values)))
+
+    @classmethod
+    def from_row_limits(
+        cls, values: Any, row_limits: Any, name: Any = None, validate: bool = True
+    ) -> Self:
+        """Return rows by where each ends; `validate` has no effect."""
+        limits = known_integers(row_limits, "row_limits")
+        return cls.from_row_splits(values, np.append(limits[:1] * 0, limits))
+
+    @classmethod
+    def from_uniform_row_length(
+        cls,
+        values: Any,
+        uniform_row_length: Any,
+        nrows: Any = None,
+        validate: bool = True,
+        name: Any = None,
+    ) -> Self:
+        """Return rows of one length; `validate` has no effect."""
+        values, length = as_values(values), int(uniform_row_length)
+        count = length_of(values) // length if nrows is None else int(nrows)
+        made = cls.from_row_splits(values, np.arange(count + 1) * length)
+        made.uniform_row_length = length
+        return made
+
+    @classmethod
+    def from_nested_row_splits(
+        cls,
+        flat_values: Any,
+        nested_row_splits: Any,
+        name: Any = None,
+        validate: bool = True,
+    ) -> Self:
+        """Return rows of rows by the splits of each axis, the outermost first."""
+        values = flat_values
+        for splits in reversed(list(nested_row_splits)):
+            values = cls.from_row_splits(values, splits)
+        return values
+
+    @classmethod
+    def from_nested_row_lengths(
+        cls,
+        flat_values: Any,
+        nested_row_lengths: Any,
+        name: Any = None,
+        validate: bool = True,
+    ) -> Self:
+        """Return rows of rows by the lengths in each axis, the outermost first."""
+        values = flat_values
+        for lengths in reversed(list(nested_row_lengths)):
+            values = cls.from_row_lengths(values, lengths)
+        return values
+
+    @classmethod
+    def from_tensor(
+        cls,
+        tensor: Any,
+        lengths: Any = None,
+        padding: Any = None,
+        ragged_rank: int = 1,
+        name: Any = None,
+        row_splits_dtype: Any = "int64",
+    ) -> Self:
+        """Return the rows of a tensor, without what fills them up.
+
+        Args:
+            tensor: (rows, steps, ...).
+            lengths: how many steps of each row count.
+            padding: the value that fills rows up at their ends.
+            ragged_rank: how many axes after the first become ragged.
+            row_splits_dtype: int32 or int64.
+        """
+        values = as_values(tensor)
+        rows, steps, *rest = values.shape
+        if ragged_rank > 1:
+            inner = reshaped(values, (rows * steps, *rest))
+            nested = cls.from_tensor(inner, None, None, ragged_rank - 1)
+            made = cls.from_uniform_row_length(nested, steps, rows)
+        else:
+            flat = reshaped(values, (rows * steps, *rest))
+            made = cls.from_uniform_row_length(flat, steps, rows)
+        made.splits = made.splits.astype(dtype_name(row_splits_dtype))
+        if lengths is None and padding is None:
+            return made
+        if lengths is None:
+            array = np.asarray(values)
+            lengths = unpadded_lengths(array, padding_of(array, padding))
+        counts = np.clip(known_integers(lengths, "lengths"), 0, steps)
+        places = [np.arange(n) + row * steps for row, n in enumerate(counts)]
+        return cls.from_row_lengths(taken(made.values, joined(places)), counts)
+
+    @classmethod
+    def from_sparse(
+        cls, st_input: Any, name: Any = None, row_splits_dtype: Any = "int64"
+    ) -> Self:
+        """Return the rows of a sparse tensor of two axes."""
+        places = np.asarray(st_input.indices)
+        count = int(np.asarray(st_input.dense_shape)[0])
+        return cls.from_value_rowids(st_input.values, places[:, 0], count)

@@ -1,0 +1,232 @@
+"""Ragged rows one after the other, with new axes, and in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
+from toolkit.compat.tensorflow.ragged_values import (
+    as_values,
+    joined,
+    length_of,
+    reshaped,
+    taken,
+    taken_rows,
+)
+from toolkit.compat.tensorflow.string_tensors import StringTensor
+from toolkit.compat.tensorflow.views import convert
+from toolkit.errors import ShapeError
+
+_Function = Callable[..., Any]
+
+
+def _concat(function: _Function, values: Sequence[Any], axis: Any, **names: Any) -> Any:
+    rank = max(len(as_values(x).shape) for x in values)
+    return joined_rows(function, list(values), int(axis) % rank)
+
+
+def joined_rows(function: _Function, values: list[Any], axis: int) -> Any:
+    """Return rows, or the values in each row, one after the other."""
+    first = next((x for x in values if isinstance(x, RaggedTensor)), None)
+    if first is None:
+        return function(values, axis)
+    rows = [_with_rank(x, first.ragged_rank) for x in values]
+    if axis > 1:
+        for other in rows[1:]:
+            if not np.array_equal(other.splits, first.splits):
+                raise ShapeError("concat: expected rows of the same lengths")
+        parts = [x.values for x in rows]
+        return rows[0].with_values(joined_rows(function, parts, axis - 1))
+    whole = joined_rows(function, [x.values for x in rows], 0)
+    if axis == 0:
+        lengths = np.concatenate([x.lengths for x in rows])
+        return RaggedTensor.from_row_lengths(whole, lengths)
+    if len({x.count for x in rows}) != 1:
+        raise ShapeError(
+            "concat: expected the same number of rows; received "
+            f"{', '.join(str(x.count) for x in rows)}"
+        )
+    starts = np.cumsum([0, *(length_of(x.values) for x in rows)])
+    places = [
+        np.arange(x.splits[row], x.splits[row + 1]) + start
+        for row in range(rows[0].count)
+        for x, start in zip(rows, starts, strict=False)
+    ]
+    lengths = sum(x.lengths for x in rows)
+    return RaggedTensor.from_row_lengths(taken(whole, joined(places)), lengths)
+
+
+def _with_rank(x: Any, ragged_rank: int) -> Any:
+    if isinstance(x, RaggedTensor):
+        return x
+    return RaggedTensor.from_tensor(x, ragged_rank=ragged_rank)
+
+
+def _stack(function: _Function, values: Any, axis: Any = 0, **names: Any) -> Any:
+    rank = max(len(as_values(x).shape) for x in values)
+    axis = int(axis) % (rank + 1)
+    parts = [expanded(as_values(x), axis) for x in values]
+    return joined_rows(_concatenated, parts, axis)
+
+
+def _concatenated(values: list[Any], axis: int) -> Any:
+    if isinstance(values[0], StringTensor):
+        return StringTensor(np.concatenate([np.asarray(x) for x in values], axis))
+    return ops.concatenate(values, axis)
+
+
+def expanded(x: Any, axis: int) -> Any:
+    """Return a tensor or rows with a new axis of one element."""
+    if not isinstance(x, RaggedTensor):
+        shape = tuple(x.shape)
+        return reshaped(x, (*shape[:axis], 1, *shape[axis:]))
+    if axis == 0:
+        return RaggedTensor.from_uniform_row_length(x, x.count, 1)
+    if axis == 1:
+        return RaggedTensor.from_uniform_row_length(x, 1, x.count)
+    return x.with_values(expanded(x.values, axis - 1))
+
+
+def _expand_dims(function: _Function, input: Any, axis: Any, **names: Any) -> Any:
+    return expanded(input, int(axis) % (input.ndim + 1))
+
+
+def _squeeze(function: _Function, input: Any, axis: Any = None, **names: Any) -> Any:
+    axes = [int(n) % input.ndim for n in np.atleast_1d([] if axis is None else axis)]
+    if not axes:
+        axes = [i for i, n in enumerate(input.shape) if n == 1]
+    for place in sorted(axes, reverse=True):
+        input = _without_axis(input, place)
+    return input
+
+
+def _without_axis(x: Any, axis: int) -> Any:
+    if not isinstance(x, RaggedTensor):
+        return ops.squeeze(x, axis)
+    if axis == 0:
+        return x[0]
+    if axis > 1:
+        return x.with_values(_without_axis(x.values, axis - 1))
+    if (x.lengths != 1).any():
+        raise ShapeError("squeeze: expected rows of one value along axis 1")
+    return x.values
+
+
+def stack_rows(rows: Sequence[Any]) -> Any:
+    """Return tensors or rows as the rows of a RaggedTensor."""
+    parts = [as_values(row) for row in rows]
+    whole = joined_rows(_concatenated, parts, 0)
+    return RaggedTensor.from_row_lengths(whole, [length_of(part) for part in parts])
+
+
+def _gather(
+    function: _Function,
+    params: Any,
+    indices: Any,
+    validate_indices: Any = None,
+    axis: Any = None,
+    batch_dims: int = 0,
+    **names: Any,
+) -> Any:
+    if isinstance(indices, RaggedTensor) and not batch_dims and not axis:
+        if isinstance(params, RaggedTensor):
+            return indices.with_flat_values(taken_rows(params, _array(indices)))
+        return indices.with_flat_values(function(params, indices.flat_values))
+    if batch_dims == 1 and isinstance(params, RaggedTensor):
+        rows = _with_rank(indices, 1)
+        places = _array(rows) + params.splits[:-1][rows.rowids()]
+        return rows.with_values(taken(params.values, places))
+    if axis or batch_dims:
+        raise ShapeError("gather: of ragged rows only axis=0 is supported")
+    places = np.asarray(convert(indices))
+    return taken_rows(params, places) if places.ndim else params[int(places)]
+
+
+def _array(rows: RaggedTensor) -> Any:
+    return np.asarray(rows.flat_values)
+
+
+def _gather_nd(function: _Function, params: Any, indices: Any, *rest: Any) -> Any:
+    places = np.asarray(convert(indices))
+    rows = [
+        params[tuple(map(int, key))] for key in places.reshape(-1, places.shape[-1])
+    ]
+    return ops.reshape(ops.stack(rows), (*places.shape[:-1], *rows[0].shape))
+
+
+def _embedding_lookup(function: _Function, params: Any, ids: Any, *rest: Any) -> Any:
+    return ids.with_flat_values(function(params, ids.flat_values, *rest))
+
+
+def _tile(function: _Function, input: Any, multiples: Any, **names: Any) -> Any:
+    concat = _concatenated
+    for axis, count in enumerate(np.asarray(convert(multiples)).tolist()):
+        input = joined_rows(concat, [input] * count, axis) if count != 1 else input
+    return input
+
+
+def _reverse(function: _Function, tensor: Any, axis: Any, **names: Any) -> Any:
+    for place in np.atleast_1d(axis):
+        key = [slice(None)] * tensor.ndim
+        key[int(place)] = slice(None, None, -1)
+        tensor = tensor[tuple(key)]
+    return tensor
+
+
+def _split(
+    function: _Function,
+    value: Any,
+    num_or_size_splits: Any,
+    axis: Any = 0,
+    **names: Any,
+) -> list[Any]:
+    if int(axis):
+        raise ShapeError("split: of ragged rows only axis=0 is supported")
+    sizes = num_or_size_splits
+    if not np.ndim(sizes):
+        sizes = [value.count // int(sizes)] * int(sizes)
+    ends = np.cumsum([0, *map(int, sizes)])
+    if ends[-1] != value.count:
+        raise ShapeError(f"split: expected sizes that add up to {value.count} rows")
+    return [value[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+
+
+def boolean_mask(data: Any, mask: Any, name: Any = None) -> Any:
+    """Return the values where a mask is true, in rows like before.
+
+    Args:
+        data: a tensor or ragged rows.
+        mask: booleans of the first axes of data; with one axis it keeps whole rows.
+    """
+    mask, data = as_values(mask), as_values(data)
+    if len(mask.shape) == 1:
+        return taken(data, np.flatnonzero(np.asarray(mask)))
+    if not isinstance(mask, RaggedTensor):
+        mask = RaggedTensor.from_tensor(mask, ragged_rank=len(mask.shape) - 1)
+    if not isinstance(data, RaggedTensor):
+        data = RaggedTensor.from_tensor(data, ragged_rank=mask.ragged_rank)
+    if isinstance(mask.values, RaggedTensor):
+        return data.with_values(boolean_mask(data.values, mask.values))
+    kept = np.asarray(mask.values)
+    places, ids = np.flatnonzero(kept), data.rowids()
+    lengths = np.bincount(ids[places], minlength=data.count)
+    return RaggedTensor.from_row_lengths(taken(data.values, places), lengths)
+
+
+OPERATIONS: dict[str, _Function] = {
+    "boolean_mask": lambda f, tensor, mask, *rest, **names: boolean_mask(tensor, mask),
+    "concat": _concat,
+    "embedding_lookup": _embedding_lookup,
+    "expand_dims": _expand_dims,
+    "gather": _gather,
+    "gather_nd": _gather_nd,
+    "reverse": _reverse,
+    "split": _split,
+    "squeeze": _squeeze,
+    "stack": _stack,
+    "tile": _tile,
+}

@@ -1,0 +1,128 @@
+"""Sums, means and extremes of ragged rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops
+from toolkit.compat.tensorflow import segments
+from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
+from toolkit.compat.tensorflow.ragged_values import (
+    length_of,
+    reshaped,
+    taken,
+)
+from toolkit.errors import ArgumentError
+
+_Function = Callable[..., Any]
+_SEGMENTS = {name: f"unsorted_segment_{name}" for name in ("sum", "prod", "max", "min")}
+
+
+def _reduction(kind: str) -> _Function:
+    def reduce_rows(
+        function: _Function,
+        input_tensor: Any,
+        axis: Any = None,
+        keepdims: bool = False,
+        name: Any = None,
+    ) -> Any:
+        rows = input_tensor
+        axes = range(rows.ndim) if axis is None else np.atleast_1d(axis)
+        places = sorted({int(n) % rows.ndim for n in axes}, reverse=True)
+        if len(places) == rows.ndim:
+            total = function(rows.flat_values)
+            return reshaped(total, (1,) * rows.ndim) if keepdims else total
+        if len(places) > 1 and kind not in ("sum", "prod", "max", "min", "any", "all"):
+            raise ArgumentError(
+                f"reduce_{kind}: expected one axis of ragged rows, or all; received "
+                f"{axis}"
+            )
+        for place in places:
+            rows = _along(kind, function, rows, place)
+            if keepdims:
+                rows = RaggedTensor.operations["expand_dims"](function, rows, place)
+        return rows
+
+    return reduce_rows
+
+
+def _along(kind: str, function: _Function, rows: Any, axis: int) -> Any:
+    if not isinstance(rows, RaggedTensor):
+        return function(rows, axis)
+    if axis > 1:
+        return rows.with_values(_along(kind, function, rows.values, axis - 1))
+    if axis == 0:
+        splits = np.array([0, rows.count])
+        return _grouped(kind, RaggedTensor(rows, splits))[0]
+    return _grouped(kind, rows)
+
+
+def _grouped(kind: str, rows: RaggedTensor) -> Any:
+    """Return the reduction over the values of each row, which may be rows again."""
+    ids, inner = rows.rowids(), rows.values
+    targets: Any = None
+    while isinstance(inner, RaggedTensor):
+        # Each value of a row is a row: values at the same place are reduced.
+        lengths = np.zeros(int(ids.max()) + 1 if ids.size else 0, int)
+        count = rows.count if targets is None else targets.values_count
+        lengths = np.zeros(count, int)
+        np.maximum.at(lengths, ids, inner.lengths)
+        splits = np.concatenate([[0], np.cumsum(lengths)])
+        targets = _Targets(targets, splits)
+        places = np.arange(length_of(inner.values)) - inner.splits[:-1][inner.rowids()]
+        ids = splits[:-1][ids[inner.rowids()]] + places
+        inner = inner.values
+    count = rows.count if targets is None else targets.values_count
+    reduced = _segments(kind, inner, ids, count)
+    return reduced if targets is None else targets.of(reduced)
+
+
+class _Targets:
+    """The rows that a reduction of rows of rows returns."""
+
+    def __init__(self, outer: _Targets | None, splits: Any) -> None:
+        self.outer, self.splits = outer, splits
+        self.values_count = int(splits[-1])
+
+    def of(self, values: Any) -> Any:
+        """Return values in these rows."""
+        rows = RaggedTensor(values, self.splits)
+        return rows if self.outer is None else self.outer.of(rows)
+
+
+def _segments(kind: str, values: Any, ids: Any, count: int) -> Any:
+    ids = np.asarray(ids, "int64")
+    if kind in _SEGMENTS:
+        return getattr(segments, _SEGMENTS[kind])(values, ids, count)
+    if kind in ("any", "all"):
+        wanted = values if kind == "any" else ops.logical_not(values)
+        total = segments.unsorted_segment_sum(ops.cast(wanted, "int32"), ids, count)
+        found = ops.greater(total, 0)
+        return found if kind == "any" else ops.logical_not(found)
+    if kind == "logsumexp":
+        most = segments.unsorted_segment_max(values, ids, count)
+        scaled = ops.exp(values - taken(most, ids))
+        return ops.log(segments.unsorted_segment_sum(scaled, ids, count)) + most
+    mean = _mean(values, ids, count)
+    if kind == "mean":
+        return mean
+    variance = _mean(ops.square(values - taken(mean, ids)), ids, count)
+    return variance if kind == "variance" else ops.sqrt(variance)
+
+
+def _mean(values: Any, ids: Any, count: int) -> Any:
+    total = segments.unsorted_segment_sum(values, ids, count)
+    shape = (count, *[1] * (len(total.shape) - 1))
+    sizes = np.bincount(ids, minlength=count).reshape(shape)
+    if dtypes.is_integer(str(values.dtype)):
+        return ops.floor_divide(total, np.maximum(sizes, 1).astype(str(values.dtype)))
+    return total / ops.cast(sizes, values.dtype)
+
+
+REDUCTIONS: dict[str, _Function] = {
+    f"reduce_{kind}": _reduction(kind)
+    for kind in "all any logsumexp max mean min prod std sum variance".split()
+}

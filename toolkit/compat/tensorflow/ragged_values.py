@@ -1,0 +1,101 @@
+"""The values of ragged rows: tensors, strings, or rows again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.compat.tensorflow.modes import NeedsValues
+from toolkit.compat.tensorflow.string_tensors import StringTensor
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
+
+
+def is_composite(values: Any) -> bool:
+    """Return whether values are ragged rows or a sparse tensor."""
+    return bool(getattr(values, "is_composite", False))
+
+
+def as_values(values: Any) -> Any:
+    """Return what may be the values of rows."""
+    if isinstance(values, (StringTensor, Tensor)) or is_composite(values):
+        return values
+    is_texts = isinstance(values, np.ndarray) and values.dtype.kind in "OSU"
+    if is_texts or is_string(values) or isinstance(values, CoreStringTensor):
+        return StringTensor(values)
+    return convert(values)
+
+
+def length_of(values: Any) -> int:
+    """Return how many values there are."""
+    return int(values.shape[0])
+
+
+def known_integers(numbers: Any, what: str) -> np.ndarray[Any, Any]:
+    """Return numbers as an array of int64, or of int32 if they are a tensor of it."""
+    if isinstance(numbers, (Tensor, Variable)):
+        known = ops.convert_to_tensor(numbers).known()
+        if known is None:
+            raise NeedsValues(f"RaggedTensor with {what} that are computed")
+        return known if known.dtype in ("int32", "int64") else known.astype("int64")
+    return np.asarray(numbers).astype("int64")
+
+
+def taken(values: Any, places: Any) -> Any:
+    """Return values at places of the first axis, in the shape of the places."""
+    if is_composite(values):
+        return taken_rows(values, places)
+    if isinstance(values, StringTensor):
+        return values[places]
+    return ops.take(values, places, 0)
+
+
+def taken_rows(rows: Any, places: Any) -> Any:
+    """Return rows by their numbers."""
+    firsts, lengths = rows.splits[:-1][places], rows.lengths[places]
+    found = [np.arange(first, first + n) for first, n in zip(firsts, lengths)]  # noqa: B905
+    made = type(rows).from_row_lengths(taken(rows.values, joined(found)), lengths)
+    made.uniform_row_length = rows.uniform_row_length
+    return made
+
+
+def joined(places: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Return arrays of places one after the other, int64 also if there are none."""
+    return np.concatenate([np.zeros(0, "int64"), *places])
+
+
+def reshaped(values: Any, shape: tuple[int, ...]) -> Any:
+    """Return a tensor or strings in another shape."""
+    if isinstance(values, StringTensor):
+        return StringTensor(np.asarray(values).reshape(shape))
+    return ops.reshape(values, shape)
+
+
+def padding_of(array: Any, padding: Any) -> Any:
+    """Return a padding as an element of an array: a string as bytes."""
+    value = np.asarray(as_values(padding))
+    return value[()] if array.dtype == object else value.astype(array.dtype)
+
+
+def unpadded_lengths(array: Any, padding: Any) -> Any:
+    """Return the length of each row without the padding at its end."""
+    differs = np.asarray(array != padding, bool)
+    is_filled = np.any(differs.reshape(*array.shape[:2], -1), axis=2)
+    after = np.argmax(np.flip(is_filled, 1), axis=1)
+    return np.where(np.any(is_filled, axis=1), array.shape[1] - after, 0)
+
+
+def with_filling(values: Any, fill: Any) -> Any:
+    """Return values with one more at the end, which fills rows up."""
+    rest = tuple(values.shape)[1:]
+    if isinstance(values, StringTensor):
+        text = b"" if fill is None else np.asarray(StringTensor(fill))[()]
+        filling = np.full((1, *rest), text, object)
+        return StringTensor(np.concatenate([np.asarray(values), filling]))
+    one = ops.cast(0 if fill is None else fill, values.dtype)
+    return ops.concatenate([values, ops.broadcast_to(one, (1, *rest))], 0)

@@ -1,0 +1,100 @@
+"""Counting in sparse tensors, and the combinations of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from toolkit.compat.tensorflow.ragged_operations import coordinates
+from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
+from toolkit.compat.tensorflow.ragged_values import as_values
+from toolkit.compat.tensorflow.sparse_tensor import SparseTensor
+from toolkit.compat.tensorflow.string_tensors import StringTensor
+
+
+def bincount(
+    values: Any,
+    weights: Any = None,
+    axis: int | None = 0,
+    minlength: Any = None,
+    maxlength: Any = None,
+    binary_output: bool = False,
+    name: Any = None,
+) -> SparseTensor:
+    """Count how often each integer occurs, in all values or in each row.
+
+    Args:
+        values: a tensor, ragged rows or a sparse tensor of integers.
+        weights: what is added up for each value, in the same form.
+        axis: 0 for all values, -1 for each row.
+        minlength, maxlength: bounds for the number of integers that count.
+        binary_output: whether to return 1 for integers that occur.
+    """
+    rows, found = _rows_and_values(values)
+    shares = np.ones(len(found), found.dtype)
+    if weights is not None:
+        shares = _rows_and_values(weights)[1]
+    if maxlength is not None:
+        is_in = found < int(maxlength)
+        rows, found, shares = rows[is_in], found[is_in], shares[is_in]
+    wide = max(int(found.max()) + 1 if len(found) else 0, int(minlength or 0))
+    keys = found if axis == 0 else rows * max(wide, 1) + found
+    cells, ids = np.unique(keys, return_inverse=True)
+    totals = np.zeros(len(cells), shares.dtype)
+    np.add.at(totals, ids, shares)
+    totals = np.minimum(totals, 1) if binary_output else totals
+    if axis == 0:
+        return SparseTensor(cells[:, None], totals, (wide,))
+    count = int(as_shape(values)[0])
+    places = np.stack(np.divmod(cells, max(wide, 1)), 1)
+    return SparseTensor(places, totals, (count, wide))
+
+
+def as_shape(values: Any) -> Any:
+    """Return the shape of a sparse, ragged or dense tensor."""
+    return values.shape if hasattr(values, "shape") else as_values(values).shape
+
+
+def _rows_and_values(x: Any) -> tuple[Any, Any]:
+    if isinstance(x, SparseTensor):
+        return x.places[:, 0], np.asarray(x.values)
+    if isinstance(x, RaggedTensor):
+        return coordinates(x)[0], np.asarray(x.flat_values)
+    array = np.asarray(as_values(x))
+    rows = np.repeat(np.arange(len(array)), array.size // max(len(array), 1))
+    return rows, array.reshape(-1)
+
+
+def cross(
+    inputs: Sequence[Any], name: Any = None, separator: Any = None
+) -> SparseTensor:
+    """Return the combinations of the values of each row, joined by "_X_".
+
+    Args:
+        inputs: sparse or dense matrices of strings or integers.
+        separator: what joins the values.
+    """
+    between = str.encode("_X_" if separator is None else str(separator))
+    sources = [_texts_of_rows(x) for x in inputs]
+    places, texts = [], []
+    for row, lists in enumerate(zip(*sources, strict=True)):
+        for column, parts in enumerate(product(*lists)):
+            places.append((row, column))
+            texts.append(between.join(parts))
+    wide = max((place[1] + 1 for place in places), default=0)
+    values = StringTensor(texts) if texts else StringTensor(np.zeros(0, object))
+    return SparseTensor(
+        np.array(places, int).reshape(-1, 2), values, (len(sources[0]), wide)
+    )
+
+
+def _texts_of_rows(x: Any) -> list[list[bytes]]:
+    rows, values = _rows_and_values(x)
+    texts = [v if isinstance(v, bytes) else str(v).encode() for v in values.tolist()]
+    found: list[list[bytes]] = [[] for _ in range(int(as_shape(x)[0]))]
+    for row, text in zip(rows.tolist(), texts, strict=True):
+        found[row].append(text)
+    return found

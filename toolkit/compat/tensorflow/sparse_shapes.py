@@ -1,0 +1,162 @@
+"""The values of a sparse tensor in another order or shape, and in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.compat.tensorflow.arguments import extents
+from toolkit.compat.tensorflow.ragged_values import as_values, taken
+from toolkit.compat.tensorflow.sparse_tensor import SparseTensor, known
+from toolkit.compat.tensorflow.string_tensors import StringTensor
+from toolkit.compat.tensorflow.views import convert
+from toolkit.errors import ShapeError
+
+
+def flat_places(places: Any, shape: Any) -> Any:
+    """Return the number of each index in the order of rows."""
+    return np.ravel_multi_index(tuple(places.T), tuple(shape))
+
+
+def reorder(sp_input: SparseTensor, name: Any = None) -> SparseTensor:
+    """Return the same values in the order of rows."""
+    return _ordered(sp_input.places, sp_input.values, sp_input.extents)
+
+
+def _ordered(places: Any, values: Any, shape: Any) -> SparseTensor:
+    order = np.lexsort(places.T[::-1])
+    return SparseTensor(places[order], taken(as_values(values), order), shape)
+
+
+def transpose(
+    sp_input: SparseTensor, perm: Any = None, name: Any = None
+) -> SparseTensor:
+    """Return the axes in another order, reversed if perm is None."""
+    axes = list(range(sp_input.ndim))[::-1] if perm is None else known(perm).tolist()
+    shape = [sp_input.extents[n] for n in axes]
+    return _ordered(sp_input.places[:, axes], sp_input.values, shape)
+
+
+def reshape(sp_input: SparseTensor, shape: Any, name: Any = None) -> SparseTensor:
+    """Return the same elements in another shape; one extent may be -1."""
+    wanted = np.zeros(sp_input.extents, bool).reshape(extents(shape)).shape
+    flat = flat_places(sp_input.places, sp_input.extents)
+    places = np.stack(np.unravel_index(flat, wanted), 1)
+    return SparseTensor(places, sp_input.values, wanted)
+
+
+def expand_dims(
+    sp_input: SparseTensor, axis: int | None = None, name: Any = None
+) -> SparseTensor:
+    """Return the tensor with a new axis of one element, by default the last."""
+    place = (-1 if axis is None else int(axis)) % (sp_input.ndim + 1)
+    shape = [*sp_input.extents[:place], 1, *sp_input.extents[place:]]
+    places = np.insert(sp_input.places, place, 0, axis=1)
+    return SparseTensor(places, sp_input.values, shape)
+
+
+def reset_shape(sp_input: SparseTensor, new_shape: Any = None) -> SparseTensor:
+    """Return the values in another shape, by default the least that holds them."""
+    least = np.max(sp_input.places, axis=0, initial=-1) + 1
+    shape = least if new_shape is None else np.asarray(extents(new_shape))
+    if (shape < least).any():
+        raise ShapeError(
+            f"reset_shape: expected extents of {least.tolist()} or more; received "
+            f"{shape.tolist()}"
+        )
+    return SparseTensor(sp_input.places, sp_input.values, shape)
+
+
+def retain(sp_input: SparseTensor, to_retain: Any) -> SparseTensor:
+    """Return the values where a vector of booleans is true."""
+    is_kept = np.flatnonzero(np.asarray(to_retain))
+    values = taken(sp_input.values, is_kept)
+    return SparseTensor(sp_input.places[is_kept], values, sp_input.extents)
+
+
+def slice(sp_input: SparseTensor, start: Any, size: Any, name: Any = None) -> Any:
+    """Return a part of a tensor: `size` elements from `start` on along each axis."""
+    first, count = known(start), known(size)
+    last = np.minimum(first + count, sp_input.extents)
+    is_in = ((sp_input.places >= first) & (sp_input.places < last)).all(axis=1)
+    part = retain(sp_input, is_in)
+    shape = np.maximum(last - first, 0)
+    return SparseTensor(part.places - first, part.values, shape)
+
+
+def split(
+    sp_input: Any = None, num_split: Any = None, axis: Any = None, name: Any = None
+) -> list[SparseTensor]:
+    """Return parts along an axis; the first ones are larger if they cannot be equal."""
+    axis, count = int(axis) % sp_input.ndim, int(num_split)
+    sizes = [
+        len(part) for part in np.array_split(np.arange(sp_input.extents[axis]), count)
+    ]
+    starts = np.zeros((count, sp_input.ndim), int)
+    starts[:, axis] = np.cumsum([0, *sizes[:-1]])
+    shapes = np.tile(sp_input.extents, (count, 1))
+    shapes[:, axis] = sizes
+    return [slice(sp_input, a, n) for a, n in zip(starts, shapes, strict=True)]
+
+
+def concat(
+    axis: Any,
+    sp_inputs: Sequence[SparseTensor],
+    expand_nonconcat_dims: bool = False,
+    name: Any = None,
+) -> SparseTensor:
+    """Return tensors one after the other along an axis.
+
+    Args:
+        axis: the axis.
+        sp_inputs: sparse tensors.
+        expand_nonconcat_dims: whether other extents may differ: the largest counts.
+    """
+    axis = int(axis) % sp_inputs[0].ndim
+    shapes = np.array([x.extents for x in sp_inputs])
+    whole = shapes.max(axis=0)
+    others = np.delete(shapes, axis, axis=1)
+    if not expand_nonconcat_dims and (others != others[0]).any():
+        raise ShapeError(
+            f"sparse.concat: expected equal extents but along axis {axis}; received "
+            f"{shapes.tolist()}"
+        )
+    whole[axis] = shapes[:, axis].sum()
+    starts = np.zeros_like(shapes)
+    starts[:, axis] = np.cumsum([0, *shapes[:-1, axis]])
+    places = [x.places + start for x, start in zip(sp_inputs, starts, strict=True)]
+    return _ordered(np.concatenate(places), joined_values(sp_inputs), whole)
+
+
+def joined_values(parts: Sequence[SparseTensor]) -> Any:
+    """Return the values of sparse tensors one after the other."""
+    values = [part.values for part in parts]
+    if isinstance(values[0], StringTensor):
+        return StringTensor(np.concatenate([np.asarray(x) for x in values]))
+    return ops.concatenate(values, 0)
+
+
+def fill_empty_rows(
+    sp_input: SparseTensor, default_value: Any, name: Any = None
+) -> Any:
+    """Return the tensor with a value in the first column of each row that has none.
+
+    Returns:
+        The sparse tensor, and booleans: whether the row was empty.
+    """
+    count = sp_input.extents[0]
+    is_empty = np.bincount(sp_input.places[:, 0], minlength=count)[:count] == 0
+    rows = np.flatnonzero(is_empty)
+    places = np.zeros((len(rows), sp_input.ndim), "int64")
+    places[:, 0] = rows
+    if isinstance(sp_input.values, StringTensor):
+        text = np.asarray(StringTensor(default_value))[()]
+        fills: Any = StringTensor(np.full(len(rows), text, object))
+    else:
+        fills = ops.cast(ops.full((len(rows),), default_value), sp_input.dtype)
+    parts = (sp_input, SparseTensor(places, fills, sp_input.extents))
+    both = np.concatenate([part.places for part in parts])
+    return _ordered(both, joined_values(parts), sp_input.extents), convert(is_empty)
