@@ -47,7 +47,7 @@ def recorded(function: Callable[..., Any], eager: Any = None) -> Callable[..., A
     def call(*args: Any, **kwargs: Any) -> Any:
         composite = _composite_of(args, kwargs)
         if composite is not None:
-            return composite.dispatch(call, args, kwargs)
+            return of_tensors(composite.dispatch)(call, args, kwargs)
         args = with_doubles(args)
         if building_graph():
             return mode.record(function, eager, args, kwargs)
@@ -92,6 +92,14 @@ def _with_arrays(arg: Any) -> Any:
     return tree.map_structure(
         lambda x: np.asarray(x) if type(x) is np.float64 else x, arg
     )
+
+
+def functions_of_tensors(module: str) -> None:
+    """Make the public functions of a module return `tf.Tensor`s, whatever they take."""
+    members = vars(sys.modules[module])
+    for name, member in list(members.items()):
+        if isfunction(member) and member.__module__ == module and name[0] != "_":
+            members[name] = of_tensors(member)
 
 
 def operations(module: str, besides: str = "") -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from toolkit.compat.tensorflow import sparse
 from toolkit.compat.tensorflow.arguments import dtype_name
+from toolkit.compat.tensorflow.boundary import functions_of_tensors
 from toolkit.compat.tensorflow.ragged_joining import (
     boolean_mask as boolean_mask,
     stack_rows,
@@ -197,6 +198,9 @@ def cross(inputs: Sequence[Any], name: Any = None) -> RaggedTensor:
         inputs: ragged, sparse or plain tensors of strings or integers with two axes.
     """
     return RaggedTensor.from_sparse(sparse.cross(inputs))
+
+
+functions_of_tensors(__name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from toolkit.compat.tensorflow.arguments import dtype_name
+from toolkit.compat.tensorflow.boundary import of_tensors
 from toolkit.compat.tensorflow.ragged_constructors import RaggedConstructors
 from toolkit.compat.tensorflow.ragged_values import (
     length_of,
@@ -205,6 +206,7 @@ class RaggedTensor(RaggedConstructors):
 
     # --- tensors, lists and arrays ----------------------------------------------------
 
+    @of_tensors
     def to_tensor(
         self, default_value: Any = None, name: Any = None, shape: Any = None
     ) -> Any:
@@ -268,6 +270,7 @@ class RaggedTensor(RaggedConstructors):
     def _rows(self) -> list[Any]:
         return [self[row] for row in range(self.count)]
 
+    @of_tensors
     def __getitem__(self, key: Any) -> Any:
         return self.operations["getitem"](self, key)
 
@@ -288,7 +291,7 @@ def _operator(name: str) -> Callable[..., Any]:
         return self.operations[name](self, *others)
 
     operate.__name__ = operate.__qualname__ = name
-    return operate
+    return of_tensors(operate)
 
 
 for _name in (*_BINARY, *(f"r{name}" for name in _BINARY), *_COMPARISONS):

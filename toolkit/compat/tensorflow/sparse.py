@@ -9,6 +9,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import dtype_name
+from toolkit.compat.tensorflow.boundary import functions_of_tensors
 from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
@@ -353,6 +354,9 @@ SparseTensor.operations.update(
     shape=_number(lambda x: x.extents),
     size=_number(lambda x: int(np.prod(x.extents))),
 )
+
+
+functions_of_tensors(__name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.compat.tensorflow.boundary import functions_of_tensors
 from toolkit.compat.tensorflow.ragged_operations import coordinates
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import as_values
@@ -98,3 +99,6 @@ def _texts_of_rows(x: Any) -> list[list[bytes]]:
     for row, text in zip(rows.tolist(), texts, strict=True):
         found[row].append(text)
     return found
+
+
+functions_of_tensors(__name__)

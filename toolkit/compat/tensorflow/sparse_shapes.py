@@ -9,6 +9,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import extents
+from toolkit.compat.tensorflow.boundary import functions_of_tensors
 from toolkit.compat.tensorflow.ragged_values import as_values, taken
 from toolkit.compat.tensorflow.sparse_tensor import SparseTensor, known
 from toolkit.compat.tensorflow.string_tensors import StringTensor
@@ -160,3 +161,6 @@ def fill_empty_rows(
     parts = (sp_input, SparseTensor(places, fills, sp_input.extents))
     both = np.concatenate([part.places for part in parts])
     return _ordered(both, joined_values(parts), sp_input.extents), convert(is_empty)
+
+
+functions_of_tensors(__name__)

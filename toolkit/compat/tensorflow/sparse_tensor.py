@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from toolkit import ops
+from toolkit.compat.tensorflow.boundary import of_tensors
 from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.ragged_operations import coordinates, map_broadcast
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
@@ -103,6 +104,7 @@ class SparseTensor:
     def __truediv__(self, other: Any) -> Any:
         return self._combined(lambda x, y: x / y, other)
 
+    @of_tensors
     def _combined(self, function: Callable[..., Any], other: Any) -> Any:
         if isinstance(other, SparseTensor):
             return NotImplemented
