@@ -179,7 +179,7 @@ WRONG = [
     (layers.StringLookup, {"pad_to_max_tokens": True}, "max_tokens"),
     (layers.IntegerLookup, {"salt": 3}, "farmhash"),
     (layers.IntegerLookup, {"sparse": True}, "sparse"),
-    (layers.TextVectorization, {"ragged": True}, "ragged"),
+    (layers.TextVectorization, {"ragged": True, "output_mode": "count"}, "ragged"),
     (layers.TextVectorization, {"split": "words"}, "whitespace"),
     (layers.Hashing, {"num_bins": 0}, "non-positive"),
     (layers.Hashing, {"num_bins": 2, "salt": [1]}, "salt"),

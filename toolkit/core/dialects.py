@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from toolkit.core.tensor import Tensor, state
+from toolkit.data import Ragged
+
+# What makes ragged rows of values and row splits; a shell has a class that computes.
+makers: dict[str, Callable[[Any, Any], Any]] = {"ragged": Ragged}
+
+
+def has_composites() -> bool:
+    """Return whether a shell computes with ragged and sparse tensors."""
+    return makers["ragged"] is not Ragged
 
 
 class Dialect(NamedTuple):

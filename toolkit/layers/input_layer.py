@@ -7,6 +7,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.arguments import checked, is_int, unknown_to
 from toolkit.console.frames import warn
+from toolkit.core.dialects import has_composites
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
@@ -21,8 +22,9 @@ class InputLayer(Layer):
         shape: extents without the batch; None where unknown.
         batch_size: the batch's extent, if it is fixed.
         dtype: floatx if not given.
-        sparse: must not be True; there are no sparse tensors.
-        ragged: must not be True.
+        sparse: whether inputs are sparse tensors, which become dense; only in programs
+            for TensorFlow.
+        ragged: whether inputs are ragged rows; only in programs for TensorFlow.
         batch_shape: the whole shape, instead of `shape` and `batch_size`.
         input_tensor: a symbol to start from, instead of a shape and dtype.
         optional: whether None may be passed.
@@ -59,13 +61,13 @@ class InputLayer(Layer):
             _check_one_shape(**given)
             if batch_shape is None:
                 batch_shape = (batch_size, *extents)
-        if sparse or ragged:
+        if (sparse or ragged) and not has_composites():
             what = "sparse" if sparse else "ragged"
             raise ArgumentError(
                 f"Input: `{what}=True` is not supported: all tensors are dense"
             )
         self.batch_shape: tuple[int | None, ...] = standardize_shape(batch_shape)
-        self.sparse = self.ragged = False
+        self.sparse, self.ragged = bool(sparse), bool(ragged)
         self.optional = optional
         self._dtype = dtypes.standardize(dtype)
         output = input_tensor
@@ -88,6 +90,8 @@ class InputLayer(Layer):
             "dtype": self.dtype,
             "optional": self.optional,
             "name": self.name,
+            **({"sparse": True} if self.sparse else {}),
+            **({"ragged": True} if self.ragged else {}),
         }
 
     @classmethod
@@ -148,8 +152,9 @@ def Input(
         shape: extents without the batch; None where unknown.
         batch_size: the batch's extent, if it is fixed.
         dtype: floatx if not given.
-        sparse: must not be True; there are no sparse tensors.
-        ragged: must not be True.
+        sparse: whether inputs are sparse tensors, which become dense; only in programs
+            for TensorFlow.
+        ragged: whether inputs are ragged rows; only in programs for TensorFlow.
         batch_shape: the whole shape, instead of `shape` and `batch_size`.
         name: of the input; made up if not given.
         tensor: a symbol to start from, instead of a shape and dtype.

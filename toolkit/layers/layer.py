@@ -181,6 +181,8 @@ class Layer(Configurable, Operation):
         self, given_args: Any, given_kwargs: Any, recorded: bool = True
     ) -> Any:
         self._check_initialized()
+        if given_args and getattr(given_args[0], "is_composite", False):
+            return given_args[0].call_layer(self, given_args, given_kwargs)
         args, kwargs, leaves = standardize_arguments(self, given_args, given_kwargs)
         dialect = None if _PLAIN.issuperset(map(type, leaves)) else dialect_of(leaves)
         if dialect is not state.dialect and dialect is not None:

@@ -152,7 +152,10 @@ class Feature(Message):
         self._kind = given[0]._field if given else None
 
     def WhichOneof(self, oneof_group: str) -> str | None:
-        """Return the name of the list that the feature has."""
+        """Return the name of the list that the feature has.
+
+        `oneof_group` has no effect: the lists are the only group.
+        """
         filled = [x._field for x in self._lists() if x.value]
         return filled[0] if filled else self._kind
 

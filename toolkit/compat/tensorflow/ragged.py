@@ -15,6 +15,7 @@ from toolkit.compat.tensorflow.ragged_joining import (
     boolean_mask as boolean_mask,
     stack_rows,
 )
+from toolkit.compat.tensorflow.ragged_layers import call_layer as _call_layer
 from toolkit.compat.tensorflow.ragged_operations import map_flat
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor as RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
@@ -24,11 +25,16 @@ from toolkit.compat.tensorflow.ragged_values import (
 )
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.views import convert
+from toolkit.core.dialects import makers
 from toolkit.core.tensor import Tensor
 from toolkit.dtypes import STRING
 from toolkit.errors import ArgumentError, ShapeError
 
 _LISTS = (list, tuple, np.ndarray)
+
+
+makers["ragged"] = RaggedTensor
+RaggedTensor.operations["call_layer"] = _call_layer
 
 
 def constant(

@@ -131,7 +131,10 @@ class RaggedConstructors:
         name: Any = None,
         validate: bool = True,
     ) -> Self:
-        """Return rows of rows by the splits of each axis, the outermost first."""
+        """Return rows of rows by the splits of each axis, the outermost first.
+
+        `validate` has no effect.
+        """
         values = flat_values
         for splits in reversed(list(nested_row_splits)):
             values = cls.from_row_splits(values, splits)
@@ -145,7 +148,10 @@ class RaggedConstructors:
         name: Any = None,
         validate: bool = True,
     ) -> Self:
-        """Return rows of rows by the lengths in each axis, the outermost first."""
+        """Return rows of rows by the lengths in each axis, the outermost first.
+
+        `validate` has no effect.
+        """
         values = flat_values
         for lengths in reversed(list(nested_row_lengths)):
             values = cls.from_row_lengths(values, lengths)
@@ -196,4 +202,6 @@ class RaggedConstructors:
         """Return the rows of a sparse tensor of two axes."""
         places = np.asarray(st_input.indices)
         count = int(np.asarray(st_input.dense_shape)[0])
-        return cls.from_value_rowids(st_input.values, places[:, 0], count)
+        made = cls.from_value_rowids(st_input.values, places[:, 0], count)
+        made.splits = made.splits.astype(dtype_name(row_splits_dtype))
+        return made

@@ -252,6 +252,14 @@ class RaggedTensor(RaggedConstructors):
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.asarray(self.numpy(), dtype)
 
+    def call_layer(self, layer: Any, args: Any, kwargs: Any) -> Any:
+        """Call a layer with these rows; see `ragged_layers`."""
+        return self.operations["call_layer"](self, layer, args, kwargs)
+
+    def as_batch(self) -> Any:
+        """Return the batch that a step of a model takes: the rows."""
+        return self
+
     def as_data(self) -> Ragged:
         """Return the rows as `toolkit.data` has them."""
         if isinstance(self.values, RaggedTensor):

@@ -351,6 +351,7 @@ SparseTensor.operations.update(
         options.get("adjoint_b", False) or options.get("transpose_b", False),
     ),
     rank=_number(lambda x: x.ndim),
+    to_dense=lambda x: to_dense(reorder(x)),
     shape=_number(lambda x: x.extents),
     size=_number(lambda x: int(np.prod(x.extents))),
 )

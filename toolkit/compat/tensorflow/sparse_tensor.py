@@ -116,6 +116,14 @@ class SparseTensor:
         indices, values, shape = (_shown(part) for part in parts)
         return f"SparseTensor(indices={indices}, values={values}, dense_shape={shape})"
 
+    def call_layer(self, layer: Any, args: Any, kwargs: Any) -> Any:
+        """Call a layer with the dense tensor."""
+        return layer(self.operations["to_dense"](self), *args[1:], **kwargs)
+
+    def as_batch(self) -> Any:
+        """Return the batch that a step of a model takes: the dense tensor."""
+        return self.operations["to_dense"](self)
+
     # --- as an element of a data set --------------------------------------------------
 
     @property

@@ -137,6 +137,8 @@ class HostLayer(Layer):
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if any_symbolic(inputs):
             return super().__call__(inputs, *args, **kwargs)
+        if getattr(inputs, "is_composite", False):
+            return inputs.call_layer(self, (inputs, *args), kwargs)
         training = kwargs.pop("training", None)
         return self._run(self.call, (self._arrays(inputs), *args), kwargs, training)
 

@@ -191,7 +191,7 @@ class IndexLookup(VocabularyLayer):
             )
         if self.output_mode != "tf_idf":
             indices = self._ready(indices)
-            return encode(indices, self.output_mode, depth, settings.floatx())
+            return encode(indices, self.output_mode, depth, "int64")
         if self.idf_weights is None:
             raise RuntimeError(
                 f"{type(self).__name__} {self.name!r}: `idf_weights` must be provided "
@@ -224,8 +224,10 @@ class IndexLookup(VocabularyLayer):
 
     def compute_output_spec(self, inputs: Any) -> Any:
         shape = self.compute_output_shape(inputs.shape)
-        if self.output_mode != "int":
+        if self.output_mode == "tf_idf":
             return KerasTensor(shape, settings.floatx())
+        if self.output_mode != "int":
+            return KerasTensor(shape, "int64")
         return KerasTensor(shape, self.vocabulary_dtype if self.invert else "int64")
 
     # --- saving -----------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 
 from toolkit import dtypes, ops, settings
 from toolkit.arguments import is_int
+from toolkit.core.dialects import makers
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.host import (
     AdaptableLayer,
@@ -62,7 +63,9 @@ class TextVectorization(AdaptableLayer):
             None: `adapt` finds it.
         idf_weights: in mode "tf_idf", a weight for each entry of the vocabulary.
         sparse: must be False; there are no sparse tensors.
-        ragged: must be False; there are no ragged tensors.
+        ragged: whether each text has as many indices as words, instead of rows that
+            are filled up. It needs mode "int". The result is a `toolkit.data.Ragged`,
+            and in programs for TensorFlow a `tf.RaggedTensor`.
         encoding: of texts that come as bytes.
 
     Call arguments:
@@ -100,7 +103,8 @@ class TextVectorization(AdaptableLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        refuse_sparse(self, sparse, ragged)
+        refuse_sparse(self, sparse)
+        self._ragged = bool(ragged)
         self._standardize = _named(self, "standardize", standardize, _STANDARDS)
         self._split = _named(self, "split", split, _SPLITS)
         self._ngrams_arg, self._ngrams = ngrams, _widths(ngrams)
@@ -121,6 +125,16 @@ class TextVectorization(AdaptableLayer):
         )
         self._output_mode = self._lookup_layer.output_mode
         self._check_length(output_sequence_length)
+        if self._ragged and (self._output_mode != "int" or split is None):
+            raise ArgumentError(
+                "TextVectorization: `ragged=True` needs output_mode='int' and a "
+                f"`split`; received output_mode={output_mode!r}, split={split!r}"
+            )
+        if self._ragged and output_sequence_length is not None:
+            raise ArgumentError(
+                "TextVectorization: `output_sequence_length` must not be set if "
+                f"`ragged=True`; received {output_sequence_length}"
+            )
 
     def _check_length(self, length: Any) -> None:
         if length is None:
@@ -282,6 +296,8 @@ class TextVectorization(AdaptableLayer):
         words = np.empty(sum(lengths), object)
         words[:] = [word for words in documents for word in words]
         found = np.split(self._lookup_layer._lookup(words), np.cumsum(lengths))[:-1]
+        if is_int and self._ragged:
+            return self._in_rows(found)
         if is_int:
             length = self._output_sequence_length
             indices = _filled(found, longest if length is None else length, 0)
@@ -295,6 +311,11 @@ class TextVectorization(AdaptableLayer):
         if len(parts) > 1:
             codes = _in_order(ops.concatenate(parts), blocks)
         return ops.reshape(codes, (*leading, *codes.shape[1:]))
+
+    def _in_rows(self, found: list[Array]) -> Any:
+        """The indices of the words of each text, as ragged rows."""
+        splits = np.cumsum([0, *map(len, found)], dtype="int64")
+        return makers["ragged"](np.concatenate([np.zeros(0, "int64"), *found]), splits)
 
     def _codes(self, found: list[Array]) -> Any:
         """The codes of words, given by their indices for each text."""
@@ -316,7 +337,7 @@ class TextVectorization(AdaptableLayer):
         return self._lookup_layer.compute_output_shape(shape)
 
     def compute_output_spec(self, inputs: Any) -> Any:
-        dtype = "int64" if self._output_mode == "int" else settings.floatx()
+        dtype = settings.floatx() if self._output_mode == "tf_idf" else "int64"
         return KerasTensor(self.compute_output_shape(inputs.shape), dtype)
 
     # --- saving -----------------------------------------------------------------------
@@ -328,7 +349,7 @@ class TextVectorization(AdaptableLayer):
             "split": self._split,
             "ngrams": self._ngrams_arg,
             "output_sequence_length": self._output_sequence_length,
-            "ragged": False,
+            "ragged": self._ragged,
         }
         config = super().get_config() | own
         return config | {name: lookup[name] for name in _FROM_LOOKUP}

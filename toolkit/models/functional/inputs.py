@@ -101,6 +101,8 @@ class FunctionalInputs(FunctionalSymbols):
                     "optional; received None"
                 )
             return None
+        if getattr(type(x), "is_composite", False):
+            return x.as_batch()
         mask = getattr(x, "_keras_mask", None)
         dtype = getattr(x, "dtype", None) if self._keeps_integers else None
         is_kept = dtype is not None and dtypes.is_integer(str(dtype))

@@ -11,11 +11,14 @@ from toolkit import dtypes, settings, tree
 from toolkit.arguments import is_real
 from toolkit.console.frames import warn
 from toolkit.core.convert import is_strings
+from toolkit.core.dialects import makers
 from toolkit.core.strings import as_array
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.variable import Variable
+from toolkit.data import Ragged
 from toolkit.data.rows import Rows
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
+from toolkit.models.training.composites import is_composite
 
 _LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 22  # rows that processes compare
 
@@ -70,6 +73,10 @@ def batch_tensors(structure: Any, what: str) -> Any:
     def convert(leaf: Any) -> Any:
         if leaf is None or isinstance(leaf, Tensor):
             return leaf
+        if isinstance(leaf, Ragged):
+            leaf = makers["ragged"](leaf.values, np.asarray(leaf.row_splits))
+        if is_composite(leaf):
+            return leaf.as_batch()
         array = floating(to_array(leaf, what))
         if array.ndim == 0:
             raise ShapeError(f"{what}: expected batches of samples; received a scalar")

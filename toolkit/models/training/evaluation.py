@@ -24,6 +24,7 @@ from toolkit.models.training.agreement import (
 )
 from toolkit.models.training.arrays import batch_tensors
 from toolkit.models.training.compile_metrics import CompileMetrics
+from toolkit.models.training.composites import has_composites
 from toolkit.models.training.data_adapters import (
     named,
     pack_x_y_sample_weight,
@@ -343,7 +344,7 @@ class Evaluation(Steps):
         unbuilt = not all(layer.built for layer in self._flatten_layers())
         if (unbuilt or waiting) and self._defines_call():
             x, y, _ = unpack_x_y_sample_weight(tree.map_structure(_symbol, batch))
-            if self._can_compile():
+            if self._can_compile() and not has_composites(batch):
                 y_pred = infer(self._forward, (x,), {"training": False})
             else:
                 y_pred = self._forward(unpack_x_y_sample_weight(batch)[0], False)

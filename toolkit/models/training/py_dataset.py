@@ -108,3 +108,14 @@ class PyDataset:
 
 
 Sequence = PyDataset  # its name before Keras 3
+
+
+def count_batches(batches: Any) -> int | None:
+    """Return the number of batches of an epoch; None where it is unknown or endless."""
+    if hasattr(batches, "num_batches"):
+        count = batches.num_batches
+        return None if count is None else int(count)
+    try:
+        return len(batches)
+    except TypeError:  # it has no length, or does not know it
+        return None

@@ -33,12 +33,13 @@ from toolkit.models.training.arrays import (
     warn_of_absent_classes,
     weights_of_classes,
 )
+from toolkit.models.training.composites import batches_of_rows, has_composites
 from toolkit.models.training.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
 from toolkit.models.training.parts import as_whole, check_same_batch, cut, rows_of
-from toolkit.models.training.py_dataset import PyDataset
+from toolkit.models.training.py_dataset import PyDataset, count_batches
 from toolkit.random.drawing import draws
 from toolkit.random.seeds import draw_seed
 
@@ -394,6 +395,10 @@ def make_source(
     if x is None:
         raise ArgumentError("expected data `x`; received None")
     check_class_weight(class_weight)
+    if has_composites(x):
+        size = batch_size or DEFAULT_BATCH
+        rows = batches_of_rows((x, y, sample_weight), size, bool(shuffle))
+        return make_source(rows, steps=steps, class_weight=class_weight)
     if is_arrays(x):
         return ArraySource(
             x, y, sample_weight, batch_size, steps, shuffle, class_weight
@@ -424,7 +429,7 @@ def make_source(
 
 def _source_of_batches(batches: Any, shuffle: bool | str) -> Source:
     is_stream = hasattr(batches, "__next__") and not isinstance(batches, PyDataset)
-    number = None if is_stream else _count_batches(batches)
+    number = None if is_stream else count_batches(batches)
     if number == 0:
         raise ArgumentError("expected at least one batch; received an empty data set")
     if isinstance(batches, (data.Dataset, data.DatasetIterator)):
@@ -434,14 +439,3 @@ def _source_of_batches(batches: Any, shuffle: bool | str) -> Source:
     if countable and hasattr(batches, "__getitem__"):
         return SequenceSource(batches, number, shuffle)
     return IterableSource(batches, number)
-
-
-def _count_batches(batches: Any) -> int | None:
-    """The number of batches of an epoch; None where it is unknown or endless."""
-    if hasattr(batches, "num_batches"):
-        count = batches.num_batches
-        return None if count is None else int(count)
-    try:
-        return len(batches)
-    except TypeError:  # it has no length, or does not know it
-        return None

@@ -20,6 +20,7 @@ from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function
 from toolkit.layers.tracking import remembered, unique
 from toolkit.metrics.metric import Metric
+from toolkit.models.training.composites import has_composites, is_composite
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.models.training.structure import Structure
 from toolkit.thread_state import restored
@@ -54,6 +55,8 @@ class CompiledStep:
         return self._forgotten + now
 
     def __call__(self, batch: Any) -> Any:
+        if type(batch) is not Tensor and has_composites(batch):
+            return EagerStep(self.step)(batch)  # no graph holds ragged rows
         while True:
             function, leaves = self._function_for(batch)
             try:
@@ -438,5 +441,5 @@ def samples(x: Any) -> Any:
 def batch_size(x: Any) -> int:
     """The number of samples in a batch."""
     leaf = next(leaf for leaf in tree.flatten(x) if leaf is not None)
-    leaf = leaf if is_strings(leaf) else convert(leaf)
+    leaf = leaf if is_strings(leaf) or is_composite(leaf) else convert(leaf)
     return int(leaf.shape[0])

@@ -1,0 +1,80 @@
+"""What layers compute for ragged rows.
+
+Layers that treat each value alone get the values of all rows. Recurrent and pooling
+layers get padded rows and a mask. Models, and layers of users, get the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, layers, ops
+from toolkit.compat.tensorflow.boundary import of_tensors
+from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
+from toolkit.compat.tensorflow.views import DIALECT
+from toolkit.layers.call import call_info
+from toolkit.models import Model
+
+_OF_VALUES = (
+    *(layers.Activation, layers.Dense, layers.Discretization, layers.Dropout),
+    *(layers.ELU, layers.Embedding, layers.GaussianNoise, layers.Hashing),
+    *(layers.Identity, layers.IntegerLookup, layers.LeakyReLU),
+    *(layers.Normalization, layers.ReLU, layers.Rescaling, layers.StringLookup),
+)
+_OF_CODES = ("multi_hot", "count", "tf_idf")
+_MAXIMA = (layers.GlobalMaxPooling1D,)
+
+
+@of_tensors
+def call_layer(rows: RaggedTensor, layer: Any, args: Any, kwargs: Any) -> Any:
+    """Call a layer with ragged rows as its first argument."""
+    rest = args[1:]
+    if isinstance(layer, Model) or not call_info(type(layer).call).own:
+        return _run(layer, rows, rest, kwargs)
+    if isinstance(layer, (layers.Lambda, layers.Wrapper)) and not _is_recurrent(layer):
+        return _run(layer, rows, rest, kwargs)
+    if getattr(layer, "output_mode", None) in _OF_CODES:
+        return ops.stack([layer(row, *rest, **kwargs) for row in rows])
+    if isinstance(layer, _OF_VALUES):
+        return rows.with_flat_values(layer(rows.flat_values, *rest, **kwargs))
+    return layer(_padded(rows, layer), *rest, **kwargs)
+
+
+def _is_recurrent(layer: Any) -> bool:
+    return isinstance(layer, (layers.RNN, layers.Bidirectional))
+
+
+def _padded(rows: RaggedTensor, layer: Any) -> Any:
+    """Return a tensor of the rows, with a mask of what they hold."""
+    fill = None
+    if isinstance(layer, _MAXIMA):
+        fill = -dtypes.largest(str(rows.dtype))
+    tensor = rows.to_tensor(fill)
+    lengths = rows.lengths[:, None]
+    mask = np.arange(max(rows.lengths, default=0)) < lengths
+    if not isinstance(layer, _MAXIMA):
+        tensor._keras_mask = ops.convert_to_tensor(mask)
+    return tensor
+
+
+def _run(layer: Any, rows: RaggedTensor, rest: Any, kwargs: Any) -> Any:
+    """Call the layer's own `call` with the rows."""
+    is_built = layer.built
+    if not is_built:
+        layer._set_path()
+        if not isinstance(layer, Model):
+            layer.build(tuple(rows.shape))
+        layer.built = True
+    training = kwargs.get("training")
+    names = layer._info.names
+    options = {k: x for k, x in kwargs.items() if k in names and k != "training"}
+    with DIALECT.inside():
+        outputs = layer._run(layer.call, (rows, *rest), options, training)
+    if not is_built:
+        layer._finish_build()
+    return outputs
+
+
+RaggedTensor.operations["call_layer"] = call_layer
