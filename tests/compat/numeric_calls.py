@@ -16,14 +16,43 @@ def names(tf):
         with tf.GradientTape() as tape:
             tape.watch(xs)
             y = tf.nest.map_structure(tf.reduce_sum, function(*xs))
-        return tape.gradient(y, xs)
+        return [tf.convert_to_tensor(g) for g in tape.gradient(y, xs)]
 
+    sampled = (
+        tf.constant([1, 3, 4], tf.int64),
+        tf.constant([[0.5], [0.25]]),
+        tf.constant([0.3, 0.2, 0.1]),
+    )
+    y1 = tf.constant([[0], [3]], tf.int64)
+    logits = 3 * np.sin(np.arange(24, dtype="float32")).reshape(4, 2, 3)
     signals = np.sin(np.arange(96, dtype="float32") ** 1.3).reshape(2, 48)
     return {
         **calls.names(tf),
         "gradients": gradients,
         "S": signals,
         "inverse_window": tf.signal.inverse_stft_window_fn(4),
+        "W": np.sin(np.arange(15, dtype="float32")).reshape(5, 3),
+        "b": np.cos(np.arange(5, dtype="float32")),
+        "x2": np.cos(np.arange(6, dtype="float32") * 2).reshape(2, 3),
+        "sampled": sampled,
+        "y1": y1,
+        "y2": tf.constant([[0, 1], [3, 2]], tf.int64),
+        "sampled2": (
+            tf.constant([1, 3, 4], tf.int64),
+            tf.constant([[0.5, 0.1], [0.25, 0.3]]),
+            tf.constant([0.3, 0.2, 0.1]),
+        ),
+        "ones2": np.ones((2, 2, 4, 3), "float32"),
+        "t3": np.array([0.5, 1.0, 2.0], "float32"),
+        "nce": lambda w, b, x: tf.nn.nce_loss(w, b, y1, x, 3, 5, 1, sampled),
+        "sampled_softmax": lambda w, b, x: tf.nn.sampled_softmax_loss(
+            w, b, y1, x, 3, 5, 1, sampled
+        ),
+        "batch_cost": lambda p: tf.keras.backend.ctc_batch_cost(
+            [[0, 1], [1, 0]], p, [[4], [3]], [[2], [1]]
+        ),
+        "L": logits,
+        "P": tf.nn.softmax(logits.transpose(1, 0, 2)).numpy(),
     }
 
 
@@ -161,5 +190,61 @@ tf.linalg.expm(tf.constant([[0j, 1j], [1 + 0j, 0j]], tf.complex64))
 tf.linalg.sqrtm(M)
 tf.linalg.logm(tf.cast(M, tf.complex64))
 gradients(tf.linalg.expm, M)
+""",
+    "samples of classes": r"""
+tf.nn.all_candidate_sampler([[0, 5], [3, 3]], 2, 6, True)
+tf.random.uniform_candidate_sampler([[0, 5], [3, 3]], 2, 4, False, 10)[1:]
+tf.random.log_uniform_candidate_sampler([[0, 5], [3, 3]], 2, 4, False, 10)[1]
+tf.nn.fixed_unigram_candidate_sampler([[0, 2]], 2, 3, False, 3, unigrams=[1, 2, 4])[1]
+tf.nn.compute_accidental_hits([[0, 5], [3, 3]], tf.constant([3, 0, 9], tf.int64), 2)
+tf.nn.sampled_softmax_loss(W, b, y1, x2, 3, 5, 1, sampled)
+tf.nn.sampled_softmax_loss(W, b, y2, x2, 3, 5, 2, sampled2, False)
+tf.nn.sampled_softmax_loss([W[:3], W[3:]], b, y1, x2, 3, 5, 1, sampled)
+tf.nn.nce_loss(W, b, y1, x2, 3, 5, 1, sampled)
+tf.nn.nce_loss(W, b, y2, x2, 3, 5, 2, sampled2, True)
+gradients(nce, W, b, x2)
+gradients(sampled_softmax, W, b, x2)
+""",
+    "ctc": r"""
+tf.sparse.to_dense(tf.nn.ctc_greedy_decoder(L, [4, 3])[0][0], -1)
+tf.nn.ctc_greedy_decoder(L, [4, 3])[0][0].dense_shape
+tf.nn.ctc_greedy_decoder(L, [4, 3])[1]
+tf.sparse.to_dense(tf.nn.ctc_greedy_decoder(L, [4, 3], False, 0)[0][0], -1)
+tf.sparse.to_dense(tf.nn.ctc_greedy_decoder(L, [4, 3], blank_index=-2)[0][0], -1)
+tf.sparse.to_dense(tf.nn.ctc_beam_search_decoder(L, [4, 3], 5, 2)[0][0], -1)
+tf.sparse.to_dense(tf.nn.ctc_beam_search_decoder(L, [4, 3], 5, 2)[0][1], -1)
+tf.nn.ctc_beam_search_decoder(L, [4, 3], beam_width=20, top_paths=2)[1]
+tf.nn.collapse_repeated([[1, 1, 2], [3, 3, 3]], [3, 2])
+tf.keras.backend.ctc_batch_cost([[0, 1], [1, 0]], P, [[4], [3]], [[2], [1]])
+tf.keras.backend.ctc_decode(P, [4, 3])
+tf.keras.backend.ctc_decode(P, [4, 3], greedy=False, beam_width=5, top_paths=2)
+gradients(batch_cost, P)
+""",
+    "windows": r"""
+tf.nn.max_pool_with_argmax(x4, 2, 2, "SAME")
+tf.nn.max_pool_with_argmax(x4, [1, 3, 2, 1], [1, 2, 1, 1], "VALID", "NHWC", tf.int32)
+tf.nn.max_pool_with_argmax(A[..., None], 2, 1, "SAME", include_batch_in_index=True)
+tf.nn.max_pool_with_argmax(tf.zeros((1, 3, 3, 1)), 2, 1, "VALID")
+gradients(lambda x: tf.nn.max_pool_with_argmax(x, 2, 2, "SAME")[0] ** 2, x4)
+tf.nn.dilation2d(x4, k4[..., 0], [1, 1, 1, 1], "SAME", "NHWC", [1, 1, 1, 1])
+tf.nn.dilation2d(x4, k4[..., 0], [1, 2, 2, 1], "VALID", "NHWC", [1, 2, 1, 1])
+tf.nn.erosion2d(x4, k4[..., 0], [1, 1, 1, 1], "SAME", "NHWC", [1, 1, 1, 1])
+tf.nn.conv1d_transpose(A, np.ones((3, 2, 4), "float32"), [2, 6, 2], 2)
+tf.nn.conv1d_transpose(A, np.ones((3, 2, 4), "float32"), [2, 7, 2], 2, "VALID")
+tf.nn.conv3d_transpose(x4[:, None], ones2[None], [1, 1, 7, 8, 4], 1)
+tf.nn.conv_transpose(x4, ones2, [1, 14, 16, 4], 2)
+tf.nn.atrous_conv2d(x4, k4, 2, "SAME")
+tf.nn.atrous_conv2d_transpose(x4, ones2, [1, 7, 8, 4], 2, "SAME")
+""",
+    "moments": r"""
+tf.nn.sufficient_statistics(A, [0, 2])[:3]
+tf.nn.sufficient_statistics(A, [1], shift=2.0, keepdims=True)
+tf.nn.normalize_moments(4.0, C([8.0]), C([20.0]), None)
+tf.nn.normalize_moments(4.0, C([8.0]), C([20.0]), 1.5)
+tf.nn.weighted_moments(A, [0, 2], [1.0, 2.0, 3.0, 0.5])
+tf.nn.weighted_moments(A, [1], C([[[1.0], [2.0], [3.0]]]), keepdims=True)
+tf.nn.log_poisson_loss(C([1.0, 2.0, 5.0]), C([0.5, 0.1, 1.5]))
+tf.nn.log_poisson_loss(C([0.0, 1.0, 5.0]), C([0.5, 0.1, 1.5]), compute_full_loss=True)
+tf.nn.batch_norm_with_global_normalization(x4, t3, t3, t3, t3 * 2, 0.01, True)
 """,
 }

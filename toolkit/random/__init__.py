@@ -27,7 +27,7 @@ from toolkit.random.seeds import (
 )
 
 if TYPE_CHECKING:
-    from toolkit.random.rejection import beta, binomial, gamma
+    from toolkit.random.rejection import beta, binomial, gamma, poisson
 
 __all__ = [
     "SeedGenerator",
@@ -39,6 +39,7 @@ __all__ = [
     "global_seed_generator",
     "make_default_seed",
     "normal",
+    "poisson",
     "randint",
     "set_random_seed",
     "shuffle",
@@ -48,5 +49,5 @@ __all__ = [
 
 # They draw in loops: control flow is imported when one is asked for.
 __getattr__, __dir__ = on_first_use(
-    __name__, {"toolkit.random.rejection": ["beta", "binomial", "gamma"]}
+    __name__, {"toolkit.random.rejection": ["beta", "binomial", "gamma", "poisson"]}
 )

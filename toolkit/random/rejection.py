@@ -1,4 +1,4 @@
-"""Random numbers drawn by rejection and by counting: gamma, beta, binomial."""
+"""Random numbers by rejection and by counting: gamma, beta, binomial, Poisson."""
 
 from __future__ import annotations
 
@@ -83,6 +83,79 @@ def binomial(
     zero = ops.zeros(shape, "float64")
     _, _, found = ops.while_loop(go_on, step, (key, zero, zero))
     return convert(certain + ops.where(p > 0.5, n - found, found), dtype)
+
+
+# From this rate on the rejection method below is defined.
+_LARGE_RATE = 10.0
+
+
+def poisson(shape: Any, rate: Any, dtype: Any = None, seed: Any = None) -> Tensor:
+    """Return numbers of the Poisson distribution.
+
+    Args:
+        shape: of the result.
+        rate: >= 0, the mean; it broadcasts to `shape`. Others give NaN.
+        dtype, seed: as for `gamma`.
+
+    Reference:
+        Hörmann, The transformed rejection method for generating Poisson random
+        variables (1993).
+
+    Example:
+        >>> import toolkit
+        >>> float(toolkit.random.poisson((2,), 0.0, seed=1)[0])
+        0.0
+    """
+    shape, dtype = extents_of(shape), checked_dtype("poisson", dtype)
+    rates = ops.broadcast_to(convert(rate, "float64"), shape)
+    is_valid = ops.logical_and(rates >= 0, ops.isfinite(rates))
+    is_large = ops.logical_and(is_valid, rates >= _LARGE_RATE)
+    first, second = _two_keys(draw_seed(seed))
+    few = _few_events(first, ops.where(is_valid & (rates < _LARGE_RATE), rates, 1.0))
+    many = _many_events(second, ops.where(is_large, rates, _LARGE_RATE))
+    y = ops.where(is_large, many, few)
+    return convert(ops.where(is_valid, y, float("nan")), dtype)
+
+
+def _few_events(key: Tensor, rates: Tensor) -> Tensor:
+    """Return the first number whose cumulated probability is above a uniform one."""
+    u = uniform_of(key, tuple(rates.shape), "float64")
+
+    def is_below(k: Tensor, p: Tensor, total: Tensor) -> Tensor:
+        return ops.any((total <= u) & (p > 0))
+
+    def step(k: Tensor, p: Tensor, total: Tensor) -> Any:
+        goes_on = (total <= u) & (p > 0)
+        p = ops.where(goes_on, p * rates / (k + 1), p)
+        return ops.where(goes_on, k + 1, k), p, ops.where(goes_on, total + p, total)
+
+    first = ops.exp(-rates)
+    return ops.while_loop(is_below, step, (ops.zeros_like(rates), first, first))[0]
+
+
+def _many_events(key: Tensor, rates: Tensor) -> Tensor:
+    b = 0.931 + 2.53 * ops.sqrt(rates)
+    a = -0.059 + 0.02483 * b
+    scale = ops.log(1.1239 + 1.1328 / (b - 3.4))
+    certain = 0.9277 - 3.6224 / (b - 2)
+    log_rates = ops.log(rates)
+
+    def is_open(key: Tensor, y: Tensor) -> Tensor:
+        return ops.any(y < 0)
+
+    def step(key: Tensor, y: Tensor) -> Any:
+        key, own = _two_keys(key)
+        draws = uniform_of(own, (2, *rates.shape), "float64")
+        u, v = draws[0] - 0.5, 1 - draws[1]
+        edge = ops.maximum(0.5 - ops.abs(u), 1e-15)
+        k = ops.floor((2 * a / edge + b) * u + rates + 0.43)
+        bound = ops.maximum(k, 0.0) * log_rates - rates - ops.lgamma(k + 1)
+        fits = ops.log(v) + scale - ops.log(a / (edge * edge) + b) <= bound
+        fits = fits & ops.logical_or(edge >= 0.013, v <= edge)
+        taken = ops.logical_or((edge >= 0.07) & (v <= certain), fits)
+        return key, ops.where(taken & (k >= 0) & (y < 0), k, y)
+
+    return ops.while_loop(is_open, step, (key, ops.full_like(rates, -1.0)))[1]
 
 
 def _halved(key: Tensor, n: Tensor, p: Tensor) -> tuple[Tensor, ...]:

@@ -2,24 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow import math, random
 from toolkit.compat.tensorflow.arguments import check_within, extents, refuse
 from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.candidates import (
+    all_candidate_sampler as all_candidate_sampler,
+    compute_accidental_hits as compute_accidental_hits,
+    fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
+    nce_loss as nce_loss,
+    sampled_softmax_loss as sampled_softmax_loss,
+)
+from toolkit.compat.tensorflow.convolutions import (
+    atrous_conv2d as atrous_conv2d,
+    atrous_conv2d_transpose as atrous_conv2d_transpose,
+    avg_pool as avg_pool,
+    avg_pool1d as avg_pool1d,
+    avg_pool2d as avg_pool2d,
+    avg_pool3d as avg_pool3d,
+    conv1d as conv1d,
+    conv1d_transpose as conv1d_transpose,
+    conv2d as conv2d,
+    conv2d_transpose as conv2d_transpose,
+    conv3d as conv3d,
+    conv3d_transpose as conv3d_transpose,
+    conv_transpose as conv_transpose,
+    convolution as convolution,
+    depthwise_conv2d as depthwise_conv2d,
+    local_response_normalization as local_response_normalization,
+    lrn as lrn,
+    max_pool as max_pool,
+    max_pool1d as max_pool1d,
+    max_pool2d as max_pool2d,
+    max_pool3d as max_pool3d,
+    pool as pool,
+    separable_conv2d as separable_conv2d,
+)
+from toolkit.compat.tensorflow.ctc import (
+    collapse_repeated as collapse_repeated,
+    ctc_beam_search_decoder as ctc_beam_search_decoder,
+    ctc_greedy_decoder as ctc_greedy_decoder,
+)
 from toolkit.compat.tensorflow.math import (
+    approx_max_k as approx_max_k,
+    approx_min_k as approx_min_k,
     l2_normalize as l2_normalize,
     log_softmax as log_softmax,
     softmax as softmax,
     top_k as top_k,
     zero_fraction as zero_fraction,
 )
+from toolkit.compat.tensorflow.moments import (
+    batch_norm_with_global_normalization as batch_norm_with_global_normalization,
+    log_poisson_loss as log_poisson_loss,
+    normalize_moments as normalize_moments,
+    sufficient_statistics as sufficient_statistics,
+    weighted_moments as weighted_moments,
+)
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.windowed import (
+    dilation2d as dilation2d,
+    erosion2d as erosion2d,
+    max_pool_with_argmax as max_pool_with_argmax,
+)
 from toolkit.core.tensor import Tensor
-from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.errors import ArgumentError
 
 globals().update(
     functions(
@@ -127,246 +177,6 @@ def embedding_lookup(
     if max_norm is None:
         return rows
     return math.clip_by_norm(rows, max_norm, axes=-1)
-
-
-# --- convolutions and pooling ---------------------------------------------------------
-
-
-def _layout(data_format: str | None) -> str:
-    """The core's word for NHWC and the like."""
-    if data_format is None or data_format in ("NWC", "NHWC", "NDHWC"):
-        return "channels_last"
-    if data_format in ("NCW", "NCHW", "NCDHW"):
-        return "channels_first"
-    raise ArgumentError(f"data_format: expected NHWC or NCHW; received {data_format!r}")
-
-
-def _spatial(sizes: Any, layout: str, count: int, what: str) -> tuple[int, ...]:
-    """Sizes of the spatial axes, of one number, one for each, or one for each axis."""
-    given = extents(sizes)
-    if len(given) == 1:
-        return given * count
-    if len(given) == count:
-        return given
-    inner = given[1:-1] if layout == "channels_last" else given[2:]
-    outer = [*given[:1], *(given[-1:] if layout == "channels_last" else given[1:2])]
-    if len(inner) != count or set(outer) != {1}:
-        raise UnsupportedError(
-            f"{what}: expected sizes of {count} spatial axes, and 1 for others; "
-            f"received {given}"
-        )
-    return inner
-
-
-def _padded(x: Any, padding: Any, count: int) -> tuple[Tensor, str]:
-    """What is to be convolved, and how: explicit padding is made before."""
-    if isinstance(padding, str):
-        return convert(x), padding.lower()
-    pairs = [tuple(map(int, pair)) for pair in padding]
-    if len(pairs) != count + 2:
-        raise ArgumentError(
-            f"padding: expected a pair for each of {count + 2} axes; received {pairs}"
-        )
-    return ops.pad(x, pairs), "valid"
-
-
-def _convolving(operation: Callable[..., Tensor], name: str, count: int) -> Any:
-    def convolve(
-        input: Any,
-        filters: Any,
-        strides: Any,
-        padding: Any,
-        data_format: Any = None,
-        dilations: Any = None,
-        name: Any = None,
-    ) -> Tensor:
-        layout = _layout(data_format)
-        x, words = _padded(input, padding, count)
-        steps = _spatial(strides, layout, count, "strides")
-        holes = _spatial(dilations or 1, layout, count, "dilations")
-        return operation(x, filters, steps, words, layout, holes)
-
-    convolve.__name__ = convolve.__qualname__ = name
-    convolve.__doc__ = (
-        f"The convolution of `ops.{operation.__name__}` over {count} spatial axes; "
-        "padding: SAME, VALID or pairs."
-    )
-    return convolve
-
-
-conv2d: Any = _convolving(ops.conv, "conv2d", 2)
-conv3d: Any = _convolving(ops.conv, "conv3d", 3)
-
-
-def conv1d(
-    input: Any,
-    filters: Any,
-    stride: Any,
-    padding: Any,
-    data_format: Any = "NWC",
-    dilations: Any = None,
-    name: Any = None,
-) -> Tensor:
-    """The convolution over one spatial axis."""
-    return _convolving(ops.conv, "conv1d", 1)(
-        input, filters, stride, padding, data_format, dilations
-    )
-
-
-def depthwise_conv2d(
-    input: Any,
-    filter: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any = None,
-    dilations: Any = None,
-    name: Any = None,
-) -> Tensor:
-    """The convolution of each channel with filters of its own."""
-    return _convolving(ops.depthwise_conv, "depthwise_conv2d", 2)(
-        input, filter, strides, padding, data_format, dilations
-    )
-
-
-def separable_conv2d(
-    input: Any,
-    depthwise_filter: Any,
-    pointwise_filter: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any = None,
-    dilations: Any = None,
-    name: Any = None,
-) -> Tensor:
-    """A convolution of each channel, then one across channels."""
-    y = depthwise_conv2d(
-        input, depthwise_filter, strides, padding, data_format, dilations
-    )
-    return conv2d(y, pointwise_filter, 1, "VALID", data_format)
-
-
-def conv2d_transpose(
-    input: Any,
-    filters: Any,
-    output_shape: Any,
-    strides: Any,
-    padding: str = "SAME",
-    data_format: Any = "NHWC",
-    dilations: Any = None,
-    name: Any = None,
-) -> Tensor:
-    """The gradient of a convolution as an operation of its own.
-
-    Args:
-        input: of a batch.
-        filters: (height, width, channels out, channels in).
-        output_shape: as the convolution would be given it, batch and channels too.
-        strides, padding, data_format, dilations: of the convolution.
-    """
-    layout = _layout(data_format)
-    steps = _spatial(strides, layout, 2, "strides")
-    holes = _spatial(dilations or 1, layout, 2, "dilations")
-    at = slice(1, 3) if layout == "channels_last" else slice(2, 4)
-    wanted, kernel = extents(output_shape)[at], convert(filters).shape[:2]
-    rests = []
-    for n, size, k, s, d in zip(
-        convert(input).shape[at], wanted, kernel, steps, holes, strict=True
-    ):
-        k = (k - 1) * d + 1
-        least = (n - 1) * s + (k if padding == "VALID" else k - 2 * (k // 2))
-        rests.append(size - least)
-    y = ops.conv_transpose(
-        input, filters, steps, padding.lower(), tuple(rests), layout, holes
-    )
-    if y.shape[at] != wanted:
-        raise UnsupportedError(
-            f"conv2d_transpose: output_shape {wanted} is not supported for an input of "
-            f"{convert(input).shape[at]}; the nearest is {y.shape[at]}"
-        )
-    return y
-
-
-def _pooling(operation: Callable[..., Tensor], name: str, count: int | None) -> Any:
-    def pool(
-        input: Any,
-        ksize: Any,
-        strides: Any,
-        padding: Any,
-        data_format: Any = None,
-        name: Any = None,
-    ) -> Tensor:
-        refuse("pool", padding=(isinstance(padding, str), True))
-        layout, axes = _layout(data_format), count or convert(input).ndim - 2
-        window = _spatial(ksize, layout, axes, "ksize")
-        steps = _spatial(strides, layout, axes, "strides")
-        return operation(input, window, steps, padding.lower(), layout)
-
-    pool.__name__ = pool.__qualname__ = name
-    pool.__doc__ = f"`ops.{operation.__name__}` of windows; padding: SAME or VALID."
-    return pool
-
-
-max_pool: Any = _pooling(ops.max_pool, "max_pool", None)
-max_pool1d: Any = _pooling(ops.max_pool, "max_pool1d", 1)
-max_pool2d: Any = _pooling(ops.max_pool, "max_pool2d", 2)
-max_pool3d: Any = _pooling(ops.max_pool, "max_pool3d", 3)
-avg_pool: Any = _pooling(ops.average_pool, "avg_pool", None)
-avg_pool1d: Any = _pooling(ops.average_pool, "avg_pool1d", 1)
-avg_pool2d: Any = _pooling(ops.average_pool, "avg_pool2d", 2)
-avg_pool3d: Any = _pooling(ops.average_pool, "avg_pool3d", 3)
-
-
-def convolution(
-    input: Any,
-    filters: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
-    data_format: Any = None,
-    dilations: Any = None,
-    name: Any = None,
-) -> Tensor:
-    """The convolution over as many spatial axes as the input has."""
-    convolve = _convolving(ops.conv, "convolution", convert(input).ndim - 2)
-    return convolve(input, filters, strides or 1, padding, data_format, dilations)
-
-
-def pool(
-    input: Any,
-    window_shape: Any,
-    pooling_type: str,
-    strides: Any = None,
-    padding: str = "VALID",
-    data_format: Any = None,
-    dilations: Any = None,
-    name: Any = None,
-) -> Tensor:
-    """`max_pool` or `avg_pool`, as pooling_type MAX or AVG says."""
-    refuse("pool", dilations=(dilations, None))
-    if pooling_type not in ("MAX", "AVG"):
-        raise ArgumentError(f"pool: expected MAX or AVG; received {pooling_type!r}")
-    chosen = max_pool if pooling_type == "MAX" else avg_pool
-    return chosen(input, window_shape, strides or 1, padding, data_format)
-
-
-def local_response_normalization(
-    input: Any,
-    depth_radius: int = 5,
-    bias: float = 1.0,
-    alpha: float = 1.0,
-    beta: float = 0.5,
-    name: Any = None,
-) -> Tensor:
-    """x / (bias + alpha * sum of squares of the channels around) ** beta"""
-    x = convert(input)
-    squares = ops.pad(
-        ops.square(x), [(0, 0)] * (x.ndim - 1) + [(depth_radius, depth_radius)]
-    )
-    count = x.shape[-1]
-    around = [squares[..., i : i + count] for i in range(2 * depth_radius + 1)]
-    return x / ops.power(bias + alpha * math.add_n(around), beta)
-
-
-lrn = local_response_normalization
 
 
 # --- losses of logits -----------------------------------------------------------------

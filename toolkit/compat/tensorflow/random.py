@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,46 +11,25 @@ import numpy as np
 from toolkit import dtypes, ops, random as core
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
 from toolkit.compat.tensorflow.boundary import of_tensors, operations
+from toolkit.compat.tensorflow.candidates import (
+    all_candidate_sampler as all_candidate_sampler,
+    fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
+    log_uniform_candidate_sampler as log_uniform_candidate_sampler,
+    uniform_candidate_sampler as uniform_candidate_sampler,
+)
+from toolkit.compat.tensorflow.seeds import (
+    Algorithm as Algorithm,
+    fold_in as fold_in,
+    full_integers,
+    key_of,
+    set_seed as set_seed,
+    source as source,
+    split as split,
+)
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core.naming import root_scope
 from toolkit.core.tensor import Tensor
-from toolkit.core.trace import no_trace
 from toolkit.errors import ArgumentError
-
-# The seed of an operation -> where its numbers come from, until `set_seed`.
-_of_operations: dict[int, core.SeedGenerator] = {}
-_global_seed = 0
-
-
-def set_seed(seed: int) -> None:
-    """Make all that is drawn from now on repeatable, initial values of layers too.
-
-    Example:
-        >>> import toolkit.compat.tensorflow as tf
-        >>> tf.random.set_seed(1)
-        >>> x = tf.random.normal((2,))
-        >>> tf.random.set_seed(1)
-        >>> bool(tf.reduce_all(x == tf.random.normal((2,))))
-        True
-    """
-    global _global_seed
-    _global_seed = int(seed) % 2**32
-    core.set_random_seed(_global_seed)
-    _of_operations.clear()
-
-
-def source(seed: Any) -> Any:
-    """Where an operation's numbers come from: new ones at each call.
-
-    As there, a seed of the operation begins a sequence, which `set_seed` restarts.
-    """
-    if seed is None or isinstance(seed, core.SeedGenerator):
-        return seed
-    if seed not in _of_operations:
-        both = np.random.SeedSequence([_global_seed, int(seed) % 2**32])
-        with no_trace(), root_scope():
-            _of_operations[seed] = core.SeedGenerator(int(both.generate_state(1)[0]))
-    return _of_operations[seed]
+from toolkit.ops.quadrature import doubles
 
 
 def uniform(
@@ -136,12 +117,123 @@ def gamma(
     return drawn if beta is None else drawn / convert(beta, drawn.dtype)
 
 
-def _key(seed: Any) -> Tensor:
-    """The core's key of a stateless seed: two integers."""
-    seed = np.asarray(seed)
-    if seed.shape != (2,):
-        raise ArgumentError(f"seed: expected two integers; received {seed.tolist()}")
-    return convert(seed.astype("uint32"))
+def poisson(
+    shape: Any,
+    lam: Any,
+    dtype: Any = "float32",
+    seed: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """Return numbers of the Poisson distribution.
+
+    Args:
+        shape: of the numbers of each rate, the first axes of the result.
+        lam: the rates, the last axes of the result.
+        dtype: of the result, float or integer.
+        seed: of the operation.
+    """
+    rates = convert(lam)
+    return _poisson((*extents(shape), *rates.shape), rates, dtype, source(seed))
+
+
+def _poisson(shape: Any, rates: Any, dtype: Any, seed: Any) -> Tensor:
+    return ops.cast(core.poisson(shape, rates, "float64", seed), dtype_name(dtype))
+
+
+def stateless_poisson(
+    shape: Any, seed: Any, lam: Any, dtype: Any = "int32", name: Any = None
+) -> Tensor:
+    """Return numbers of the Poisson distribution, the same for the same seed.
+
+    Args:
+        shape: of the result.
+        seed: two integers.
+        lam: the rates; they broadcast to the shape.
+        dtype: of the result.
+    """
+    return _poisson(extents(shape), lam, dtype, key_of(seed))
+
+
+def stateless_binomial(
+    shape: Any,
+    seed: Any,
+    counts: Any,
+    probs: Any,
+    output_dtype: Any = "int32",
+    name: Any = None,
+) -> Tensor:
+    """Return numbers of successes, the same for the same seed.
+
+    Args:
+        shape: of the result.
+        seed: two integers.
+        counts, probs: trials and their probabilities; they broadcast to the shape.
+        output_dtype: of the result.
+    """
+    drawn = core.binomial(extents(shape), counts, probs, "float64", key_of(seed))
+    return ops.cast(drawn, dtype_name(output_dtype))
+
+
+def stateless_gamma(
+    shape: Any,
+    seed: Any,
+    alpha: Any,
+    beta: Any = None,
+    dtype: Any = "float32",
+    name: Any = None,
+) -> Tensor:
+    """Return numbers of the gamma distribution, the same for the same seed.
+
+    Args:
+        shape: of the result.
+        seed: two integers.
+        alpha, beta: shapes and rates; they broadcast to the shape.
+        dtype: of the result.
+    """
+    drawn = core.gamma(extents(shape), alpha, dtype_name(dtype), key_of(seed))
+    return drawn if beta is None else drawn / convert(beta, drawn.dtype)
+
+
+def stateless_parameterized_truncated_normal(
+    shape: Any,
+    seed: Any,
+    means: Any = 0.0,
+    stddevs: Any = 1.0,
+    minvals: Any = -2.0,
+    maxvals: Any = 2.0,
+    name: Any = None,
+) -> Tensor:
+    """Return normal numbers between bounds, the same for the same seed.
+
+    Args:
+        shape: of the result.
+        seed: two integers.
+        means, stddevs: of the normal distribution; they broadcast to the shape.
+        minvals, maxvals: the bounds; they broadcast to the shape.
+    """
+    (mean, std, low, high), dtype = doubles(means, stddevs, minvals, maxvals)
+    low, high = (low - mean) / std, (high - mean) / std
+    # On the side of the mean where probabilities are small, and so exact.
+    is_right = low > 0
+    a, b = ops.where(is_right, -high, low), ops.where(is_right, -low, high)
+    below, above = (0.5 * ops.erfc(x * -math.sqrt(0.5)) for x in (a, b))
+    u = core.uniform(extents(shape), dtype="float64", seed=key_of(seed))
+    z = ops.clip(ops.ndtri(below + u * (above - below)), a, b)
+    return convert(mean + std * ops.where(is_right, -z, z), dtype)
+
+
+def stateless_shuffle(
+    value: Any, seed: Any, alg: str = "auto_select", name: Any = None
+) -> Tensor:
+    """Return the rows in a random order, the same for the same seed."""
+    refuse("stateless_shuffle", alg=(alg, "auto_select"))
+    return core.shuffle(value, 0, key_of(seed))
+
+
+def index_shuffle(index: Any, seed: Any, max_index: Any) -> Tensor:
+    """Return the places of indices in a random order of 0 to max_index."""
+    order = ops.arange(int(max_index) + 1, dtype=convert(index).dtype)
+    return ops.take(core.shuffle(order, 0, key_of(seed)), index)
 
 
 def stateless_uniform(
@@ -155,7 +247,7 @@ def stateless_uniform(
 ) -> Tensor:
     """As `uniform`, and the same for the same seed of two integers."""
     refuse("stateless_uniform", alg=(alg, "auto_select"))
-    return _uniform(shape, minval, maxval, dtype, _key(seed))
+    return _uniform(shape, minval, maxval, dtype, key_of(seed))
 
 
 def stateless_normal(
@@ -169,7 +261,7 @@ def stateless_normal(
 ) -> Tensor:
     """As `normal`, and the same for the same seed of two integers."""
     refuse("stateless_normal", alg=(alg, "auto_select"))
-    return core.normal(extents(shape), mean, stddev, dtype_name(dtype), _key(seed))
+    return core.normal(extents(shape), mean, stddev, dtype_name(dtype), key_of(seed))
 
 
 def stateless_truncated_normal(
@@ -184,7 +276,7 @@ def stateless_truncated_normal(
     """As `truncated_normal`, and the same for the same seed of two integers."""
     refuse("stateless_truncated_normal", alg=(alg, "auto_select"))
     return core.truncated_normal(
-        extents(shape), mean, stddev, dtype_name(dtype), _key(seed)
+        extents(shape), mean, stddev, dtype_name(dtype), key_of(seed)
     )
 
 
@@ -192,7 +284,7 @@ def stateless_categorical(
     logits: Any, num_samples: Any, seed: Any, dtype: Any = "int64", name: Any = None
 ) -> Tensor:
     """As `categorical`, and the same for the same seed of two integers."""
-    return core.categorical(logits, int(num_samples), dtype_name(dtype), _key(seed))
+    return core.categorical(logits, int(num_samples), dtype_name(dtype), key_of(seed))
 
 
 class Generator:
@@ -270,6 +362,31 @@ class Generator:
             extents(shape), mean, stddev, dtype_name(dtype), self._seeds
         )
 
+    @of_tensors
+    def binomial(
+        self,
+        shape: Any,
+        counts: Any,
+        probs: Any,
+        dtype: Any = "int32",
+        name: Any = None,
+    ) -> Tensor:
+        """Return numbers of successes of trials."""
+        drawn = core.binomial(extents(shape), counts, probs, "float64", self._seeds)
+        return ops.cast(drawn, dtype_name(dtype))
+
+    @of_tensors
+    def uniform_full_int(
+        self, shape: Any, dtype: Any = "uint64", name: Any = None
+    ) -> Tensor:
+        """Return integers from the whole range of a dtype."""
+        return full_integers(shape, dtype, self._seeds)
+
+    @of_tensors
+    def make_seeds(self, count: int = 1) -> Tensor:
+        """Return seeds for stateless functions, (2, count), int64."""
+        return full_integers((2, int(count)), "int64", self._seeds)
+
     def split(self, count: int = 1) -> list[Generator]:
         """Generators whose numbers have nothing to do with each other."""
         keys = [self._seeds.next().numpy() for _ in range(int(count))]
@@ -304,6 +421,18 @@ def random_crop(value: Any, size: Any, seed: Any = None, name: Any = None) -> Te
     return ops.slice(value, ops.cast(places, "int32"), size)
 
 
-operations(
-    __name__, besides="get_global_generator set_global_generator set_seed source"
+experimental: SimpleNamespace = SimpleNamespace(
+    Algorithm=Algorithm,
+    Generator=Generator,
+    get_global_generator=get_global_generator,
+    set_global_generator=set_global_generator,
+    stateless_fold_in=fold_in,
+    stateless_split=split,
 )
+operations(
+    __name__, besides="key_of get_global_generator set_global_generator set_seed source"
+)
+vars(experimental).update(
+    index_shuffle=index_shuffle, stateless_shuffle=stateless_shuffle
+)
+del index_shuffle, stateless_shuffle  # names of `tf.random.experimental` alone

@@ -21,6 +21,11 @@ from toolkit.compat.tensorflow.arrays import (
     zeros_like as zeros_like,
 )
 from toolkit.compat.tensorflow.boundary import of_tensors
+from toolkit.compat.tensorflow.ctc import (
+    ctc_batch_cost as ctc_batch_cost,
+    ctc_decode as ctc_decode,
+    ctc_label_dense_to_sparse as ctc_label_dense_to_sparse,
+)
 from toolkit.compat.tensorflow.math import l2_normalize as l2_normalize
 from toolkit.compat.tensorflow.nn import bias_add as bias_add
 from toolkit.compat.tensorflow.renaming import functions

@@ -1,0 +1,306 @@
+"""Convolutions, pooling and their relatives in `tf.nn`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import ops
+from toolkit.compat.tensorflow import math
+from toolkit.compat.tensorflow.arguments import extents, refuse
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError, UnsupportedError
+
+
+def _layout(data_format: str | None) -> str:
+    """The core's word for NHWC and the like."""
+    if data_format is None or data_format in ("NWC", "NHWC", "NDHWC"):
+        return "channels_last"
+    if data_format in ("NCW", "NCHW", "NCDHW"):
+        return "channels_first"
+    raise ArgumentError(f"data_format: expected NHWC or NCHW; received {data_format!r}")
+
+
+def _spatial(sizes: Any, layout: str, count: int, what: str) -> tuple[int, ...]:
+    """Sizes of the spatial axes, of one number, one for each, or one for each axis."""
+    given = extents(sizes)
+    if len(given) == 1:
+        return given * count
+    if len(given) == count:
+        return given
+    inner = given[1:-1] if layout == "channels_last" else given[2:]
+    outer = [*given[:1], *(given[-1:] if layout == "channels_last" else given[1:2])]
+    if len(inner) != count or set(outer) != {1}:
+        raise UnsupportedError(
+            f"{what}: expected sizes of {count} spatial axes, and 1 for others; "
+            f"received {given}"
+        )
+    return inner
+
+
+def _padded(x: Any, padding: Any, count: int) -> tuple[Tensor, str]:
+    """What is to be convolved, and how: explicit padding is made before."""
+    if isinstance(padding, str):
+        return convert(x), padding.lower()
+    pairs = [tuple(map(int, pair)) for pair in padding]
+    if len(pairs) != count + 2:
+        raise ArgumentError(
+            f"padding: expected a pair for each of {count + 2} axes; received {pairs}"
+        )
+    return ops.pad(x, pairs), "valid"
+
+
+def _convolving(operation: Callable[..., Tensor], name: str, count: int) -> Any:
+    def convolve(
+        input: Any,
+        filters: Any,
+        strides: Any,
+        padding: Any,
+        data_format: Any = None,
+        dilations: Any = None,
+        name: Any = None,
+    ) -> Tensor:
+        layout = _layout(data_format)
+        x, words = _padded(input, padding, count)
+        steps = _spatial(strides, layout, count, "strides")
+        holes = _spatial(dilations or 1, layout, count, "dilations")
+        return operation(x, filters, steps, words, layout, holes)
+
+    convolve.__name__ = convolve.__qualname__ = name
+    convolve.__doc__ = (
+        f"The convolution of `ops.{operation.__name__}` over {count} spatial axes; "
+        "padding: SAME, VALID or pairs."
+    )
+    return convolve
+
+
+conv2d: Any = _convolving(ops.conv, "conv2d", 2)
+conv3d: Any = _convolving(ops.conv, "conv3d", 3)
+
+
+def conv1d(
+    input: Any,
+    filters: Any,
+    stride: Any,
+    padding: Any,
+    data_format: Any = "NWC",
+    dilations: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """The convolution over one spatial axis."""
+    return _convolving(ops.conv, "conv1d", 1)(
+        input, filters, stride, padding, data_format, dilations
+    )
+
+
+def depthwise_conv2d(
+    input: Any,
+    filter: Any,
+    strides: Any,
+    padding: Any,
+    data_format: Any = None,
+    dilations: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """The convolution of each channel with filters of its own."""
+    return _convolving(ops.depthwise_conv, "depthwise_conv2d", 2)(
+        input, filter, strides, padding, data_format, dilations
+    )
+
+
+def separable_conv2d(
+    input: Any,
+    depthwise_filter: Any,
+    pointwise_filter: Any,
+    strides: Any,
+    padding: Any,
+    data_format: Any = None,
+    dilations: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """A convolution of each channel, then one across channels."""
+    y = depthwise_conv2d(
+        input, depthwise_filter, strides, padding, data_format, dilations
+    )
+    return conv2d(y, pointwise_filter, 1, "VALID", data_format)
+
+
+def _transposed(
+    function: str,
+    input: Any,
+    filters: Any,
+    output_shape: Any,
+    strides: Any,
+    padding: str,
+    data_format: Any,
+    dilations: Any,
+) -> Tensor:
+    """Return the gradient of a convolution over as many axes as the input has."""
+    x, count = convert(input), convert(input).ndim - 2
+    layout = _layout(data_format)
+    steps = _spatial(strides, layout, count, "strides")
+    holes = _spatial(dilations or 1, layout, count, "dilations")
+    first = 1 if layout == "channels_last" else 2
+    at = slice(first, first + count)
+    wanted = extents(output_shape)
+    wanted = wanted if len(wanted) == count else wanted[at]
+    rests = []
+    for n, size, k, s, d in zip(
+        x.shape[at], wanted, convert(filters).shape[:count], steps, holes, strict=True
+    ):
+        k = (k - 1) * d + 1
+        least = (n - 1) * s + (k if padding == "VALID" else k - 2 * (k // 2))
+        rests.append(size - least)
+    y = ops.conv_transpose(
+        x, filters, steps, padding.lower(), tuple(rests), layout, holes
+    )
+    if y.shape[at] != wanted:
+        raise UnsupportedError(
+            f"{function}: output_shape {wanted} is not supported for an input of "
+            f"{x.shape[at]}; the nearest is {y.shape[at]}"
+        )
+    return y
+
+
+def _transposing(name: str, data_format: str | None) -> Any:
+    default = data_format
+
+    def transpose(
+        input: Any,
+        filters: Any,
+        output_shape: Any,
+        strides: Any,
+        padding: str = "SAME",
+        data_format: Any = default,
+        dilations: Any = None,
+        name: Any = None,
+    ) -> Tensor:
+        options = padding, data_format, dilations
+        return _transposed(function, input, filters, output_shape, strides, *options)
+
+    function = name
+    transpose.__name__ = transpose.__qualname__ = name
+    transpose.__doc__ = f"""Return the gradient of a convolution, as an operation.
+
+    Args:
+        input: a batch, in the layout {default or "NWC, NHWC or NDHWC"}.
+        filters: (spatial extents, channels out, channels in).
+        output_shape: the shape of the result, or its spatial extents.
+        strides, padding, data_format, dilations: those of the convolution.
+    """
+    return transpose
+
+
+conv1d_transpose: Any = _transposing("conv1d_transpose", "NWC")
+conv2d_transpose: Any = _transposing("conv2d_transpose", "NHWC")
+conv3d_transpose: Any = _transposing("conv3d_transpose", "NDHWC")
+conv_transpose: Any = _transposing("conv_transpose", None)
+
+
+def atrous_conv2d(
+    value: Any, filters: Any, rate: int, padding: str, name: Any = None
+) -> Tensor:
+    """Return `conv2d` with strides of 1 and dilations of a rate."""
+    return conv2d(value, filters, 1, padding, None, int(rate))
+
+
+def atrous_conv2d_transpose(
+    value: Any,
+    filters: Any,
+    output_shape: Any,
+    rate: int,
+    padding: str,
+    name: Any = None,
+) -> Tensor:
+    """Return the gradient of `atrous_conv2d`, as an operation."""
+    options = 1, padding, "NHWC", int(rate)
+    name = "atrous_conv2d_transpose"
+    return _transposed(name, value, filters, output_shape, *options)
+
+
+def _pooling(operation: Callable[..., Tensor], name: str, count: int | None) -> Any:
+    def pool(
+        input: Any,
+        ksize: Any,
+        strides: Any,
+        padding: Any,
+        data_format: Any = None,
+        name: Any = None,
+    ) -> Tensor:
+        refuse("pool", padding=(isinstance(padding, str), True))
+        layout, axes = _layout(data_format), count or convert(input).ndim - 2
+        window = _spatial(ksize, layout, axes, "ksize")
+        steps = _spatial(strides, layout, axes, "strides")
+        return operation(input, window, steps, padding.lower(), layout)
+
+    pool.__name__ = pool.__qualname__ = name
+    pool.__doc__ = f"`ops.{operation.__name__}` of windows; padding: SAME or VALID."
+    return pool
+
+
+max_pool: Any = _pooling(ops.max_pool, "max_pool", None)
+max_pool1d: Any = _pooling(ops.max_pool, "max_pool1d", 1)
+max_pool2d: Any = _pooling(ops.max_pool, "max_pool2d", 2)
+max_pool3d: Any = _pooling(ops.max_pool, "max_pool3d", 3)
+avg_pool: Any = _pooling(ops.average_pool, "avg_pool", None)
+avg_pool1d: Any = _pooling(ops.average_pool, "avg_pool1d", 1)
+avg_pool2d: Any = _pooling(ops.average_pool, "avg_pool2d", 2)
+avg_pool3d: Any = _pooling(ops.average_pool, "avg_pool3d", 3)
+
+
+def convolution(
+    input: Any,
+    filters: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    data_format: Any = None,
+    dilations: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """The convolution over as many spatial axes as the input has."""
+    convolve = _convolving(ops.conv, "convolution", convert(input).ndim - 2)
+    return convolve(input, filters, strides or 1, padding, data_format, dilations)
+
+
+def pool(
+    input: Any,
+    window_shape: Any,
+    pooling_type: str,
+    strides: Any = None,
+    padding: str = "VALID",
+    data_format: Any = None,
+    dilations: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """`max_pool` or `avg_pool`, as pooling_type MAX or AVG says."""
+    refuse("pool", dilations=(dilations, None))
+    if pooling_type not in ("MAX", "AVG"):
+        raise ArgumentError(f"pool: expected MAX or AVG; received {pooling_type!r}")
+    chosen = max_pool if pooling_type == "MAX" else avg_pool
+    return chosen(input, window_shape, strides or 1, padding, data_format)
+
+
+def local_response_normalization(
+    input: Any,
+    depth_radius: int = 5,
+    bias: float = 1.0,
+    alpha: float = 1.0,
+    beta: float = 0.5,
+    name: Any = None,
+) -> Tensor:
+    """x / (bias + alpha * sum of squares of the channels around) ** beta"""
+    x = convert(input)
+    squares = ops.pad(
+        ops.square(x), [(0, 0)] * (x.ndim - 1) + [(depth_radius, depth_radius)]
+    )
+    count = x.shape[-1]
+    around = [squares[..., i : i + count] for i in range(2 * depth_radius + 1)]
+    return x / ops.power(bias + alpha * math.add_n(around), beta)
+
+
+lrn = local_response_normalization
+
+
+operations(__name__)

@@ -1,0 +1,158 @@
+"""Decoders of `tf.nn` for models that are trained with `ctc_loss`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.sparse import SparseTensor
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor
+
+
+def _as_sparse(labels: Any) -> SparseTensor:
+    """Return a SparseTensor of rows of labels that end with -1."""
+    rows = np.asarray(labels)
+    is_label = rows >= 0
+    widest = int(is_label.sum(1).max(initial=0))
+    shape = len(rows), widest
+    return SparseTensor(np.argwhere(is_label), rows[is_label].astype("int64"), shape)
+
+
+def ctc_greedy_decoder(
+    inputs: Any,
+    sequence_length: Any,
+    merge_repeated: bool = True,
+    blank_index: int | None = None,
+) -> tuple[list[SparseTensor], Tensor]:
+    """Return the labels of the best class of each step.
+
+    Args:
+        inputs: (time, batch, classes), logits.
+        sequence_length: (batch,), the number of steps of each sample.
+        merge_repeated: whether equal classes in a row are one label.
+        blank_index: the class of the blank, the last by default; negative from the end.
+
+    Returns:
+        A list of one SparseTensor (batch, labels), int64; and (batch, 1), minus the sum
+        of the best logits.
+    """
+    x = ops.swapaxes(inputs, 0, 1)
+    blank = (-1 if blank_index is None else int(blank_index)) % x.shape[-1]
+    labels, scores = ops.ctc_decode(
+        x, sequence_length, merge_repeated=bool(merge_repeated), mask_index=blank
+    )
+    return [_as_sparse(labels[0])], scores
+
+
+def ctc_beam_search_decoder(
+    inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1
+) -> tuple[list[SparseTensor], Tensor]:
+    """Return the most likely sequences of labels; the blank is the last class.
+
+    Args:
+        inputs: (time, batch, classes), logits.
+        sequence_length: (batch,), the number of steps of each sample.
+        beam_width: the number of sequences that the search keeps.
+        top_paths: the number of sequences to return.
+
+    Returns:
+        A list of top_paths SparseTensors (batch, labels), int64; and the logarithms of
+        their probabilities, (batch, top_paths).
+    """
+    x = ops.swapaxes(inputs, 0, 1)
+    labels, scores = ops.ctc_decode(
+        *(x, sequence_length, "beam_search", int(beam_width), int(top_paths)),
+        mask_index=x.shape[-1] - 1,
+    )
+    return [_as_sparse(path) for path in labels], scores
+
+
+def collapse_repeated(
+    labels: Any, seq_length: Any, name: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Return rows without labels that equal the one before, and their lengths.
+
+    Args:
+        labels: (batch, steps), integers.
+        seq_length: (batch,), the number of labels of each row.
+
+    Returns:
+        (batch, longest), filled with 0, and (batch,), of the dtype of seq_length.
+    """
+    rows, lengths = np.asarray(convert(labels)), np.asarray(convert(seq_length))
+    is_new = np.ones(rows.shape, bool)
+    is_new[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    is_new &= np.arange(rows.shape[1]) < lengths[:, None]
+    counts = is_new.sum(1)
+    collapsed = np.zeros((len(rows), counts.max(initial=0)), rows.dtype)
+    collapsed[np.arange(collapsed.shape[1]) < counts[:, None]] = rows[is_new]
+    return convert(collapsed), convert(counts.astype(lengths.dtype))
+
+
+# --- functions of the backend of Keras 2 ----------------------------------------------
+
+_SMALLEST = 1e-7  # added to probabilities before their logarithm is taken
+
+
+def ctc_batch_cost(
+    y_true: Any, y_pred: Any, input_length: Any, label_length: Any
+) -> Tensor:
+    """Return `ctc_loss` of probabilities; the blank is the last class.
+
+    Args:
+        y_true: (batch, labels), integers.
+        y_pred: (batch, time, classes), the output of a softmax.
+        input_length, label_length: (batch, 1), how many of each sample count.
+
+    Returns:
+        (batch, 1).
+    """
+    lengths = (
+        ops.cast(ops.reshape(x, (-1,)), "int32") for x in (label_length, input_length)
+    )
+    logits = ops.log(convert(y_pred) + _SMALLEST)
+    labels = ops.cast(y_true, "int32")
+    loss = ops.ctc_loss(labels, logits, *lengths, logits.shape[-1] - 1)
+    return ops.expand_dims(loss, 1)
+
+
+def ctc_decode(
+    y_pred: Any,
+    input_length: Any,
+    greedy: bool = True,
+    beam_width: int = 100,
+    top_paths: int = 1,
+) -> tuple[list[Tensor], Tensor]:
+    """Return the labels of probabilities; the blank is the last class.
+
+    Args:
+        y_pred: (batch, time, classes), the output of a softmax.
+        input_length: (batch,), how many steps of each sample count.
+        greedy: whether to take the best class of each step, not to search.
+        beam_width, top_paths: those of `ctc_beam_search_decoder`.
+
+    Returns:
+        A list of labels (batch, time), int64, filled with -1; and (batch, 1), minus the
+        sum of the best logarithms, or (batch, top_paths), log probabilities.
+    """
+    logits = ops.log(convert(y_pred) + _SMALLEST)
+    labels, scores = ops.ctc_decode(
+        *(logits, ops.cast(input_length, "int32")),
+        *("greedy" if greedy else "beam_search", int(beam_width), int(top_paths)),
+        mask_index=logits.shape[-1] - 1,
+    )
+    return [ops.cast(path, "int64") for path in labels], scores
+
+
+def ctc_label_dense_to_sparse(labels: Any, label_lengths: Any) -> SparseTensor:
+    """Return a SparseTensor of the first labels of each row."""
+    rows, lengths = np.asarray(convert(labels)), np.asarray(convert(label_lengths))
+    is_label = np.arange(rows.shape[1]) < lengths.reshape(-1, 1)
+    return SparseTensor(np.argwhere(is_label), rows[is_label], rows.shape)
+
+
+operations(__name__)
