@@ -165,7 +165,7 @@ def _transposed(
 
 
 def _transposing(name: str, data_format: str | None) -> Any:
-    default = data_format
+    function, default = name, data_format
 
     def transpose(
         input: Any,
@@ -180,7 +180,6 @@ def _transposing(name: str, data_format: str | None) -> Any:
         options = padding, data_format, dilations
         return _transposed(function, input, filters, output_shape, strides, *options)
 
-    function = name
     transpose.__name__ = transpose.__qualname__ = name
     transpose.__doc__ = f"""Return the gradient of a convolution, as an operation.
 

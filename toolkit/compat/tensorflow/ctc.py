@@ -111,12 +111,11 @@ def ctc_batch_cost(
     Returns:
         (batch, 1).
     """
-    lengths = (
-        ops.cast(ops.reshape(x, (-1,)), "int32") for x in (label_length, input_length)
-    )
+    counts = ops.cast(ops.reshape(label_length, (-1,)), "int32")
+    steps = ops.cast(ops.reshape(input_length, (-1,)), "int32")
     logits = ops.log(convert(y_pred) + _SMALLEST)
     labels = ops.cast(y_true, "int32")
-    loss = ops.ctc_loss(labels, logits, *lengths, logits.shape[-1] - 1)
+    loss = ops.ctc_loss(labels, logits, counts, steps, logits.shape[-1] - 1)
     return ops.expand_dims(loss, 1)
 
 
@@ -141,8 +140,11 @@ def ctc_decode(
     """
     logits = ops.log(convert(y_pred) + _SMALLEST)
     labels, scores = ops.ctc_decode(
-        *(logits, ops.cast(input_length, "int32")),
-        *("greedy" if greedy else "beam_search", int(beam_width), int(top_paths)),
+        logits,
+        ops.cast(input_length, "int32"),
+        "greedy" if greedy else "beam_search",
+        int(beam_width),
+        int(top_paths),
         mask_index=logits.shape[-1] - 1,
     )
     return [ops.cast(path, "int64") for path in labels], scores

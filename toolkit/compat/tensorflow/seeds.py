@@ -72,8 +72,8 @@ def key_of(seed: Any) -> Tensor:
 
 def full_integers(shape: Any, dtype: Any, seed: Any) -> Tensor:
     """Return integers from the whole range of a dtype."""
-    name = dtype_name(dtype)
-    if not dtypes.is_integer(name):
+    name = dtype_name(dtype) or ""
+    if not name or not dtypes.is_integer(name):
         raise ArgumentError(f"expected an integer dtype; received {name}")
     halves = core.uniform((2, *extents(shape)), dtype="float64", seed=seed)
     words = ops.cast(ops.floor(halves * 2.0**32), "uint64")
