@@ -178,7 +178,10 @@ def _is_trainable(array: Array, users: list[Use]) -> bool:
     statistics = all(
         node.op == "BatchNormalization" and place in (3, 4) for node, place in users
     )
-    fixed = all(node.op in _COMPARING | _QUANTIZED for node, _ in users)
+    fixed = all(
+        node.op in _COMPARING | _QUANTIZED or node.op.startswith("com.microsoft.")
+        for node, _ in users
+    )
     return not statistics and not fixed and bool(np.isfinite(array).all())
 
 

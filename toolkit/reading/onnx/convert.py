@@ -17,6 +17,7 @@ MAX_SUBGRAPHS = 16  # inside of each other
 MAX_FUNCTIONS = 8  # inside of each other
 _GROWTH = 50  # times the nodes of the file: what functions may be unrolled to
 _UNKNOWN = -1  # how some exporters write an extent that is not known
+_RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's operators
 STANDARD = ("", "ai.onnx")  # names of the domain of ONNX's own operators
 
 # The schema's number of an attribute's type -> the field that holds it.
@@ -139,7 +140,9 @@ class Converter:
 
     def _node(self, message: Message, scope: _Scope) -> OnnxNode:
         op, domain = message.get("op", ""), message.get("domain", "")
-        if domain not in STANDARD:
+        if domain == _RUNTIME:
+            op = f"{domain}.{op}"
+        elif domain not in STANDARD:
             raise ModelFileError(
                 f"{_title(message)} is of the domain {domain!r}; expected ONNX's own "
                 "operators, or functions that are in the file"

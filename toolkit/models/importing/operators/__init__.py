@@ -18,6 +18,7 @@ from toolkit.models.importing.operators import (
     recurrent,
     reductions,
     resizing,
+    runtime,
     sampling,
     selection,
     shapes,
@@ -28,7 +29,7 @@ from toolkit.models.importing.operators import (
 _FAMILIES = (
     *(elementwise, shapes, blocks, contractions, attention, convolutions, pooling),
     *(normalization, reductions, indexing, selection, resizing, sampling, recurrent),
-    *(control, quantized, losses, signal, streaming),
+    *(control, quantized, runtime, losses, signal, streaming),
 )
 
 OPERATORS: dict[str, Operator] = {
@@ -45,4 +46,8 @@ def why_not(op: str) -> str:
         return f"{op} makes random numbers, which are not read from files"
     if op.startswith(_OTHER):
         return f"{op} is about sequences or strings; only tensors are read"
+    domain = runtime.DOMAIN
+    if op.startswith(f"{domain}."):
+        own = sorted(name for name in OPERATORS if name.startswith(f"{domain}."))
+        return f"there is no operator {op!r} here; of its domain there are {own}"
     return f"there is no operator {op!r} here; known are {len(OPERATORS)} others"

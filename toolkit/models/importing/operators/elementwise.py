@@ -136,7 +136,8 @@ def _gelu(call: Call, x: Value) -> Value:
     return apply(call, lambda t: ops.gelu(t, approximate == "tanh"), x)
 
 
-def _leaky(x: Tensor, alpha: float) -> Any:
+def leaky_relu(x: Tensor, alpha: float) -> Any:
+    """Return x where it is not negative, else alpha * x."""
     return ops.where(x < 0, alpha * x, x)
 
 
@@ -339,7 +340,7 @@ OPERATORS = (
             "Min": ops.minimum,
         }.items()
     ),
-    _with_numbers("LeakyRelu", _leaky, alpha=0.01),
+    _with_numbers("LeakyRelu", leaky_relu, alpha=0.01),
     _with_numbers("Elu", _elu, alpha=1.0),
     _with_numbers("Selu", _selu, alpha=1.67326319217681884765625, gamma=1.05070102214),
     _with_numbers("Celu", _celu, alpha=1.0),

@@ -73,7 +73,8 @@ def _lowest(dtype: str) -> Any:
     return -math.inf if kind.kind == "f" else int(np.iinfo(kind).min)
 
 
-def _average_pool(call: Call, x: Value) -> Value:
+def average_pool(call: Call, x: Value) -> Value:
+    """Return the means of windows, by the attributes of the node."""
     with_pads = call.integer("count_include_pad", 0)
     windows, stated = _pooled(call, x)
     if max(windows.dilation) > 1:
@@ -268,7 +269,7 @@ def _global_lp(call: Call, x: Value) -> Value:
 OPERATORS = (
     Operator("MaxPool", _max_pool),
     Operator("MaxUnpool", _max_unpool, host=(2,)),
-    Operator("AveragePool", _average_pool),
+    Operator("AveragePool", average_pool),
     Operator("LpPool", _lp_pool),
     Operator("GlobalAveragePool", _global(ops.mean)),
     Operator("GlobalMaxPool", _global(ops.max)),

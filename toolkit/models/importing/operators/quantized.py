@@ -98,6 +98,22 @@ def _exact_dtype(terms: int) -> str:
 # --- between numbers and integers -----------------------------------------------------
 
 
+def quantize(
+    call: Call, x: Value, scale: Value, zero: Value | None, dtype: str
+) -> Value:
+    """Return round(x / scale) + zero, for scales that broadcast to x."""
+    return _rounded(call, apply(call, ops.divide, x, scale), zero, dtype)
+
+
+def dequantize(call: Call, x: Value, scale: Value, zero: Value | None) -> Value:
+    """Return (x - zero) * scale in float32, for scales that broadcast to x."""
+    _check_type("a zero point", x, zero)
+    # Differences of 32-bit integers, which biases are, need more bits than float32 has.
+    difference = _shifted(call, x, zero, "float64" if x.dtype == "int32" else "float32")
+    difference = cast(call, difference, "float32")
+    return apply(call, ops.multiply, difference, cast(call, scale, "float32"))
+
+
 def _quantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -> Value:
     axis, block = call.integer("axis", 1), call.integer("block_size", 0)
     saturates = bool(call.integer("saturate", 1))
@@ -111,27 +127,22 @@ def _quantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -> 
     scale = _spread(scale, x, axis, block)
     kind = dtype_of(precision, "precision") if precision else scale.dtype
     x, scale = cast(call, x, kind), cast(call, scale, kind)
-    scaled = apply(call, ops.divide, x, scale)
     if dtype in dtypes.FLOAT8:  # their zero point is 0
-        return cast(call, scaled, dtype, saturates)
-    return _rounded(call, scaled, zero, dtype)
+        return cast(call, apply(call, ops.divide, x, scale), dtype, saturates)
+    return quantize(call, x, scale, zero, dtype)
 
 
 def _dequantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -> Value:
     axis, block = call.integer("axis", 1), call.integer("block_size", 0)
     number = call.integer("output_dtype", 0)
     dtype = dtype_of(number, "output_dtype") if number else scale.dtype
-    _check_type("a zero point", x, zero)
-    if zero is not None:
-        zero = _spread(zero, x, axis, block)
-    # Differences of 32-bit integers, which biases are, need more bits than float32 has.
-    difference = _shifted(call, x, zero, "float64" if x.dtype == "int32" else "float32")
-    difference = cast(call, difference, "float32")
-    scale = cast(call, _spread(scale, x, axis, block), "float32")
-    return cast(call, apply(call, ops.multiply, difference, scale), dtype)
+    zero = None if zero is None else _spread(zero, x, axis, block)
+    y = dequantize(call, x, _spread(scale, x, axis, block), zero)
+    return cast(call, y, dtype)
 
 
-def _dynamic_quantize(call: Call, x: Value) -> tuple[Value, Value, Value]:
+def dynamic_quantize(call: Call, x: Value) -> tuple[Value, Value, Value]:
+    """Return 8-bit integers for numbers, with the scale and the zero point."""
     low = ops.minimum(ops.min(x.tensor), 0.0)
     high = ops.maximum(ops.max(x.tensor), 0.0)
     extent = ops.where(ops.equal(high, low), ops.ones_like(high), high - low)
@@ -152,9 +163,10 @@ def _rows(parameter: Value | None) -> Value | None:
     return _with_shape(parameter, (*parameter.shape, 1))
 
 
-def _product(
+def integer_product(
     call: Call, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None
 ) -> Value:
+    """Return the exact product of matrices of integers, in a floating dtype."""
     dtype = _exact_dtype(a.shape[-1] if a.ndim else 1)
     first = _shifted(call, a, _rows(a_zero), dtype)
     return matmul(call, first, _shifted(call, b, b_zero, dtype))
@@ -163,7 +175,7 @@ def _product(
 def _matmul_integer(
     call: Call, a: Value, b: Value, a_zero: Any = None, b_zero: Any = None
 ) -> Value:
-    return cast(call, _product(call, a, a_zero, b, b_zero), "int32")
+    return cast(call, integer_product(call, a, a_zero, b, b_zero), "int32")
 
 
 def _linear_matmul(
@@ -182,15 +194,18 @@ def _linear_matmul(
     rows = _rows(a_scale)
     assert rows is not None
     factor = apply(call, lambda p, q, r: p * q / r, rows, b_scale, y_scale)
-    product = _product(call, a, a_zero, b, b_zero)
-    return _rescaled(call, product, factor, y_zero)
+    product = integer_product(call, a, a_zero, b, b_zero)
+    return rescale(call, product, factor, y_zero, y_zero.dtype)
 
 
-def _rescaled(call: Call, x: Value, factor: Value, zero: Value) -> Value:
+def rescale(
+    call: Call, x: Value, factor: Value, zero: Value | None, dtype: str
+) -> Value:
     """Return exact sums times a factor, as integers around a zero point."""
     x, factor = cast(call, x, "float32"), cast(call, factor, "float32")
-    zero = _with_shape(zero, ()) if zero.size == 1 else zero
-    return _rounded(call, apply(call, ops.multiply, x, factor), zero, zero.dtype)
+    if zero is not None and zero.size == 1:
+        zero = _with_shape(zero, ())
+    return _rounded(call, apply(call, ops.multiply, x, factor), zero, dtype)
 
 
 def _convolution(
@@ -230,13 +245,13 @@ def _linear_conv(
         y = apply(call, ops.add, y, cast(call, _spread(bias, y, 1), y.dtype))
     scales = [_spread(scale, y, 1) for scale in (x_scale, w_scale, y_scale)]
     factor = apply(call, lambda p, q, r: p * q / r, *scales)
-    return _rescaled(call, y, factor, y_zero)
+    return rescale(call, y, factor, y_zero, y_zero.dtype)
 
 
 OPERATORS = (
     Operator("QuantizeLinear", _quantize),
     Operator("DequantizeLinear", _dequantize),
-    Operator("DynamicQuantizeLinear", _dynamic_quantize),
+    Operator("DynamicQuantizeLinear", dynamic_quantize),
     Operator("MatMulInteger", _matmul_integer),
     Operator("QLinearMatMul", _linear_matmul),
     Operator("ConvInteger", _conv_integer),

@@ -54,6 +54,14 @@ def _reduction(name: str, function: Callable[..., Any]) -> Operator:
     return Operator(name, run, host=(1,))
 
 
+def mean_over(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    """Return the means over axes."""
+    order = x.orders[0]
+    places = tuple(order.index(axis) for axis in axes)
+    y = ops.mean(x.ordered(order), axis=places, keepdims=keepdims)
+    return Value(y, order if keepdims else without_axes(order, set(axes)))
+
+
 def _sum_of(function: Callable[[Any], Any]) -> Callable[..., Any]:
     return lambda x, **options: ops.sum(function(x), **options)
 
