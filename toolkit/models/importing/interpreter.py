@@ -15,7 +15,7 @@ from toolkit.errors import ModelFileError, ToolkitError, UnsupportedError
 from toolkit.models.importing.call import Call, NeedsValuesError
 from toolkit.models.importing.ledger import MAX_KNOWN, Ledger, TooLargeToKnow
 from toolkit.models.importing.operators import OPERATORS, why_not
-from toolkit.models.importing.values import Value
+from toolkit.models.importing.values import Value, ValueList
 from toolkit.reading.clear import clear_errors
 from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode
 
@@ -136,7 +136,7 @@ class Interpreter:
             try:
                 with no_trace():
                     found = self._called(operator, node, inputs, values, known=True)
-                    return tuple(Value.of(_array(x)) for x in found)
+                    return tuple(_known(x) for x in found)
             except TooLargeToKnow:
                 pass
         name = self._scopes.get(node.name)
@@ -163,10 +163,11 @@ class Interpreter:
         return (found,) if isinstance(found, Value) else tuple(found)
 
 
-def _array(value: Value) -> np.ndarray[Any, Any]:
-    if value.known is not None:
-        return value.known
-    return np.asarray(value.tensor)
+def _known(value: Value) -> Value:
+    """The value, known if it is a tensor."""
+    if value.known is not None or isinstance(value, ValueList):
+        return value
+    return Value.of(np.asarray(value.tensor))
 
 
 def _last_uses(graph: OnnxGraph) -> dict[str, int]:

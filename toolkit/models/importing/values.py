@@ -17,6 +17,7 @@ import numpy as np
 from toolkit import ops
 from toolkit.core.tensor import Tensor
 from toolkit.dtypes import NAMES, numpy_dtype
+from toolkit.errors import UnsupportedError
 
 Order: TypeAlias = tuple[int, ...]
 Shape: TypeAlias = tuple[int, ...]
@@ -152,6 +153,52 @@ class Value:
         value = Value(first[1], first[0])
         value._orders.update(rest)
         return value
+
+
+class ValueList(Value):
+    """A sequence of tensors. Operators that do not know sequences refuse it.
+
+    Args:
+        items: the tensors.
+        dtype: of all of them.
+    """
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[Value], dtype: str) -> None:
+        self.items = tuple(items)
+        self.shape, self.dtype, self.known, self._orders = (), dtype, None, {}
+
+    def copy(self) -> Value:
+        """The same in another scope."""
+        return ValueList([value.copy() for value in self.items], self.dtype)
+
+    @property
+    def reach(self) -> int:
+        """The number of elements of all tensors."""
+        return sum(value.reach for value in self.items)
+
+    @property
+    def nbytes(self) -> int:
+        """What the elements of all tensors take."""
+        return sum(value.nbytes for value in self.items)
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        """None: a sequence has no axes."""
+        raise self._refusal()
+
+    def ordered(self, order: Order) -> Tensor:
+        """Raise: a sequence is no tensor."""
+        raise self._refusal()
+
+    def permuted(self, axes: Order) -> Value:
+        """Raise: a sequence has no axes."""
+        raise self._refusal()
+
+    def _refusal(self) -> UnsupportedError:
+        count = len(self.items)
+        return UnsupportedError(f"expected a tensor; received a sequence of {count}")
 
 
 def _inverse(order: Order) -> Order:

@@ -120,7 +120,13 @@ class Converter:
         if tensor is None:  # in subgraphs types may be left out
             if scope.subgraphs:
                 return ValueInfo(scope.rename(name), "float32", None)
-            raise ModelFileError(f"{name!r}: expected a tensor; its type is not given")
+            kinds = [
+                k for k in ("sequence", "optional") if k in message.get("type", {})
+            ]
+            raise ModelFileError(
+                f"{name!r}: expected a tensor as an input or output of the graph; "
+                f"its type is {kinds[0] if kinds else 'not given'}"
+            )
         dtype = dtype_of(tensor.get("type", 0), f"{name!r}")
         shape = None
         if "shape" in tensor:

@@ -109,10 +109,10 @@ _SCHEMA: dict[str, dict[int, _Field]] = {
     "value": {1: _one("name", "text"), 2: _one("type", "type")},
     "type": {
         1: _one("tensor", "tensor_type"),
-        4: _one("sequence", _REFUSED),
+        4: _one("sequence", "bytes"),
         5: _one("map", _REFUSED),
         8: _one("sparse_tensor", _REFUSED),
-        9: _one("optional", _REFUSED),
+        9: _one("optional", "bytes"),
     },
     "tensor_type": {1: _one("type", "int"), 2: _one("shape", "shape")},
     "shape": {1: _many("dims", "dim")},

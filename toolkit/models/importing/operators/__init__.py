@@ -21,6 +21,7 @@ from toolkit.models.importing.operators import (
     runtime,
     sampling,
     selection,
+    sequences,
     shapes,
     signal,
     streaming,
@@ -30,6 +31,7 @@ _FAMILIES = (
     *(elementwise, shapes, blocks, contractions, attention, convolutions, pooling),
     *(normalization, reductions, indexing, selection, resizing, sampling, recurrent),
     *(control, quantized, runtime, losses, signal, streaming),
+    *(sequences,),
 )
 
 OPERATORS: dict[str, Operator] = {
@@ -37,7 +39,7 @@ OPERATORS: dict[str, Operator] = {
 }
 
 _RANDOM = ("RandomNormal", "RandomUniform", "Multinomial", "Bernoulli")
-_OTHER = ("Sequence", "Optional", "String", "ConcatFromSequence", "SplitTo")
+_OTHER = ("String", "Regex")
 
 
 def why_not(op: str) -> str:
@@ -45,7 +47,7 @@ def why_not(op: str) -> str:
     if op.startswith(_RANDOM):
         return f"{op} makes random numbers, which are not read from files"
     if op.startswith(_OTHER):
-        return f"{op} is about sequences or strings; only tensors are read"
+        return f"{op} is about strings; only tensors of numbers are read"
     domain = runtime.DOMAIN
     if op.startswith(f"{domain}."):
         own = sorted(name for name in OPERATORS if name.startswith(f"{domain}."))

@@ -13,7 +13,7 @@ from toolkit.control_flow.loops import scan, while_loop
 from toolkit.errors import ModelFileError, ShapeError, UnsupportedError
 from toolkit.models.importing.call import Call, NeedsValuesError, Operator, axis_of
 from toolkit.models.importing.ledger import MAX_REPEATS
-from toolkit.models.importing.values import Value
+from toolkit.models.importing.values import Value, ValueList
 from toolkit.reading.onnx.graph import OnnxGraph
 
 _UNROLLED = 16  # steps of a loop that are repeated in the graph
@@ -68,7 +68,8 @@ def _loop(
     if start is not None and not start.reshape(-1)[:1].any():
         steps = 0
     goes_on = _always_goes_on(body)
-    if steps is not None and (steps <= _UNROLLED or not goes_on):
+    has_lists = any(isinstance(v, ValueList) for v in initial)
+    if has_lists or (steps is not None and (steps <= _UNROLLED or not goes_on)):
         found = _unrolled(call, body, steps, initial)
         if found is not None:
             return found
@@ -76,18 +77,18 @@ def _loop(
     if goes_on and steps is not None:
         with call.repeated(steps):
             return _counted(call, body, max(steps, 0), initial)
-    if scans:
+    if scans or has_lists:
         if start is None and condition is not None:
             raise NeedsValuesError(
-                "the condition of a loop that stacks results is computed from data; "
+                "the condition of a loop that collects results is computed from data; "
                 "call the model outside of `toolkit.function`"
             )
         found = _unrolled(call, body, steps, initial)
         if found is not None:
             return found
         raise NeedsValuesError(
-            "a loop that stacks results ends when data says so; call the model outside "
-            "of `toolkit.function`"
+            "a loop that collects results ends when data says so; call the model "
+            "outside of `toolkit.function`"
         )
     return _conditional(call, body, steps, condition, initial)
 
