@@ -37,7 +37,8 @@ def write_onnx(
     """
     if opset_version is not None:
         options["opset_version"] = opset_version
-    export_model(model, filepath, "onnx", input_signature, **options)
+    # Keras itself reports the file.
+    export_model(model, filepath, "onnx", input_signature, verbose=False, **options)
 
 
 def export_model(
@@ -45,6 +46,7 @@ def export_model(
     filepath: str | PathLike[str],
     format: str | None = None,
     input_signature: Any = None,
+    verbose: bool | None = None,
     **options: Any,
 ) -> None:
     """Write a model of Keras in a format of toolkit, such as a native library.
@@ -55,6 +57,7 @@ def export_model(
         format: "onnx", "native", "openvino" or "triton"; None: by the ending of the
             path.
         input_signature: the arguments of a call; None: the inputs of the model.
+        verbose: whether to report the file; None for yes.
         **options: of the format; see `toolkit.Model.export`.
 
     Example:
@@ -67,5 +70,10 @@ def export_model(
 
     signature = input_signature or get_input_signature(model)
     export_toolkit_model(
-        model, filepath, format, input_signature=signature, verbose=None, **options
+        model,
+        filepath,
+        format,
+        input_signature=signature,
+        verbose=verbose,
+        **options,
     )

@@ -635,3 +635,22 @@ def test_second_derivatives_of_running_products():
                 rest = np.delete(np.array(x), [i, j])
                 expected = 0 if i == j else np.prod(rest)
                 np.testing.assert_allclose(second[i, j], expected, 1e-12, 1e-12)
+
+
+def test_tape_takes_objects_that_wrap_variables():
+    class Wrapper:
+        def __init__(self, variable):
+            self.variable = variable
+
+        @property
+        def value(self):
+            return self.variable.value
+
+        def __toolkit_variable__(self):
+            return self.variable
+
+    x = Wrapper(toolkit.Variable([1.0, 2.0]))
+    with toolkit.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(x)
+        y = ops.stack([x, x])
+    assert tape.gradient(y, {"x": x})["x"].numpy().tolist() == [2.0, 2.0]

@@ -422,3 +422,27 @@ def test_a_branch_that_is_not_taken_may_be_wrong():
     assert float(pick(ops.convert_to_tensor(1.0))) == 1.0
     with pytest.raises(IndexError):
         pick(ops.convert_to_tensor(-1.0))
+
+
+@pytest.mark.parametrize("limit", [0, 3, 100])
+def test_bound_of_a_loop_may_be_computed_in_the_trace(limit):
+    @toolkit.function
+    def run(x, limit):
+        return ops.while_loop(
+            lambda i, x: i < 5,
+            lambda i, x: (i + 1, x * 2.0),
+            (0, x),
+            maximum_iterations=limit + 0,
+        )
+
+    count, x = run(ops.ones((2,)), ops.convert_to_tensor(limit))
+    steps = min(limit, 5)
+    assert int(count) == steps
+    np.testing.assert_array_equal(x, np.full(2, 2.0**steps))
+
+
+def test_bound_of_an_eager_loop_may_be_a_tensor():
+    found = ops.while_loop(
+        lambda i: i < 5, lambda i: i + 1, 0, maximum_iterations=ops.convert_to_tensor(3)
+    )
+    assert int(found) == 3
