@@ -57,14 +57,32 @@ def test_a_fraction_in_a_compiled_one_hot_is_no_class():
     assert run(np.array([1.5, 2.0], "float32")).tolist() == [[0, 0, 0], [0, 0, 1]]
 
 
-def test_negative_indices_of_an_embedding_are_warned_of_once():
-    layer = layers.Embedding(5, 2, name="words")
-    with pytest.warns(UserWarning, match="'words': received the index -1"):
-        last = layer(np.array([[-1]]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert np.array_equal(layer(np.array([[-1]])), last)
-        assert np.array_equal(layer(np.array([[4]])), last)
+EMBEDDINGS = {
+    "float32": lambda layer: None,
+    "int8": lambda layer: layer.quantize("int8"),
+    "int4": lambda layer: layer.quantize("int4"),
+    "lora": lambda layer: layer.enable_lora(2),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
+@pytest.mark.parametrize("change", EMBEDDINGS)
+@pytest.mark.parametrize("index", [-1, -5, -6, 5])
+@pytest.mark.filterwarnings("ignore:.*no trainable weights")
+def test_an_index_that_an_embedding_does_not_have(index, change, dtype):
+    layer = layers.Embedding(5, 4, name="words")
+    layer.build()
+    EMBEDDINGS[change](layer)
+    x = np.array([[0, index]], dtype)
+    with pytest.raises(IndexError, match=rf"{index}\b"):
+        layer(x)
+    model = toolkit.Sequential([toolkit.Input((2,), dtype=dtype), layer])
+    model.compile("sgd", "mse", jit_compile=dtype != "int64")
+    y = np.zeros((1, 2, 4))
+    for method in (model.predict, lambda x, **k: model.fit(x, y, **k)):
+        with pytest.raises(IndexError, match=rf"{index}\b"):
+            method(x, verbose=0)
+    assert np.isfinite(model.predict(np.array([[0, 4]], dtype), verbose=0)).all()
 
 
 UNADAPTED = {

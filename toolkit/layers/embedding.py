@@ -8,8 +8,8 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.arguments import Positive
-from toolkit.console.frames import warn
 from toolkit.core.variable import Variable
+from toolkit.errors import OutOfRangeError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
@@ -43,6 +43,9 @@ class Embedding(QuantizableLayer):
     Input shape: any, of integers, or of floats that are whole numbers.
     Output shape: (*input shape, output_dim).
 
+    Raises:
+        OutOfRangeError: in a call, for an index that is not in [0, input_dim).
+
     Example:
         >>> import toolkit
         >>> layer = toolkit.layers.Embedding(1000, 64)
@@ -53,7 +56,6 @@ class Embedding(QuantizableLayer):
     _adapted = "embeddings"
     _casts_inputs = False
     _modes = ("int8", "int4")
-    _warned_of_negative = False
     _embeddings: Variable
     embeddings_scale: Variable
     embeddings_initializer: Any
@@ -115,18 +117,21 @@ class Embedding(QuantizableLayer):
         return x if dtypes.is_float(x.dtype) else ops.cast(x, self.compute_dtype)
 
     def _rows_of(self, inputs: Any) -> Any:
-        """The inputs as indices; a fraction becomes one that lookups refuse."""
+        """Return the inputs as indices; lookups refuse a fraction or negative number."""
         known = getattr(inputs, "_array", None)
-        if isinstance(known, np.ndarray) and not self._warned_of_negative:
-            if known.size and known.min() < 0:
-                self.__dict__["_warned_of_negative"] = True
-                warn(
-                    f"Embedding {self.name!r}: received the index {known.min()}: "
-                    "negative ones count from the end of the table"
+        if isinstance(known, np.ndarray):
+            if known.size and (least := known.min()) < 0:
+                raise OutOfRangeError(
+                    f"Embedding {self.name!r}: expected indices in "
+                    f"[0, {self.input_dim}); received {least:g}"
                 )
-        if inputs.dtype in ("int32", "int64"):
+        if inputs.dtype not in ("int32", "int64"):
+            name = f"Embedding {self.name!r}"
+            inputs = whole_indices(name, inputs, self.input_dim)
+        if isinstance(known, np.ndarray):
             return inputs
-        return whole_indices(f"Embedding {self.name!r}", inputs, self.input_dim)
+        # Lookups would count a negative index from the end of the table.
+        return ops.where(inputs < 0, inputs - self.input_dim, inputs)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return ops.not_equal(inputs, 0) if self.mask_zero else None
