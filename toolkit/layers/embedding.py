@@ -117,7 +117,7 @@ class Embedding(QuantizableLayer):
         return x if dtypes.is_float(x.dtype) else ops.cast(x, self.compute_dtype)
 
     def _rows_of(self, inputs: Any) -> Any:
-        """Return the inputs as indices; lookups refuse a fraction or negative number."""
+        """Return the inputs as indices; lookups refuse fractions and negative ones."""
         known = getattr(inputs, "_array", None)
         if isinstance(known, np.ndarray):
             if known.size and (least := known.min()) < 0:

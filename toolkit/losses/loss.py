@@ -67,9 +67,12 @@ class Loss(Recorded):
             y_true: targets, in the shape that the loss expects for y_pred.
             y_pred: predictions, (batch, ..., features). If they carry a mask, only
                 what it lets through counts.
-            sample_weight: weights of the losses: of their shape, or one that
-                broadcasts to it; an axis of extent 1 at the end may be missing or
-                more than needed.
+            sample_weight: weights of the losses, (batch, ...): their axes are the
+                first ones of the losses, so that (batch,) weighs samples. Extents
+                are equal or 1.
+
+        Raises:
+            ShapeError: the weights do not fit the losses.
         """
         if any_symbolic(y_true, y_pred, sample_weight):
             operation = FunctionOperation(self.__call__, self.name)
@@ -175,7 +178,7 @@ def reduce_weighted(
         weight = mask_weights(weight, mask, values.dtype, reduction)
     if weight is not None:
         values, weight = match_ranks(values, weight)
-        check_weight(what, weight, values)
+        weight = align_weight(what, weight, values)
         values = values * weight
     return _reduce(values, weight, reduction)
 
@@ -190,18 +193,34 @@ def mask_weights(weight: Any, mask: Any, dtype: str, reduction: str | None) -> T
     if weight is None:
         return mask
     mask, weight = match_ranks(mask, weight)
-    return weight * mask
+    if weight.ndim > mask.ndim:
+        mask = align_weight("mask", mask, weight)
+    return align_weight("sample_weight", weight, mask) * mask
 
 
-def check_weight(what: str, weight: Any, values: Any) -> None:
-    """Raise a ShapeError unless the weights broadcast to the values."""
+def align_weight(what: str, weight: Any, values: Any) -> Any:
+    """Return the weights with the axes of the values; theirs are the first of these.
+
+    A weight for each sample, (batch,), counts for the whole sample.
+
+    Raises:
+        ShapeError: the weights do not broadcast to the values.
+    """
+    shape = weight.shape
+    if 0 < weight.ndim < values.ndim:
+        weight = ops.reshape(weight, (*shape, *(1,) * (values.ndim - weight.ndim)))
+    if values.ndim == 0:
+        return weight
     try:
-        broadcast_shapes(what, weight.shape, values.shape)
+        fits = broadcast_shapes(what, weight.shape, values.shape) == values.shape
     except ShapeError:
+        fits = False
+    if not fits:
         raise ShapeError(
             f"{what}: expected sample_weight (or a mask) that broadcasts to the losses "
-            f"of shape {values.shape}; received shape {weight.shape}"
-        ) from None
+            f"of shape {values.shape}, its first axes theirs; received shape {shape}"
+        )
+    return weight
 
 
 def _reduce(values: Any, weight: Any, reduction: str | None) -> Tensor:
@@ -211,6 +230,7 @@ def _reduce(values: Any, weight: Any, reduction: str | None) -> Tensor:
     if reduction == "sum":
         return total
     if reduction == "mean_with_sample_weight" and weight is not None:
+        weight = ops.broadcast_to(weight, values.shape)
         return ops.divide_no_nan(total, ops.sum(weight))
     count = math.prod(values.shape)
     return total / extent(count, total.dtype) if count else total

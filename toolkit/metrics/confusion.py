@@ -13,7 +13,7 @@ from toolkit.arguments import Positive, is_real
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.losses.loss import check_weight, match_ranks
+from toolkit.losses.loss import align_weight, match_ranks
 from toolkit.metrics.metric import Metric
 
 KINDS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
@@ -61,8 +61,8 @@ def prepare(
         )
     weight = None
     if sample_weight is not None:
-        weight = ops.expand_dims(ops.convert_to_tensor(sample_weight, dtype), -1)
-        if weight.ndim == y_true.ndim + 1:
+        weight = ops.convert_to_tensor(sample_weight, dtype)
+        if weight.ndim == y_true.ndim + 1 and weight.shape[-1] == 1:
             weight = ops.squeeze(weight, -1)
     if top_k is not None:
         y_pred = _only_top(y_pred, top_k)
@@ -75,7 +75,7 @@ def prepare(
         y_true = y_true[..., class_id : class_id + 1]
         y_pred = y_pred[..., class_id : class_id + 1]
     if weight is not None:
-        check_weight(what, weight, y_pred)
+        weight = align_weight(what, weight, y_pred)
         weight = ops.broadcast_to(weight, y_pred.shape)
     return ops.cast(ops.not_equal(y_true, 0), dtype), y_pred, weight
 

@@ -11,6 +11,7 @@ from toolkit.console.frames import warn
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
+from toolkit.losses.loss import align_weight
 from toolkit.metrics.metric import Metric
 
 
@@ -67,9 +68,10 @@ class IoU(Metric):
         )
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch; weights have the shape of the labels."""
-        true = self._classes(y_true, self.sparse_y_true)
-        pred = self._classes(y_pred, self.sparse_y_pred)
+        """Count a batch; weights have the first axes of the labels, or all."""
+        labels = self._classes(y_true, self.sparse_y_true)
+        true = ops.reshape(labels, (-1,))
+        pred = ops.reshape(self._classes(y_pred, self.sparse_y_pred), (-1,))
         n = self.num_classes
         valid = (true >= 0) & (true < n) & (pred >= 0) & (pred < n)
         if self.ignore_class is not None:
@@ -83,15 +85,18 @@ class IoU(Metric):
                     f"counts in int: casting {given.dtype} to {self.dtype}"
                 )
             given = ops.cast(given, self.dtype)
-            given = ops.reshape(given, (-1,)) if given.ndim > 1 else given
-            weight = weight * given
+            if given.size == labels.size:
+                given = ops.reshape(given, labels.shape)
+            given = align_weight(self.name, given, labels)
+            given = ops.broadcast_to(given, labels.shape)
+            weight = weight * ops.reshape(given, (-1,))
         cell = ops.where(valid, true * n + pred, 0)
         counts = ops.segment_sum(weight, cell, n * n)
         self.total_cm.assign_add(ops.reshape(counts, (n, n)))
 
     def _classes(self, y: Any, sparse: bool) -> Tensor:
         y = ops.convert_to_tensor(y) if sparse else ops.argmax(y, axis=self.axis)
-        return ops.reshape(ops.cast(y, "int32"), (-1,))
+        return ops.cast(y, "int32")
 
     def result(self) -> Tensor:
         total = ops.cast(self.total_cm.read(), "float32")

@@ -9,7 +9,7 @@ from toolkit import ops
 from toolkit.core.convert import extent
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
-from toolkit.losses.loss import check_weight, mask_weights, match_ranks
+from toolkit.losses.loss import align_weight, mask_weights, match_ranks
 from toolkit.metrics.metric import Metric
 
 
@@ -34,7 +34,7 @@ def per_sample(
         values, weight = match_ranks(values, weight)
         if values.ndim > weight.ndim:
             values = reduce(values, axis=tuple(range(weight.ndim, values.ndim)))
-        check_weight("metric", weight, values)
+        weight = align_weight("metric", weight, values)
         weight = ops.broadcast_to(weight, values.shape)
         values = values * weight
         weight = _reduce_rest(weight, reduce)
