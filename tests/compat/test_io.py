@@ -77,3 +77,30 @@ def test_features_come_in_the_order_of_their_names():
     wanted = {name: tf.io.FixedLenFeature([], tf.int64) for name in "ba"}
     assert list(tf.io.parse_single_example(message, wanted)) == ["a", "b"]
     assert list(tf.io.parse_example([message], wanted)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_tables_of_files_whose_lines_end_differently(tmp_path, end):
+    path = tmp_path / "x.csv"
+    path.write_bytes(end.join(["a,b", "1,1_000", "2,2_000", ""]).encode())
+    dataset = tf.data.experimental.make_csv_dataset(
+        str(path), 2, num_epochs=1, shuffle=False
+    )
+    (batch,) = list(dataset)
+    assert np.asarray(batch["a"]).tolist() == [1, 2]
+    assert [bytes(x) for x in np.asarray(batch["b"])] == [b"1_000", b"2_000"]
+
+
+@pytest.mark.parametrize("text", ["1_000", "١٢", "1_0.5"])
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_strings_that_show_no_number(tmp_path, text, dtype):
+    with pytest.raises(ValueError, match="shows a number"):
+        tf.strings.to_number(text, getattr(tf, dtype))
+    with pytest.raises(ValueError):
+        tf.io.decode_csv([text], [tf.constant([], getattr(tf, dtype))])
+    path = tmp_path / "x.txt"
+    path.write_text(f"a\t{text}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="number"):
+        tf.lookup.TextFileInitializer(
+            str(path), tf.string, 0, getattr(tf, dtype.replace("32", "64")), 1
+        )

@@ -13,10 +13,13 @@ from toolkit.data.files import Paths, Records, lines_of
 from toolkit.data.records import RecordError
 from toolkit.data.structure import TensorSpec
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.reading.text import parse_number
 
 
 class CsvDataset(Records):
     """The rows of CSV files, as tuples of numbers and strings.
+
+    Rows end with LF, CR LF or CR. Numbers have ASCII digits and no underscores.
 
     Args:
         filenames: one path or several, or a data set of them.
@@ -80,7 +83,14 @@ class CsvDataset(Records):
         )
 
     def begin(self, file: IO[bytes]) -> int:
-        return len(file.readline()) if self._header else 0
+        if not self._header:
+            return 0
+        line = file.readline()
+        first = line.splitlines(keepends=True)[:1]
+        size = sum(map(len, first))
+        if size < len(line):  # lines end with CR: the header is a part of what was read
+            file.seek(size)
+        return size
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
         lines = _Counted(lines_of(file, path, self._compression))
@@ -119,8 +129,10 @@ class _Counted:
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
-            self.size += len(line)
-            yield line.decode("utf-8")
+            # A row ends with LF, CR LF or CR; bytes are split at no other characters.
+            for row in line.splitlines(keepends=True) if b"\r" in line else (line,):
+                self.size += len(row)
+                yield row.decode("utf-8")
 
 
 # Python's numbers have no width: what the columns that they stand for have.
@@ -157,4 +169,18 @@ class _Column:
             if self.is_required:
                 raise RecordError("a field that must not be empty is empty")
             field = self._default
-        return str(field) if self.dtype == object else self.dtype.type(field)
+        if self.dtype == object:
+            return str(field)
+        if not isinstance(field, str):
+            return self.dtype.type(field)
+        if self.dtype == bool:
+            return np.bool_(_boolean(field))
+        return parse_number(self.dtype.type, field)
+
+
+def _boolean(text: str) -> bool:
+    """Return what a field of a column of booleans says."""
+    found = {"true": True, "1": True, "false": False, "0": False}.get(text.lower())
+    if found is None:
+        raise RecordError(f"expected true, false, 1 or 0; received {text!r:.60}")
+    return found

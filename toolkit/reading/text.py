@@ -1,4 +1,4 @@
-"""JSON of files, within the budget of their load."""
+"""Text of files: JSON within the budget of its load, and numbers."""
 
 from __future__ import annotations
 
@@ -35,6 +35,25 @@ def parsed_json(text: str | bytes, where: str, unique: bool = False) -> Any:
         return json.loads(text, object_pairs_hook=_unique if unique else None)
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{where}: expected JSON ({error})") from error
+
+
+def parse_number(kind: Any, text: str | bytes) -> Any:
+    """Return the number that a text shows in ASCII digits.
+
+    Python and NumPy read `1_000`, and digits of other scripts, as numbers too.
+
+    Args:
+        kind: the type of the number: int, float, or a type of NumPy.
+        text: a field of a file, or a string of a user.
+
+    Raises:
+        ValueError: the text shows no number.
+        OverflowError: the number is beyond the range of the type.
+    """
+    has_underscore = b"_" in text if isinstance(text, bytes) else "_" in text
+    if has_underscore or not text.isascii():
+        raise ValueError(f"expected a number; received {text!r:.60}")
+    return kind(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

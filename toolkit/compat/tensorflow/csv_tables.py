@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import glob
 import os
+import re
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
@@ -14,6 +15,9 @@ import numpy as np
 from toolkit import data
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, MissingFileError, unknown_choice
+from toolkit.reading.text import parse_number
+
+_ROW_END = re.compile("\r\n?(?!$)")
 
 
 def paths_of(file_pattern: Any) -> list[str]:
@@ -59,7 +63,9 @@ class Table:
     ) -> Table:
         """What the first rows of a file tell."""
         lines = data.TextLineDataset(path, compression_type=compression)
-        texts = (str(line) for line in islice(lines, rows + header))
+        # Rows may end with CR, which ends no line of other texts.
+        pieces = (part for line in lines for part in _ROW_END.split(str(line)))
+        texts = islice(pieces, rows + header)
         quoting: Any = csv.QUOTE_MINIMAL if form["quotes"] else csv.QUOTE_NONE
         fields = list(csv.reader(texts, delimiter=form["delimiter"], quoting=quoting))
         names = column_names
@@ -143,7 +149,7 @@ def _default(column: Sequence[str], na_value: str) -> Any:
 
 def _is(kind: type, text: str) -> bool:
     try:
-        kind(text)
+        parse_number(kind, text)
     except ValueError:
         return False
     return True

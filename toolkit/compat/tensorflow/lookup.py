@@ -16,6 +16,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, DTypeError
 from toolkit.layers.preprocessing.string_hashes import farm_hash
+from toolkit.reading.text import parse_number
 
 __all__ = [
     *("KeyValueTensorInitializer", "StaticHashTable", "StaticVocabularyTable"),
@@ -133,7 +134,10 @@ def _column(
     if dtype_name(dtype) == dtypes.STRING:
         return parts
     number = float if dtypes.is_float(str(dtype_name(dtype))) else int
-    return [number(part) for part in parts]
+    try:
+        return [parse_number(number, part) for part in parts]
+    except (ValueError, OverflowError) as error:
+        raise ArgumentError(f"lookup: a file of numbers: {error}") from None
 
 
 class _Table:

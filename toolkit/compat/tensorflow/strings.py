@@ -39,6 +39,7 @@ from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import decoded, encoded, is_string
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
 from toolkit.layers.preprocessing.string_hashes import farm_hash, sip_hash
+from toolkit.reading.text import parse_number
 
 
 def lower(input: Any, encoding: str = "", name: Any = None) -> Strings:
@@ -350,7 +351,7 @@ def _float(text: bytes) -> float | None:
     try:
         if _HEXADECIMAL.match(text):
             return float.fromhex(text.decode())
-        return None if b"_" in text else float(text)
+        return parse_number(float, text)
     except ValueError:
         return None
 

@@ -17,6 +17,7 @@ from toolkit.layers.preprocessing.host import (
     host_array,
     text_array,
 )
+from toolkit.reading.text import parse_number
 
 
 def plain(layer: Any, values: Any) -> list[Any] | None:
@@ -162,7 +163,7 @@ class VocabularyLayer(AdaptableLayer):
 
     def _integer(self, value: Any) -> int:
         try:
-            return int(value)
+            return parse_number(int, value) if isinstance(value, str) else int(value)
         except (TypeError, ValueError):
             raise ArgumentTypeError(
                 f"{type(self).__name__} {self.name!r}: expected integers; received "
