@@ -73,11 +73,11 @@ CASES["a value that may be left out"] = (
         node("Optional", "x", "o"),
         node("OptionalHasElement", "o", "is_there"),
         node("OptionalGetElement", "o", "e"),
-        node("Where", "is_there e minus"),
+        node("Where", "is_there e below"),
     ],
     X,
 )
-CONSTANTS = {"minus": -1.0, "two": 2, "last": -1, "zero": 0}
+CONSTANTS = {"below": -1.0, "two": 2, "last": -1, "zero": 0}
 
 
 @pytest.mark.parametrize("name", CASES)
