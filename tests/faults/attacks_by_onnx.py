@@ -242,6 +242,27 @@ grown(
     "Einsum in between", "Einsum", [np.ones(1 << 14, "f4")] * 3, equation="ij,b,c,d->"
 )
 grown("Gather", "Gather", [np.zeros((1 << 10, 1 << 10), "int64")], (2, 1 << 20))
+grown("DFT", "DFT", [HUGE], (2, 8, 1), axis=1)
+grown("DFT of one side", "DFT", [HUGE], (2, 8, 2), axis=1, inverse=1, onesided=1)
+grown("STFT", "STFT", [1, np.ones(1 << 14, "float32")], (8, 1 << 15, 1))
+grown("CenterCropPad", "CenterCropPad", [[HUGE, HUGE]], opset=18)
+grown("Col2Im", "Col2Im", [[HUGE, HUGE], [1, 1]], (1, 2, 9), opset=18)
+grown(
+    "MaxUnpool", "MaxUnpool", [np.zeros(IMAGES, int)], IMAGES, kernel_shape=[HUGE] * 2
+)
+grown(
+    "GridSample", "GridSample", [np.zeros((1, 1 << 16, 1, 2), "f4")], (1, 1 << 16, 2, 2)
+)
+for size in ({"output_height": HUGE}, {"sampling_ratio": 1 << 20, "output_height": 99}):
+    grown(
+        f"RoiAlign of {next(iter(size))}",
+        "RoiAlign",
+        [np.float32([[0, 0, 1, 1]]), [0]],
+        IMAGES,
+        **size,
+    )
+alone("HannWindow", "HannWindow", [HUGE])
+alone("MelWeightMatrix", "MelWeightMatrix", [HUGE, HUGE, 9, 0.0, 4.0])
 grown("its inputs", "Trilu", [], (1 << 23, 1 << 23))
 grown("its only input", "Relu", [], (1 << 46,))
 
@@ -337,6 +358,25 @@ def loop(count, inner=None, stacks=False):
     results = ["y", "rows"] if stacks else ["y"]
     arrays = [constant("count", np.int64(count)), constant("true", np.array(True))]
     return model([node("Loop", ["count", "true", "x"], results, body=body)], arrays)
+
+
+def collecting(count=None):
+    """A loop without nodes that collects in a sequence, or goes on for ever."""
+    kind = helper.make_tensor_type_proto(FLOAT, None)
+    kind = helper.make_sequence_type_proto(kind)
+    given = [info("i", INT, []), info("go", TensorProto.BOOL, [])]
+    given.append(helper.make_value_info("s", kind))
+    body = helper.make_graph([], "body", given, given[1:])
+    arrays = [] if count is None else [constant("count", np.int64(count))]
+    inputs = ["" if count is None else "count", "", "none"]
+    return model(
+        [
+            node("SequenceEmpty", [], ["none"]),
+            node("Loop", inputs, ["all"], body=body),
+            node("SequenceLength", ["all"]),
+        ],
+        arrays,
+    )
 
 
 def loops(depth, count):
@@ -463,6 +503,36 @@ bad("a function that calls itself", lambda: functions(1, 2, recursive=True))
 bad("functions in a ring", lambda: functions(4, 1, recursive=True))
 bad("a loop of many steps", lambda: loop(10**12))
 bad("a loop that stacks many rows", lambda: loop(10**6, stacks=True))
+bad("a loop that collects without an end", collecting)
+bad("a loop that collects in many steps", lambda: collecting(10**12))
+bad(
+    "parts of a long axis",
+    lambda: model(
+        [node("SplitToSequence", outputs=["s"]), node("SequenceLength", ["s"])],
+        x=(1 << 20, 1),
+    ),
+)
+bad(
+    "points between corners of many axes",
+    lambda: model(
+        [node("GridSample", ["x", "g"])],
+        [constant("g", np.zeros((1, *[1] * 13, 13), "float32"))],
+        (1, 1, *[1] * 13),
+        opset=20,
+    ),
+)
+attack(
+    "onnx: time by a scale of almost nothing",
+    lambda folder: write(
+        folder,
+        model(
+            [node("Resize", ["x", "", "s"], mode="linear", antialias=1)],
+            [constant("s", np.float32([1, 1e-30]))],
+            opset=18,
+        ),
+    ),
+    harmless=True,
+)
 bad("loops in loops", lambda: loops(8, 16))
 bad("long loops in loops", lambda: loops(4, 1000))
 bad("very many nodes", lambda: chain(110_000))

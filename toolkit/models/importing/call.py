@@ -192,6 +192,10 @@ class Call:
         """Inside of a loop of so many steps, of which there may not be too many."""
         return self._ledger.repeated(times)
 
+    def step(self, count: int = 1) -> None:
+        """Count steps of a loop, or parts, that are nodes of their own."""
+        self._ledger.step(count)
+
     def work(self, *factors: int) -> None:
         """Count the multiplications of a node that is computed before the graph runs.
 

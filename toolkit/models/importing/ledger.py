@@ -50,9 +50,9 @@ class Ledger:
         finally:
             self._repeats = outer
 
-    def step(self) -> None:
-        """Count a node that is run."""
-        self._steps -= 1
+    def step(self, count: int = 1) -> None:
+        """Count nodes that are run."""
+        self._steps -= count
         if self._steps < 0:
             raise ModelFileError("its loops repeat more nodes than may be unrolled")
 

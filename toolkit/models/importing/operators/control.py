@@ -111,6 +111,7 @@ def _unrolled(call: Call, body: OnnxGraph, steps: int | None, initial: Any) -> A
     """The results of each step; None if an end depends on data."""
     carried, rows = list(initial), []
     for i in itertools.count() if steps is None else range(max(steps, 0)):
+        call.step()
         given = [Value.of(np.array(i, np.int64)), Value.of(np.array(True)), *carried]
         goes_on, *results = call.run(body, given)
         carried = results[: len(initial)]

@@ -200,6 +200,8 @@ def _along(
 ) -> Any:
     if way.mode == "nearest":
         return ops.take(tensor, _nearest(places, way.nearest, old), axis=axis)
+    if not len(places):
+        return ops.take(tensor, np.zeros(0, np.int64), axis=axis)
     low = np.floor(places)
     steps, weights = way.taps(places - low, scale)
     indices = [(low + s).astype(np.int64) for s in steps]

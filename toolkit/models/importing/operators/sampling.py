@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
-from toolkit.errors import ModelFileError
+from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator
 from toolkit.models.importing.operators.resizing import cubic_weight
 from toolkit.models.importing.operators.windows import (
@@ -24,6 +24,7 @@ from toolkit.models.importing.values import Value, channels_last
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}  # opset 16 -> later opsets
 _STEPS = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 _PADDINGS = ("zeros", "border", "reflection")
+_MOST_AXES = 3  # of an image: corners around a point double with each
 _CUBIC = -0.75  # the constant of Keys's kernel
 
 
@@ -118,6 +119,8 @@ def _grid_sample(call: Call, x: Value, grid: Value) -> Value:
     if mode not in _STEPS or padding not in _PADDINGS:
         raise ModelFileError(f"mode={mode!r} and padding_mode={padding!r}")
     axes = x.ndim - 2
+    if axes > _MOST_AXES:
+        raise UnsupportedError(f"expected 1 to {_MOST_AXES} axes; received {x.shape}")
     if axes < 1 or grid.ndim != x.ndim or grid.shape[-1] != axes:
         raise ModelFileError(f"a grid of {grid.shape} for the shape {x.shape}")
     if grid.shape[0] != x.shape[0]:
@@ -241,6 +244,7 @@ def _roi_align(call: Call, x: Value, boxes: Value, batch: Value) -> Value:
         raise ModelFileError(f"boxes of {boxes.shape} for the shape {x.shape}")
     if min(size) < 1 or ratio < 0:
         raise ModelFileError(f"an output of {size} and sampling_ratio={ratio}")
+    call.allow((*batch.shape, x.shape[1], *size), x.dtype)
     is_half = transform == "half_pixel"
     corners = boxes.tensor * float(scale) - (0.5 if is_half else 0.0)
     start = ops.flip(corners[:, :2], axis=1)

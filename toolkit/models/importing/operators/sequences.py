@@ -73,11 +73,13 @@ def _split(call: Call, x: Value, sizes: Value | None = None) -> Value:
     extent = x.shape[axis]
     known = None if sizes is None else call.known_integers(sizes, "the sizes")
     if sizes is None or known is None:
+        call.step(extent)
         parts = (1,) * extent
     elif sizes.ndim:
         parts = known
     else:
         size = max(known[0], 1)
+        call.step(extent // size)
         parts = tuple(min(size, extent - i) for i in range(0, extent, size))
     if sum(parts) != extent or min(parts, default=0) < 0:
         raise ModelFileError(f"an axis of {extent} is not split into {parts}")

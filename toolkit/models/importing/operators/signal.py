@@ -67,6 +67,8 @@ def _dft(
     n = int(call.known_number(length, default, "the length"))
     if n < 1 or (one_sided and not inverse and x.shape[-1] == 2):
         raise ModelFileError(f"DFT: a length of {n} and onesided={one_sided}")
+    shape = tuple(n if i == place else k for i, k in enumerate(x.shape[:-1]))
+    call.allow((2, *shape), x.dtype)
     if inverse and one_sided:
         parts = _mirrored(parts, place, n)
     else:
