@@ -8,6 +8,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from toolkit.console.frames import warn
 from toolkit.data.dataset import Dataset
 from toolkit.data.files import Paths, Records, lines_of
 from toolkit.data.records import RecordError
@@ -33,6 +34,8 @@ class CsvDataset(Records):
         na_value: what also counts as empty.
         select_cols: the numbers of the columns to read, in rising order; None: all.
         exclude_cols: those of columns not to read, in its place.
+        skip_errors: whether rows that do not fit are left out, with one warning for a
+            file, instead of an error.
 
     Raises:
         DatasetError: a row that does not fit; it names the file and the byte.
@@ -60,11 +63,12 @@ class CsvDataset(Records):
         na_value: str = "",
         select_cols: Sequence[int] | None = None,
         exclude_cols: Sequence[int] | None = None,
+        skip_errors: bool = False,
     ) -> None:
         super().__init__(filenames, compression_type, buffer_size)
         if select_cols is not None and exclude_cols is not None:
             raise ArgumentError("csv: select_cols and exclude_cols exclude each other")
-        self._left_out = list(exclude_cols or ())
+        self._left_out, self._skips = list(exclude_cols or ()), skip_errors
         self._defaults = list(record_defaults)
         self._columns = [_Column(default) for default in self._defaults]
         self._header, self._na, self._chosen = header, na_value, select_cols
@@ -80,6 +84,7 @@ class CsvDataset(Records):
         return CsvDataset(
             *(path, self._defaults, self._compression, self._block, self._header),
             *(delimiter, quotes, self._na, self._chosen, self._left_out or None),
+            self._skips,
         )
 
     def begin(self, file: IO[bytes]) -> int:
@@ -93,10 +98,19 @@ class CsvDataset(Records):
         return size
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        lines = _Counted(lines_of(file, path, self._compression))
+        lines, skipped = _Counted(lines_of(file, path, self._compression)), 0
         for fields in csv.reader(lines, **self._format):  # type: ignore[arg-type]
+            try:
+                row = self._converted(fields)
+            except (ValueError, RecordError):
+                if not self._skips:
+                    raise
+                skipped += 1
+                continue
             size, lines.size = lines.size, 0
-            yield self._converted(fields), size
+            yield row, size
+        if skipped:
+            warn(f"{path}: {skipped} rows that do not fit are left out")
 
     def _converted(self, fields: list[str]) -> tuple[Any, ...]:
         if self._left_out:

@@ -22,7 +22,7 @@ _settings: dict[str, Any] = {
     "eager": False,
     "jit": "",
     "options": {},
-    "soft": False,
+    "soft": True,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -282,8 +283,15 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     return remat(f)
 
 
-def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: Any = None) -> Any:
+def py_function(
+    func: Callable[..., Any] | None = None,
+    inp: Any = None,
+    Tout: Any = None,
+    name: Any = None,
+) -> Any:
     """What a Python function makes of tensors, here and now.
+
+    Without `func` it is a decorator: the function is called with its own arguments.
 
     Its gradient is that of what it does with the tensors. A `tf.function` that calls
     this runs eagerly, after a warning.
@@ -297,13 +305,28 @@ def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: Any = None)
     Raises:
         TraceError: inside of a traced function, other than a `tf.function`.
     """
+    if func is None:
+        return _decorator(py_function, Tout)
     return _called("py_function", func, inp, Tout)
 
 
+def _decorator(call: Callable[..., Any], Tout: Any) -> Callable[..., Any]:
+    """Return a decorator of functions that `py_function` or `numpy_function` calls."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def wrapped(*args: Any) -> Any:
+            return call(function, list(args), Tout)
+
+        return wrapped
+
+    return decorate
+
+
 def numpy_function(
-    func: Callable[..., Any],
-    inp: Any,
-    Tout: Any,
+    func: Callable[..., Any] | None = None,
+    inp: Any = None,
+    Tout: Any = None,
     stateful: bool = True,
     name: Any = None,
 ) -> Any:
@@ -311,6 +334,9 @@ def numpy_function(
 
     `stateful` has no effect: func is called.
     """
+
+    if func is None:
+        return _decorator(numpy_function, Tout)
 
     def of_arrays(*xs: Any) -> Any:
         found = func(*(x.numpy() for x in xs))

@@ -219,6 +219,34 @@ def atrous_conv2d_transpose(
     return _transposed(name, value, filters, output_shape, *options)
 
 
+def _of_channels(sizes: Any, layout: str) -> int:
+    """Return the size along the channels: 1 unless there is a size for each axis."""
+    given = extents(sizes)
+    if len(given) < 3:
+        return 1
+    return given[-1] if layout == "channels_last" else given[1]
+
+
+def _check_depth_only(ksize: Any, strides: Any) -> None:
+    """Refuse windows of channels and of pixels at the same time."""
+    for name, sizes in (("ksize", ksize), ("strides", strides)):
+        if set(extents(sizes)[:-1]) != {1}:
+            raise UnsupportedError(
+                f"pool: expected {name} of 1 for pixels where windows hold several "
+                f"channels; received {extents(sizes)}"
+            )
+
+
+def _along_channels(
+    operation: Callable[..., Tensor], x: Any, size: int, step: int, padding: str
+) -> Tensor:
+    """Pool windows of channels: they are the steps of a sequence with one channel."""
+    x = convert(x)
+    rows = ops.reshape(x, (-1, x.shape[-1], 1))
+    pooled = operation(rows, (size,), (step,), padding, "channels_last")
+    return ops.reshape(pooled, (*x.shape[:-1], pooled.shape[1]))
+
+
 def _pooling(operation: Callable[..., Tensor], name: str, count: int | None) -> Any:
     def pool(
         input: Any,
@@ -230,6 +258,10 @@ def _pooling(operation: Callable[..., Tensor], name: str, count: int | None) -> 
     ) -> Tensor:
         refuse("pool", padding=(isinstance(padding, str), True))
         layout, axes = _layout(data_format), count or convert(input).ndim - 2
+        depth, step = _of_channels(ksize, layout), _of_channels(strides, layout)
+        if depth > 1 and layout == "channels_last":
+            _check_depth_only(ksize, strides)
+            return _along_channels(operation, input, depth, step, padding.lower())
         window = _spatial(ksize, layout, axes, "ksize")
         steps = _spatial(strides, layout, axes, "strides")
         return operation(input, window, steps, padding.lower(), layout)

@@ -101,8 +101,26 @@ class Table:
         paths: list[str],
         defaults: Sequence[Any] | None,
         wanted: Sequence[Any] | None,
+        blocks: int | None = None,
+        skips_errors: bool = False,
     ) -> data.Dataset:
-        """The rows of files like this one."""
+        """The rows of files like this one.
+
+        Args:
+            paths: of the files.
+            defaults: for each column a dtype or the value of an empty field.
+            wanted: the names, or numbers, of the columns to read.
+            blocks: how many files take turns, row by row; None for one after another.
+            skips_errors: whether rows that cannot be read are left out.
+        """
+        if blocks is not None and len(paths) > 1:
+            files = data.Dataset.from_tensor_slices(np.array(paths))
+            return files.interleave(
+                lambda path: self.read(
+                    [str(path)], defaults, wanted, None, skips_errors
+                ),
+                cycle_length=blocks,
+            )
         numbers = self.columns(wanted)
         if defaults is None:
             defaults = [self.defaults[number] for number in numbers]
@@ -117,6 +135,7 @@ class Table:
             use_quote_delim=self.form["quotes"],
             na_value=self.form["na"],
             select_cols=None if wanted is None else numbers,
+            skip_errors=skips_errors,
         )
 
     def named(

@@ -179,15 +179,15 @@ def make_csv_dataset(
         num_epochs: how often; None for ever.
         shuffle, shuffle_buffer_size, shuffle_seed: whether and how rows are mixed.
         prefetch_buffer_size: batches that are made ahead.
-        num_parallel_reads: only None.
-        sloppy, ignore_errors: only False.
+        num_parallel_reads: from how many files rows are taken in turn; None: from one
+            file after another.
+        sloppy: only False.
+        ignore_errors: whether rows that cannot be read are left out.
         encoding: only "utf-8".
     """
     refuse(
         "make_csv_dataset",
-        num_parallel_reads=(num_parallel_reads, None),
         sloppy=(sloppy, False),
-        ignore_errors=(ignore_errors, False),
         encoding=(encoding, "utf-8"),
     )
     paths = csv_tables.paths_of(file_pattern)
@@ -199,7 +199,9 @@ def make_csv_dataset(
         compression=compression_type,
         rows=num_rows_for_inference,
     )
-    rows = table.read(paths, column_defaults, select_columns)
+    rows = table.read(
+        paths, column_defaults, select_columns, num_parallel_reads, ignore_errors
+    )
     if shuffle:
         rows = rows.shuffle(shuffle_buffer_size, seed=shuffle_seed)
     rows = rows.repeat(num_epochs).batch(batch_size)

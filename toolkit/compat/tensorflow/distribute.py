@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from types import SimpleNamespace
 from typing import Any
 
 from toolkit import ops
@@ -163,6 +164,52 @@ class MultiWorkerMirroredStrategy(Strategy):
             )
 
 
+class CentralStorageStrategy(Strategy):
+    """A Strategy of one device, whose Variables are on the processor in TensorFlow.
+
+    Args:
+        compute_devices: None, or one device.
+        parameter_device: has no effect: Variables are where they are used.
+    """
+
+    def __init__(
+        self, compute_devices: Sequence[Any] | None = None, parameter_device: Any = None
+    ) -> None:
+        _check_one("CentralStorageStrategy", compute_devices)
+
+
+class CommunicationImplementation(Enum):
+    """How workers exchange values."""
+
+    AUTO, RING, NCCL = "AUTO", "RING", "NCCL"
+
+
+class CommunicationOptions:
+    """How a strategy with several workers exchanges values; stored only.
+
+    Args:
+        bytes_per_pack: how many bytes are sent together.
+        timeout_seconds: how long to wait.
+        implementation: a CommunicationImplementation.
+    """
+
+    def __init__(
+        self,
+        bytes_per_pack: int = 0,
+        timeout_seconds: float | None = None,
+        implementation: Any = CommunicationImplementation.AUTO,
+    ) -> None:
+        self.bytes_per_pack = bytes_per_pack
+        self.timeout_seconds = timeout_seconds
+        self.implementation = implementation
+
+
+experimental: SimpleNamespace = SimpleNamespace(
+    CentralStorageStrategy=CentralStorageStrategy,
+    CommunicationImplementation=CommunicationImplementation,
+    CommunicationOptions=CommunicationOptions,
+    MultiWorkerMirroredStrategy=MultiWorkerMirroredStrategy,
+)
 _default = Strategy()
 _entered: list[Strategy] = []
 

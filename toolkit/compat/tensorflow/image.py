@@ -423,7 +423,11 @@ yiq_to_rgb: Any = _by(_FROM_YIQ, "yiq_to_rgb")
 
 operations(__name__)
 
-_OF_OTHERS = ("image_boxes", "image_random")  # which import this module
+_OF_OTHERS = (
+    "image_boxes",
+    "image_distortion",
+    "image_random",
+)  # which import this module
 
 
 def __getattr__(name: str) -> Any:

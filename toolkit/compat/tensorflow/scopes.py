@@ -11,6 +11,9 @@ from toolkit.core import naming, tensor as core
 from toolkit.core.trace import no_trace
 from toolkit.errors import DeviceError
 
+# Kinds of devices that TensorFlow knows: it computes elsewhere if one does not exist.
+_KINDS = ("cpu", "gpu", "tpu")
+
 
 class name_scope(ExitStack):
     """Put a name in front of the paths of the Variables that are made inside.
@@ -41,6 +44,9 @@ class name_scope(ExitStack):
 def device(device_name: Any) -> Any:
     """Place what is computed inside on a device: "/GPU:0", "cpu:0", or None for any.
 
+    A device that does not exist is replaced by the processor, unless
+    `tf.config.set_soft_device_placement(False)` was called.
+
     In a graph it may name a task of a cluster, "/job:worker/task:1", or be a function
     from an operation to such a name.
     """
@@ -57,7 +63,8 @@ def device(device_name: Any) -> Any:
     try:
         return core.device(parts[-1].removeprefix("device:").lower())
     except DeviceError:
-        if not get_soft_device_placement():
+        kind = parts[-1].removeprefix("device:").partition(":")[0].lower()
+        if not get_soft_device_placement() or kind not in _KINDS:
             raise
         return core.device("cpu")
 

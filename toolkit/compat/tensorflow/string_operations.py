@@ -162,9 +162,16 @@ def _add(function: _Function, x: Any, y: Any, name: Any = None) -> StringTensor:
 
 
 def _python(
-    function: _Function, func: _Function, inp: Any, Tout: Any, *args: Any, **kwargs: Any
+    function: _Function,
+    func: _Function | None = None,
+    inp: Any = None,
+    Tout: Any = None,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     """Strings are in the closure of what is called with the numbers."""
+    if func is None:
+        return function(func, inp, Tout, *args, **kwargs)
     texts = {i: StringTensor(x) for i, x in enumerate(inp) if _is_text(x)}
     numbers = [x for i, x in enumerate(inp) if i not in texts]
     of_arrays = function.__name__ == "numpy_function"

@@ -99,7 +99,11 @@ class Coding(NamedTuple):
     replace_control_characters: bool
 
     def checked(self) -> Coding:
-        """The same, if it is known."""
+        """The same, if it is known; "UTF8" is "UTF-8"."""
+        if self.encoding.upper().startswith("UTF") and "-" not in self.encoding:
+            number, _, order = self.encoding.upper()[3:].partition("_")
+            named = "-".join(filter(None, ("UTF", number, order)))
+            return self._replace(encoding=named).checked()
         for name, value, known in (
             ("encoding", self.encoding, _ENCODINGS),
             ("errors", self.errors, _ERRORS),

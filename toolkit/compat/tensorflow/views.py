@@ -76,6 +76,11 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
     def dtype(self) -> DType:
         return ALL[self._dtype]
 
+    @property
+    def device(self) -> str:
+        """Where the data is, by TensorFlow's name of the device."""
+        return _device_name(self)
+
     def numpy(self) -> Any:
         """The data as a NumPy array, those of a 0-d tensor as a number of NumPy's."""
         return core.Tensor.numpy(self)[()]
@@ -155,6 +160,11 @@ def _compared(compare: Any, x: Any, y: Any, otherwise: bool) -> Any:
         return Tensor(np.asarray(otherwise))
 
 
+def _device_name(x: core.Tensor) -> str:
+    device = vars(core.Tensor)["device"].fget(x)
+    return f"/job:localhost/replica:0/task:0/device:{device.upper()}"
+
+
 def _shown(x: Any) -> str:
     array = x.numpy()
     shown = repr(array) if array.ndim else str(array)
@@ -224,6 +234,11 @@ class Variable(CoreVariable):
     @property
     def dtype(self) -> DType:
         return ALL[super().dtype]
+
+    @property
+    def device(self) -> str:
+        """Where the value is, by TensorFlow's name of the device."""
+        return _device_name(self._tensor)
 
     def __getitem__(self, key: Any) -> Any:
         """As of its value."""

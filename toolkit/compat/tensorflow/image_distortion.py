@@ -1,0 +1,169 @@
+"""Random parts of a picture that hold enough of its objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toolkit.compat.tensorflow import random
+from toolkit.compat.tensorflow.boundary import functions_of_tensors
+from toolkit.compat.tensorflow.modes import needs_each_call
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError, ShapeError
+
+__all__ = [
+    "sample_distorted_bounding_box",
+    "stateless_sample_distorted_bounding_box",
+]
+_LARGEST_SEED = 2**31 - 1
+
+
+class SampleDistortedBoundingBoxV2(NamedTuple):
+    """Where a part of a picture begins, its size, and its box in [0, 1]."""
+
+    begin: Tensor
+    size: Tensor
+    bboxes: Tensor
+
+
+def sample_distorted_bounding_box(
+    image_size: Any,
+    bounding_boxes: Any,
+    seed: int = 0,
+    min_object_covered: Any = 0.1,
+    aspect_ratio_range: Sequence[float] | None = None,
+    area_range: Sequence[float] | None = None,
+    max_attempts: int | None = None,
+    use_image_if_no_bounding_boxes: bool | None = None,
+    name: Any = None,
+) -> SampleDistortedBoundingBoxV2:
+    """Return a random part of a picture that covers enough of one of its objects.
+
+    Args:
+        image_size: (height, width, channels).
+        bounding_boxes: (batch, boxes, 4): the objects, as (low y, low x, high y, high
+            x) in [0, 1].
+        seed: of the random numbers; 0 for others in each call.
+        min_object_covered: how much of an object the part must hold.
+        aspect_ratio_range: the bounds of width / height; (0.75, 1.33) by default.
+        area_range: the bounds of the part's area; (0.05, 1) by default.
+        max_attempts: how many parts are tried before the whole picture is returned;
+            100 by default.
+        use_image_if_no_bounding_boxes: whether the picture is the object if there is
+            no box, instead of an error.
+
+    Returns:
+        (begin, size, bboxes): arguments for `tf.slice`, and the box, (1, 1, 4).
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> image = tf.zeros((8, 8, 3))
+        >>> begin, size, _ = tf.image.sample_distorted_bounding_box(
+        ...     tf.shape(image), [[[0.0, 0.0, 1.0, 1.0]]], area_range=(1.0, 1.0))
+        >>> tf.slice(image, begin, size).shape
+        TensorShape([8, 8, 3])
+    """
+    needs_each_call("sample_distorted_bounding_box")
+    drawn = random.uniform((), 0, _LARGEST_SEED, "int32", seed or None)
+    return _sampled(
+        drawn,
+        image_size,
+        bounding_boxes,
+        min_object_covered,
+        (aspect_ratio_range, area_range, max_attempts),
+        use_image_if_no_bounding_boxes,
+    )
+
+
+def stateless_sample_distorted_bounding_box(
+    image_size: Any,
+    bounding_boxes: Any,
+    seed: Any,
+    min_object_covered: Any = 0.1,
+    aspect_ratio_range: Sequence[float] | None = None,
+    area_range: Sequence[float] | None = None,
+    max_attempts: int | None = None,
+    use_image_if_no_bounding_boxes: bool | None = None,
+    name: Any = None,
+) -> SampleDistortedBoundingBoxV2:
+    """As `sample_distorted_bounding_box`, by a seed of two integers."""
+    drawn = random.stateless_uniform((), seed, 0, _LARGEST_SEED, "int32")
+    return _sampled(
+        drawn,
+        image_size,
+        bounding_boxes,
+        min_object_covered,
+        (aspect_ratio_range, area_range, max_attempts),
+        use_image_if_no_bounding_boxes,
+    )
+
+
+def _sampled(
+    drawn: Any, image_size: Any, boxes: Any, least: Any, limits: Any, uses_image: Any
+) -> SampleDistortedBoundingBoxV2:
+    height, width = (int(n) for n in np.asarray(convert(image_size))[:2])
+    objects = np.asarray(convert(boxes), "float64").reshape(-1, 4)
+    if not len(objects):
+        if not uses_image:
+            raise ArgumentError(
+                "sample_distorted_bounding_box: expected bounding boxes; received none:"
+                " use_image_if_no_bounding_boxes=True takes the picture as the object"
+            )
+        objects = np.array([[0.0, 0.0, 1.0, 1.0]])
+    if (objects < 0).any() or (objects > 1).any():
+        raise ShapeError(
+            "sample_distorted_bounding_box: expected boxes in [0, 1]; received "
+            f"{objects.tolist()[:2]}"
+        )
+    ratios, areas, attempts = limits
+    generator = np.random.default_rng(int(drawn))
+    scale = np.array([height, width, height, width])
+    y, x, h, w = 0, 0, height, width
+    for _ in range(attempts or 100):
+        ratio = generator.uniform(*(ratios or (0.75, 1.33)))
+        part = _part(generator, height, width, ratio, areas or (0.05, 1.0))
+        if part and _covers(part, objects * scale, float(least)):
+            y, x, h, w = part
+            break
+    box = np.array([y / height, x / width, (y + h) / height, (x + w) / width])
+    return SampleDistortedBoundingBoxV2(
+        convert(np.array([y, x, 0], "int32")),
+        convert(np.array([h, w, -1], "int32")),
+        convert(box.astype("float32").reshape(1, 1, 4)),
+    )
+
+
+def _part(
+    generator: Any, height: int, width: int, ratio: float, areas: Sequence[float]
+) -> tuple[int, int, int, int] | None:
+    """Return (y, x, height, width) of a part of this ratio; None if none fits."""
+    least, most = (area * height * width for area in areas)
+    low = int(round((least / ratio) ** 0.5))
+    high = min(int(round((most / ratio) ** 0.5)), height, int(width / ratio + 0.5))
+    if not high:
+        return None
+    rows = int(generator.integers(min(low, high), high + 1))
+    columns = int(round(rows * ratio))
+    if not (0 < columns <= width and 0 < rows <= height):
+        return None
+    if not least <= rows * columns <= most:
+        return None
+    y = int(generator.integers(height - rows + 1))
+    return y, int(generator.integers(width - columns + 1)), rows, columns
+
+
+def _covers(part: tuple[int, int, int, int], objects: Any, least: float) -> bool:
+    """Whether a part holds enough of one of some objects, in pixels."""
+    y, x, height, width = part
+    low = np.maximum(objects[:, :2], [y, x])
+    high = np.minimum(objects[:, 2:], [y + height, x + width])
+    shared = np.prod(np.maximum(high - low, 0), axis=1)
+    whole = np.prod(objects[:, 2:] - objects[:, :2], axis=1)
+    is_object = whole > 0
+    return bool((shared[is_object] >= least * whole[is_object]).any())
+
+
+functions_of_tensors(__name__)
