@@ -1,5 +1,7 @@
 """What layers of data take, and of which dtype their outputs are."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -126,3 +128,22 @@ def test_a_generator_is_a_seed(make):
     assert np.array_equal(first, make(1)(x, training=True))
     again = type(layer).from_config(layer.get_config())
     assert np.array_equal(again(x, training=True), first)
+
+
+ARRAYS = {
+    "array": lambda: layers.Discretization(np.array([-1.0, 0.0, 0.5])),
+    "numbers": lambda: layers.Discretization([np.float32(-1), np.float64(0), 0.5]),
+    "tensor": lambda: layers.Discretization(toolkit.ops.array([-1.0, 0.0, 0.5])),
+    "words": lambda: layers.TextVectorization(vocabulary=np.array(["a", "b"])),
+    "vocabulary": lambda: layers.StringLookup(vocabulary=np.array(["a", "b"])),
+    "integers": lambda: layers.IntegerLookup(vocabulary=np.array([1, 2, 3])),
+    "mean": lambda: layers.Normalization(mean=np.ones(2), variance=np.ones(2)),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_are_plain_json_in_configs(name):
+    layer = ARRAYS[name]()
+    config = json.loads(json.dumps(layer.get_config()))
+    again = type(layer).from_config(config)
+    assert again.get_config() == layer.get_config()

@@ -101,6 +101,8 @@ def _serialize_special(obj: Any) -> Any:
         return obj.item()
     if isinstance(obj, np.dtype):
         return dtypes.name_of(obj)
+    if isinstance(obj, np.ndarray) and obj.dtype.kind in "US":
+        return serialize_keras_object(obj.tolist())  # JSON has lists of strings
     if isinstance(obj, np.ndarray):
         return _tagged("__numpy__", value=obj.tolist(), dtype=dtypes.name_of(obj.dtype))
     if isinstance(obj, Tensor):

@@ -73,6 +73,8 @@ class Discretization(DataLayer):
                 "Discretization: expected `bin_boundaries` that ascend; received "
                 f"{bin_boundaries}"
             )
+        if bin_boundaries is not None:  # plain numbers, which JSON has
+            bin_boundaries = np.asarray(bin_boundaries).tolist()
         self.__dict__["bin_boundaries"] = bin_boundaries
         self.num_bins = num_bins
         self.epsilon = epsilon
