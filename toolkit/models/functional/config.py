@@ -156,7 +156,7 @@ def _setup(data: dict[str, Any]) -> dict[str, Any]:
 
 def _layer(data: dict[str, Any], custom_objects: Any) -> Operation:
     if data["class_name"] in CLASSES:
-        return function_operation(data["config"]["function"], data["name"])
+        return function_operation(data)
     if str(data.get("module")).startswith(("keras.ops", "keras.src.ops")):
         return op_of(data["class_name"], data["name"])
     layer = deserialize_keras_object(data, custom_objects=custom_objects)

@@ -103,5 +103,5 @@ def upgrade_call(
         if isinstance(first, list):
             first, kwargs["initial_state"] = first[0], first[1:]
     if "function" in config and hasattr(operation, "function"):
-        return upgrade_function_call(config["function"], first, kwargs)
+        return upgrade_function_call(operation, config["function"], first, kwargs)
     return {"args": [first], "kwargs": kwargs}

@@ -74,9 +74,14 @@ _FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "concat": ("concatenate", {"values": "xs", "axis": "axis"}),
     "expand_dims": ("expand_dims", {"input": "x", "axis": "axis"}),
     "linalg.matmul": ("matmul", {"a": "x1", "b": "x2"}),
+    "broadcast_to": ("broadcast_to", {"input": "x", "shape": "shape"}),
+    "gather": ("take", {"params": "x", "indices": "indices", "axis": "axis"}),
     "math.argmax": ("argmax", _ARG),
     "math.argmin": ("argmin", _ARG),
+    "math.cumsum": ("cumsum", {"x": "x", "axis": "axis"}),
+    "math.l2_normalize": ("normalize", {"x": "x", "axis": "axis"}),
     "math.softplus": ("softplus", _OF_FEATURES),
+    "math.top_k": ("top_k", {"input": "x", "k": "k"}),
     "nn.gelu": ("gelu", {"features": "x", "approximate": "approximate"}),
     "nn.leaky_relu": ("leaky_relu", {"features": "x", "alpha": "negative_slope"}),
     "nn.log_softmax": ("log_softmax", {"logits": "x", "axis": "axis"}),
@@ -85,24 +90,51 @@ _FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "nn.tanh": ("tanh", _OF_X),
     "one_hot": ("one_hot", {"indices": "x", "depth": "num_classes"}),
     "ones_like": ("ones_like", {"input": "x"}),
+    "pad": (
+        "pad",
+        {
+            "tensor": "x",
+            "paddings": "pad_width",
+            "mode": "mode",
+            "constant_values": "constant_values",
+        },
+    ),
     "repeat": ("repeat", {"input": "x", "repeats": "repeats", "axis": "axis"}),
     "reshape": ("reshape", {"tensor": "x", "shape": "newshape"}),
     "reverse": ("flip", {"tensor": "x", "axis": "axis"}),
+    "split": (
+        "split",
+        {"value": "x", "num_or_size_splits": "indices_or_sections", "axis": "axis"},
+    ),
     "squeeze": ("squeeze", {"input": "x", "axis": "axis"}),
     "stack": ("stack", {"values": "x", "axis": "axis"}),
     "tile": ("tile", {"input": "x", "multiples": "repeats"}),
     "transpose": ("transpose", {"a": "x", "perm": "axes"}),
     "where": ("where", {"condition": "condition", "x": "x1", "y": "x2"}),
+    "roll": ("roll", {"input": "x", "shift": "shift", "axis": "axis"}),
+    "stop_gradient": ("stop_gradient", {"input": "variable"}),
+    "unstack": ("unstack", {"value": "x", "num": "num", "axis": "axis"}),
     "zeros_like": ("zeros_like", {"input": "x"}),
 }
 _FUNCTIONS["__operators__.add"] = _FUNCTIONS["math.add"]
 _FUNCTIONS["identity"] = ("copy", {"input": "x"})
+# Arguments that the operation needs and TensorFlow has as a default.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "gather": {"axis": 0},
+    "math.cumsum": {"axis": 0},
+    "math.l2_normalize": {"axis": None, "epsilon": 1e-6},
+}
 # Arguments of TensorFlow that change no number at this value.
 _WITHOUT_EFFECT = {
     "alpha": 0.2,
+    "batch_dims": 0,
     "beta": 1.0,
     "conjugate": False,
+    "exclusive": False,
     "output_type": "int64",
+    "reverse": False,
+    "sorted": True,
+    "validate_indices": None,
     "transpose_a": False,
     "transpose_b": False,
 }
@@ -113,12 +145,15 @@ def _name(function: str) -> str:
     return function.removeprefix("compat.v1.")
 
 
-def function_operation(function: str, name: str) -> FunctionOperation:
-    """Return the operation for a function of TensorFlow.
+def function_operation(data: dict[str, Any]) -> FunctionOperation:
+    """Return the operation for a layer that calls a function of TensorFlow.
 
     Raises:
         UnsupportedError: if there is none.
     """
+    function, name = data["config"]["function"], data["name"]
+    if function == "linalg.matmul" and _transposes(data["inbound_nodes"]):
+        return FunctionOperation(ops.einsum, name)
     if _name(function) not in _FUNCTIONS:
         raise UnsupportedError(
             f"Functional.from_config: {name!r} calls tf.{function}, which is none of "
@@ -129,9 +164,18 @@ def function_operation(function: str, name: str) -> FunctionOperation:
 
 
 def upgrade_function_call(
-    function: str, first: Any, kwargs: dict[str, Any]
+    operation: FunctionOperation, function: str, first: Any, kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a call of TensorFlow as those of the operation."""
+    """Return the arguments of a call of TensorFlow as the arguments of the operation.
+
+    Args:
+        operation: what `function_operation` returned.
+        function: the name of TensorFlow's function.
+        first: the argument by position.
+        kwargs: the other arguments.
+    """
+    if operation.function is ops.einsum:
+        return _product(first, kwargs)
     names = _FUNCTIONS[_name(function)][1]
     given = {next(iter(names)): first, **kwargs}
     given.pop("name", None)
@@ -141,10 +185,40 @@ def upgrade_function_call(
                 f"Functional.from_config: tf.{function}: the argument {key}={value!r} "
                 "is not supported"
             )
-    arguments = {names[key]: value for key, value in given.items() if key in names}
-    if "key" in arguments:
-        arguments["key"] = _index(arguments["key"])
+    arguments = dict(_DEFAULTS.get(_name(function), {}))
+    arguments |= {names[key]: value for key, value in given.items() if key in names}
+    for key, change in _CHANGES.items():
+        if key in arguments:
+            arguments[key] = change(arguments[key])
     return {"args": [], "kwargs": arguments}
+
+
+_FLAGS = ("transpose_a", "transpose_b", "adjoint_a", "adjoint_b")
+
+
+def _transposes(calls: Any) -> bool:
+    """Whether a product of matrices transposes one of them."""
+    text = repr(calls)
+    return any(f"'{flag}': True" in text for flag in _FLAGS)
+
+
+def _product(first: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `einsum` for a product with transposed matrices."""
+    is_transposed = [
+        any(kwargs.get(f"{kind}_{x}") for kind in ("transpose", "adjoint"))
+        for x in "ab"
+    ]
+    left = "...ki" if is_transposed[0] else "...ik"
+    right = "...jk" if is_transposed[1] else "...kj"
+    subscripts = {"subscripts": f"{left},{right}->...ij"}
+    return {"args": [first, kwargs["b"]], "kwargs": subscripts}
+
+
+def _sections(value: Any) -> Any:
+    """Where to split, for a number of parts or for their sizes."""
+    if not isinstance(value, list):
+        return value
+    return [sum(value[: i + 1]) for i in range(len(value) - 1)]
 
 
 def _index(spec: Any) -> Any:
@@ -155,3 +229,11 @@ def _index(spec: Any) -> Any:
         return slice(spec["start"], spec["stop"], spec["step"])
     ellipsis = isinstance(spec, dict) and spec.get("class_name") == "__ellipsis__"
     return Ellipsis if ellipsis else spec
+
+
+# How values of single arguments are written today.
+_CHANGES: dict[str, Any] = {
+    "indices_or_sections": _sections,
+    "key": _index,
+    "mode": str.lower,
+}

@@ -25,6 +25,7 @@ from toolkit.models.saving.keras_2 import (
     load_optimizer_state,
     major_version,
     split_state,
+    take_summaries,
 )
 from toolkit.models.saving.state import groups_of, load_state
 from toolkit.models.saving.state_paths import parts_of
@@ -147,6 +148,7 @@ def loaded(
     model = model_of(text, custom_objects, compile, str(path), version)
     if major_version(version) == 2:
         datasets, state = split_state(datasets)
+        datasets = take_summaries(model, datasets)
         if getattr(model, "optimizer", None) is not None and state:
             load_optimizer_state(model, state, is_by_slot=False)
     build_optimizer(model)

@@ -20,7 +20,11 @@ from toolkit.errors import ModelFileError
 from toolkit.files.staging import replace_file
 from toolkit.layers.tracking import unique
 from toolkit.models.saving.h5_files import created, write_array
-from toolkit.models.saving.keras_2 import is_keras_2, load_optimizer_state
+from toolkit.models.saving.keras_2 import (
+    is_keras_2,
+    load_optimizer_state,
+    take_layer_summaries,
+)
 from toolkit.models.saving.legacy_config import (
     compile_arguments,
     model_from_legacy,
@@ -221,6 +225,7 @@ def _load_in_order(model: Any, group: _Group, skip_mismatch: bool) -> None:
         (name, group.inner(name).weights()) for name in group.names("layer_names")
     ]
     stored = [(name, weights) for name, weights in stored if weights]
+    stored = take_layer_summaries(model, stored)
     if len(stored) != len(layers):
         raise ModelFileError(
             f"Layer count mismatch: expected {len(layers)} layers with weights; the "

@@ -35,6 +35,8 @@ _GONE: dict[str, tuple[Any, ...] | None] = {
 }
 # Names of classes that changed.
 _CLASSES = {
+    "CustomScaleLayer": "CustomScaleLayer",
+    "Custom>CustomScaleLayer": "CustomScaleLayer",
     "BatchNormalizationV1": "BatchNormalization",
     "BatchNormalizationV2": "BatchNormalization",
     "UnifiedGRU": "GRU",
@@ -83,12 +85,19 @@ def _upgrade_object(name: str, config: dict[str, Any]) -> dict[str, Any]:
         return {"module": "keras", "class_name": "DTypePolicy", "config": policy}
     if get_registered_object(name) is None:
         name = _CLASSES.get(name, name)
+        if name == _CLASSES.get(config["class_name"]):
+            upgraded["registered_name"] = None
     if name == "Model" and "layers" in inner:
         name = "Functional"
     if name == "Sequential" and "layers" in inner:
         inner = {**inner, "layers": _stacked(inner["layers"])}
     inner = {key: upgrade_config(value) for key, value in inner.items()}
+    for key in ("input_layers", "output_layers"):
+        if name == "Functional" and key in inner:
+            inner[key] = _renamed(inner[key])
     inner = _upgrade_arguments(name, inner)
+    if isinstance(inner.get("name"), str):
+        inner["name"] = _without_slash(inner["name"])
     upgraded |= {"class_name": name, "config": inner}
     if name in RULES and get_registered_object(name) is None:
         name, inner = RULES[name](dict(inner))
@@ -96,8 +105,25 @@ def _upgrade_object(name: str, config: dict[str, Any]) -> dict[str, Any]:
     if hasattr(layers, name):
         upgraded.pop("build_config", None)  # its model builds it
     if "inbound_nodes" in config:
-        upgraded.setdefault("name", inner.get("name"))
+        upgraded["name"] = _without_slash(str(config.get("name", inner.get("name"))))
+        upgraded["inbound_nodes"] = _renamed(upgrade_config(config["inbound_nodes"]))
     return upgraded
+
+
+def _without_slash(name: str) -> str:
+    """A name of a layer as Keras 3 allows it: `conv1/relu` is `conv1_relu` there."""
+    return name.replace("/", "_")
+
+
+def _renamed(calls: Any) -> Any:
+    """References to tensors, `[layer, node, index]`, by the names of today."""
+    if isinstance(calls, dict):
+        return {key: _renamed(value) for key, value in calls.items()}
+    if not isinstance(calls, (list, tuple)):
+        return calls
+    is_place = len(calls) > 2 and isinstance(calls[0], str) and type(calls[1]) is int
+    first = [_without_slash(calls[0])] if is_place else []
+    return [*first, *map(_renamed, calls[len(first) :])]
 
 
 def public_module(module: Any) -> Any:
