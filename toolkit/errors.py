@@ -17,6 +17,7 @@
     │   ├── BackendUnavailable          no library, driver or device for a backend
     │   └── OutOfDeviceMemory (MemoryError)  a device has too little memory
     ├── TraceError (RuntimeError)       something a traced function may not do
+    │   ├── VariableCreationError (ValueError)  a Variable in each call of a function
     │   └── UnknownTruthError (TypeError)  `if` of a tensor without a value
     ├── GradientError (RuntimeError)    a gradient that cannot be taken
     ├── NotBuiltError (ValueError, AttributeError)  what is made later, asked for now
@@ -139,6 +140,10 @@ class OutOfDeviceMemory(DeviceError, MemoryError):
 
 class TraceError(ToolkitError, RuntimeError):
     """A traced function did something that a graph cannot hold."""
+
+
+class VariableCreationError(TraceError, ValueError):
+    """A traced function creates a Variable that no earlier call has kept."""
 
 
 class UnknownTruthError(TraceError, TypeError):

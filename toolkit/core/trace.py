@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 from toolkit import dtypes
 from toolkit.core.naming import scopes
 from toolkit.core.tensor import Tensor, bind, run_on_host, state
-from toolkit.errors import ArgumentError, ShapeError, TraceError, leaked
+from toolkit.errors import (
+    ArgumentError,
+    ShapeError,
+    VariableCreationError,
+    leaked,
+)
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value, primitive
 from toolkit.ir.scalars import Rule
 
@@ -75,6 +80,7 @@ class Trace(Overlay):
         super().__init__()
         self.name = name
         self.creates_variables = creates_variables
+        self.has_created = False  # whether a Variable was created inside
         self.tapes: tuple[Any, ...] = tapes
         self.scope: Scope = Scope()
         self.nodes: list[Node] = []
@@ -205,10 +211,13 @@ class Trace(Overlay):
 
     def check_creation(self) -> None:
         if not self.creates_variables:
-            raise TraceError(
-                f"{self.name}: a Variable was created when the function was traced "
-                "again; create Variables on the first call only, or outside"
+            raise VariableCreationError(
+                f"{self.name}: a Variable was created again in the function, which "
+                "would keep its value from call to call once it is compiled. Create "
+                "Variables, and layers, metrics and optimizers that have some, outside "
+                "of it, or on its first call: `if self.v is None: self.v = ...`"
             )
+        self.has_created = True
         super().check_creation()
 
     def finish(self, outputs: Iterable[Tensor]) -> Graph:

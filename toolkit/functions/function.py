@@ -50,7 +50,9 @@ def function(
 
     The Python code runs once per signature: shapes and dtypes of tensors, values of
     everything else. Later calls run the compiled program. Variables are read and
-    assigned inside; they may be created on the first call only.
+    assigned inside. They may be created on the first call only, and something must
+    keep them: if that call creates one, the code runs a second time, and may not
+    create any then.
 
     Args:
         func: the function; without it, a decorator is returned.
@@ -277,7 +279,19 @@ class Function:
     def _compiled(
         self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
     ) -> ConcreteFunction:
-        creates = self.trace_count == 0
+        trace, outputs = self._recorded(key, args, kwargs, leaves, not self.trace_count)
+        if trace.has_created:
+            # What was created must be found again, else each call would create it.
+            trace, outputs = self._recorded(key, args, kwargs, leaves, False)
+        generates = self.jit_compile is not False
+        return ConcreteFunction(
+            self.name, trace, outputs, generates, Function, self.spreading
+        )
+
+    def _recorded(
+        self, key: Any, args: Any, kwargs: Any, leaves: list[Any], creates: bool
+    ) -> tuple[Trace, Any]:
+        """Run the Python code in a trace, and return both what it did and returned."""
         with stage("tracing"), Trace(self.name, creates_variables=creates) as trace:
             stand_ins = [
                 trace.placeholder(part) if isinstance(part, Spec) else leaf
@@ -287,10 +301,7 @@ class Function:
             outputs = self.traced_function(*local_args, **local_kwargs)
             # What is returned and could change later is read inside the trace.
             outputs = tree.map_structure(_read, outputs)
-        generates = self.jit_compile is not False
-        return ConcreteFunction(
-            self.name, trace, outputs, generates, Function, self.spreading
-        )
+        return trace, outputs
 
     def renew(self) -> None:
         """Compile all traces again, when they are called: steps are spread anew."""
