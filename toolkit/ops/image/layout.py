@@ -10,7 +10,8 @@ from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.conv import channels_last, in_format
-from toolkit.ops.numeric import round, saturate_cast
+from toolkit.ops.elementwise import equal, isfinite, where
+from toolkit.ops.numeric import logical_and, logical_not, round, saturate_cast
 from toolkit.ops.shape import expand_dims, squeeze
 
 Restore = Callable[[Tensor], Tensor]
@@ -40,6 +41,15 @@ def widened(x: Tensor) -> Tensor:
     if not dtypes.is_float(x.dtype):
         return convert(x, dtypes.result_type(settings.floatx(), "float32"))
     return convert(x, dtypes.result_type(x.dtype, "float32"))
+
+
+def weighted(x: Tensor, weight: Tensor) -> Tensor:
+    """x times weights; NaN or infinity times 0 is 0.
+
+    The gradient of the weight is that of the product, also where it is 0.
+    """
+    left_out = logical_and(equal(weight, 0), logical_not(isfinite(x)))
+    return where(left_out, convert(0.0, x.dtype), x) * weight
 
 
 def as_pixels(y: Tensor, dtype: str) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit import dtypes
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
@@ -20,15 +21,18 @@ from toolkit.ops.elementwise import (
     exp,
     greater,
     greater_equal,
+    isfinite,
+    isnan,
     less,
     less_equal,
     maximum,
+    sign,
     sin,
     where,
 )
-from toolkit.ops.image.layout import as_pixels, batched, widened
+from toolkit.ops.image.layout import as_pixels, batched, weighted, widened
 from toolkit.ops.index import take
-from toolkit.ops.numeric import absolute, logical_and
+from toolkit.ops.numeric import absolute, logical_and, stop_gradient
 from toolkit.ops.reduce import sum
 from toolkit.ops.shape import expand_dims, pad_p, reshape, slice_axis, transpose
 from toolkit.ops.symbolic import operation
@@ -120,8 +124,29 @@ def _weights(
     return where(logical_and(usable, inside), weights / divisor, 0.0)
 
 
-def _along(x: Tensor, axis: int, weights: Any) -> Tensor:
-    """The product of one axis with a matrix."""
+_NAN = 1e20  # the mark of NaN: times any weight it is more than a sum of weights
+
+
+def _along(x: Tensor, axis: int, weights: Any, is_finite: bool) -> Tensor:
+    """The product of one axis with a matrix.
+
+    Args:
+        x: any shape.
+        axis: its extent is the number of rows of the matrix.
+        weights: the matrix. A pixel whose weight is 0 has no effect.
+        is_finite: whether x is known to hold neither NaN nor infinity.
+    """
+    if is_finite:
+        return _product(x, axis, weights)
+    zero = convert(0.0, x.dtype)
+    y = _product(where(isfinite(x), x, zero), axis, weights)
+    marks = where(isnan(x), _NAN, where(isfinite(x), zero, sign(x)))
+    seen = stop_gradient(_product(convert(marks, x.dtype), axis, weights))
+    wrong = where(greater(absolute(seen), 1e3), math.nan, seen * math.inf)
+    return where(equal(seen, 0), y, convert(wrong, x.dtype))
+
+
+def _product(x: Tensor, axis: int, weights: Any) -> Tensor:
     before, n, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     if not behind:
         return matmul(x, weights)
@@ -170,11 +195,11 @@ def scale_and_translate(
             f"{images.shape} along {tuple(axes)} only, and a scale for each of these; "
             f"received {tuple(output_shape)} and {scale.shape}"
         )
+    is_finite = not dtypes.is_float(images.dtype)
     for i, axis in enumerate(axes):
         sizes = x.shape[axis], output_shape[axis]
-        x = _along(
-            x, axis, _weights(*sizes, scale[i], translation[i], method, antialias)
-        )
+        weights = _weights(*sizes, scale[i], translation[i], method, antialias)
+        x = _along(x, axis, weights, is_finite)
     return as_pixels(x, images.dtype)
 
 
@@ -186,7 +211,7 @@ _PIXELS_OF_A_TAP, _MOST_TAPS = 24, 32
 
 
 def _resampled(
-    x: Tensor, axis: int, count: int, method: str, antialias: bool
+    x: Tensor, axis: int, count: int, method: str, antialias: bool, is_finite: bool
 ) -> Tensor:
     """x with `count` pixels along an axis."""
     n = x.shape[axis]
@@ -195,20 +220,26 @@ def _resampled(
     scale = convert(count / n, x.dtype)
     weights = partial(_weights, n, count, scale, 0.0, method, antialias)
     if count % n == 0:
-        return _multiplied(x, axis, count // n, _RADII[method], weights)
+        return _multiplied(x, axis, count // n, _RADII[method], weights, is_finite)
     reach = _RADII[method] * (max(n / count, 1) if antialias else 1)
     taps = math.ceil(2 * reach)
     if taps > _MOST_TAPS or taps * _PIXELS_OF_A_TAP > n:
-        return _along(x, axis, weights())
+        return _along(x, axis, weights(), is_finite)
     places = (np.arange(count) + 0.5) * (n / count) - 0.5
     first = np.clip(np.floor(places - reach).astype(int) + 1, 0, n - taps)
     taken = first + np.arange(taps)[:, None]
     parts = reshape(weights(taken), (taps, count, *[1] * (x.ndim - axis - 1)))
-    return _total(take(x, taken[k], axis) * parts[k] for k in range(taps))
+    pixels = (take(x, taken[k], axis) for k in range(taps))
+    return _total(pixels, parts, is_finite)
 
 
 def _multiplied(
-    x: Tensor, axis: int, factor: int, radius: int, weights: Callable[[Any], Tensor]
+    x: Tensor,
+    axis: int,
+    factor: int,
+    radius: int,
+    weights: Callable[[Any], Tensor],
+    is_finite: bool,
 ) -> Tensor:
     """x with some pixels instead of each: all see the same neighbours of it."""
     n, taps = x.shape[axis], 2 * radius + 1
@@ -218,13 +249,16 @@ def _multiplied(
     widths = [(0, 0)] * x.ndim
     widths[axis] = (radius, radius)
     padded = expand_dims(bind(pad_p, x, widths=tuple(widths), value=0), axis + 1)
-    y = _total(slice_axis(padded, axis, k, k + n) * parts[k] for k in range(taps))
+    pixels = (slice_axis(padded, axis, k, k + n) for k in range(taps))
+    y = _total(pixels, parts, is_finite)
     return reshape(y, (*before, n * factor, *behind))
 
 
-def _total(terms: Iterable[Tensor]) -> Tensor:
-    """The sum of terms, in their order."""
-    return reduce(add, terms)
+def _total(pixels: Iterable[Tensor], parts: Tensor, is_finite: bool) -> Tensor:
+    """The sum of pixels times weights, in their order, without those of weight 0."""
+    if is_finite:
+        return reduce(add, (x * parts[k] for k, x in enumerate(pixels)))
+    return reduce(add, (weighted(x, parts[k]) for k, x in enumerate(pixels)))
 
 
 def _nearest(x: Tensor, axis: int, count: int) -> Tensor:
@@ -233,14 +267,15 @@ def _nearest(x: Tensor, axis: int, count: int) -> Tensor:
     return take(x, places, axis)
 
 
-def _averaged(x: Tensor, axis: int, count: int) -> Tensor:
+def _averaged(x: Tensor, axis: int, count: int, is_finite: bool) -> Tensor:
     """x with `count` pixels along an axis, each the mean of the part that it covers."""
     n = x.shape[axis]
     edges = np.arange(count + 1) * (n / count)
     low, high = edges[:-1], edges[1:]
     pixels = np.arange(n)[:, None]
     covered = np.minimum(pixels + 1, high) - np.maximum(pixels, low)
-    return _along(x, axis, convert(np.maximum(covered, 0) * (count / n), x.dtype))
+    weights = convert(np.maximum(covered, 0) * (count / n), x.dtype)
+    return _along(x, axis, weights, is_finite)
 
 
 def to_size(
@@ -258,12 +293,12 @@ def to_size(
         return x
     if interpolation == "nearest":
         return _nearest(_nearest(x, 1, size[0]), 2, size[1])
-    y = widened(x)
+    y, is_finite = widened(x), not dtypes.is_float(x.dtype)
     for axis, count in zip((1, 2), size, strict=True):
         if interpolation == "area":
-            y = _averaged(y, axis, count)
+            y = _averaged(y, axis, count, is_finite)
         else:
-            y = _resampled(y, axis, count, interpolation, antialias)
+            y = _resampled(y, axis, count, interpolation, antialias, is_finite)
     return as_pixels(y, x.dtype)
 
 
@@ -324,7 +359,8 @@ def resize(
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Returns:
-        Images of the same dtype; integers are rounded.
+        Images of the same dtype; integers are rounded. A pixel that is NaN or infinite
+        has an effect on the pixels that are made of it, and on no other.
 
     Example:
         >>> from toolkit import ops

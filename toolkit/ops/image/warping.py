@@ -14,7 +14,7 @@ from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.creation import arange, ones_like, zeros_like
 from toolkit.ops.decomposition import solve_p
 from toolkit.ops.elementwise import floor, greater_equal, less, where
-from toolkit.ops.image.layout import as_pixels, batched, widened
+from toolkit.ops.image.layout import as_pixels, batched, weighted, widened
 from toolkit.ops.index import gather_p
 from toolkit.ops.numeric import absolute, clip, logical_and, mod
 from toolkit.ops.shape import concatenate, expand_dims, reshape, stack, unstack
@@ -86,7 +86,9 @@ def interpolated(
         pixels = bind(gather_p, rows, first + flat, axis=0)
         if inside is not None:
             pixels = where(expand_dims(inside, -1), pixels, convert(value, x.dtype))
-        total = total + (pixels if weight is None else pixels * expand_dims(weight, -1))
+        if weight is not None:
+            pixels = weighted(pixels, expand_dims(weight, -1))
+        total = total + pixels
     return total
 
 
