@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import toolkit.compat.tensorflow as tf
-from toolkit.errors import ArgumentError, ModelFileError, ShapeError
+from toolkit.errors import ArgumentError, ShapeError
 
 
 def test_a_function_is_traced_once_per_signature():
@@ -174,7 +174,7 @@ def test_devices_are_listed_and_the_one_that_computes_stays():
     with pytest.raises(NotImplementedError, match="cannot be hidden"):
         tf.config.set_visible_devices([])
     with tf.device("/CPU:0"):
-        assert tf.ones(2).device == "cpu:0"
+        assert tf.ones(2).device.endswith("device:CPU:0")
 
 
 def test_jit_settings_are_remembered():
@@ -298,8 +298,10 @@ def test_checkpoints_restore_models_and_optimizers(tmp_path):
     pairs = [*zip(model.variables, again.variables, strict=True)]
     pairs += zip(optimizer.variables, optimizer_again.variables, strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs)
-    with pytest.raises(ModelFileError, match="not there yet"):
-        tf.train.Checkpoint(step=step_again).restore(manager.latest_checkpoint)
+    partial = tf.train.Checkpoint(step=step_again).restore(manager.latest_checkpoint)
+    partial.assert_existing_objects_matched().expect_partial()
+    with pytest.raises(AssertionError, match="no object has the names"):
+        partial.assert_consumed()
     with pytest.raises(FileNotFoundError):
         other.restore(tmp_path / "nowhere")
     with pytest.raises(TypeError, match="expected objects with Variables"):

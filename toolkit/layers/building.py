@@ -12,6 +12,7 @@ from typing import Any, ParamSpec
 from toolkit import constraints, dtypes, initializers, regularizers, tree
 from toolkit.arguments import is_int
 from toolkit.console.frames import warn
+from toolkit.core.hooks import new_variables
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.core.naming import current_path, keep_counts, scopes
 from toolkit.core.variable import Variable
@@ -195,6 +196,7 @@ class Buildable(StateOwner, Precision):
     def _finish_build(self) -> None:
         self.built = True
         self._locked = True
+        new_variables()
 
     def get_build_config(self) -> dict[str, Any] | None:
         """The shapes that the layer was built with, for `build_from_config`."""

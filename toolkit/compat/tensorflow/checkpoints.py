@@ -2,68 +2,252 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from toolkit.compat.tensorflow import pending
 from toolkit.compat.tensorflow.arguments import refuse
-from toolkit.compat.tensorflow.v1.saver import SUFFIX, Saver, latest_checkpoint
+from toolkit.compat.tensorflow.object_graph import (
+    STATE,
+    VALUE,
+    children,
+    identity,
+    is_trackable,
+    named_leaves,
+)
+from toolkit.compat.tensorflow.types import as_dtype
+from toolkit.compat.tensorflow.v1.saver import (
+    SUFFIX,
+    Saver,
+    checkpoint_exists,
+    get_checkpoint_state,
+    latest_checkpoint as latest_checkpoint,
+)
 from toolkit.compat.tensorflow.variables import Variable
-from toolkit.errors import ArgumentTypeError, ModelFileError
+from toolkit.errors import ArgumentTypeError, MissingFileError, ModelFileError
 from toolkit.reading.hdf5 import open_datasets
+
+# Under which name a file holds the other names of its values.
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_COUNTER = f"save_counter/{VALUE}"
+
+
+class UnmatchedError(ModelFileError, AssertionError):
+    """A checkpoint has not restored all that it should."""
 
 
 class _Values:
-    """What a Saver asks for values, and gives them to: the Variables themselves."""
+    """What a Saver asks for values: arrays, and the Variables themselves."""
 
-    def run(self, variables: dict[str, Any]) -> dict[str, Any]:
-        return {name: np.asarray(v) for name, v in variables.items()}
+    def run(self, values: dict[str, Any]) -> dict[str, Any]:
+        return {name: np.asarray(v) for name, v in values.items()}
 
-    def set_value(self, variable: Any, value: Any) -> None:
-        variable.assign(value)
+
+class CheckpointReader:
+    """The values of a checkpoint, by their names.
+
+    Args:
+        path: what `Checkpoint.save` has returned, or a folder of checkpoints.
+
+    Raises:
+        MissingFileError: there is no such file.
+    """
+
+    def __init__(self, path: Any) -> None:
+        name = os.fspath(path)
+        if not checkpoint_exists(name) and Path(name).is_dir():
+            name = latest_checkpoint(name) or name
+        if not checkpoint_exists(name):
+            raise MissingFileError(f"load_checkpoint: there is no checkpoint {name}")
+        self._values: dict[str, Any] = {}
+        with open_datasets(Path(name + SUFFIX)) as datasets:
+            for dataset in datasets.values():
+                self._values[str(dataset.owner)] = dataset.read()
+
+    def has_tensor(self, tensor_str: str) -> bool:
+        """Whether there is a value of a name."""
+        return tensor_str in self._values
+
+    def get_tensor(self, tensor_str: str) -> Any:
+        """Return the value of a name, as an array.
+
+        Raises:
+            ModelFileError: there is none.
+        """
+        if tensor_str not in self._values:
+            raise ModelFileError(f"Key {tensor_str} not found in checkpoint")
+        return np.asarray(self._values[tensor_str])[()]
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Return the shapes of all values by their names."""
+        return {name: list(np.shape(self._values[name])) for name in self.names()}
+
+    def get_variable_to_dtype_map(self) -> dict[str, Any]:
+        """Return the dtypes of all values by their names."""
+        values = self._values
+        return {name: as_dtype(np.asarray(values[name]).dtype) for name in self.names()}
+
+    def names(self) -> list[str]:
+        """Return the names of all values."""
+        return [name for name in self._values if name != _GRAPH]
+
+    def aliases(self) -> dict[str, str]:
+        """Return other name -> name of the values."""
+        if _GRAPH not in self._values:
+            return {}
+        text = np.asarray(self._values[_GRAPH], "uint8").tobytes()
+        return {str(k): str(v) for k, v in json.loads(text).items()}
+
+
+def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
+    """Return the values of a checkpoint, or of the latest one of a folder.
+
+    Example:
+        >>> import tempfile
+        >>> import toolkit.compat.tensorflow as tf
+        >>> checkpoint = tf.train.Checkpoint(v=tf.Variable(2.0))
+        >>> path = checkpoint.save(tempfile.mkdtemp() + "/c")
+        >>> reader = tf.train.load_checkpoint(path)
+        >>> float(reader.get_tensor("v/.ATTRIBUTES/VARIABLE_VALUE"))
+        2.0
+    """
+    return CheckpointReader(ckpt_dir_or_file)
+
+
+def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
+    """Return the value of a name in a checkpoint."""
+    return load_checkpoint(ckpt_dir_or_file).get_tensor(name)
+
+
+def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
+    """Return (name, shape) of all values of a checkpoint, by name."""
+    shapes = load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map()
+    return sorted(shapes.items())
 
 
 class _Status:
-    """Everything was restored, else an error was raised; or there was no file.
+    """What a checkpoint has restored, and what it restores when it exists.
 
     Args:
-        restored: whether there was a file.
+        checkpoint: whose objects get the values; None: there was no file.
+        reader: of the file.
     """
 
-    def __init__(self, restored: bool) -> None:
-        self._restored = restored
+    def __init__(
+        self, checkpoint: Checkpoint | None, reader: CheckpointReader | None
+    ) -> None:
+        self._checkpoint, self._reader = checkpoint, reader
+        self._matched: set[str] = set()
+        self._objects: set[int] = set()
+        self._is_partial = False
+        if reader is not None:
+            self._names = {name: name for name in reader.names()} | reader.aliases()
+            if not self.update():
+                pending.add(self)
 
-    def assert_consumed(self) -> _Status:
-        """Raise unless all in the file was restored, to all Variables.
+    def update(self) -> bool:
+        """Give values to objects that exist by now; returns whether all have theirs."""
+        if self._checkpoint is None or self._reader is None:
+            return True
+        for key, (leaf, others) in named_leaves(self._checkpoint).items():
+            name = next((k for k in (key, *others) if k in self._names), None)
+            if name is not None and identity(leaf) not in self._objects:
+                self._objects.add(identity(leaf))
+                self._matched.add(self._names[name])
+                _restore(leaf, self._reader.get_tensor(self._names[name]), name)
+        return self._matched >= set(self._reader.names())
 
-        Raises:
-            ModelFileError: there was no file.
-        """
-        if not self._restored:
+    def _missing(self) -> list[str]:
+        """The keys of Variables that exist, and that the file does not have."""
+        assert self._checkpoint is not None
+        return [
+            key
+            for key, (leaf, _) in named_leaves(self._checkpoint).items()
+            if identity(leaf) not in self._objects and not key.endswith(_COUNTER)
+        ]
+
+    def _check(self, unmatched: list[str], what: str) -> _Status:
+        if self._reader is None:
             raise ModelFileError(
                 "Checkpoint: expected a file whose values were restored; received None"
             )
+        if unmatched:
+            raise UnmatchedError(
+                f"Checkpoint: {what}: {', '.join(sorted(unmatched)[:5])}"
+            )
         return self
 
-    assert_existing_objects_matched: Any = assert_consumed
-    assert_nontrivial_match: Any = assert_consumed
+    def assert_consumed(self) -> _Status:
+        """Raise unless all values of the file are restored, to all Variables.
+
+        Raises:
+            UnmatchedError: something is left; it is an AssertionError, too.
+            ModelFileError: there was no file.
+        """
+        self.update()
+        left = (
+            set() if self._reader is None else {*self._reader.names()} - self._matched
+        )
+        self._check(list(left), "no object has the names of values in the file")
+        return self.assert_existing_objects_matched()
+
+    def assert_existing_objects_matched(self) -> _Status:
+        """Raise unless all Variables that exist by now have values of the file."""
+        self.update()
+        missing = [] if self._reader is None else self._missing()
+        return self._check(missing, "the file has no values of existing objects")
+
+    def assert_nontrivial_match(self) -> _Status:
+        """Raise unless a Variable besides the counter has a value of the file."""
+        self.update()
+        counter = {n for n in self._matched if n.startswith("save_counter/")}
+        nothing = [] if self._matched - counter else ["no object"]
+        return self._check(nothing, "no value was restored")
 
     def expect_partial(self) -> _Status:
-        """Nothing to do: no warning follows. `restore` itself refuses other names."""
+        """Leave out the message about values that no object had."""
+        self._is_partial = True
         return self
+
+    def __del__(self) -> None:
+        if self.__dict__.get("_is_partial", True) or self._reader is None:
+            return
+        left = sorted({*self._reader.names()} - self._matched)
+        if left:
+            logging.getLogger("tensorflow").warning(
+                "Checkpoint: no object took the values of %s; expect_partial() says "
+                "that this is meant",
+                ", ".join(left[:5]),
+            )
+
+
+def _restore(leaf: Any, value: Any, name: str) -> None:
+    if not isinstance(leaf, Variable):
+        leaf.set_state(json.loads(np.asarray(value, "uint8").tobytes()))
+        return
+    if tuple(np.shape(value)) != tuple(leaf.shape):
+        raise ModelFileError(
+            f"Checkpoint: {name}: expected shape {tuple(leaf.shape)}; the file has "
+            f"{tuple(np.shape(value))}"
+        )
+    leaf.assign(value)
 
 
 class Checkpoint:
     """Writes the Variables of objects to files, and restores them.
 
+    Values are named by the attributes that lead to them. So an object may be restored
+    before it has all its Variables: each gets its value when it is made.
+
     Args:
-        root: an object whose Variables have no name in front.
-        **kwargs: Variables, models, layers, optimizers, metrics or modules, or lists
-            and dicts of them, by the names to use in files. They must be built: the
-            Variables that there will be must be there.
+        root: an object whose attributes have no name in front.
+        **kwargs: Variables, models, layers, optimizers, metrics, modules, iterators of
+            data sets, or lists and dicts of them, by the names to use in files.
 
     Example:
         >>> import tempfile
@@ -77,71 +261,72 @@ class Checkpoint:
         (1, True)
     """
 
+    save_counter: Any
+
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
-        self._objects = {**({} if root is None else {"root": root}), **kwargs}
+        self._root = root
+        for name, value in kwargs.items():
+            if not is_trackable(value) and value not in ([], {}, ()):
+                raise ArgumentTypeError(
+                    f"Checkpoint: expected objects with Variables; received "
+                    f"{name}={value!r:.80}"
+                )
         self.__dict__.update(kwargs)
-        self.save_counter: Any = Variable(0, trainable=False, name="save_counter")
+        self.save_counter = Variable(0, trainable=False, name="save_counter")
+
+    def tracked_parts(self) -> dict[str, Any]:
+        """Return what the checkpoint holds by name."""
+        own = {name: part for name, part in vars(self).items() if name[0] != "_"}
+        root = {} if self._root is None else dict(children(self._root))
+        return {**root, **own}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        pending.update()
 
     def _saver(self) -> Saver:
-        counter = {"save_counter": self.save_counter}
-        return Saver({**dict(_named("", self._objects)), **counter}, max_to_keep=None)
+        values: dict[str, Any] = {}
+        aliases: dict[str, str] = {}
+        for key, (leaf, others) in named_leaves(self).items():
+            is_iterator = key.endswith(STATE)
+            values[key] = _encoded(leaf.get_state()) if is_iterator else leaf
+            aliases |= dict.fromkeys(others, key)
+        values[_GRAPH] = _encoded(aliases)
+        return Saver(values, max_to_keep=None)
 
-    def write(self, file_prefix: Any) -> str:
+    def write(self, file_prefix: Any, options: Any = None) -> str:
         """Write a file of this name; returns what `read` takes."""
+        refuse("Checkpoint.write", options=(options, None))
         os.makedirs(Path(file_prefix).parent, exist_ok=True)
         return self._saver().save(_Values(), file_prefix, write_state=False)
 
-    def save(self, file_prefix: Any) -> str:
+    def save(self, file_prefix: Any, options: Any = None) -> str:
         """Write a file of this name and the next number, for `restore`."""
+        refuse("Checkpoint.save", options=(options, None))
         os.makedirs(Path(file_prefix).parent, exist_ok=True)
         self.save_counter.assign_add(1)
         return self._saver().save(_Values(), file_prefix, int(self.save_counter))
 
-    def read(self, save_path: Any) -> _Status:
-        """Give the Variables the values in a file.
+    def read(self, save_path: Any, options: Any = None) -> _Status:
+        """Give the Variables the values in a file, those to come when they are made.
 
         Raises:
             MissingFileError: if there is no such file.
-            ModelFileError: if it has other Variables, or of other shapes.
+            ModelFileError: if a value has another shape.
         """
-        saver = self._saver()
-        path = Path(os.fspath(save_path) + SUFFIX)
-        if path.is_file():
-            with open_datasets(path) as datasets:
-                names = {str(dataset.owner) for dataset in datasets.values()}
-            unknown = sorted(names - set(saver._variables))
-            if unknown:
-                raise ModelFileError(
-                    f"Checkpoint {save_path}: {', '.join(unknown[:3])} in it is not "
-                    "there yet; call the model once, or `build` of the optimizer, "
-                    "before `restore`"
-                )
-        saver.restore(_Values(), save_path)
-        return _Status(True)
+        refuse("Checkpoint.read", options=(options, None))
+        return _Status(self, CheckpointReader(save_path))
 
     def restore(self, save_path: Any, options: Any = None) -> _Status:
         """As `read`; None, where nothing was saved yet, changes nothing."""
         refuse("Checkpoint.restore", options=(options, None))
-        return _Status(False) if save_path is None else self.read(save_path)
+        return _Status(None, None) if save_path is None else self.read(save_path)
 
 
-def _named(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """(name in files, Variable) of each in a nest of objects."""
-    if isinstance(value, Variable):
-        yield name, value
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _named(f"{name}/{key}" if name else str(key), part)
-    elif isinstance(value, (list, tuple)):
-        yield from _named(name, dict(enumerate(value)))
-    elif isinstance(value, Checkpoint):
-        yield from _named(name, value._objects)
-    elif hasattr(value, "variables"):
-        yield from _named(name, list(value.variables))
-    else:
-        raise ArgumentTypeError(
-            f"Checkpoint: expected objects with Variables; received {name}={value!r}"
-        )
+def _encoded(state: Any) -> Any:
+    """A state of numbers and strings as an array of bytes."""
+    text = json.dumps(state, default=lambda x: np.asarray(x).tolist())
+    return np.frombuffer(text.encode(), "uint8")
 
 
 class CheckpointManager:
@@ -170,8 +355,9 @@ class CheckpointManager:
         self.directory: str = os.fspath(directory)
         self._prefix = os.path.join(self.directory, checkpoint_name)
         self._most = max_to_keep
-        latest = latest_checkpoint(self.directory)
-        self.checkpoints: list[str] = [latest] if latest else []
+        state = get_checkpoint_state(self.directory)
+        kept = state.all_model_checkpoint_paths if state is not None else []
+        self.checkpoints: list[str] = [path for path in kept if checkpoint_exists(path)]
 
     @property
     def latest_checkpoint(self) -> str | None:

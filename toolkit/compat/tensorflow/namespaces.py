@@ -128,6 +128,9 @@ train: SimpleNamespace = SimpleNamespace(
     FloatList=io.FloatList,
     Int64List=io.Int64List,
     latest_checkpoint=checkpoints.latest_checkpoint,
+    list_variables=checkpoints.list_variables,
+    load_checkpoint=checkpoints.load_checkpoint,
+    load_variable=checkpoints.load_variable,
 )
 # The version of TensorFlow whose names these are, and that of toolkit.
 VERSION = f"2.21.0+toolkit.{toolkit.__version__}"
