@@ -3,6 +3,9 @@
 `gradients(f, *xs)` is the gradient of the sum of f with respect to each x.
 """
 
+import gzip
+import zlib
+
 import numpy as np
 
 from tests.compat import calls
@@ -23,6 +26,25 @@ def names(tf):
         tf.constant([[0.5], [0.25]]),
         tf.constant([0.3, 0.2, 0.1]),
     )
+    train, ints = tf.train, tf.train.Int64List
+    words = train.Feature(bytes_list=train.BytesList(value=[b"x", b"y"]))
+    steps = [train.Feature(int64_list=ints(value=x)) for x in ([1, 2], [3, 4])]
+    context = {"n": train.Feature(int64_list=ints(value=[3])), "v": steps[0]}
+    lists = {"a": train.FeatureList(feature=steps)}
+
+    def message(context, **lists):
+        return train.SequenceExample(
+            context=train.Features(feature=context),
+            feature_lists=train.FeatureLists(feature_list=lists),
+        )
+
+    several = message(context, **lists, w=train.FeatureList(feature=[words, words]))
+    serialized = several.SerializeToString()
+    other = message(context, a=train.FeatureList(feature=steps[:1])).SerializeToString()
+    boxes = [[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 2, 1, 3], [0, 2.05, 1, 3.05]]
+    boxes = np.array([*boxes, [0, 0, 2, 2]], "float32")
+    scores = np.array([0.9, 0.75, 0.6, 0.95, 0.3], "float32")
+    both = np.stack([scores, scores[::-1]], -1)[None]
     y1 = tf.constant([[0], [3]], tf.int64)
     logits = 3 * np.sin(np.arange(24, dtype="float32")).reshape(4, 2, 3)
     signals = np.sin(np.arange(96, dtype="float32") ** 1.3).reshape(2, 48)
@@ -51,6 +73,24 @@ def names(tf):
         "batch_cost": lambda p: tf.keras.backend.ctc_batch_cost(
             [[0, 1], [1, 0]], p, [[4], [3]], [[2], [1]]
         ),
+        "D": lambda x, fill=None: tf.sparse.to_dense(x, fill),
+        "boxes": boxes,
+        "scores": scores,
+        "both": both,
+        "per_class": np.stack([boxes, boxes / 4], 1)[None],
+        "overlaps": np.array(
+            [[1, 0.9, 0, 0], [0.9, 1, 0.2, 0], [0, 0.2, 1, 0.7], [0, 0, 0.7, 1]],
+            "float32",
+        ),
+        "combined": tf.image.combined_non_max_suppression,
+        "IO": tf.io,
+        "one": {"n": tf.io.FixedLenFeature([], tf.int64)},
+        "steps": {"a": tf.io.FixedLenSequenceFeature([2], tf.int64)},
+        "zlib": zlib,
+        "gzip": gzip,
+        "sequence": message({"n": context["n"]}, **lists),
+        "single": lambda *x: tf.io.parse_single_sequence_example(serialized, *x),
+        "batch": lambda *x: tf.io.parse_sequence_example([serialized, other], *x),
         "L": logits,
         "P": tf.nn.softmax(logits.transpose(1, 0, 2)).numpy(),
     }
@@ -246,5 +286,42 @@ tf.nn.weighted_moments(A, [1], C([[[1.0], [2.0], [3.0]]]), keepdims=True)
 tf.nn.log_poisson_loss(C([1.0, 2.0, 5.0]), C([0.5, 0.1, 1.5]))
 tf.nn.log_poisson_loss(C([0.0, 1.0, 5.0]), C([0.5, 0.1, 1.5]), compute_full_loss=True)
 tf.nn.batch_norm_with_global_normalization(x4, t3, t3, t3, t3 * 2, 0.01, True)
+""",
+    "sets": r"""
+D(tf.sets.intersection(I, [[3, 9], [4, 0]]))
+D(tf.sets.union(I, [[3, 9], [4, 0]]))
+D(tf.sets.difference(I, [[3, 9], [4, 0]]))
+D(tf.sets.difference(I, [[3, 9], [4, 0]], aminusb=False))
+tf.sets.union(I, [[3, 9], [4, 0]]).dense_shape
+D(tf.sets.union(C([["b", "a"]]), C([["c", "a"]])), "")
+D(tf.sets.intersection(tf.sparse.from_dense(I), tf.sparse.from_dense(I[::-1])))
+tf.sets.size(tf.sparse.from_dense([[1, 2], [3, 0], [4, 4]]))
+D(tf.sets.intersection(I[None], I[None, :, :2]))
+""",
+    "boxes": r"""
+tf.image.non_max_suppression_padded(boxes, scores, 4, 0.5, pad_to_max_output_size=True)
+tf.image.non_max_suppression_padded(C(boxes), C(scores), 4, 0.5, 0.5)
+tf.image.non_max_suppression_padded(boxes[None], scores[None], 4, 0.5, 0.5, True)
+tf.image.non_max_suppression_overlaps(overlaps, [0.9, 0.8, 0.7, 0.95], 3, 0.5, 0.1)
+tf.image.combined_non_max_suppression(boxes[None, :, None] / 3.5, both, 3, 5, 0.5, 0.35)
+combined(boxes[None, :, None], both, 2, 5, 0.5, 0.3, True, False)
+tf.image.combined_non_max_suppression(per_class, both, 3, 4, 0.5)
+""",
+    "sequences": r"""
+single(one, steps)
+single(None, {"z": IO.FixedLenSequenceFeature([3], tf.float32, allow_missing=True)})
+D(single({"v": IO.VarLenFeature(tf.int64)}, None)[0]["v"])
+single({"v": IO.RaggedFeature(tf.int64)}, None)
+D(single(None, {"w": IO.VarLenFeature(tf.string)})[1]["w"], "")
+single(None, {"w": IO.RaggedFeature(tf.string)})[1]["w"].to_tensor("")
+batch(one, steps)
+batch(None, steps)
+IO.decode_compressed(C([zlib.compress(b"abc")]), "ZLIB")
+IO.decode_compressed(C(gzip.compress(b"abc")), compression_type="GZIP")
+IO.decode_compressed("abc")
+sequence.SerializeToString()
+sequence.context.feature["n"].int64_list.value[0]
+sequence.feature_lists.feature_list["a"].feature[1].int64_list.value[0]
+tf.train.SequenceExample.FromString(sequence.SerializeToString()).SerializeToString()
 """,
 }

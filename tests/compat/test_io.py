@@ -66,8 +66,9 @@ def test_what_is_refused():
         tf.io.decode_raw("abc", tf.string)
     with pytest.raises(ArgumentTypeError, match=r"Int64List: expected integers.*1\.5"):
         tf.train.Int64List(value=[1.5])
-    with pytest.raises(UnsupportedError, match="only allow_missing=True"):
-        tf.io.FixedLenSequenceFeature([], tf.int64)
+    wanted = {"x": tf.io.FixedLenSequenceFeature([], tf.int64)}
+    with pytest.raises(UnsupportedError, match="expected allow_missing=True for 'x'"):
+        tf.io.parse_single_example(tf.train.Example().SerializeToString(), wanted)
 
 
 def test_features_come_in_the_order_of_their_names():

@@ -27,10 +27,14 @@ __all__ = [
     "ThreadingOptions",
     "VarLenFeature",
     "make_example",
+    "make_sequence_example",
     "parse_example",
+    "parse_sequence_example",
     "parse_single_example",
+    "parse_single_sequence_example",
     "prefetched",
     "read_example",
+    "read_sequence_example",
 ]
 
 __getattr__, __dir__ = on_first_use(__name__, {"toolkit.data.pipeline": __all__})

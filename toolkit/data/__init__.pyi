@@ -27,6 +27,12 @@ from toolkit.data.options import (
 from toolkit.data.padding import Ragged as Ragged
 from toolkit.data.prefetch import prefetched as prefetched
 from toolkit.data.records import TFRecordWriter as TFRecordWriter
+from toolkit.data.sequence_examples import (
+    make_sequence_example as make_sequence_example,
+    parse_sequence_example as parse_sequence_example,
+    parse_single_sequence_example as parse_single_sequence_example,
+    read_sequence_example as read_sequence_example,
+)
 from toolkit.data.stats import Stats as Stats
 from toolkit.data.structure import TensorSpec as TensorSpec
 from toolkit.data.tuning import AUTOTUNE as AUTOTUNE
@@ -51,8 +57,12 @@ __all__ = [
     "UNKNOWN_CARDINALITY",
     "VarLenFeature",
     "make_example",
+    "make_sequence_example",
     "parse_example",
+    "parse_sequence_example",
     "parse_single_example",
+    "parse_single_sequence_example",
     "prefetched",
     "read_example",
+    "read_sequence_example",
 ]

@@ -60,7 +60,8 @@ class FixedLenSequenceFeature:
     Args:
         shape: of a part.
         dtype: "int64", "float32", "string" or `bytes`.
-        allow_missing: only True: an Example without it has no parts.
+        allow_missing: True: an Example without it has no parts. Examples need True; a
+            SequenceExample may do without.
         default_value: what fills up the shorter ones of a batch; None: 0 or b"".
     """
 
@@ -69,11 +70,20 @@ class FixedLenSequenceFeature:
     allow_missing: bool = False
     default_value: Any = None
 
-    def __post_init__(self) -> None:
-        if not self.allow_missing:
-            raise UnsupportedError(
-                "FixedLenSequenceFeature: only allow_missing=True is supported"
+    def check_step(self, name: str, values: Array) -> Array:
+        """Return the values of a step of a sequence in their shape."""
+        dtype, count = numpy_dtype(self.dtype), int(np.prod(self.shape))
+        if values.size and values.dtype != dtype:
+            raise DTypeError(
+                f"parse_sequence_example: expected {name!r} of dtype {dtype}; received "
+                f"{values.dtype}"
             )
+        if values.size != count:
+            raise ShapeError(
+                f"parse_sequence_example: expected steps of {name!r} of shape "
+                f"{tuple(self.shape)}; received {values.size} values"
+            )
+        return values.reshape(self.shape)
 
 
 Feature: TypeAlias = FixedLenFeature | VarLenFeature | FixedLenSequenceFeature
@@ -205,15 +215,19 @@ def parse_single_example(
         {'x': array([0.5, 1.5], dtype=float32)}
     """
     found = read_example(serialized)
-    return {name: _checked(name, f, found.get(name)) for name, f in features.items()}
+    return {
+        name: check_feature(name, f, found.get(name)) for name, f in features.items()
+    }
 
 
-def _checked(name: str, feature: Any, values: Array | None) -> Any:
+def check_feature(name: str, feature: Any, values: Array | None) -> Any:
+    """Return the values of a feature in the shape and dtype that it must have."""
     dtype = numpy_dtype(feature.dtype)
     if values is None or not values.size:
         if isinstance(feature, VarLenFeature):
             return np.zeros(0, dtype)
         if isinstance(feature, FixedLenSequenceFeature):
+            _need_allow_missing(name, feature)
             return np.zeros((0, *feature.shape), dtype)
         if feature.default_value is None:
             raise MalformedDataError(
@@ -229,6 +243,7 @@ def _checked(name: str, feature: Any, values: Array | None) -> Any:
         return values
     part = int(np.prod(feature.shape))
     if isinstance(feature, FixedLenSequenceFeature):
+        _need_allow_missing(name, feature)
         if not part or values.size % part:
             raise ShapeError(
                 f"parse_example: expected {name!r} to be parts of shape "
@@ -241,6 +256,14 @@ def _checked(name: str, feature: Any, values: Array | None) -> Any:
             f"received {values.size} values"
         )
     return values.reshape(feature.shape)[()]
+
+
+def _need_allow_missing(name: str, feature: FixedLenSequenceFeature) -> None:
+    if not feature.allow_missing:
+        raise UnsupportedError(
+            f"parse_example: expected allow_missing=True for {name!r}: an Example has "
+            "no steps, a SequenceExample has"
+        )
 
 
 def parse_example(serialized: Any, features: Mapping[str, Feature]) -> dict[str, Any]:
@@ -258,12 +281,13 @@ def parse_example(serialized: Any, features: Mapping[str, Feature]) -> dict[str,
     """
     rows = [parse_single_example(message, features) for message in serialized]
     return {
-        name: _batched(feature, [row[name] for row in rows])
+        name: stack_features(feature, [row[name] for row in rows])
         for name, feature in features.items()
     }
 
 
-def _batched(feature: Any, values: list[Any]) -> Any:
+def stack_features(feature: Any, values: list[Any]) -> Any:
+    """Return the values of a feature of several Examples as one batch."""
     if isinstance(feature, VarLenFeature):
         return as_ragged(values)
     if isinstance(feature, FixedLenSequenceFeature):

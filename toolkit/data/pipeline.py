@@ -41,6 +41,12 @@ from toolkit.data.options import AutotuneOptions, Options, ThreadingOptions
 from toolkit.data.padding import Ragged
 from toolkit.data.prefetch import prefetched
 from toolkit.data.records import TFRecordWriter
+from toolkit.data.sequence_examples import (
+    make_sequence_example,
+    parse_sequence_example,
+    parse_single_sequence_example,
+    read_sequence_example,
+)
 from toolkit.data.stats import Stats
 from toolkit.data.structure import TensorSpec
 
@@ -82,8 +88,12 @@ __all__ = [
     "ThreadingOptions",
     "VarLenFeature",
     "make_example",
+    "make_sequence_example",
     "parse_example",
+    "parse_sequence_example",
     "parse_single_example",
+    "parse_single_sequence_example",
     "prefetched",
     "read_example",
+    "read_sequence_example",
 ]

@@ -14,7 +14,7 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.reading.packed import read_exactly
 
 Array = np.ndarray[Any, Any]
@@ -138,11 +138,45 @@ def read_record(file: IO[bytes], limit: int | None = None) -> bytes | None:
     return data[:-4]
 
 
-def _zipped(path: Any) -> Any:
-    # Late: TensorBoard's event files, which `fit` may write, need no gzip.
-    import gzip
+class _Deflated:
+    """A file of bytes that are compressed by zlib as they are written."""
 
-    return gzip.open(path, "wb")
+    def __init__(self, path: Any, level: int) -> None:
+        # Late, as below.
+        import zlib
+
+        self._file: Any = open(path, "wb")
+        self._packer = zlib.compressobj(level)
+        self._sync: int = zlib.Z_SYNC_FLUSH
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        self._file.write(self._packer.compress(data))
+
+    def flush(self) -> None:
+        """Hand on all bytes to the system."""
+        self._file.write(self._packer.flush(self._sync))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Finish the file; a second call does nothing."""
+        if not self._file.closed:
+            self._file.write(self._packer.flush())
+            self._file.close()
+
+
+def _opened(path: Any, compression: str | None, level: int) -> Any:
+    """Open a file for records."""
+    if compression == "GZIP":
+        # Late: TensorBoard's event files, which `fit` may write, need no gzip.
+        import gzip
+
+        return gzip.open(path, "wb", _BEST if level < 0 else level)
+    return _Deflated(path, level) if compression == "ZLIB" else open(path, "wb")
+
+
+_BEST = 9  # the compression of GZIP by default
+_COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 
 
 class TFRecordWriter:
@@ -150,7 +184,9 @@ class TFRecordWriter:
 
     Args:
         path: of the file; it is begun anew.
-        options: "GZIP", or None for no compression.
+        options: "GZIP" or "ZLIB", or None for no compression.
+        compression_level: from 0, the fastest, to 9, the smallest file; -1 for the
+            default of the compression.
 
     Example:
         >>> import tempfile
@@ -159,12 +195,17 @@ class TFRecordWriter:
         ...     w.write(b"data")
     """
 
-    def __init__(self, path: Any, options: str | None = None) -> None:
-        if options not in (None, "", "GZIP"):
+    def __init__(
+        self, path: Any, options: str | None = None, compression_level: int = -1
+    ) -> None:
+        if options not in _COMPRESSIONS:
+            raise unknown_choice("TFRecordWriter: options", options, _COMPRESSIONS)
+        if not -1 <= compression_level <= 9:
             raise ArgumentError(
-                f'TFRecordWriter: expected options "GZIP" or None; received {options!r}'
+                "TFRecordWriter: expected a compression_level from -1 to 9; received "
+                f"{compression_level}"
             )
-        self._file: Any = open(path, "wb") if not options else _zipped(path)
+        self._file: Any = _opened(path, options, compression_level)
 
     def write(self, record: bytes) -> None:
         """Append a record."""

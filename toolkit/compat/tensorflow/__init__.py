@@ -64,8 +64,8 @@ _WHERE = {name: file for file, names in _FILES.items() for name in names.split()
 _MODULES = (
     *("audio", "autograph", "compat", "config", "data", "debugging", "distribute"),
     *("experimental", "image", "io", "keras", "linalg"),
-    *("lookup", "math", "nn", "ragged", "random", "saved_model", "signal", "sparse"),
-    *("strings", "summary", "test"),
+    *("lookup", "math", "nn", "ragged", "random", "saved_model", "sets", "signal"),
+    *("sparse", "strings", "summary", "test"),
 )
 _CORE = {
     "GradientTape": "toolkit.compat.tensorflow.tapes",

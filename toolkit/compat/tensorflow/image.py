@@ -423,11 +423,8 @@ yiq_to_rgb: Any = _by(_FROM_YIQ, "yiq_to_rgb")
 
 operations(__name__)
 
-_OF_OTHERS = (
-    "image_boxes",
-    "image_distortion",
-    "image_random",
-)  # which import this module
+# Modules that import this one.
+_OF_OTHERS = ("image_boxes", "image_distortion", "image_random", "suppression")
 
 
 def __getattr__(name: str) -> Any:

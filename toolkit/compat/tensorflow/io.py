@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import glob as globbing
+import gzip
 import os
 import shutil
+import zlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -54,6 +56,7 @@ from toolkit.data import (
 from toolkit.data.examples import (
     FixedLenSequenceFeature as FixedLenSequenceFeature,
 )
+from toolkit.errors import MalformedDataError, unknown_choice
 
 __path__: list[str] = []  # so that what is inside can be imported
 
@@ -95,19 +98,41 @@ class RaggedFeature(VarLenFeature):
 
 
 class TFRecordOptions:
-    """How records are written: compression_type "GZIP" or None."""
+    """How records are written.
 
-    def __init__(self, compression_type: str | None = None) -> None:
+    Args:
+        compression_type: "GZIP", "ZLIB", or None.
+        flush_mode, input_buffer_size, output_buffer_size, window_bits,
+            compression_method, mem_level, compression_strategy: have no effect: any
+            reader reads the file whatever they are.
+        compression_level: from 0 to 9; None for the default.
+    """
+
+    def __init__(
+        self,
+        compression_type: str | None = None,
+        flush_mode: int | None = None,
+        input_buffer_size: int | None = None,
+        output_buffer_size: int | None = None,
+        window_bits: int | None = None,
+        compression_level: int | None = None,
+        compression_method: int | None = None,
+        mem_level: int | None = None,
+        compression_strategy: int | None = None,
+    ) -> None:
         self.compression_type = compression_type
+        self.compression_level = compression_level
 
 
 class TFRecordWriter(data.TFRecordWriter):
-    """Writes records to a file; options: TFRecordOptions, "GZIP" or None."""
+    """Writes records to a file; options: TFRecordOptions, "GZIP", "ZLIB" or None."""
 
     def __init__(self, path: Any, options: Any = None) -> None:
+        level = None
         if isinstance(options, TFRecordOptions):
+            level = options.compression_level
             options = options.compression_type
-        super().__init__(path_of(path), options)
+        super().__init__(path_of(path), options, -1 if level is None else int(level))
 
     def write(self, record: Any) -> None:
         """Append a record."""
@@ -158,6 +183,69 @@ def _of_any_length(feature: Any, values: Any) -> Any:
     places = np.argwhere(np.ones(tuple(values.shape), bool))
     flat = values if len(values.shape) == 1 else ops.reshape(values, (-1,))
     return SparseTensor(places, flat, tuple(values.shape))
+
+
+def parse_single_sequence_example(
+    serialized: Any,
+    context_features: Any = None,
+    sequence_features: Any = None,
+    example_name: Any = None,
+    name: Any = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the features of a SequenceExample: of the whole, and of each step.
+
+    Args:
+        serialized: the bytes of the message.
+        context_features: name -> FixedLenFeature, VarLenFeature or RaggedFeature.
+        sequence_features: name -> FixedLenSequenceFeature, whose result is
+            (steps, ...), VarLenFeature, which gives a SparseTensor (steps, longest), or
+            RaggedFeature, which gives a RaggedTensor.
+        example_name: has no effect: errors name the feature.
+    """
+    message = one_string(serialized, "parse_single_sequence_example")
+    wanted = [_by_name(x or {}) for x in (context_features, sequence_features)]
+    context, steps = data.parse_single_sequence_example(message, *wanted)
+    return _shown(wanted[0], context), _shown(wanted[1], steps)
+
+
+def parse_sequence_example(
+    serialized: Any,
+    context_features: Any = None,
+    sequence_features: Any = None,
+    example_names: Any = None,
+    name: Any = None,
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the features of a batch of SequenceExamples, and numbers of steps.
+
+    Steps of a FixedLenSequenceFeature are filled up with zeros; the third result has
+    their numbers. Arguments are those of `parse_single_sequence_example`;
+    `example_names` has no effect.
+    """
+    messages = np.asarray(as_strings(serialized)).ravel()
+    wanted = [_by_name(x or {}) for x in (context_features, sequence_features)]
+    context, steps, counts = data.parse_sequence_example(messages, *wanted)
+    shown = _shown(wanted[0], context), _shown(wanted[1], steps)
+    return *shown, as_tensors(counts)
+
+
+def _shown(features: Any, values: Any) -> dict[str, Any]:
+    found = as_tensors(values)
+    return {name: _of_any_length(features[name], x) for name, x in found.items()}
+
+
+def decode_compressed(bytes: Any, compression_type: str = "", name: Any = None) -> Any:
+    """Return strings unpacked; compression_type: "ZLIB", "GZIP" or "" for none."""
+    strings = as_strings(bytes)
+    unpack = {"": lambda x: x, "ZLIB": zlib.decompress, "GZIP": gzip.decompress}
+    if compression_type not in unpack:
+        raise unknown_choice(
+            "decode_compressed: compression_type", compression_type, tuple(unpack)
+        )
+    try:
+        unpacked = np.frompyfunc(unpack[compression_type], 1, 1)(np.asarray(strings))
+    except (zlib.error, OSError, EOFError) as error:
+        raise MalformedDataError(f"decode_compressed: {error}") from error
+    return StringTensor(unpacked)
 
 
 def _by_name(features: Any) -> dict[str, Any]:

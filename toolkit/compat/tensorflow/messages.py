@@ -14,6 +14,7 @@ from toolkit.data.examples import (
     INT64_LIST,
     encoded_feature,
     encoded_features,
+    encoded_field,
     message_fields,
     read_features,
     read_list,
@@ -265,3 +266,89 @@ class Example(Message):
 
     def _lines(self) -> list[str]:
         return _nested("features", self.features._lines())
+
+
+class FeatureList(Message):
+    """The features of the steps of a sequence."""
+
+    def __init__(self, feature: Any = ()) -> None:
+        self.feature: list[Feature] = list(feature)
+
+    def SerializeToString(self) -> bytes:
+        """Return the bytes of the message."""
+        steps = (step.SerializeToString() for step in self.feature)
+        return b"".join(encoded_field(1, step) for step in steps)
+
+    def ParseFromString(self, serialized: Any) -> None:
+        """Take the features in the bytes of a message."""
+        message = memoryview(one_string(serialized, "ParseFromString"))
+        steps = (bytes(step) for _, _, step in message_fields(message))
+        self.feature = [Feature.FromString(step) for step in steps]
+
+    def _lines(self) -> list[str]:
+        steps = (_nested("feature", step._lines()) for step in self.feature)
+        return [line for step in steps for line in step]
+
+
+class FeatureLists(Message):
+    """Names and the features of steps."""
+
+    def __init__(self, feature_list: dict[str, FeatureList] | None = None) -> None:
+        self.feature_list: dict[str, FeatureList] = dict(feature_list or {})
+
+    def SerializeToString(self) -> bytes:
+        """Return the bytes of the message."""
+        return b"".join(
+            encoded_field(
+                1,
+                encoded_field(1, name.encode())
+                + encoded_field(2, steps.SerializeToString()),
+            )
+            for name, steps in self.feature_list.items()
+        )
+
+    def ParseFromString(self, serialized: Any) -> None:
+        """Take the features in the bytes of a message."""
+        message = memoryview(one_string(serialized, "ParseFromString"))
+        self.feature_list = {}
+        for _, _, entry in message_fields(message):
+            parts = {number: bytes(value) for number, _, value in message_fields(entry)}
+            name = parts.get(1, b"").decode()
+            self.feature_list[name] = FeatureList.FromString(parts.get(2, b""))
+
+    def _lines(self) -> list[str]:
+        found = []
+        for name in sorted(self.feature_list):
+            steps = _nested("value", self.feature_list[name]._lines())
+            found += _nested("feature_list", [f'key: "{name}"', *steps])
+        return found
+
+
+class SequenceExample(Message):
+    """What a record holds of a sequence: features of the whole, and of each step."""
+
+    def __init__(
+        self,
+        context: Features | None = None,
+        feature_lists: FeatureLists | None = None,
+    ) -> None:
+        self.context: Features = context or Features()
+        self.feature_lists: FeatureLists = feature_lists or FeatureLists()
+
+    def SerializeToString(self) -> bytes:
+        """Return the bytes of the message, to be written as a record."""
+        parts = self.context.SerializeToString(), self.feature_lists.SerializeToString()
+        return b"".join(
+            encoded_field(number, part) for number, part in enumerate(parts, 1) if part
+        )
+
+    def ParseFromString(self, serialized: Any) -> None:
+        """Take the features in the bytes of a message."""
+        message = memoryview(one_string(serialized, "ParseFromString"))
+        parts = {number: bytes(value) for number, _, value in message_fields(message)}
+        self.context = Features.FromString(parts.get(1, b""))
+        self.feature_lists = FeatureLists.FromString(parts.get(2, b""))
+
+    def _lines(self) -> list[str]:
+        context = _nested("context", self.context._lines())
+        return context + _nested("feature_lists", self.feature_lists._lines())

@@ -13,7 +13,8 @@ import numpy as np
 
 import toolkit
 from toolkit import errors as core, initializers, ops, tree
-from toolkit.compat.tensorflow import arrays, checkpoints, io, types
+from toolkit.compat.tensorflow import arrays, checkpoints, io, messages, types
+from toolkit.compat.tensorflow.averages import ExponentialMovingAverage
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.tapes import GradientTape
 from toolkit.core.tensor import Tensor
@@ -123,10 +124,14 @@ train: SimpleNamespace = SimpleNamespace(
     Checkpoint=checkpoints.Checkpoint,
     CheckpointManager=checkpoints.CheckpointManager,
     Example=io.Example,
+    ExponentialMovingAverage=ExponentialMovingAverage,
     Feature=io.Feature,
+    FeatureList=messages.FeatureList,
+    FeatureLists=messages.FeatureLists,
     Features=io.Features,
     FloatList=io.FloatList,
     Int64List=io.Int64List,
+    SequenceExample=messages.SequenceExample,
     latest_checkpoint=checkpoints.latest_checkpoint,
     list_variables=checkpoints.list_variables,
     load_checkpoint=checkpoints.load_checkpoint,

@@ -23,7 +23,6 @@ INSTEAD = {
     "queue": "use tf.data",
     "register_tensor_conversion_function": "give the class an __array__",
     "raw_ops": "use the functions of tf and tf.math",
-    "sets": "use toolkit.ops.isin and unique",
     "tpu": "use the processor or a GPU",
     "types": "use tf.Tensor",
     "xla": "use tf.function, which compiles in any case",

@@ -1,0 +1,122 @@
+"""`tf.train.ExponentialMovingAverage`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops
+from toolkit.compat.tensorflow.variables import Variable
+from toolkit.core.trace import no_trace
+from toolkit.core.variable import Variable as CoreVariable
+from toolkit.errors import ArgumentTypeError
+
+
+class ExponentialMovingAverage:
+    """Averages of Variables in which older values count less and less.
+
+    Each `apply` assigns decay * average + (1 - decay) * value. The first one begins
+    with the value.
+
+    Args:
+        decay: in [0, 1], such as 0.999.
+        num_updates: a number of steps, or a Variable of it, that lowers the decay to
+            (1 + num_updates) / (10 + num_updates) in the beginning; None for none.
+        zero_debias: has no effect: averages of Variables do not begin at 0.
+        name: part of the names of the averages.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> weight = tf.Variable(0.0)
+        >>> averages = tf.train.ExponentialMovingAverage(0.5)
+        >>> averages.apply([weight])
+        >>> _ = weight.assign(1.0)
+        >>> averages.apply([weight])
+        >>> float(averages.average(weight))
+        0.5
+    """
+
+    def __init__(
+        self,
+        decay: Any,
+        num_updates: Any = None,
+        zero_debias: bool = False,
+        name: str = "ExponentialMovingAverage",
+    ) -> None:
+        self._decay, self._num_updates = decay, num_updates
+        self._name = name
+        self._averages: dict[int, tuple[CoreVariable, Variable]] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the averages."""
+        return self._name
+
+    def apply(self, var_list: Iterable[Any]) -> None:
+        """Move the averages of Variables towards their values.
+
+        Args:
+            var_list: Variables of floating dtypes.
+
+        Raises:
+            ArgumentTypeError: one is no Variable, or of another dtype.
+        """
+        variables = list(var_list)
+        for variable in variables:
+            self._add(variable)
+        decay = self._decay
+        if self._num_updates is not None:
+            steps = ops.cast(self._num_updates, "float32")
+            decay = ops.minimum(decay, (1 + steps) / (10 + steps))
+        for variable in variables:
+            average = self._averages[id(variable)][1]
+            value = ops.convert_to_tensor(variable)
+            rest = ops.cast(1 - decay, value.dtype)
+            average.assign_sub((average.read() - value) * rest)
+
+    def _add(self, variable: Any) -> None:
+        """Begin the average of a Variable, unless there is one."""
+        if not isinstance(variable, CoreVariable):
+            raise ArgumentTypeError(
+                "ExponentialMovingAverage: expected Variables; received "
+                f"{variable!r:.60}"
+            )
+        if not dtypes.is_float(variable.dtype):
+            raise ArgumentTypeError(
+                "ExponentialMovingAverage: expected Variables of floating dtypes; "
+                f"received {variable.name} of {variable.dtype}"
+            )
+        if id(variable) in self._averages:
+            return
+        with no_trace():  # the average outlives the function that begins it
+            value = np.asarray(variable.numpy())
+            average = Variable(value, trainable=False, name=self._name_of(variable))
+        self._averages[id(variable)] = variable, average
+
+    def _name_of(self, variable: Any) -> str:
+        return f"{str(variable.name).partition(':')[0]}/{self._name}"
+
+    def average(self, var: Any) -> Variable | None:
+        """Return the Variable that holds an average; None if there is none."""
+        found = self._averages.get(id(var))
+        return None if found is None else found[1]
+
+    def average_name(self, var: Any) -> str:
+        """Return the name of the average of a Variable."""
+        average = self.average(var)
+        name = self._name_of(var) if average is None else str(average.name)
+        return name.partition(":")[0]
+
+    def variables_to_restore(self, moving_avg_variables: Any = None) -> dict[str, Any]:
+        """Return names and Variables: with an average, the name of that.
+
+        Args:
+            moving_avg_variables: the Variables that are to take their averages; all
+                that have one by default.
+        """
+        chosen = moving_avg_variables
+        if chosen is None:
+            chosen = [variable for variable, _ in self._averages.values()]
+        return {self.average_name(variable): variable for variable in chosen}

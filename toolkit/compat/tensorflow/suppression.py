@@ -1,0 +1,178 @@
+"""`tf.image`: the boxes with the highest scores that do not overlap, in batches."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.image_boxes import non_max_suppression
+from toolkit.compat.tensorflow.views import convert
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ShapeError
+
+__all__ = (
+    "combined_non_max_suppression",
+    "non_max_suppression_overlaps",
+    "non_max_suppression_padded",
+)
+_LOWEST = float("-inf")
+
+
+class CombinedNonMaxSuppression(NamedTuple):
+    """What `combined_non_max_suppression` returns."""
+
+    nmsed_boxes: Any
+    nmsed_scores: Any
+    nmsed_classes: Any
+    valid_detections: Any
+
+
+def non_max_suppression_padded(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = _LOWEST,
+    pad_to_max_output_size: bool = False,
+    name: Any = None,
+    sorted_input: bool = False,
+    canonicalized_coordinates: bool = False,
+    tile_size: int = 512,
+) -> tuple[Tensor, Tensor]:
+    """Return the numbers of the boxes to keep, and how many they are.
+
+    Args:
+        boxes: (..., boxes, 4): two opposite corners.
+        scores: (..., boxes).
+        max_output_size: how many to keep at most.
+        iou_threshold: the largest overlap of two boxes, in [0, 1].
+        score_threshold: what scores must be above.
+        pad_to_max_output_size: whether zeros fill the numbers up to max_output_size;
+            batches need it.
+        sorted_input, canonicalized_coordinates, tile_size: have no effect.
+
+    Returns:
+        (..., kept), int32, and (...), int32.
+    """
+    corners, values = np.asarray(convert(boxes)), np.asarray(convert(scores))
+    if corners.shape != (*values.shape, 4) or not values.ndim:
+        raise ShapeError(
+            "non_max_suppression_padded: expected boxes (..., boxes, 4) and scores "
+            f"(..., boxes); received shapes {corners.shape} and {values.shape}"
+        )
+    lead, limit = values.shape[:-1], int(max_output_size)
+    if lead and not pad_to_max_output_size:
+        raise ShapeError(
+            "non_max_suppression_padded: batches need pad_to_max_output_size=True; "
+            f"received scores of shape {values.shape}"
+        )
+    limits = limit, iou_threshold, score_threshold
+    rows = [
+        np.asarray(non_max_suppression(corners[place], values[place], *limits))
+        for place in np.ndindex(lead)
+    ]
+    counts = np.array([len(row) for row in rows], "int32").reshape(lead)
+    if pad_to_max_output_size:
+        rows = [np.pad(row, (0, limit - len(row))) for row in rows]
+    return convert(np.stack(rows).reshape(*lead, -1)), convert(counts)
+
+
+def non_max_suppression_overlaps(
+    overlaps: Any,
+    scores: Any,
+    max_output_size: Any,
+    overlap_threshold: Any = 0.5,
+    score_threshold: Any = _LOWEST,
+    name: Any = None,
+) -> Tensor:
+    """Return the numbers of the boxes to keep, int32, for overlaps that are given.
+
+    Args:
+        overlaps: (boxes, boxes).
+        scores: (boxes,).
+        max_output_size: how many to keep at most.
+        overlap_threshold: the largest overlap of two boxes that are kept.
+        score_threshold: what scores must be above.
+    """
+    shared, values = np.asarray(convert(overlaps)), np.asarray(convert(scores))
+    if values.ndim != 1 or shared.shape != (*values.shape, *values.shape):
+        raise ShapeError(
+            "non_max_suppression_overlaps: expected overlaps (boxes, boxes) and scores "
+            f"(boxes,); received shapes {shared.shape} and {values.shape}"
+        )
+    limit, overlap = int(max_output_size), float(overlap_threshold)
+    numbers: list[int] = []
+    for number in np.argsort(-values, kind="stable"):
+        if len(numbers) == limit or not values[number] > float(score_threshold):
+            break
+        if not (shared[number, numbers] > overlap).any():
+            numbers.append(int(number))
+    return convert(np.array(numbers, "int32"))
+
+
+def combined_non_max_suppression(
+    boxes: Any,
+    scores: Any,
+    max_output_size_per_class: Any,
+    max_total_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = _LOWEST,
+    pad_per_class: bool = False,
+    clip_boxes: bool = True,
+    name: Any = None,
+) -> CombinedNonMaxSuppression:
+    """Return the boxes to keep of all classes together, the best first.
+
+    Args:
+        boxes: (batch, boxes, classes, 4), or 1 in the place of classes: the same boxes
+            for all.
+        scores: (batch, boxes, classes).
+        max_output_size_per_class: how many to keep of a class at most.
+        max_total_size: how many to return of a picture.
+        iou_threshold: the largest overlap of two boxes of a class, in [0, 1].
+        score_threshold: what scores must be above.
+        pad_per_class: whether to return at most max_output_size_per_class * classes.
+        clip_boxes: whether corners are clipped to [0, 1].
+
+    Returns:
+        Boxes (batch, kept, 4), scores and classes (batch, kept), float32, filled with
+        zeros; and the numbers of boxes that are valid, (batch,), int32.
+    """
+    corners, values = np.asarray(convert(boxes)), np.asarray(convert(scores))
+    wanted = [(*values.shape[:2], count, 4) for count in (1, *values.shape[2:])]
+    if values.ndim != 3 or corners.shape not in wanted:
+        raise ShapeError(
+            "combined_non_max_suppression: expected boxes (batch, boxes, 1 or classes, "
+            f"4) and scores (batch, boxes, classes); received shapes {corners.shape} "
+            f"and {values.shape}"
+        )
+    batch, _, classes = values.shape
+    corners = np.broadcast_to(corners, (*values.shape, 4))
+    per_class, total = int(max_output_size_per_class), int(max_total_size)
+    total = min(total, per_class * classes) if pad_per_class else total
+    found = np.zeros((batch, total, 6), "float32")
+    counts = np.zeros(batch, "int32")
+    for picture in range(batch):
+        kept = []
+        for number in range(classes):
+            pair = corners[picture, :, number], values[picture, :, number]
+            limits = per_class, iou_threshold, score_threshold
+            chosen = np.asarray(non_max_suppression(*pair, *limits))
+            kept += [(*pair[0][i], pair[1][i], number) for i in chosen.tolist()]
+        kept = sorted(kept, key=lambda box: -box[4])[:total]
+        counts[picture] = len(kept)
+        if kept:
+            found[picture, : len(kept)] = kept
+    if clip_boxes:
+        found[..., :4] = np.clip(found[..., :4], 0.0, 1.0)
+    return CombinedNonMaxSuppression(
+        convert(found[..., :4]),
+        convert(found[..., 4]),
+        convert(found[..., 5]),
+        convert(counts),
+    )
+
+
+operations(__name__)

@@ -1,0 +1,178 @@
+"""SequenceExample messages: features of a whole sequence, and of each of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.examples import (
+    Feature,
+    FixedLenSequenceFeature,
+    VarLenFeature,
+    check_feature,
+    encoded_feature,
+    encoded_features,
+    encoded_field,
+    message_fields,
+    read_features,
+    read_lists,
+    stack_features,
+)
+from toolkit.data.padding import Ragged, as_ragged, pad
+from toolkit.data.structure import Array, numpy_dtype
+from toolkit.errors import ArgumentError, MalformedDataError, UnsupportedError
+
+_CONTEXT, _LISTS = 1, 2  # fields of the message
+Lists = dict[str, list[Array]]
+
+
+def make_sequence_example(
+    context: Mapping[str, Any], sequences: Mapping[str, Any]
+) -> bytes:
+    """Return a SequenceExample message.
+
+    Args:
+        context: name -> values of the whole sequence, as for `make_example`.
+        sequences: name -> values of each step.
+
+    Example:
+        >>> from toolkit.data import make_sequence_example, read_sequence_example
+        >>> message = make_sequence_example({"n": [2]}, {"x": [[1, 2], [3]]})
+        >>> [step.tolist() for step in read_sequence_example(message)[1]["x"]]
+        [[1, 2], [3]]
+    """
+    lists = b"".join(
+        encoded_field(
+            1,
+            encoded_field(1, name.encode())
+            + encoded_field(
+                2,
+                b"".join(encoded_field(1, encoded_feature(name, s)) for s in steps),
+            ),
+        )
+        for name, steps in sequences.items()
+    )
+    head = encoded_field(_CONTEXT, encoded_features(context))
+    return head + encoded_field(_LISTS, lists)
+
+
+def read_sequence_example(serialized: bytes) -> tuple[dict[str, Array], Lists]:
+    """Return all features of a SequenceExample: of the whole, and of each step."""
+    context: dict[str, Array] = {}
+    lists: Lists = {}
+    try:
+        for number, _, value in message_fields(memoryview(serialized)):
+            if number == _CONTEXT:
+                context |= read_features(value)
+            elif number == _LISTS:
+                lists |= _read_feature_lists(value)
+    except (ValueError, IndexError, TypeError) as error:
+        raise MalformedDataError(
+            f"parse_sequence_example: no SequenceExample message: {error}"
+        ) from error
+    return context, lists
+
+
+def _read_feature_lists(message: memoryview) -> Lists:
+    lists: Lists = {}
+    for _, _, entry in message_fields(message):
+        parts = {number: value for number, _, value in message_fields(entry)}
+        name = bytes(parts.get(1, b"")).decode()
+        lists[name] = [
+            next((values for _, values in read_lists(step)), np.zeros(0, np.int64))
+            for _, _, step in message_fields(parts.get(2, memoryview(b"")))
+        ]
+    return lists
+
+
+def parse_single_sequence_example(
+    serialized: bytes,
+    context_features: Mapping[str, Feature],
+    sequence_features: Mapping[str, Feature],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the features of a SequenceExample that are asked for, as arrays.
+
+    Args:
+        serialized: the message.
+        context_features: name -> what is expected of the whole sequence.
+        sequence_features: name -> what is expected of the steps: a
+            FixedLenSequenceFeature gives (steps, *shape), a VarLenFeature a Ragged.
+
+    Raises:
+        MalformedDataError: it is no SequenceExample, or lacks a feature.
+        ShapeError, DTypeError: a feature has other values than expected.
+    """
+    if not context_features and not sequence_features:
+        raise ArgumentError(
+            "parse_sequence_example: expected context_features or sequence_features; "
+            "received none"
+        )
+    context, lists = read_sequence_example(serialized)
+    return (
+        {n: check_feature(n, f, context.get(n)) for n, f in context_features.items()},
+        {n: _steps(n, f, lists.get(n)) for n, f in sequence_features.items()},
+    )
+
+
+def _steps(name: str, feature: Any, steps: list[Array] | None) -> Any:
+    """Return the values of all steps."""
+    dtype = numpy_dtype(feature.dtype)
+    if isinstance(feature, VarLenFeature):
+        rows = [check_feature(name, feature, step) for step in steps or []]
+        return as_ragged(rows) if rows else Ragged(np.zeros(0, dtype), [0])
+    if not isinstance(feature, FixedLenSequenceFeature):
+        raise ArgumentError(
+            f"parse_sequence_example: expected a FixedLenSequenceFeature or a "
+            f"VarLenFeature for {name!r}; received {feature!r:.80}"
+        )
+    if steps is None and not feature.allow_missing:
+        raise MalformedDataError(
+            f"parse_sequence_example: the message has no feature list {name!r}; "
+            "allow_missing=True takes that for one without steps"
+        )
+    rows = [feature.check_step(name, step) for step in steps or []]
+    return np.array(rows, dtype).reshape(-1, *feature.shape)
+
+
+def parse_sequence_example(
+    serialized: Any,
+    context_features: Mapping[str, Feature],
+    sequence_features: Mapping[str, Feature],
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the features of a batch of SequenceExamples, and numbers of steps.
+
+    Args:
+        serialized: messages in a row.
+        context_features: as for `parse_single_sequence_example`.
+        sequence_features: name -> FixedLenSequenceFeature, whose steps are filled up
+            with its default value.
+
+    Returns:
+        The features of the whole, those of the steps, and for each of the latter the
+        number of steps of each sequence, int64.
+
+    Raises:
+        UnsupportedError: steps of a batch have any number of values.
+    """
+    for name, feature in sequence_features.items():
+        if not isinstance(feature, FixedLenSequenceFeature):
+            raise UnsupportedError(
+                f"parse_sequence_example: steps of {name!r} have any number of values: "
+                "parse one sequence at a time by parse_single_sequence_example"
+            )
+    rows = [
+        parse_single_sequence_example(message, context_features, sequence_features)
+        for message in serialized
+    ]
+    context = {
+        name: stack_features(feature, [row[0][name] for row in rows])
+        for name, feature in context_features.items()
+    }
+    steps, counts = {}, {}
+    for name, feature in sequence_features.items():
+        values = [row[1][name] for row in rows]
+        counts[name] = np.array([len(x) for x in values], np.int64)
+        steps[name] = pad(values, None, getattr(feature, "default_value", None))
+    return context, steps, counts
