@@ -121,7 +121,11 @@ def _steps(name: str, feature: Any, steps: list[Array] | None) -> Any:
     dtype = numpy_dtype(feature.dtype)
     if isinstance(feature, VarLenFeature):
         rows = [check_feature(name, feature, step) for step in steps or []]
-        return as_ragged(rows) if rows else Ragged(np.zeros(0, dtype), [0])
+        return (
+            as_ragged(rows)
+            if rows
+            else Ragged(np.zeros(0, dtype), np.zeros(1, np.int64))
+        )
     if not isinstance(feature, FixedLenSequenceFeature):
         raise ArgumentError(
             f"parse_sequence_example: expected a FixedLenSequenceFeature or a "
