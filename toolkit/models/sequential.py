@@ -326,7 +326,8 @@ class Sequential(Model):
                     "Sequential.from_config: a layer is malformed. Expected a "
                     f"dictionary containing a 'config' key; received {layer!r}"
                 )
-            name = layer["config"].get("name")
+            inner = layer["config"]
+            name = inner.get("name") if isinstance(inner, dict) else None
             first, again = added.get(name, (None, None))
             if first != layer or name is None:  # equal ones are one layer, added twice
                 again = deserialize_keras_object(layer, custom_objects=custom_objects)
