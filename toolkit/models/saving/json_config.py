@@ -53,7 +53,7 @@ def model_of(
         version: the version of Keras that wrote it, if the text does not name one.
     """
     config = parsed(text, where)
-    with custom_object_scope(custom_objects):
+    with custom_object_scope(custom_objects), clear_errors(where):
         if is_keras_2(config, config.pop("keras_version", version), where):
             config = _upgraded(config)
     if not compile:
