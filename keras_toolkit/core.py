@@ -164,9 +164,14 @@ def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     `fn` is traced with two sizes for each unknown extent. An extent that differs
     between the two traces is unknown in the result.
     """
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with StatelessScope():  # each trace has its own values of the Variables
+            return fn(*args, **kwargs)
+
     with StatelessScope(), SymbolicScope():
         args, kwargs = tree.map_structure(_to_symbol, (args, kwargs))
-        outputs = infer(fn, args, kwargs)
+        outputs = infer(run, args, kwargs)
     return tree.map_structure(_from_symbol, outputs)
 
 

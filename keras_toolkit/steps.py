@@ -29,51 +29,78 @@ def make_step(
         run_eagerly: whether to run the Python code on each batch.
         jit_compile: whether the program holds generated code, or kernels of NumPy only.
     """
-    join_results = _last if join == "last" else _rows
     if run_eagerly:
-        return lambda batches: join_results([step(to_tensors(b)) for b in batches])
-    return CompiledSteps(step, join_results, "auto" if jit_compile else False)
+        return lambda batches: _join(join, [step(to_tensors(b)) for b in batches])
+    return CompiledSteps(step, join, "auto" if jit_compile else False)
 
 
 class CompiledSteps:
-    """A step on a list of batches as one program for each structure and signature.
+    """A step on a list of batches, as one program for each signature.
 
     Args:
         step: the Python code, which is traced.
-        join_results: makes one result of a list of them.
+        join: as of `make_step`.
         jit_compile: as of `toolkit.function`.
     """
 
-    def __init__(
-        self, step: Step, join_results: Callable[[list[Any]], Any], jit_compile: Any
-    ) -> None:
+    def __init__(self, step: Step, join: str, jit_compile: Any) -> None:
         self.step = step
-        self.join_results = join_results
+        self.join = join
         self.jit_compile = jit_compile
         self._functions: dict[Any, Any] = {}
 
     def __call__(self, batches: Sequence[Any]) -> Any:
-        """Run the step on each of the batches."""
+        """Run the step on each of the batches, by one program if they are alike."""
+        if len(batches) > 1 and not _are_alike(batches):
+            return _join(self.join, [self([batch]) for batch in batches])
         leaves, structure = _flatten(batches)
-        function = self._functions.get(structure)
+        key = len(batches), structure
+        function = self._functions.get(key)
         if function is None:
-            function = self._functions[structure] = self._compile(batches)
+            function = self._functions[key] = self._compile(batches)
         return function(*leaves)
 
     def _compile(self, batches: Sequence[Any]) -> Any:
-        structure = tree.map_structure(lambda leaf: None, list(batches))
+        count = len(batches)
+        structure = tree.map_structure(lambda leaf: None, batches[0])
 
         def run(*leaves: Any) -> Any:
-            packed = tree.pack_sequence_as(structure, leaves)
-            return self.join_results([self.step(batch) for batch in packed])
+            if count == 1:
+                return self.step(tree.pack_sequence_as(structure, leaves))
+            return self._scan(structure, leaves, count)
 
         run.__name__ = getattr(self.step, "__name__", "step")
         return toolkit.function(run, jit_compile=self.jit_compile)
 
+    def _scan(self, structure: Any, leaves: Sequence[Any], count: int) -> Any:
+        """Run the step in a loop over batches whose leaves are given one by one."""
+        width = len(leaves) // count
+        columns = [leaves[i::width] for i in range(width)]
+        stacked = [ops.stack(c) for c in columns if c[0] is not None]
+
+        def body(carry: Any, xs: Any) -> tuple[Any, Any]:
+            tensors = iter(xs)
+            row = [None if c[0] is None else next(tensors) for c in columns]
+            result = self.step(tree.pack_sequence_as(structure, row))
+            return carry, tree.map_structure(convert_to_tensor, result)
+
+        _, results = ops.scan(body, (), stacked, length=count)
+        if self.join == "last":
+            return tree.map_structure(lambda y: y[-1], results)
+        return tree.map_structure(lambda y: ops.reshape(y, (-1, *y.shape[2:])), results)
+
     def __deepcopy__(self, memo: Any) -> CompiledSteps:
         """Copies begin without programs, which hold the Variables of the original."""
-        step = deepcopy(self.step, memo)
-        return CompiledSteps(step, self.join_results, self.jit_compile)
+        return CompiledSteps(deepcopy(self.step, memo), self.join, self.jit_compile)
+
+
+def _are_alike(batches: Sequence[Any]) -> bool:
+    """Tell whether all batches have the same structure, shapes and dtypes."""
+    return len({str(tree.map_structure(_spec, batch)) for batch in batches}) == 1
+
+
+def _spec(leaf: Any) -> str:
+    return f"{getattr(leaf, 'shape', None)} {getattr(leaf, 'dtype', None)}"
 
 
 def _flatten(batches: Sequence[Any]) -> tuple[list[Any], Any]:
@@ -87,7 +114,7 @@ def _flatten(batches: Sequence[Any]) -> tuple[list[Any], Any]:
         else:
             return leaves, len(leaves)
     leaves = [_to_tensor(leaf) for leaf in tree.flatten(list(batches))]
-    return leaves, str(tree.map_structure(lambda leaf: 0, list(batches)))
+    return leaves, str(tree.map_structure(lambda leaf: 0, batches[0]))
 
 
 def to_tensors(batch: Any) -> Any:
@@ -101,11 +128,7 @@ def _to_tensor(leaf: Any) -> Any:
     return leaf if leaf is None else convert_to_tensor(leaf)
 
 
-def _last(results: list[Any]) -> Any:
-    return results[-1]
-
-
-def _rows(results: list[Any]) -> Any:
-    if len(results) == 1:
-        return results[0]
+def _join(join: str, results: list[Any]) -> Any:
+    if join == "last" or len(results) == 1:
+        return results[-1]
     return tree.map_structure(lambda *parts: ops.concatenate(parts), *results)
