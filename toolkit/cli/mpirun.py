@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from toolkit.comm.loopback import NETWORK
 from toolkit.errors import LaunchError
 from toolkit.processes import clean_environment, find_program, python_command
 
@@ -18,7 +19,10 @@ LIBRARIES = ("openmpi", "mpich")
 _NAMES = ("mpirun", "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra")
 _OF_WINDOWS = ("mpiexec",)  # Microsoft's and Intel's
 # Without these the wheel of Open MPI looks for networks for a second.
-_ONE_MACHINE = ("--mca", "btl", "self,sm,tcp", "--mca", "osc", "^ucx")
+_ONE_MACHINE = ("--mca", "osc", "^ucx", "--mca", "btl")
+# What ranks of one machine exchange bytes by. Processes that start later need TCP.
+_SHARED_MEMORY, _AND_TCP = "self,sm", "self,sm,tcp"
+_LOOPBACK = ("--mca", "btl_tcp_if_include", NETWORK)
 # Its only protocol that survives the loss of a process.
 _OB1 = ("--mca", "pml", "ob1")
 
@@ -44,6 +48,7 @@ def command_of(
     script: Sequence[str],
     library: str | None = None,
     elastic: bool = False,
+    replace: bool = False,
 ) -> list[str]:
     """The command that runs a script in so many processes of this machine.
 
@@ -52,6 +57,7 @@ def command_of(
         script: its path and arguments.
         library: "openmpi" or "mpich"; None for the first one that is found.
         elastic: whether the job goes on when a process is lost.
+        replace: whether others are started for processes that are lost.
 
     Raises:
         LaunchError: without an `mpirun` that can do this.
@@ -64,19 +70,22 @@ def command_of(
     found = find(library, elastic)
     count = ["-n", str(processes)]
     if found.library == "openmpi":
-        return [found.path, *count, *_open_mpi_options(found, elastic), *launch]
+        options = _open_mpi_options(found, elastic, replace)
+        return [found.path, *count, *options, *launch]
     options = ["-prepend-rank"] if found.library == "mpich" else []
     return [found.path, *count, *options, *launch]
 
 
-def _open_mpi_options(found: Mpirun, elastic: bool) -> list[str]:
+def _open_mpi_options(found: Mpirun, elastic: bool, replace: bool) -> list[str]:
     # It would bind each of two ranks to one core, and refuse more ranks than cores.
     options = ["--oversubscribe", "--bind-to", "none"]
     options += ["--output", "tag"] if found.version >= 5 else ["--tag-output"]
     if found.is_own or elastic:
         options += _OB1
     if found.is_own:
-        options += _ONE_MACHINE
+        options += [*_ONE_MACHINE, _AND_TCP if replace else _SHARED_MEMORY]
+    if "OMPI_MCA_btl_tcp_if_exclude" not in os.environ:  # it excludes the other option
+        options += _LOOPBACK
     return [*options, "--with-ft", "ulfm"] if elastic else options
 
 

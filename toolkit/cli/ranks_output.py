@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, cast
+
+from toolkit.comm.loopback import NETWORK, limit_listeners
+from toolkit.comm.watch import KILL
 
 # As launchers mark it: "[1,0]<stdout>: " is Open MPI's, "[0] " is MPICH's.
 _TAG = re.compile(rb"\[(?:\d+,)?(\d+)\](?:<std(?:out|err)>:)? ?")
@@ -22,6 +28,9 @@ _NEEDLESS = re.compile(rb"MPI_ABORT was invoked|prterun has exited .* calling$",
 _ASKED = (130, 143)
 # Seconds for mpirun to end its processes after an interruption.
 _GRACE = 5
+# Seconds between two looks at the launcher, in which it starts to listen, and after
+# which it hangs: it has not ended, though the job has.
+_LOOK, _STARTS, _HANGS = 0.05, 10.0, 15.0
 
 
 def run_job(
@@ -43,12 +52,13 @@ def run_job(
         if restarts:
             environment["TOOLKIT_SNAPSHOTS"] = str(Path(folder, "snapshots"))
         for left in range(restarts, -1, -1):
-            code = _run(command, environment)
-            told = outcome.read_text("utf-8") if outcome.exists() else ""
+            code = _run(command, environment, outcome)
+            told, *_ = _read(outcome)
             if told == "ended":  # Open MPI's code may be that of one that was lost
                 return 0
             if not (code and left) or told == "failed" or code in _ASKED:
                 break
+            outcome.unlink(missing_ok=True)
             print(
                 f"toolkit: a process was lost, exit code {code}; the job starts again, "
                 f"{left - 1} of {restarts} times left",
@@ -58,7 +68,16 @@ def run_job(
         return code
 
 
-def _run(command: Sequence[str], environment: dict[str, str]) -> int:
+def _read(outcome: Path) -> tuple[str, int, list[int]]:
+    """Return how a job has ended, its exit code, and its processes."""
+    if not outcome.exists():
+        return "", 0, []
+    told, *numbers = outcome.read_text("utf-8").split()
+    code, *processes = map(int, numbers)
+    return told, code, processes
+
+
+def _run(command: Sequence[str], environment: dict[str, str], outcome: Path) -> int:
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -73,7 +92,7 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> int:
     try:
         for thread in threads:
             thread.start()
-        code = process.wait()
+        code = _wait(process, outcome, NETWORK in command)
     except KeyboardInterrupt:
         process.wait(_GRACE)
         raise
@@ -85,6 +104,34 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> int:
             thread.join(1)
     # As shells say that a signal ended it.
     return 128 - code if code < 0 else code
+
+
+def _wait(process: subprocess.Popen[bytes], outcome: Path, is_on_loopback: bool) -> int:
+    """Wait for a launcher, and end it and its processes if it hangs after an outcome.
+
+    Args:
+        process: the launcher.
+        outcome: the file in which a process of the job writes how the job ends.
+        is_on_loopback: whether it is a launcher of Open MPI, for one machine.
+    """
+    start, ended = time.monotonic(), float("inf")
+    limited: set[str] = set()
+    while True:
+        now = time.monotonic()
+        if is_on_loopback and now - start < _STARTS:
+            # Launchers of other machines would connect, and there are none.
+            limit_listeners(process.pid, limited, is_closed=True)
+        if outcome.exists():
+            ended = min(ended, now)
+        if now - ended > _HANGS:
+            _, code, processes = _read(outcome)
+            for number in (*processes, process.pid):
+                with suppress(OSError):
+                    os.kill(number, KILL)
+            process.wait()
+            return code
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(_LOOK)
 
 
 def pass_on(source: BufferedReader, target: BinaryIO) -> None:

@@ -109,7 +109,9 @@ def run(options: argparse.Namespace) -> int:
         if options.replace and not options.elastic:
             raise ArgumentError("--replace needs --elastic")
         job = options.processes, options.timeout, options.elastic, options.replace
-        command = command_of(options.processes, script, options.mpi, options.elastic)
+        command = command_of(
+            options.processes, script, options.mpi, options.elastic, options.replace
+        )
         return run_job(command, environment_of(*job), options.restarts or 0)
     given = {"--mpi": options.mpi, "--elastic": options.elastic}
     given["--replace"] = options.replace

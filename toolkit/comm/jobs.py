@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,6 +24,8 @@ from toolkit.processes import python_command
 
 # Seconds after which a job ends in which a collective still waits.
 TIMEOUT = 600.0
+# Seconds after which a process ends that MPI does not end.
+ABORT_PATIENCE = 5.0
 _world: list[Group] = []
 # Where ranks that have run their script wait for the others.
 _at_the_end: list[Group] = []
@@ -199,13 +204,14 @@ def watchdog() -> Watchdog | None:
     return group.watchdog if isinstance(group, WatchedGroup) else None
 
 
-def end(reason: str, code: int = STALLED) -> None:
+def end(reason: str, code: int = STALLED) -> NoReturn:
     """End all ranks of the job, now.
 
     Args:
         reason: is printed.
         code: the exit code of the job.
     """
+    _tell_launcher("stalled", code)
     print(f"toolkit: the job ends: {reason}", file=sys.stderr, flush=True)
     _abort(code)
 
@@ -228,7 +234,7 @@ def fail(show: Callable[[], object], code: int) -> None:
         time.sleep(3)  # the one that tells ends this one, too
     show()
     sys.stderr.flush()
-    _tell_launcher("failed")
+    _tell_launcher("failed", code)
     time.sleep(0.2)  # for the ranks that ask whether they should tell
     end(f"rank {dog.rank} has failed, exit code {code}", code)
 
@@ -247,20 +253,36 @@ def leave() -> None:
         _at_the_end[-1].barrier()
     except RankLostError:
         pass  # who is lost needs no waiting for
+    if dog.rank == 0:
+        _tell_launcher("ended" if is_elastic() else "finished", 0)
     if is_elastic():
-        if dog.rank == 0:
-            _tell_launcher("ended")
         os._exit(0)  # MPI may wait for lost ranks when it finalizes
 
 
-def _tell_launcher(outcome: str) -> None:
-    """Say how the job ends, where exit codes do not tell."""
+def _tell_launcher(outcome: str, code: int) -> None:
+    """Write down how the job ends, where exit codes do not tell.
+
+    The file has the outcome, the exit code and the numbers of all processes of this
+    machine, for a launcher that has to end them itself. The first outcome stays.
+    """
     path = settings.environment("OUTCOME")
-    if path is not None:
-        Path(path).write_text(outcome, "utf-8")
+    if path is None or (outcome != "ended" and os.path.exists(path)):
+        return
+    dog = watchdog()
+    addresses = [] if dog is None else dog.channel.addresses
+    machine = socket.gethostname()
+    local = {address.pid for address in addresses if address.machine == machine}
+    words = [outcome, code, *sorted({*local, os.getpid()})]
+    temporary = Path(f"{path}-{os.getpid()}")
+    temporary.write_text(" ".join(map(str, words)), "utf-8")
+    temporary.replace(path)
 
 
 def _abort(code: int) -> NoReturn:
+    # MPI waits for its launcher, which may hang, and so may the output that it reads.
+    # This timer needs neither Python nor MPI.
+    with suppress(AttributeError, RuntimeError, ValueError):
+        faulthandler.dump_traceback_later(ABORT_PATIENCE, exit=True)
     sys.stdout.flush()
     sys.stderr.flush()
     mpi.abort(code)

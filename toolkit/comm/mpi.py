@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
 from toolkit.comm.group import Array, Buffer, as_bytes, check_parts, offsets_of
+from toolkit.comm.loopback import NETWORK, local_listeners
 from toolkit.errors import (
     ArgumentError,
     CommunicationError,
@@ -47,13 +50,27 @@ def library() -> Any:
     mpi4py.rc.thread_level = "multiple"
     mpi4py.rc.errors = "exception"
     try:
-        from mpi4py import MPI
+        with local_listeners() if _is_on_one_machine() else nullcontext():
+            from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise LaunchError(
             f"MPI: mpi4py finds no MPI library ({error}): {_INSTALL}, or load the "
             "module of your cluster"
         ) from None
     return MPI
+
+
+def _is_on_one_machine() -> bool:
+    """Whether Open MPI has started all ranks on this machine; if so, it uses loopback.
+
+    A user who has chosen other networks for it keeps them.
+    """
+    size = os.environ.get("OMPI_COMM_WORLD_SIZE")
+    is_local = "TOOLKIT_PROCESSES" in os.environ
+    is_local |= os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == size
+    if size is None or not is_local or "OMPI_MCA_btl_tcp_if_exclude" in os.environ:
+        return False
+    return os.environ.setdefault("OMPI_MCA_btl_tcp_if_include", NETWORK) == NETWORK
 
 
 def installed() -> list[str]:

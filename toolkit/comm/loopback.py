@@ -1,0 +1,135 @@
+"""Listening sockets of MPI, limited to this machine.
+
+Open MPI and its launcher listen on all interfaces, even if all ranks are on one machine
+and the options name the loopback interface. A stranger who connects and sends one byte
+at a time stops them. On Linux a filter on such a socket drops the packets of strangers,
+so they cannot connect.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeAlias
+
+# The networks of the loopback interface, for Open MPI's options.
+NETWORK = "127.0.0.1/8"
+_LISTENS = "0A"  # the state in /proc/net/tcp
+_ATTACH_FILTER = 26  # SO_ATTACH_FILTER of asm-generic/socket.h
+_PIDFD_GETFD = 438  # the number of the system call, on all processors
+_HEADER = 0xFFF00000  # SKF_NET_OFF: offsets from here are in the header of IP
+_WHOLE = 0x40000  # bytes of a packet that is accepted
+# Operations of classic BPF (linux/filter.h).
+_LOAD, _LOAD_BYTE, _SHIFT, _AND, _EQUAL, _RETURN = 0x20, 0x30, 0x74, 0x54, 0x15, 0x06
+# (operation, how many to skip if equal, if not, operand): whether the source of a
+# packet is 127.0.0.0/8 or ::1.
+_Row: TypeAlias = tuple[int, int, int, int]
+_NOBODY: tuple[_Row, ...] = ((_RETURN, 0, 0, 0),)
+_THIS_MACHINE: tuple[_Row, ...] = (
+    (_LOAD_BYTE, 0, 0, _HEADER),
+    (_SHIFT, 0, 0, 4),
+    (_EQUAL, 0, 3, 4),  # the version of IP
+    (_LOAD, 0, 0, _HEADER + 12),
+    (_AND, 0, 0, 0xFF000000),
+    (_EQUAL, 8, 9, 0x7F000000),
+    (_LOAD, 0, 0, _HEADER + 8),
+    (_EQUAL, 0, 7, 0),
+    (_LOAD, 0, 0, _HEADER + 12),
+    (_EQUAL, 0, 5, 0),
+    (_LOAD, 0, 0, _HEADER + 16),
+    (_EQUAL, 0, 3, 0),
+    (_LOAD, 0, 0, _HEADER + 20),
+    (_EQUAL, 0, 1, 1),
+    (_RETURN, 0, 0, _WHOLE),
+    (_RETURN, 0, 0, 0),
+)
+
+
+@contextmanager
+def local_listeners() -> Iterator[None]:
+    """Limit the sockets of this process that begin to listen inside this context."""
+    before: set[str] = set()
+    with suppress(OSError):
+        before = {inode for inode, _ in _listeners(os.getpid())}
+    yield
+    limit_listeners(os.getpid(), before)
+
+
+def limit_listeners(process: int, known: set[str], is_closed: bool = False) -> int:
+    """Let TCP sockets that listen on all interfaces accept this machine only.
+
+    Args:
+        process: the number of this process, or of a child of it.
+        known: identities of sockets to leave as they are. New ones are added.
+        is_closed: whether the sockets accept nobody, not even this machine.
+
+    Returns:
+        How many sockets were limited now: 0 on systems other than Linux, and if the
+        system does not allow it.
+    """
+    if sys.platform != "linux":
+        return 0
+    rows = _NOBODY if is_closed else _THIS_MACHINE
+    count = 0
+    with suppress(OSError):
+        for inode, fd in _listeners(process):
+            if inode not in known:
+                known.add(inode)
+                count += _limit(process, fd, rows)
+    return count
+
+
+def _listeners(process: int) -> Iterator[tuple[str, int]]:
+    """Yield (inode, descriptor) of each socket that listens on all interfaces."""
+    inodes = set()
+    for name in ("tcp", "tcp6"):
+        table = Path(f"/proc/{process}/net/{name}")
+        for line in table.read_text("ascii").splitlines()[1:] if table.exists() else ():
+            words = line.split()
+            address = words[1].partition(":")[0]
+            if words[3] == _LISTENS and not address.strip("0"):
+                inodes.add(f"socket:[{words[9]}]")
+    if inodes:
+        for entry in Path(f"/proc/{process}/fd").iterdir():
+            with suppress(OSError):
+                target = os.readlink(entry)
+                if target in inodes:
+                    yield target, int(entry.name)
+
+
+def _limit(process: int, fd: int, rows: tuple[_Row, ...]) -> bool:
+    """Attach the filter to a socket of a process; whether the system allows it."""
+    own = os.dup(fd) if process == os.getpid() else _descriptor_of(process, fd)
+    if own < 0:
+        return False
+    with socket.socket(fileno=own) as listener:
+        return _attach(listener, rows)
+
+
+def _attach(listener: socket.socket, rows: tuple[_Row, ...]) -> bool:
+    content = b"".join(struct.pack("HBBI", *row) for row in rows)
+    memory = ctypes.create_string_buffer(content)
+    program = struct.pack("@HP", len(rows), ctypes.addressof(memory))
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
+    except OSError:
+        return False
+    return True
+
+
+def _descriptor_of(process: int, fd: int) -> int:
+    """Return a descriptor of this process for the same socket; -1: not allowed."""
+    try:
+        handle = os.pidfd_open(process)
+    except OSError:
+        return -1
+    try:
+        return int(ctypes.CDLL(None).syscall(_PIDFD_GETFD, handle, fd, 0))
+    finally:
+        os.close(handle)
