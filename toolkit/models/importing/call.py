@@ -193,7 +193,7 @@ class Call:
         return self._ledger.repeated(times)
 
     def step(self, count: int = 1) -> None:
-        """Count steps of a loop, or parts, that are nodes of their own."""
+        """Count steps of a loop, or parts of a tensor, as nodes."""
         self._ledger.step(count)
 
     def work(self, *factors: int) -> None:

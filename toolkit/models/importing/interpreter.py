@@ -61,7 +61,7 @@ class Interpreter:
     def run_known(
         self, graph: OnnxGraph, inputs: Sequence[Value], outer: Values
     ) -> list[Value | None]:
-        """The outputs whose shapes need no values; None for each of the others."""
+        """The outputs whose shapes need no values; None for other outputs."""
         values = self._run_nodes(graph, inputs, outer, self._run_or_defer)
         return [
             None if v.name in self._missing else values[v.name] for v in graph.outputs

@@ -156,7 +156,7 @@ class Value:
 
 
 class ValueList(Value):
-    """A sequence of tensors. Operators that do not know sequences refuse it.
+    """A sequence of tensors. Operators for tensors refuse it.
 
     Args:
         items: the tensors.

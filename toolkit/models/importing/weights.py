@@ -130,7 +130,7 @@ def _needed_on_host(graph: OnnxGraph) -> set[str]:
                 continue
             needed.update(node.inputs[i] for i in operator.host if i < len(node.inputs))
             is_needed = operator.needs_data and not needed.isdisjoint(node.outputs)
-            # What is computed from inputs is not known, so nothing before it need be.
+            # A value computed from inputs is not known; its sources need not be.
             is_needed = is_needed and computed.isdisjoint(node.outputs)
             if is_needed:
                 needed.update(node.inputs)

@@ -152,7 +152,7 @@ def _padded(call: Call, x: Value, windows: Windows, fill: Any) -> Any:
 def _slices(
     call: Call, x: Value, windows: Windows, fill: Any
 ) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Yield each place in a window, and the elements there of all windows."""
+    """Yield each offset in a window, and the elements at it of all windows."""
     _check_terms(math.prod(windows.size))
     tensor = _padded(call, x, windows, fill)
     counts = window_counts(x.shape[2:], windows)
@@ -191,7 +191,7 @@ def _indices(call: Call, x: Value, windows: Windows, by_columns: bool) -> Value:
 def _positions(
     place: Any, counts: Any, spatial: Any, windows: Windows, by_columns: bool
 ) -> tuple[Any, Any]:
-    """Return the flat positions of a place in all windows, and which are no padding."""
+    """Return the positions of an element of all windows, and a mask of no padding."""
     total, inside, stride = 0, True, 1
     axes = range(len(counts))
     for axis in axes if by_columns else reversed(axes):

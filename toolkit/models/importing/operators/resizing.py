@@ -13,7 +13,7 @@ from toolkit.models.importing.call import Call, Operator, axes_of
 from toolkit.models.importing.values import Value
 
 _MODES = ("nearest", "linear", "cubic")
-_FEW = 4  # elements that are mixed one after the other
+_FEW = 4  # elements that are mixed in separate steps
 
 
 def _resize(

@@ -22,7 +22,7 @@ from toolkit.models.importing.operators.reductions import mean_over
 from toolkit.models.importing.values import Value
 
 DOMAIN = "com.microsoft"
-_Optional = Value | None  # an input that comes last
+_Optional = Value | None  # a trailing input
 
 
 def _arguments(inputs: tuple[Any, ...], names: str) -> list[Any]:
@@ -167,7 +167,7 @@ def _dynamic_product(
     return _product_of_integers(call, a, b, scale, b_scale, zero, b_zero, bias)
 
 
-# Its versions of these came earlier than ONNX's, and mean the same.
+# They have the meaning of ONNX's operators of these names.
 _SAME = {"QuantizeLinear", "DequantizeLinear"}
 
 OPERATORS = (

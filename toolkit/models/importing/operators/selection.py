@@ -37,7 +37,7 @@ def _unique(call: Call, x: Value) -> tuple[Value, ...]:
         array, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
     inverse = inverse.reshape(-1)
-    if not is_sorted:  # in the order in which they come
+    if not is_sorted:  # in the order of their first indices
         order = np.argsort(first, kind="stable")
         y = np.take(y, order, axis=axis or 0)
         first, counts = first[order], counts[order]
@@ -106,7 +106,7 @@ def _best(
 
 
 def _overlaps(box: _Array, others: _Array) -> _Array:
-    """Return the intersection over union of a box with others; 0 if a box is empty."""
+    """Return the intersection over union of a box with each other box."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     common = np.prod(np.maximum(high - low, 0), axis=1)
     area, areas = np.prod(box[2:] - box[:2]), np.prod(others[:, 2:] - others[:, :2], 1)
