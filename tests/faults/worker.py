@@ -19,6 +19,7 @@ import warnings
 from functools import cache
 from pathlib import Path
 
+from tests.faults import huge_numbers
 from tests.faults.formats import BY_NAME, FORMATS, digest
 from tests.faults.mutations import seeded
 from toolkit import ops, saving
@@ -234,6 +235,17 @@ def attacked(name, cases):
     return "done: it was read" if outcome.startswith("lost") else outcome
 
 
+def asked_too_much(label, make, cases, seed):
+    """The first wrong outcome of configs that each have a huge number."""
+    folder = cases.place(BY_NAME["keras"]).parent
+    chance, outcome = seeded(seed, label), "error"
+    for what, read in huge_numbers.hostile_configs(label, make, chance, folder):
+        outcome = judged(lambda _, read=read: read() and None, folder, None, "read")
+        if outcome not in ("error", "differs", "equal"):
+            return f"{outcome}; {what}"
+    return "error"
+
+
 def numbered(words, cases):
     """Number, name and outcome of each case that was asked for."""
     if words[0] == "attacks":
@@ -242,6 +254,13 @@ def numbered(words, cases):
         names = list(ATTACKS)
         numbers = range(*map(int, words[1:3]))
         return numbers, lambda n: (names[n], attacked(names[n], cases))
+    if words[0].startswith("numbers"):
+        samples = list(huge_numbers.samples().items())
+        numbers = range(*map(int, words[1:3]))
+        return numbers, lambda n: (
+            samples[n][0],
+            asked_too_much(*samples[n], cases, words[0]),
+        )
     seed, _, only = words[0].partition("/")
     cases.seed, cases.order = int(seed), order(only)
     for name in sorted(set(cases.order)):
@@ -254,7 +273,8 @@ def main():
     cases = Cases(0, folder)
     numbers, run = numbered(words, cases)
     limit_space()
-    saving.set_load_budget(share=SPACE / 6 / _memory())
+    # A config without a file may take the share, within what a case may grow by.
+    saving.set_load_budget(share=GROWTH / 2 / _memory())
     progress = os.open(Path(folder, "progress"), os.O_RDWR | os.O_CREAT)
     for number in numbers:
         os.pwrite(progress, number.to_bytes(8, "little"), 0)

@@ -1,10 +1,12 @@
 """Limits of what is read: the budget of a load, HDF5's structure, and who checks it."""
 
 import io
+import json
 import os
 import pickle
 import sys
 import time
+import zipfile
 import zlib
 
 import h5py
@@ -21,7 +23,13 @@ from toolkit.errors import (
     ModelFileError,
 )
 from toolkit.reading import hdf5_probe
-from toolkit.reading.budget import limited_load, spend
+from toolkit.reading.budget import (
+    check_temporary,
+    limited_load,
+    refunded,
+    spend,
+    spend_time,
+)
 from toolkit.reading.hdf5 import open_datasets
 
 
@@ -133,7 +141,7 @@ def test_a_file_that_cannot_be_written_leaves_hdf5_whole(tmp_path):
 def test_a_config_alone_may_take_the_share_of_the_memory():
     model = tk.Sequential([tk.Input((3,)), tk.layers.Dense(2)])
     text = model.to_json().replace('"units": 2', f'"units": {2**40}')
-    with pytest.raises(LoadBudgetError, match="model_from_json: the weight of shape"):
+    with pytest.raises(LoadBudgetError, match="model_from_json: making the variable"):
         tk.models.model_from_json(text)
 
 
@@ -168,3 +176,65 @@ def test_a_png_too_short_for_its_pixels_is_refused_before_they_have_memory(tmp_p
     path.write_bytes(content)
     with pytest.raises(ImageFileError, match="9000 x 9000 pixels cannot be in"):
         tk.utils.load_img(path)
+
+
+@pytest.mark.parametrize("initializer", ["orthogonal", "identity", "he_normal"])
+def test_initializers_are_estimated_before_they_run(initializer, tmp_path):
+    tk.saving.set_load_budget(share=1e-12, least=1 << 26)
+    model = tk.Sequential(
+        [tk.Input((2,)), tk.layers.Dense(2, kernel_initializer=initializer)]
+    )
+    model.save(tmp_path / "m.keras")
+    with zipfile.ZipFile(tmp_path / "m.keras") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    config = members["config.json"].decode()
+    config = config.replace('"units": 2', '"units": 4000')
+    config = config.replace("[null, 2]", "[null, 4000]")
+    with zipfile.ZipFile(tmp_path / "m.keras", "w") as archive:
+        for name, content in {**members, "config.json": config}.items():
+            archive.writestr(name, content)
+    start = time.process_time()
+    with pytest.raises(LoadBudgetError, match=r"of shape \(4000, 4000\) takes"):
+        tk.saving.load_model(tmp_path / "m.keras")
+    assert time.process_time() - start < 5  # the factors would take 15 seconds
+
+
+def test_time_is_in_proportion_to_memory(tmp_path):
+    (tmp_path / "a").write_bytes(b"x")
+    spend_time(1e9, "what no load asks for")
+    with limited_load(tmp_path / "a"):
+        spend_time(1.9, "the first part")
+        with pytest.raises(LoadBudgetError, match="the other would make loading take"):
+            spend_time(0.2, "the other")
+    tk.saving.set_load_budget(least=1 << 27)
+    with limited_load(tmp_path / "a"):
+        spend_time(3.9, "twice the budget")
+
+
+def test_memory_for_a_moment_is_given_back(tmp_path):
+    (tmp_path / "a").write_bytes(b"x")
+    with limited_load(tmp_path / "a"):
+        for _ in range(3):
+            check_temporary(1 << 26, "all of it")
+            with refunded():
+                spend(1 << 26, "all of it")
+        spend(1 << 25, "half of it")
+        with pytest.raises(LoadBudgetError, match="all of it takes"):
+            check_temporary(1 << 26, "all of it")
+
+
+def test_many_layers_in_a_small_file_are_refused(tmp_path):
+    layer = {"class_name": "Activation", "module": "keras.layers"}
+    rows = [
+        {**layer, "config": {"name": f"a{i}", "activation": "relu"}} for i in range(99)
+    ]
+    first = {"class_name": "InputLayer", "module": "keras.layers"}
+    first["config"] = {"batch_shape": [None, 4]}
+    model = {"class_name": "Sequential", "module": "keras"}
+    model["config"] = {"name": "many", "layers": [first, *rows]}
+    (tmp_path / "a").write_bytes(b"x")
+    assert len(tk.models.model_from_json(json.dumps(model)).layers) == 99
+    tk.saving.set_load_budget(least=1 << 20)
+    with limited_load(tmp_path / "a"):
+        with pytest.raises(LoadBudgetError, match="so many .* would make"):
+            tk.models.model_from_json(json.dumps(model))

@@ -22,10 +22,13 @@ from toolkit.errors import (
 )
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value, primitive
 from toolkit.ir.scalars import Rule
+from toolkit.reading.budget import spend_time
 
 if TYPE_CHECKING:
     from toolkit.core.dialects import Dialect
     from toolkit.core.variable import Variable
+
+_SECONDS_OF_NODE = 3e-5  # the estimate for the budget of a load
 
 
 class Overlay:
@@ -119,6 +122,7 @@ class Trace(Overlay):
         self, op: Primitive, inputs: Iterable[Tensor], attrs: Mapping[str, Any]
     ) -> Any:
         """Append a node; its shape rule gives the outputs."""
+        spend_time(_SECONDS_OF_NODE, "a graph of so many operations")
         inputs = [self.localize(x) for x in inputs]
         specs = op.spec(*[x.spec for x in inputs], **attrs)
         several = type(specs) is tuple

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,11 +26,16 @@ from toolkit.errors import (
     unknown_choice,
 )
 from toolkit.ir import Spec
+from toolkit.reading.budget import check_temporary, spend, spend_time
 
 _AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
 # Values of at most so many bytes are copied on an accelerator when they are read.
 _SMALL = 64 << 10
 _SYNCHRONIZATIONS = (None, "none", "auto", "on_read", "on_write")
+# Estimates for the budget of a load: the time of a Variable and its tensor, and the
+# number of arrays of the size of a first value while an initializer runs.
+_SECONDS_TO_CREATE = 3e-4
+_COPIES_OF_VALUE = 3
 
 
 class Variable(Operators):
@@ -94,7 +100,7 @@ class Variable(Operators):
         self._overwrite_with_gradient = False
         self.lock: threading.RLock = threading.RLock()
         with no_trace():
-            self._tensor = _initial_value(initializer, shape, dtype)
+            self._tensor = _initial_value(initializer, shape, dtype, self.path)
         if self._tensor._array is None:
             raise TraceError(
                 f"variable {self.path!r}: its first value must exist outside the "
@@ -412,7 +418,7 @@ def _function(what: str, value: Any) -> Any:
     return value
 
 
-def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
+def _initial_value(initializer: Any, shape: Any, dtype: Any, path: str) -> Tensor:
     if isinstance(initializer, str):
         initializer = Variable._initializer_named(initializer)
     if isinstance(initializer, np.generic):  # keeps its dtype, as an array does
@@ -433,4 +439,14 @@ def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
             "argument is needed"
         )
     name = dtypes.standardize(dtype) if dtype else settings.floatx()
+    _count_value(tuple(shape), name, path)
     return convert(initializer(tuple(shape), dtype=name), name)
+
+
+def _count_value(shape: tuple[Any, ...], dtype: str, path: str) -> None:
+    """Count a first value before it has memory: a config may ask for any size."""
+    nbytes = prod(shape) * dtypes.numpy_dtype(dtype).itemsize
+    label = f"the variable {path!r} of shape {shape}"
+    check_temporary(_COPIES_OF_VALUE * nbytes, f"making {label}")
+    spend(nbytes, label)
+    spend_time(_SECONDS_TO_CREATE, label)

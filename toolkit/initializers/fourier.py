@@ -12,6 +12,7 @@ from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer, checked_shape
+from toolkit.reading.budget import check_temporary
 
 Array = np.ndarray
 
@@ -85,6 +86,7 @@ def window_of(name: str, length: int, periodic: bool = False) -> Array:
     check_window(name)
     if length == 1:
         return np.ones(1)
+    check_temporary(8 * 8 * length, f"a window of {length:,} samples")
     n = length + periodic
     places = np.arange(n) - (n - 1) / 2
     t = places * 2 / (n - 1)
@@ -138,6 +140,8 @@ class STFT(Initializer):
                 f"STFT: expected a shape (window, 1, frequencies); received {shape}"
             )
         length, _, count = shape
+        # Angles, their cosines and the weighted kernel exist together, in float64.
+        check_temporary(5 * 8 * length * count, f"STFT of shape {shape}")
         turns = np.arange(length)[:, None] * np.arange(count) / max(2 * (count - 1), 1)
         angles = -2 * np.pi * (turns % 1)
         kernel = np.cos(angles) if self.side == "real" else np.sin(angles)

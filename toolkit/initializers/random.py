@@ -28,6 +28,7 @@ from toolkit.random import (
     uniform,
 )
 from toolkit.random.seeds import draw_seed
+from toolkit.reading.budget import check_temporary, spend_time
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 from toolkit.type_aliases import SeedLike
 
@@ -336,6 +337,7 @@ class Orthogonal(RandomInitializer):
             raise ShapeError(f"Orthogonal: expected 2 axes or more; received {shape}")
         rows, columns = math.prod(shape[:-1]), shape[-1]
         tall = (max(rows, columns), min(rows, columns))
+        _count_factors(*tall)
         key = draw_seed(self.seed)
         with device("cpu:0"):  # where the factors are computed, too
             start = normal(tall, dtype="float64", seed=key)
@@ -345,3 +347,16 @@ class Orthogonal(RandomInitializer):
         q = q if rows >= columns else q.T
         kind = dtypes.numpy_dtype(dtypes.standardize(dtype))
         return convert((self.gain * q.reshape(shape)).astype(kind))
+
+
+# Measured with OpenBLAS on two cores: operations of both factors in a second, and the
+# bytes of matrices in float64 for each element.
+_OPERATIONS_PER_SECOND = 20e9
+_BYTES_OF_ELEMENT = 60
+
+
+def _count_factors(rows: int, columns: int) -> None:
+    """Count a factorization before it runs, for a config may ask for any size."""
+    label = f"Orthogonal of a matrix of shape {(rows, columns)}"
+    check_temporary(_BYTES_OF_ELEMENT * rows * columns, label)
+    spend_time(4 * rows * columns**2 / _OPERATIONS_PER_SECOND, label)

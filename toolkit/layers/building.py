@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -30,7 +29,7 @@ from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.precision import Precision
 from toolkit.layers.tracking import StateOwner
 from toolkit.ops.symbolic import infer, infer_fitting, is_symbolic
-from toolkit.reading.budget import spend
+from toolkit.reading.budget import refunded
 from toolkit.type_aliases import (
     ConstraintLike,
     DTypeLike,
@@ -43,13 +42,6 @@ P = ParamSpec("P")
 
 # A model that is called with inputs that do not fit runs this often before it says so.
 _GUESSES = 50
-
-
-def _spend(layer: Any, shape: tuple[int, ...], dtype: str) -> None:
-    """Count a weight, for a config may ask for more than its file could ever hold."""
-    if not context.weightless:
-        nbytes = math.prod(shape) * dtypes.numpy_dtype(dtype).itemsize
-        spend(nbytes, f"the weight of shape {shape} of {describe(layer)}")
 
 
 def in_scope(build: Any) -> Any:
@@ -255,7 +247,6 @@ class Buildable(StateOwner, Precision):
         dtype = dtypes.standardize(dtype or self._dtype_policy.variable_dtype)
         if initializer is None:
             initializer = "glorot_uniform" if dtypes.is_float(dtype) else "zeros"
-        _spend(self, extents, dtype)
         initializer = initializers.get("zeros" if context.weightless else initializer)
         with self._scope():
             variable = Variable(
@@ -352,7 +343,7 @@ class Buildable(StateOwner, Precision):
 
     def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
         """The output symbols by way of a twin, whose weights cost nothing."""
-        with context.inside(weightless=True), keep_counts():
+        with context.inside(weightless=True), keep_counts(), refunded():
             twin = type(self).from_config(self.get_config())
             return twin._general_call(args, kwargs, recorded=False)
 

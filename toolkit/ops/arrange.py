@@ -14,6 +14,7 @@ from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.checks import extents_of, known_values, normalize_axis
 from toolkit.ops.creation import arange, zeros
 from toolkit.ops.index import as_indices, gather_p
+from toolkit.ops.ranges import index_range
 from toolkit.ops.shape import (
     broadcast_to,
     concatenate,
@@ -328,6 +329,6 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
     if x.ndim != 1:
         raise ShapeError(f"vander: expected 1 axis; received {x.shape}")
     count = x.size if N is None else int(N)
-    powers = np.arange(count, dtype="int32")
+    powers = index_range(count, dtype="int32")
     columns = convert(powers if increasing else powers[::-1], x.dtype)
     return expand_dims(x, 1) ** expand_dims(columns, 0)

@@ -14,6 +14,7 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.conv import per_axis, window_counts
 from toolkit.ops.creation import zeros
 from toolkit.ops.index import gather_p, scatter_p
+from toolkit.ops.ranges import index_range
 from toolkit.ops.shape import pad_p, reshape, slice_p, transpose
 from toolkit.ops.symbolic import operation
 from toolkit.settings import standardize_data_format
@@ -21,7 +22,7 @@ from toolkit.settings import standardize_data_format
 
 def window_places(count: int, size: int, stride: int, dilation: int) -> Tensor:
     """(count, size), int32: where each element of each window is along an axis."""
-    starts = np.arange(count, dtype="int32")[:, None] * stride
+    starts = index_range(count, dtype="int32", rows=size)[:, None] * stride
     return convert(starts + np.arange(size, dtype="int32") * dilation)
 
 

@@ -6,14 +6,13 @@ import builtins
 from operator import index
 from typing import Any
 
-import numpy as np
-
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ops.checks import broadcast_shapes, extents_of
 from toolkit.ops.elementwise import floor, less_equal, power, where, zero_like
+from toolkit.ops.ranges import index_range
 from toolkit.ops.shape import (
     broadcast_to,
     broadcast_to_p,
@@ -87,7 +86,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     start, stop, step = (_number(v) for v in (start, stop, step))
     name = dtypes.result_type(*(type(v) for v in (start, stop, step)))
     name = dtypes.standardize(dtype) if dtype else name
-    return convert(np.arange(start, stop, step), name)
+    return convert(index_range(start, stop, step), name)
 
 
 def _number(x: Any) -> Any:

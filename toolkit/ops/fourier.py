@@ -16,6 +16,7 @@ from toolkit.ops.creation import arange, zeros, zeros_like
 from toolkit.ops.elementwise import cos, greater, where
 from toolkit.ops.index import scatter_p
 from toolkit.ops.padding import pad
+from toolkit.ops.ranges import check_range
 from toolkit.ops.shape import pad_p, reshape, slice_axis
 from toolkit.ops.statistics import extract_sequences, sequence_runs
 from toolkit.ops.symbolic import operation
@@ -180,6 +181,7 @@ def irfft(x: Any, fft_length: int | None = None) -> Tensor:
     n = _length("irfft", 2 * (m - 1) if fft_length is None else fft_length)
     # Each frequency stands for itself and its mirror image, but for the first one and,
     # where n is even, the middle one.
+    check_range(n // 2 + 1)
     weights = np.full(n // 2 + 1, 2 / n)
     weights[0] = weights[n // 2 if n % 2 == 0 else 0] = 1 / n
     scale = convert(weights, real.dtype)
@@ -194,6 +196,7 @@ _WINDOWS = {"hann": 0.5, "hamming": 0.54}
 
 def _window(op: str, window: Any, length: int, fft_length: int, dtype: str) -> Tensor:
     """The window with zeros on both sides; all ones if it is None."""
+    check_range(fft_length)
     if window is None:
         return convert(np.ones(fft_length), dtype)
     if isinstance(window, str):

@@ -12,6 +12,7 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.checks import known_values
 from toolkit.ops.index import gather_p
+from toolkit.ops.ranges import check_range
 from toolkit.ops.shape import pad_p
 from toolkit.ops.symbolic import operation
 
@@ -84,5 +85,6 @@ def _pad_by_copies(x: Tensor, axis: int, width: tuple[int, int], mode: str) -> T
     n = x.shape[axis]
     if n == 0:
         raise ShapeError(f"pad: axis {axis} of shape {x.shape} has nothing to copy")
+    check_range(n + sum(width))
     places = np.pad(np.arange(n, dtype="int32"), width, mode=mode)  # type: ignore[call-overload]
     return bind(gather_p, x, convert(places), axis=axis)

@@ -27,6 +27,7 @@ from toolkit.ops.conv import (
     spatial_ndim,
     window_counts,
 )
+from toolkit.ops.ranges import index_range
 from toolkit.ops.reduce import max, mean
 from toolkit.ops.shape import concatenate, slice_axis
 from toolkit.ops.symbolic import operation
@@ -200,7 +201,7 @@ def _counts(
     for axis, (n, k, stride, (low, high)) in enumerate(
         zip(spatial, window, strides, padding, strict=True)
     ):
-        first = np.arange(-low, n + high - k + 1, stride)
+        first = index_range(-low, n + high - k + 1, stride, rows=2)
         seen = np.minimum(first + k, n) - np.maximum(first, 0)
         full = np.all(seen == k)
         if full and is_same:

@@ -33,6 +33,7 @@ from toolkit.ops.elementwise import (
 )
 from toolkit.ops.index import gather_p, scatter_p, take_along_axis_p
 from toolkit.ops.numeric import clip, round
+from toolkit.ops.ranges import index_range
 from toolkit.ops.reduce import any, max, mean, min, sum
 from toolkit.ops.shape import (
     broadcast_to,
@@ -385,5 +386,5 @@ def sequence_runs(count: int, length: int, stride: int) -> tuple[np.ndarray, int
         stride: between the starts of pieces.
     """
     run = math.gcd(length, stride)
-    starts = np.arange(count, dtype="int32")[:, None] * (stride // run)
-    return starts + np.arange(length // run, dtype="int32"), run
+    starts = index_range(count, dtype="int32", rows=length // run)[:, None]
+    return starts * (stride // run) + np.arange(length // run, dtype="int32"), run

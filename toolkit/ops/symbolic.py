@@ -38,12 +38,14 @@ from toolkit.errors import (
     printable,
 )
 from toolkit.ir import Node, Spec
+from toolkit.reading.budget import spend_time
 from toolkit.serialization.recording import Recorded, accepts
 from toolkit.thread_state import restored
 
 # Two sizes for unknown extents: large, and with many divisors, so that a reshape or
 # a split of an unknown extent still works.
 PROBES = (20_160, 30_240)
+_SECONDS_OF_CALL = 4e-4  # the estimate for the budget of a load
 
 
 class Operation(Recorded):
@@ -164,6 +166,7 @@ def record(
     `masks` are symbols that the call needs besides its arguments: what computes them
     comes before it in the order of the graph, though a model does not replay it.
     """
+    spend_time(_SECONDS_OF_CALL, "a model of so many layers")
     inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
     symbols = [x for x in tree.flatten(outputs) if is_symbolic(x)]
     # The caller's lists may be changed later, as by `xs.append(layer(xs))`.

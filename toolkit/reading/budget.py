@@ -1,14 +1,16 @@
-"""How much memory loading one file may take, with all that the file has made.
+"""How much memory and time loading one file may take, with all that the file has made.
 
 Limits of parts multiply: a ZIP may unpack to a thousand times its size, and the HDF5
 file in it again. So there is one account for a whole load; whatever makes bytes of what
-a file says asks for them here first.
+a file says asks for them here first. Time is an estimate from the number of objects,
+weights and graph nodes, so a file is refused on every machine or on none.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,13 @@ from toolkit.errors import ArgumentError, LoadBudgetError
 from toolkit.thread_state import ThreadState
 
 _NEVER_LESS = 8  # times the file: what reading it takes where memory is short
+# Seconds of work for each byte of the memory budget. The smallest budget, 64 MB, allows
+# 2 seconds. A layer with weights takes 2 KB of a file, so it has 4 ms; it needs 1 to 3.
+_SECONDS = 2 / (1 << 26)
+# A JSON config has no weights. Its length says how many layers it has, of 200 bytes or
+# more; the constant is for initializers that take long, such as Orthogonal.
+_SECONDS_OF_TEXT = 2 * _SECONDS  # for each byte of the smallest budget
+_SECONDS_OF_CHARACTER = 1e-5
 
 
 @dataclass
@@ -34,9 +43,15 @@ class Budget:
     size: int
     total: int
     left: int
+    seconds: float
 
     def spend(self, nbytes: int, what: str) -> None:
         """Take bytes from it, or raise."""
+        self.check(nbytes, what)
+        self.left -= nbytes
+
+    def check(self, nbytes: int, what: str) -> None:
+        """Raise if these bytes are more than the budget has left."""
         if nbytes > self.left:
             raise LoadBudgetError(
                 f"{self.label}: {what} takes {nbytes:,} bytes, far more than the file "
@@ -44,7 +59,16 @@ class Budget:
                 f"{self.total:,} in all, of which {self.left:,} are left; "
                 "toolkit.saving.set_load_budget sets that"
             )
-        self.left -= nbytes
+
+    def spend_time(self, seconds: float, what: str) -> None:
+        """Take an estimated time from the budget, or raise."""
+        if seconds > self.seconds:
+            raise LoadBudgetError(
+                f"{self.label}: {what} would make loading take far longer than "
+                f"{self.size:,} bytes allow: refused. The time of a load is in "
+                "proportion to its memory, which toolkit.saving.set_load_budget sets"
+            )
+        self.seconds -= seconds
 
 
 class _Account(ThreadState):
@@ -63,7 +87,9 @@ def set_load_budget(
     """Set how much memory loading one file may take; without arguments, the default.
 
     Everything that a load makes counts: what is unpacked, arrays, the weights that a
-    config asks for, and vocabularies.
+    config asks for, and vocabularies. The estimated time of a load is limited in
+    proportion: 2 seconds for each 64 MB of the budget. JSON text has 4 seconds for
+    each 64 MB of `least`.
 
     Args:
         ratio: how many times the size of the file. `float("inf")` is no limit but
@@ -142,17 +168,22 @@ def limited_load(
         more: bytes of further files that do.
     """
     size = size_of(Path(path)) + sum(map(size_of, others)) + more
-    return _load_within(repr(str(path)), size, load_budget(size))
+    total = load_budget(size)
+    return _load_within(repr(str(path)), size, total, total * _SECONDS)
 
 
 def limited_text(label: str, size: int) -> AbstractContextManager[None]:
     """A load of what no file holds: it may take the share of the machine's memory."""
-    return _load_within(label, size, _share())
+    total = _share()
+    seconds = _limits.least * _SECONDS_OF_TEXT + size * _SECONDS_OF_CHARACTER
+    return _load_within(label, size, total, seconds)
 
 
-def _load_within(label: str, size: int, total: int) -> AbstractContextManager[None]:
+def _load_within(
+    label: str, size: int, total: int, seconds: float
+) -> AbstractContextManager[None]:
     known = _account.budget
-    return _account.inside(budget=known or Budget(label, size, total, total))
+    return _account.inside(budget=known or Budget(label, size, total, total, seconds))
 
 
 def size_of(path: Path) -> int:
@@ -167,3 +198,37 @@ def spend(nbytes: int, what: str) -> None:
     """Take bytes from the budget of this thread's load; outside of one, do nothing."""
     if _account.budget is not None:
         _account.budget.spend(nbytes, what)
+
+
+def check_temporary(nbytes: int, what: str) -> None:
+    """Raise if memory for a moment does not fit into what this thread's load has left.
+
+    Args:
+        nbytes: of the arrays that exist at the same time.
+        what: the operation and its size, for the message.
+    """
+    if _account.budget is not None:
+        _account.budget.check(nbytes, what)
+
+
+def spend_time(seconds: float, what: str) -> None:
+    """Take an estimated time from the budget of this thread's load, if there is one.
+
+    Args:
+        seconds: on one core of a common processor.
+        what: the operation and its size, for the message.
+    """
+    if _account.budget is not None:
+        _account.budget.spend_time(seconds, what)
+
+
+@contextmanager
+def refunded() -> Iterator[None]:
+    """Give memory back to the budget at the end, for objects that only last as long."""
+    budget = _account.budget
+    left = 0 if budget is None else budget.left
+    try:
+        yield
+    finally:
+        if budget is not None:
+            budget.left = left

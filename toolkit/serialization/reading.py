@@ -13,6 +13,7 @@ from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.naming import to_snake_case
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, DTypeError, ToolkitError
+from toolkit.reading.budget import spend_time
 from toolkit.serialization.places import find, public_place
 from toolkit.serialization.registration import (
     custom_object_scope,
@@ -20,6 +21,7 @@ from toolkit.serialization.registration import (
 )
 from toolkit.serialization.sharing import note_object, only_reading, shared_object
 
+_SECONDS_OF_OBJECT = 1e-4  # the estimate for the budget of a load
 # Arguments of public classes that may be a path: a config must hold the contents.
 _FILES = ("vocabulary", "idf_weights")
 
@@ -135,6 +137,7 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
         raise ArgumentTypeError(
             f"deserialize_keras_object: class {cls.__name__} has no `from_config`"
         )
+    spend_time(_SECONDS_OF_OBJECT, "a config of so many objects")
     inner = dict(config["config"] or {})
     if public_place(cls) is not None:
         inner = _without_files(cls, with_function(inner, custom_objects))

@@ -268,7 +268,7 @@ class IndexLookup(VocabularyLayer):
         lines = lines_of(Path(dir_path, _FILE))
         while lines and lines[-1] == "":
             lines.pop()
-        if len(lines) > len(self._specials):
+        if len(lines) > self._special_count:
             weights = self.idf_weights
             size = self._frozen_size
             self._frozen_size = None

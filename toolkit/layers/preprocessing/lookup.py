@@ -180,7 +180,7 @@ class IntegerLookup(IndexLookup):
             place = ops.searchsorted(keys, ops.reshape(inputs, (-1,)))
             place = ops.reshape(ops.minimum(place, len(keys) - 1), inputs.shape)
             known = ops.equal(ops.take(keys, place), inputs)
-            indices = order + len(self._specials)
+            indices = order + self._special_count
             result = ops.where(known, ops.take(indices, place), result)
         if self.mask_token is not None:
             masked = 0 if self.output_mode == "int" else -1

@@ -222,11 +222,16 @@ class TextVectorization(AdaptableLayer):
         return [
             [
                 " ".join(words[i : i + n])
-                for n in self._ngrams
+                for n in self._lengths_in(words)
                 for i in _starts(words, n)
             ]
             for words in documents
         ]
+
+    def _lengths_in(self, words: list[str]) -> Sequence[int]:
+        """Return the lengths of the n-grams that a text of these words can have."""
+        lengths = self._ngrams or ()
+        return lengths[: len(words)] if isinstance(lengths, range) else lengths
 
     def _standardize_all(self, function: Callable[[Any], Any], texts: Array) -> Array:
         if texts.ndim == 0:
@@ -392,11 +397,12 @@ def _named(layer: Any, argument: str, value: Any, table: dict[str, Any]) -> Any:
     return choice(layer, argument, value, table)
 
 
-def _widths(ngrams: Any) -> tuple[int, ...] | None:
+def _widths(ngrams: Any) -> Sequence[int] | None:
+    """Return the lengths of n-grams; those up to a number are a range of any size."""
     if ngrams is None:
         return None
     if is_int(ngrams):
-        return tuple(range(1, ngrams + 1))
+        return range(1, ngrams + 1)
     if isinstance(ngrams, tuple) and all(is_int(n) for n in ngrams):
         return ngrams
     raise ArgumentError(

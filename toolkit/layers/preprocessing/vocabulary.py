@@ -17,7 +17,10 @@ from toolkit.layers.preprocessing.host import (
     host_array,
     text_array,
 )
+from toolkit.reading.budget import check_temporary
 from toolkit.reading.text import parse_number
+
+_BYTES_OF_ITEM = 24  # of a list, and of two copies
 
 
 def plain(layer: Any, values: Any) -> list[Any] | None:
@@ -86,7 +89,13 @@ class VocabularyLayer(AdaptableLayer):
     def _specials(self) -> list[Any]:
         """What stands before the vocabulary."""
         mask = [self.mask_token] * self._mask_count
+        nbytes = _BYTES_OF_ITEM * self.num_oov_indices
+        check_temporary(nbytes, f"num_oov_indices={self.num_oov_indices:,}")
         return mask + [self.oov_token] * self.num_oov_indices
+
+    @property
+    def _special_count(self) -> int:
+        return self._mask_count + self.num_oov_indices
 
     @property
     def _mask_count(self) -> int:
@@ -109,7 +118,7 @@ class VocabularyLayer(AdaptableLayer):
 
     def _set_tokens(self, tokens: list[Any]) -> None:
         self.__dict__["_tokens"] = tokens
-        start = len(self._specials)
+        start = self._special_count
         self.__dict__["_index"] = {token: start + i for i, token in enumerate(tokens)}
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
@@ -119,7 +128,7 @@ class VocabularyLayer(AdaptableLayer):
 
     def vocabulary_size(self) -> int:
         """The number of indices that are in use, those for special tokens included."""
-        return len(self._specials) + len(self._tokens)
+        return self._special_count + len(self._tokens)
 
     def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
         """Use this vocabulary, and with mode "tf_idf" these weights.
@@ -143,16 +152,16 @@ class VocabularyLayer(AdaptableLayer):
             raise ArgumentError(
                 f"{type(self).__name__}: cannot set an empty vocabulary"
             )
-        specials = self._specials
-        begins_with = vocabulary[: len(specials)] == specials
-        has_specials = bool(specials) and not from_file and begins_with
-        tokens = vocabulary[len(specials) :] if has_specials else vocabulary
+        count = self._special_count
+        can_begin = 0 < count <= len(vocabulary) and not from_file
+        has_specials = can_begin and vocabulary[:count] == self._specials
+        tokens = vocabulary[count:] if has_specials else vocabulary
         self._check_tokens(tokens)
-        self._check_size(len(specials) + len(tokens))
+        self._check_size(count + len(tokens))
         self._set_tokens(tokens)
         if idf_weights is not None:
             weights = _weights_of(vocabulary, idf_weights)
-            front = 0 if has_specials else len(specials)
+            front = 0 if has_specials else count
             self._set_idf_weights(weights, front)
 
     def _values(self, vocabulary: Any) -> list[Any]:

@@ -83,15 +83,17 @@ def _search(
     done: set[Node] = set()
     first_seen: dict[Any, int] = {}
     stack: list[tuple[Node, Any]] = []
+    on_stack: set[Node] = set()
 
     def enter(symbol: KerasTensor) -> None:
         node = node_of(symbol)
         if node is None or node in done or (id(symbol) in given and node.inputs):
             return
-        if any(node is other for other, _ in stack):
+        if node in on_stack:
             raise ArgumentError(f"Model: {symbol} is computed from itself")
         first_seen.setdefault(node.op, len(first_seen))
         stack.append((node, iter(_needed(node))))
+        on_stack.add(node)
 
     for output in outputs:
         enter(output)
@@ -102,6 +104,7 @@ def _search(
                 enter(symbol)
                 continue
             stack.pop()
+            on_stack.remove(node)
             done.add(node)
             finished.append(node)
     return finished, first_seen

@@ -33,6 +33,7 @@ from toolkit.ops.elementwise import (
 from toolkit.ops.image.layout import as_pixels, batched, weighted, widened
 from toolkit.ops.index import take
 from toolkit.ops.numeric import absolute, logical_and, stop_gradient
+from toolkit.ops.ranges import index_range
 from toolkit.ops.reduce import sum
 from toolkit.ops.shape import expand_dims, pad_p, reshape, slice_axis, transpose
 from toolkit.ops.symbolic import operation
@@ -225,7 +226,7 @@ def _resampled(
     taps = math.ceil(2 * reach)
     if taps > _MOST_TAPS or taps * _PIXELS_OF_A_TAP > n:
         return _along(x, axis, weights(), is_finite)
-    places = (np.arange(count) + 0.5) * (n / count) - 0.5
+    places = (index_range(count, rows=taps) + 0.5) * (n / count) - 0.5
     first = np.clip(np.floor(places - reach).astype(int) + 1, 0, n - taps)
     taken = first + np.arange(taps)[:, None]
     parts = reshape(weights(taken), (taps, count, *[1] * (x.ndim - axis - 1)))
@@ -270,7 +271,7 @@ def _nearest(x: Tensor, axis: int, count: int) -> Tensor:
 def _averaged(x: Tensor, axis: int, count: int, is_finite: bool) -> Tensor:
     """x with `count` pixels along an axis, each the mean of the part that it covers."""
     n = x.shape[axis]
-    edges = np.arange(count + 1) * (n / count)
+    edges = index_range(count + 1, rows=n) * (n / count)
     low, high = edges[:-1], edges[1:]
     pixels = np.arange(n)[:, None]
     covered = np.minimum(pixels + 1, high) - np.maximum(pixels, low)
