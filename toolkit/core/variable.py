@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,16 +25,12 @@ from toolkit.errors import (
     unknown_choice,
 )
 from toolkit.ir import Spec
-from toolkit.reading.budget import check_temporary, spend, spend_time
+from toolkit.reading.budget import spend_variable
 
 _AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
 # Values of at most so many bytes are copied on an accelerator when they are read.
 _SMALL = 64 << 10
 _SYNCHRONIZATIONS = (None, "none", "auto", "on_read", "on_write")
-# Estimates for the budget of a load: the time of a Variable and its tensor, and the
-# number of arrays of the size of a first value while an initializer runs.
-_SECONDS_TO_CREATE = 3e-4
-_COPIES_OF_VALUE = 3
 
 
 class Variable(Operators):
@@ -439,14 +434,5 @@ def _initial_value(initializer: Any, shape: Any, dtype: Any, path: str) -> Tenso
             "argument is needed"
         )
     name = dtypes.standardize(dtype) if dtype else settings.floatx()
-    _count_value(tuple(shape), name, path)
+    spend_variable(path, tuple(shape), dtypes.itemsize(name))
     return convert(initializer(tuple(shape), dtype=name), name)
-
-
-def _count_value(shape: tuple[Any, ...], dtype: str, path: str) -> None:
-    """Count a first value before it has memory: a config may ask for any size."""
-    nbytes = prod(shape) * dtypes.numpy_dtype(dtype).itemsize
-    label = f"the variable {path!r} of shape {shape}"
-    check_temporary(_COPIES_OF_VALUE * nbytes, f"making {label}")
-    spend(nbytes, label)
-    spend_time(_SECONDS_TO_CREATE, label)

@@ -8,9 +8,20 @@ from toolkit import ops, settings
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.metrics.confusion import ThresholdMetric
+from toolkit.reading.budget import check_temporary
 
 _CURVES = ("ROC", "PR", "PRGAIN")
 _METHODS = ("interpolation", "majoring", "minoring")
+
+
+# A float of a list, its copies in arrays, and the counts of four kinds.
+_BYTES_OF_THRESHOLD = 128
+
+
+def _even_steps(count: int) -> list[float]:
+    """Return numbers from 0 to 1 in equal steps."""
+    check_temporary(_BYTES_OF_THRESHOLD * count, f"num_thresholds={count:,}")
+    return [i / (count - 1) for i in range(count)]
 
 
 def _grid(what: str, num_thresholds: int, least: int) -> list[float]:
@@ -19,7 +30,7 @@ def _grid(what: str, num_thresholds: int, least: int) -> list[float]:
         raise ArgumentError(
             f"{what}: expected num_thresholds >= {least}; received {num_thresholds}"
         )
-    inner = [i / (num_thresholds - 1) for i in range(1, num_thresholds - 1)]
+    inner = _even_steps(num_thresholds)[1:-1]
     return [-settings.epsilon(), *inner, 1 + settings.epsilon()]
 
 
@@ -220,8 +231,7 @@ class _BestWhere(ThresholdMetric):
         self.class_id = class_id
         self.thresholds: list[float] = [0.5]
         if num_thresholds > 1:
-            steps = num_thresholds - 1
-            self.thresholds = [i / steps for i in range(num_thresholds)]
+            self.thresholds = _even_steps(num_thresholds)
         self._add_counts()
 
     def _rates(self) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 
 from toolkit.errors import ArgumentError, LoadBudgetError
@@ -26,6 +27,8 @@ _SECONDS = 2 / (1 << 26)
 # more; the constant is for initializers that take long, such as Orthogonal.
 _SECONDS_OF_TEXT = 2 * _SECONDS  # for each byte of the smallest budget
 _SECONDS_OF_CHARACTER = 1e-5
+_SECONDS_OF_VARIABLE = 3e-4
+_COPIES_OF_VALUE = 3  # arrays of the size of a first value while an initializer runs
 
 
 @dataclass
@@ -220,6 +223,22 @@ def spend_time(seconds: float, what: str) -> None:
     """
     if _account.budget is not None:
         _account.budget.spend_time(seconds, what)
+
+
+def spend_variable(path: str, shape: tuple[int, ...], itemsize: int) -> None:
+    """Take a Variable from the budget of this thread's load, before it has memory.
+
+    Args:
+        path: of the Variable, for the message.
+        shape: of its first value.
+        itemsize: bytes of an element.
+    """
+    if _account.budget is not None:
+        nbytes = prod(shape) * itemsize
+        label = f"the variable {path!r} of shape {shape}"
+        check_temporary(_COPIES_OF_VALUE * nbytes, f"making {label}")
+        spend(nbytes, label)
+        spend_time(_SECONDS_OF_VARIABLE, label)
 
 
 @contextmanager
