@@ -24,6 +24,7 @@ from toolkit.errors import (
     MissingDataError,
     unknown_choice,
 )
+from toolkit.reading.clear import check_plain
 from toolkit.reading.packed import budget_of, decompressed, limited_lines
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
@@ -45,6 +46,7 @@ def as_paths(files: Paths) -> list[str]:
 
 def open_file(path: str, compression: str | None, block: int = BLOCK) -> IO[bytes]:
     """A file, whose reader takes large blocks, unpacked as it is read."""
+    check_plain(path, DatasetError, MissingDataError)
     try:
         if compression == "GZIP":
             return gzip.open(path, "rb")  # type: ignore[return-value]

@@ -21,9 +21,10 @@ import numpy as np
 
 from toolkit.data.encoding import decode, encode
 from toolkit.data.rows import Rows
-from toolkit.errors import DatasetError, unknown_choice
+from toolkit.errors import DatasetError, MissingDataError, unknown_choice
 from toolkit.files.staging import Stage, sweep
 from toolkit.reading.budget import load_budget
+from toolkit.reading.clear import check_plain
 from toolkit.reading.packed import decompressed
 
 FIRST_LINE = "toolkit elements 1\n"
@@ -118,6 +119,7 @@ class StoredRows(Rows):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
+        check_plain(self._path, DatasetError, MissingDataError)
         try:
             with open(path, "rb") as file:
                 self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -18,7 +18,13 @@ from toolkit.data.rows import ArrayRows, Numbers, Rows, as_array
 from toolkit.data.sources import FromTensorSlices
 from toolkit.data.streams import Pass
 from toolkit.data.structure import Array, TensorSpec, leaves, map_leaves
-from toolkit.errors import DatasetError, ShapeError, UnsupportedError
+from toolkit.errors import (
+    DatasetError,
+    MissingDataError,
+    ShapeError,
+    UnsupportedError,
+)
+from toolkit.reading.clear import check_plain
 from toolkit.reading.hdf5 import (
     check_dataset,
     chunk_bytes,
@@ -89,6 +95,7 @@ class FromNpy(FromTensorSlices):
 
 
 def _mapped(path: Path_) -> Array:
+    check_plain(path, DatasetError, MissingDataError)
     try:
         return np.asarray(mapped(Path(path)))
     except DAMAGES as error:
@@ -138,6 +145,7 @@ class FromHDF5(Dataset):
     def __init__(self, path: Path_, keys: Any = None) -> None:
         super().__init__()
         self._path = os.fspath(path)
+        check_plain(path, DatasetError, MissingDataError)
         try:
             self._file = opened(Path(path), self._path)
             with named(self._path):

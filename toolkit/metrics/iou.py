@@ -49,6 +49,13 @@ class IoU(Metric):
         axis: int | None = -1,
     ) -> None:
         super().__init__(name=name, dtype=dtype or "int32")
+        # First, for the budget of a load refuses a matrix of too many classes.
+        self.total_cm: Variable = self.add_variable(
+            (num_classes, num_classes),
+            "zeros",
+            dtype=self.dtype,
+            name="total_confusion_matrix",
+        )
         if not all(0 <= i < num_classes for i in target_class_ids):
             raise ArgumentError(
                 f"{type(self).__name__}: expected target_class_ids in "
@@ -60,12 +67,6 @@ class IoU(Metric):
         self.sparse_y_true = sparse_y_true
         self.sparse_y_pred = sparse_y_pred
         self.axis = axis
-        self.total_cm: Variable = self.add_variable(
-            (num_classes, num_classes),
-            "zeros",
-            dtype=self.dtype,
-            name="total_confusion_matrix",
-        )
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Count a batch; weights have the first axes of the labels, or all."""

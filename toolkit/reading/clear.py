@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from toolkit.errors import (
     LoadBudgetError,
@@ -55,7 +57,56 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
+_KINDS: dict[str, Callable[[int], bool]] = {
+    "a folder": stat.S_ISDIR,
+    "a FIFO": stat.S_ISFIFO,
+    "a socket": stat.S_ISSOCK,
+    "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
+}
+
+
+_POINTER = b"version https://git-lfs.github.com/spec/"
+
+
 def check_present(path: Path) -> None:
-    """Raise unless there is a file."""
-    if not path.is_file():
-        raise MissingFileError(f"File not found: there is no file {str(path)!r}")
+    """Raise unless there is a file, and not a pointer to one elsewhere."""
+    check_plain(path, ModelFileError, MissingFileError)
+    with open(path, "rb") as file, naming(path):
+        refuse_pointer(file)
+
+
+def refuse_pointer(file: IO[bytes]) -> None:
+    """Raise if an open file is a pointer of Git LFS; else go back to its start."""
+    if file.read(len(_POINTER)) == _POINTER:
+        raise ModelFileError(
+            "it is a pointer of Git LFS, not the file itself: run `git lfs pull` in "
+            "its repository, or download the file"
+        )
+    file.seek(0)
+
+
+def check_plain(
+    path: str | os.PathLike[str],
+    error: type[ToolkitError] = ModelFileError,
+    missing: type[ToolkitError] = MissingFileError,
+) -> None:
+    """Raise unless a path names a plain file, or a link to one.
+
+    To open a FIFO waits for a writer, and a device such as `/dev/zero` has no end.
+
+    Args:
+        path: of the file.
+        error: the class to raise for a folder, FIFO, socket or device.
+        missing: the class to raise where there is nothing.
+    """
+    label = repr(os.fspath(path))
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError) as found:
+        raise missing(f"File not found: there is no file {label}") from found
+    except (OSError, ValueError) as found:  # a loop of links, a null character
+        raise error(f"{label} cannot be read ({found})") from found
+    if not stat.S_ISREG(mode):
+        kinds = [kind for kind, is_kind in _KINDS.items() if is_kind(mode)]
+        kind = kinds[0] if kinds else "something else"
+        raise error(f"{label}: expected a file; found {kind}")

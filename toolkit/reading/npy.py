@@ -19,6 +19,7 @@ import numpy as np
 from toolkit.definitions.records import record
 from toolkit.errors import ModelFileError
 from toolkit.reading.budget import spend
+from toolkit.reading.clear import check_plain
 from toolkit.reading.zips import open_members
 
 MAGIC = b"\x93NUMPY"
@@ -149,6 +150,7 @@ class StoredArray:
 @contextmanager
 def open_npy(path: Path) -> Iterator[dict[str, StoredArray]]:
     """The array of a `.npy` file, under the file's name without its ending."""
+    check_plain(path)
     with open(path, "rb") as file:
         head = file.read(_HEADER)
     try:

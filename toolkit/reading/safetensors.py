@@ -29,7 +29,7 @@ from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
 from toolkit.files.staging import replace_file
 from toolkit.reading.budget import limited_load, spend
-from toolkit.reading.clear import naming
+from toolkit.reading.clear import naming, refuse_pointer
 from toolkit.reading.spans import bytes_at
 from toolkit.reading.text import parsed_json
 
@@ -162,6 +162,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         os.close(handle)
         raise ModelFileError("expected a regular file")
     with open(handle, "rb", buffering=0) as file:
+        refuse_pointer(file)
         yield file
 
 

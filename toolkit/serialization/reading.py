@@ -50,6 +50,17 @@ def deserialize_keras_object(
         >>> serialization.deserialize_keras_object(config).l1
         0.5
     """
+    try:
+        return _deserialize(config, custom_objects, **kwargs)
+    except RecursionError as error:
+        raise ArgumentError(
+            "deserialize_keras_object: objects in objects without an end: expected a "
+            "config that is nested less deeply"
+        ) from error
+
+
+def _deserialize(config: Any, custom_objects: Any, **kwargs: Any) -> Any:
+    """Return the object of a config; see `deserialize_keras_object`."""
     module_objects = kwargs.pop("module_objects", None)
     kwargs.pop("printable_module_name", None)  # for errors, before Keras 3
     if kwargs:
@@ -64,15 +75,12 @@ def deserialize_keras_object(
                 return _instance(found, {"config": {}}, custom_objects)
         return config if found is None else found
     if isinstance(config, (list, tuple)):
-        return type(config)(
-            [deserialize_keras_object(x, custom_objects) for x in config]
-        )
+        return type(config)([_deserialize(x, custom_objects) for x in config])
     if not isinstance(config, dict):
         return config
     if "class_name" not in config or "config" not in config:
         return {
-            key: deserialize_keras_object(value, custom_objects)
-            for key, value in config.items()
+            key: _deserialize(value, custom_objects) for key, value in config.items()
         }
     return _deserialize_dict(config, custom_objects, module_objects)
 

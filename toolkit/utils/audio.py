@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from toolkit.arguments import is_int
-from toolkit.errors import ArgumentError, MalformedDataError
+from toolkit.errors import (
+    ArgumentError,
+    DatasetError,
+    MalformedDataError,
+    MissingDataError,
+)
+from toolkit.reading.clear import check_plain
 from toolkit.utils.directories import common_arguments, from_directory
 
 Array = np.ndarray[Any, Any]
@@ -26,6 +32,7 @@ def read_wav(path: str) -> tuple[Array, int]:
     Args:
         path: of a file with whole numbers of 8, 16, 24 or 32 bits (PCM).
     """
+    check_plain(path, DatasetError, MissingDataError)
     return wav_samples(path, os.path.getsize(path), repr(path))
 
 

@@ -15,7 +15,12 @@ from toolkit.arguments import is_int
 from toolkit.console.messages import print_message
 from toolkit.core.strings import decoded
 from toolkit.data.indexed import check_format, made_batches
-from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.errors import (
+    ArgumentError,
+    DatasetError,
+    MissingDataError,
+    unknown_choice,
+)
 from toolkit.ops.image.resizing import INTERPOLATIONS
 from toolkit.reading.images import open_image, pillow, upper_bits
 from toolkit.settings import standardize_data_format
@@ -95,6 +100,9 @@ def _indexed(
 ) -> tuple[list[str], Any, list[str] | None]:
     """(paths, labels, names of the classes); no labels: None for the last two."""
     directory = os.fspath(directory)
+    if not os.path.isdir(directory):
+        kind = DatasetError if os.path.lexists(directory) else MissingDataError
+        raise kind(f"{caller}: expected a folder; there is none at {directory!r}")
     if isinstance(labels, str) and labels == "inferred":
         names = _classes(caller, directory, class_names)
         folders = (os.path.join(directory, name) for name in names)

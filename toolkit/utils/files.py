@@ -8,16 +8,23 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import urlopen
+from urllib.request import HTTPRedirectHandler, build_opener, url2pathname
 
 from toolkit import settings
 from toolkit.console.messages import print_message
-from toolkit.errors import ArgumentError, DamagedFileError, DatasetError, unknown_choice
+from toolkit.errors import (
+    ArgumentError,
+    DamagedFileError,
+    DatasetError,
+    MissingDataError,
+    unknown_choice,
+)
 from toolkit.files.locks import lock
 from toolkit.files.staging import Stage, sweep
+from toolkit.reading.clear import check_plain
 from toolkit.utils.archives import FORMATS
 from toolkit.utils.unpacked import check_own, unpack
 
@@ -215,6 +222,7 @@ def _is_valid(path: Path, check: tuple[str, str] | None) -> bool:
 
 def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
     """The "sha256" or "md5" of a file, in hexadecimal digits."""
+    check_plain(path, DatasetError, MissingDataError)
     digest = hashlib.new(algorithm, usedforsecurity=False)
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):
@@ -247,9 +255,9 @@ def _copy_from_url(
     received = 0
     hide = None if settings.is_interactive_logging_enabled() else True
     try:
-        with urlopen(origin, timeout=_TIMEOUT) as response:
+        with _opened(origin) as response:
             length = response.headers.get("Content-Length")
-            total = int(length) if length else None
+            total = _length_of(length, origin)
             with tqdm(total=total, unit="B", unit_scale=True, disable=hide) as bar:
                 while chunk := response.read(_CHUNK):
                     file.write(chunk)
@@ -262,6 +270,40 @@ def _copy_from_url(
     if total is not None and received != total:
         reason = f"the connection closed after {received} of {total} bytes"
         raise _fetch_error(origin, target, check, reason)
+
+
+class _WebRedirects(HTTPRedirectHandler):
+    """Follows redirects to web addresses alone: urllib would follow one to FTP."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        if urlsplit(newurl).scheme not in ("http", "https"):
+            raise DatasetError(
+                f"get_file: {req.full_url} redirects to {newurl!r}: expected an "
+                "address that begins with http:// or https://; refused"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _opened(origin: str) -> Any:
+    """Open an address; a file of this machine must be a plain file."""
+    parts = urlsplit(origin)
+    if parts.scheme == "file":
+        check_plain(url2pathname(parts.path), DatasetError, MissingDataError)
+    return build_opener(_WebRedirects).open(origin, timeout=_TIMEOUT)
+
+
+def _length_of(text: str | None, origin: str) -> int | None:
+    """Return the number of bytes that a server declares."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise DatasetError(
+            f"get_file: {origin}: expected a Content-Length of digits; received "
+            f"{text!r:.100}"
+        )
+    return int(text)
 
 
 def _fetch_error(

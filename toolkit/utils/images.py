@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from toolkit import ops
 from toolkit.console.frames import warn
 from toolkit.dtypes import is_float
-from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown_choice
+from toolkit.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ImageFileError,
+    MissingDataError,
+    ShapeError,
+    unknown_choice,
+)
+from toolkit.reading.clear import check_plain
 from toolkit.reading.images import open_image, pillow
 from toolkit.settings import floatx, standardize_data_format
 
@@ -55,6 +63,7 @@ def load_img(
     name = "the file"
     if isinstance(path, (str, bytes, os.PathLike)):
         name = os.fsdecode(path)
+        check_plain(name, ImageFileError, MissingDataError)
         with open(path, "rb") as file:
             path = io.BytesIO(file.read())
     elif not hasattr(path, "read"):

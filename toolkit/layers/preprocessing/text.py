@@ -223,15 +223,15 @@ class TextVectorization(AdaptableLayer):
             [
                 " ".join(words[i : i + n])
                 for n in self._lengths_in(words)
-                for i in _starts(words, n)
+                for i in range(len(words) - n + 1)
             ]
             for words in documents
         ]
 
     def _lengths_in(self, words: list[str]) -> Sequence[int]:
         """Return the lengths of the n-grams that a text of these words can have."""
-        lengths = self._ngrams or ()
-        return lengths[: len(words)] if isinstance(lengths, range) else lengths
+        most = len(words) if isinstance(self._ngrams, range) else None
+        return (self._ngrams or ())[:most]
 
     def _standardize_all(self, function: Callable[[Any], Any], texts: Array) -> Array:
         if texts.ndim == 0:
@@ -399,20 +399,14 @@ def _named(layer: Any, argument: str, value: Any, table: dict[str, Any]) -> Any:
 
 def _widths(ngrams: Any) -> Sequence[int] | None:
     """Return the lengths of n-grams; those up to a number are a range of any size."""
-    if ngrams is None:
-        return None
     if is_int(ngrams):
         return range(1, ngrams + 1)
-    if isinstance(ngrams, tuple) and all(is_int(n) for n in ngrams):
+    if ngrams is None or (isinstance(ngrams, tuple) and all(map(is_int, ngrams))):
         return ngrams
     raise ArgumentError(
         "TextVectorization: `ngrams` must be None, an integer or a tuple of integers; "
         f"received {ngrams!r}"
     )
-
-
-def _starts(words: list[str], n: int) -> range:
-    return range(len(words) - n + 1)
 
 
 def _map_text(function: Callable[[str], str], texts: Array) -> Array:

@@ -136,6 +136,12 @@ class ModelCheckpoint(RegularSaves, MonitorCallback):
             fields["batch"] = batch + 1
         try:
             return self.filepath.format(**fields)
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"ModelCheckpoint: Failed to format this callback filepath: expected "
+                f"names of logs in braces, as in '{{epoch:02d}}-{{loss:.2f}}.keras'; "
+                f"received {self.filepath!r} ({error})"
+            ) from None
         except KeyError as error:
             raise MissingKeyError(
                 f"ModelCheckpoint: Failed to format this callback filepath: "

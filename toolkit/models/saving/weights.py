@@ -14,6 +14,7 @@ from toolkit.models.saving.archives import weights_in_archive
 from toolkit.models.saving.file_lists import list_path
 from toolkit.models.saving.h5_files import write_groups
 from toolkit.models.saving.legacy_h5 import load_legacy_weights
+from toolkit.models.saving.other_formats import refuse_other_formats
 from toolkit.models.saving.safetensors_lists import LIST
 from toolkit.models.saving.safetensors_saving import safetensors_of, save_safetensors
 from toolkit.models.saving.safetensors_weights import load_safetensors
@@ -150,6 +151,7 @@ def load_weights(
     """
     path = Path(filepath)
     check_built(model, "load_weights")
+    refuse_other_formats("load_weights", filepath)
     if path.name.endswith(SAFETENSORS):
         if by_name is not None:
             raise ArgumentError(

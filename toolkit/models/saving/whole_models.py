@@ -12,6 +12,7 @@ from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.saving.archives import load_archive, save_archive
 from toolkit.models.saving.folders import is_model_folder, load_folder, save_folder
 from toolkit.models.saving.legacy_h5 import load_legacy, save_legacy
+from toolkit.models.saving.other_formats import refuse_other_formats
 from toolkit.models.saving.state import all_variables
 from toolkit.models.saving.weights import H5, check_free
 
@@ -115,6 +116,7 @@ def load_model(
     path = Path(filepath)
     if is_model_folder(path):
         return load_folder(path, custom_objects, compile)
+    refuse_other_formats("load_model", filepath)
     if path.name.endswith(".keras"):
         return load_archive(path, custom_objects, compile)
     if path.name.endswith(H5):
