@@ -13,8 +13,8 @@ class ToolkitExportArchive:
 
     def __init__(self) -> None:
         raise NotImplementedError(
-            "`export_saved_model` only currently supports the tensorflow, jax and torch "
-            "backends. With the toolkit backend use `model.export(path, "
+            "`export_saved_model` only currently supports the tensorflow, jax and "
+            "torch backends. With the toolkit backend use `model.export(path, "
             'format="onnx")`, or save the model as a `.keras` file and export it with '
             "Keras on one of these"
         )
