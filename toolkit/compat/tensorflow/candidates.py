@@ -130,7 +130,10 @@ def all_candidate_sampler(
     seed: Any = None,
     name: Any = None,
 ) -> Candidates:
-    """Return the classes below num_sampled, and ones; `seed` has no effect."""
+    """Return the classes below num_sampled, and ones.
+
+    `unique` and `seed` have no effect: each class is there once.
+    """
     classes = _true_classes("all_candidate_sampler", true_classes, num_true, None)
     count = int(num_sampled)
     return ops.arange(count, dtype="int64"), ops.ones(classes.shape), ops.ones((count,))

@@ -102,9 +102,8 @@ class TFRecordOptions:
 
     Args:
         compression_type: "GZIP", "ZLIB", or None.
-        flush_mode, input_buffer_size, output_buffer_size, window_bits,
-            compression_method, mem_level, compression_strategy: have no effect: any
-            reader reads the file whatever they are.
+        flush_mode, input_buffer_size, output_buffer_size, window_bits: have no effect.
+        compression_method, mem_level, compression_strategy: have no effect.
         compression_level: from 0 to 9; None for the default.
     """
 

@@ -386,7 +386,11 @@ def approx_min_k(
     aggregate_to_topk: bool = True,
     name: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the k smallest elements along an axis, and their indices, as above."""
+    """Return the k smallest elements along an axis, and their indices; they are exact.
+
+    `recall_target`, `reduction_input_size_override` and `aggregate_to_topk`, which
+    allow an approximation, have no effect.
+    """
     values, indices = approx_max_k(ops.negative(operand), k, reduction_dimension)
     return ops.negative(values), indices
 
