@@ -19,6 +19,7 @@ from keras.src.backend.common.symbolic_scope import SymbolicScope
 
 import toolkit
 from toolkit import ops
+from toolkit.errors import TraceError
 from toolkit.ops.symbolic import infer
 
 SUPPORTS_SPARSE_TENSORS = False
@@ -159,10 +160,11 @@ def device_scope(device_name: str) -> AbstractContextManager[Any]:
 
 
 def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return the KerasTensors that `fn` would return; nothing is computed.
+    """Return the KerasTensors that `fn` would return.
 
     `fn` is traced with two sizes for each unknown extent. An extent that differs
-    between the two traces is unknown in the result.
+    between the two traces is unknown in the result. Nothing is computed, unless `fn`
+    reads values of tensors, as Python's own control flow does.
     """
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -170,9 +172,34 @@ def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> An
             return fn(*args, **kwargs)
 
     with StatelessScope(), SymbolicScope():
-        args, kwargs = tree.map_structure(_to_symbol, (args, kwargs))
-        outputs = infer(run, args, kwargs)
+        symbols = tree.map_structure(_to_symbol, (args, kwargs))
+        try:
+            outputs = infer(run, *symbols)
+        except TraceError:  # the code reads values
+            return _spec_of_zeros(run, args, kwargs)
     return tree.map_structure(_from_symbol, outputs)
+
+
+def _spec_of_zeros(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Return the specs of what `fn` computes from zeros, of two sizes."""
+
+    def run(extent: int) -> Any:
+        def zeros(leaf: Any) -> Any:
+            if not isinstance(leaf, KerasTensor):
+                return leaf
+            shape = [extent if n is None else n for n in leaf.shape]
+            return ops.zeros(shape, leaf.dtype)
+
+        args_of_zeros, kwargs_of_zeros = tree.map_structure(zeros, (args, kwargs))
+        return fn(*args_of_zeros, **kwargs_of_zeros)
+
+    def merge(a: Any, b: Any) -> Any:
+        if not isinstance(a, Tensor):
+            return a
+        shape = [m if m == n else None for m, n in zip(a.shape, b.shape, strict=True)]
+        return KerasTensor(shape, a.dtype)
+
+    return tree.map_structure(merge, run(83), run(89))
 
 
 def _to_symbol(leaf: Any) -> Any:

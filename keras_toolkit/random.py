@@ -16,7 +16,7 @@ from keras.src.random.seed_generator import (
 from toolkit import random
 
 
-def _seeded(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_seed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function of toolkit, with a seed of Keras."""
 
     @wraps(function)
@@ -28,13 +28,13 @@ def _seeded(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-beta = _seeded(random.beta)
-binomial = _seeded(random.binomial)
-categorical = _seeded(random.categorical)
-dropout = _seeded(random.dropout)
-gamma = _seeded(random.gamma)
-normal = _seeded(random.normal)
-randint = _seeded(random.randint)
-shuffle = _seeded(random.shuffle)
-truncated_normal = _seeded(random.truncated_normal)
-uniform = _seeded(random.uniform)
+beta = with_seed(random.beta)
+binomial = with_seed(random.binomial)
+categorical = with_seed(random.categorical)
+dropout = with_seed(random.dropout)
+gamma = with_seed(random.gamma)
+normal = with_seed(random.normal)
+randint = with_seed(random.randint)
+shuffle = with_seed(random.shuffle)
+truncated_normal = with_seed(random.truncated_normal)
+uniform = with_seed(random.uniform)

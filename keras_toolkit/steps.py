@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
@@ -12,6 +13,7 @@ from keras.src import tree
 import toolkit
 from keras_toolkit.core import convert_to_tensor
 from toolkit import ops
+from toolkit.errors import TraceError
 from toolkit.models.training.arrays import as_tensor
 
 Step = Callable[[Any], Any]
@@ -30,8 +32,13 @@ def make_step(
         jit_compile: whether the program holds generated code, or kernels of NumPy only.
     """
     if run_eagerly:
-        return lambda batches: _join(join, [step(to_tensors(b)) for b in batches])
+        return lambda batches: run_steps(step, join, batches)
     return CompiledSteps(step, join, "auto" if jit_compile else False)
+
+
+def run_steps(step: Step, join: str, batches: Sequence[Any]) -> Any:
+    """Run the Python code of a step on each of the batches."""
+    return _join(join, [step(to_tensors(batch)) for batch in batches])
 
 
 class CompiledSteps:
@@ -48,9 +55,16 @@ class CompiledSteps:
         self.join = join
         self.jit_compile = jit_compile
         self._functions: dict[Any, Any] = {}
+        self._is_eager = False
 
     def __call__(self, batches: Sequence[Any]) -> Any:
-        """Run the step on each of the batches, by one program if they are alike."""
+        """Run the step on each of the batches, by one program if they are alike.
+
+        A step that reads values of tensors cannot be traced. It runs operation by
+        operation, after a warning.
+        """
+        if self._is_eager:
+            return run_steps(self.step, self.join, batches)
         if len(batches) > 1 and not _are_alike(batches):
             return _join(self.join, [self([batch]) for batch in batches])
         leaves, structure = _flatten(batches)
@@ -58,7 +72,16 @@ class CompiledSteps:
         function = self._functions.get(key)
         if function is None:
             function = self._functions[key] = self._compile(batches)
-        return function(*leaves)
+        try:
+            return function(*leaves)
+        except TraceError as error:  # no Variable has changed
+            warnings.warn(
+                f"{function.name}: the step runs operation by operation, which is "
+                f"slow, because it cannot be traced: {error}",
+                stacklevel=2,
+            )
+            self._is_eager = True
+            return run_steps(self.step, self.join, batches)
 
     def _compile(self, batches: Sequence[Any]) -> Any:
         count = len(batches)

@@ -215,3 +215,29 @@ def test_saved_model_is_refused(tmp_path):
     model.build((None, 8))
     with pytest.raises(NotImplementedError, match="only currently supports"):
         model.export(tmp_path / "saved")
+
+
+def test_step_that_reads_values_runs_eagerly_after_a_warning():
+    class Branching(keras.layers.Layer):
+        def call(self, x):
+            return x * 2.0 if float(ops.sum(x)) > 0 else x
+
+    model = keras.Sequential([Branching(), layers.Dense(3)])
+    model.compile("sgd", "mse")
+    x = np.ones((8, 2), "float32")
+    with pytest.warns(UserWarning, match="operation by operation"):
+        model.fit(x, np.zeros((8, 3), "float32"), verbose=0)
+    model.fit(x, np.zeros((8, 3), "float32"), verbose=0)
+    with pytest.warns(UserWarning, match="operation by operation"):
+        predicted = model.predict(x, verbose=0)
+    np.testing.assert_allclose(predicted, np.asarray(model(x)), rtol=1e-5)
+
+
+def test_specs_of_code_that_reads_values():
+    def function(x):
+        return x[: int(ops.sum(x)) + 1]
+
+    spec = keras.src.backend.compute_output_spec(
+        function, keras.KerasTensor((None, 3), "float32")
+    )
+    assert spec.shape == (1, 3)
