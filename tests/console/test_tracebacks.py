@@ -100,7 +100,6 @@ WARNINGS = {
     "loss is nan": lambda: fitted(value=np.nan),
     "ran out": lambda: fitted(steps_per_epoch=3, batch_size=2),
     "single class": lambda: toolkit.Sequential([Inner()])(ops.ones((2, 1))),
-    "negative ones": lambda: layers.Embedding(3, 2)(np.array([-1])),
     "ignore_errors": lambda: list(
         Dataset.range(2).map(lambda x: 1 // int(x)).ignore_errors()
     ),

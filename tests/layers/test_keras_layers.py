@@ -18,6 +18,8 @@ CASES = layer_cases.cases()
 # They have no values to compare, or wrap others and are in the cases as those.
 NO_CASES = {"Input", "InputLayer", "InputSpec", "Lambda", "Layer", "StackedRNNCells"}
 NO_CASES |= {"Rescaling", "Wrapper"}
+# Layers of Keras 2 alone; `tests/models/test_keras_2_files.py` compares them.
+NO_CASES |= {"LocallyConnected1D", "LocallyConnected2D", "ThresholdedReLU"}
 
 
 @pytest.fixture(scope="module")

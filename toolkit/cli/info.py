@@ -35,6 +35,7 @@ EXTRAS = {
     "serve": ("uvicorn", "toolkit.serving.App behind an ASGI server"),
     "aot": ("ziglang", "linking native libraries for other processors"),
     "sklearn": ("sklearn", "toolkit.wrappers, the estimators of scikit-learn"),
+    "keras": ("keras", "Keras with this package as its backend: keras_toolkit"),
 }
 REQUIRED = ("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite")
 _CUDA13_DRIVER = 580  # the first version of the driver that runs CUDA 13

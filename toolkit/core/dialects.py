@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from toolkit.core.tensor import Tensor, state
-from toolkit.data import Ragged
+from toolkit.data.padding import Ragged
 
 # What makes ragged rows of values and row splits; a shell has a class that computes.
 makers: dict[str, Callable[[Any, Any], Any]] = {"ragged": Ragged}

@@ -8,7 +8,11 @@ import numpy as np
 
 
 def compute(arguments: Sequence[str] = ()) -> None:
-    """Multiply matrices until the process is ended; print a line after the first."""
+    """Multiply matrices until the process is ended; print a line after the first.
+
+    Args:
+        arguments: has no effect.
+    """
     x = np.ones((256, 256), np.float32)
     x @ x
     print(flush=True)

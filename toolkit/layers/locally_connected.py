@@ -13,6 +13,7 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.conv import Convolution
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.weights import choice, create_weight
+from toolkit.ops.ranges import check_range, index_range
 from toolkit.type_aliases import (
     ActivationLike,
     ConstraintLike,
@@ -91,9 +92,21 @@ class LocallyConnected(Convolution):
             )
         return counts
 
+    def _count_inputs(self) -> int:
+        """The inputs of all windows, each counted in each window that it is in."""
+        count = 1
+        for axis, extent in enumerate(self._extents):
+            size, step = self.kernel_size[axis], self.strides[axis]
+            before = size // 2 if self.padding == "same" else 0
+            starts = index_range(self._output_extents[axis]) * step - before
+            stops = np.minimum(starts + size, extent)
+            count *= int(np.sum(stops - np.maximum(starts, 0)))
+        return count
+
     def _windows(self) -> list[Array]:
         """For each window, in order, the positions of its inputs in the flat input."""
-        positions = np.arange(np.prod(self._extents)).reshape(self._extents)
+        check_range(int(np.prod(self._output_extents) * np.prod(self.kernel_size)))
+        positions = index_range(int(np.prod(self._extents))).reshape(self._extents)
         windows = []
         for window in product(*map(range, self._output_extents)):
             ranges = []
@@ -110,7 +123,7 @@ class LocallyConnected(Convolution):
             size = int(np.prod(self.kernel_size)) * channels
             return int(np.prod(outputs)), size, self.filters
         if self.implementation == 3:
-            return (sum(map(len, self._windows())) * channels * self.filters,)
+            return (self._count_inputs() * channels * self.filters,)
         if self.data_format == "channels_last":
             return *inputs, channels, *outputs, self.filters
         return channels, *inputs, self.filters, *outputs

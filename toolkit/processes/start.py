@@ -31,7 +31,13 @@ class FileFinder:
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return the spec of a module of the table."""
+        """Return the spec of a module of the table.
+
+        Args:
+            name: of the module.
+            path: has no effect.
+            target: has no effect.
+        """
         file = self._files.get(name)
         if file is None:
             return None

@@ -95,7 +95,11 @@ def is_harmless(source: Path | io.BytesIO) -> bool:
 
 
 def serve(arguments: Sequence[str] = ()) -> None:
-    """Tell for each file whether it can be read, in the child process."""
+    """Tell for each file whether it can be read, in the child process.
+
+    Args:
+        arguments: has no effect.
+    """
     h5py = h5py_module()
 
     requests, answers = sys.stdin.buffer, sys.stdout.buffer

@@ -27,11 +27,12 @@ def test_free_extents(name, free, tmp_path):
     "name",
     [
         *("images", "causal attention", "free steps, LSTM", "Equalization, training"),
-        *("87-MultiHeadAttention", "68-LayerNormalization", "0-Dense"),
+        *("-MultiHeadAttention", "-LayerNormalization", "0-Dense"),
     ],
 )
 def test_opset(name, opset, tmp_path):
-    proto = check_export(MODELS[name](), tmp_path / "m.onnx", opset_version=opset)
+    key = next(key for key in MODELS if f"-{key}".endswith(name))
+    proto = check_export(MODELS[key](), tmp_path / "m.onnx", opset_version=opset)
     assert [x.version for x in proto.opset_import] == [opset]
     assert proto.ir_version == onnx.helper.OP_SET_ID_VERSION_MAP["ai.onnx", opset]
 

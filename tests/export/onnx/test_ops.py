@@ -19,7 +19,15 @@ REFUSED = {
         *("norm-3x4-ord=-2,axis=None", "norm-2x3x4-ord=nuc"),
     ),
     "no operator that solves systems": (
-        *("cholesky_inverse-", "inv-", "det-", "slogdet-", "logdet-", "solve-"),
+        *(
+            "cholesky_inverse-",
+            "inv-",
+            "det-",
+            "slogdet-",
+            "logdet-",
+            "solve-",
+            "logm-",
+        ),
         *("solve_triangular-", "image.perspective_transform-"),
     ),
     "from opset 26 on only": ("nextafter-", "view-3x4,uint32"),

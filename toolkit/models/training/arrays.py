@@ -15,7 +15,7 @@ from toolkit.core.dialects import makers
 from toolkit.core.strings import as_array
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.variable import Variable
-from toolkit.data import Ragged
+from toolkit.data.padding import Ragged
 from toolkit.data.rows import Rows
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.models.training.composites import is_composite

@@ -131,6 +131,9 @@ def serve(arguments: Sequence[str] = ()) -> None:
     """Answer on standard output, in the child, which batches standard input asks for.
 
     What the data set prints goes to standard error.
+
+    Args:
+        arguments: has no effect.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
