@@ -1,5 +1,6 @@
 """Settings, data sets by number, and symbols' sources."""
 
+import json
 from functools import partial
 
 import numpy as np
@@ -82,6 +83,64 @@ def test_configs_as_before_keras_3():
             read(wrong, printable_module_name="fraction")
     with pytest.raises(ArgumentError, match="get_config"):
         utils.legacy.serialize_keras_object(3)
+
+
+class Space:
+    """A class that deserializes the objects of a list by itself."""
+
+    def __init__(self, parts, rate=None, function=None, name=None):
+        self.parts, self.rate = parts, rate
+        self.function, self.name = function, name
+
+    def get_config(self):
+        parts = [{"class_name": "Half", "config": p.get_config()} for p in self.parts]
+        own = {"rate": self.rate, "function": self.function, "name": self.name}
+        return {"parts": parts, "one": {"class_name": "Half", "config": {}}, **own}
+
+    @classmethod
+    def from_config(cls, config):
+        assert config.pop("one") == {"class_name": "Half", "config": {}}
+        parts = [Half.from_config(part["config"]) for part in config.pop("parts")]
+        return cls(parts, **config)
+
+
+def triple(x):
+    return 3 * x
+
+
+def test_legacy_configs_keep_dicts_of_the_user():
+    known = {"Half": Half, "Space": Space, "triple": triple}
+    space = Space([Half(2.0)], rate=Half(Half(3.0)), function=triple, name="triple")
+    config = utils.legacy.serialize_keras_object(space)
+    inner = config["config"]
+    assert inner["parts"] == [{"class_name": "Half", "config": {"of": 2.0}}]
+    assert inner["rate"]["class_name"] == "Half"
+    assert inner["rate"]["__passive_serialization__"] is True
+    assert inner["function"] == inner["name"] == "triple"
+    before = json.dumps(config)
+    for given in ({"custom_objects": known}, {"module_objects": known}):
+        read = utils.legacy.deserialize_keras_object(config, **given)
+        assert read.parts[0].of == 2.0 and read.rate.of.of == 3.0
+        assert read.function is triple and read.name == "triple"
+    assert json.dumps(config) == before
+
+
+def test_legacy_configs_of_layers():
+    layer = toolkit.layers.Dense(3, activation="relu", kernel_regularizer="l2")
+    config = utils.legacy.serialize_keras_object(layer)
+    read = utils.legacy.deserialize_keras_object(config, vars(toolkit.layers))
+    assert read.get_config() == layer.get_config()
+    model = toolkit.Sequential([toolkit.Input((2,)), Doubled(3)])
+    config = utils.legacy.serialize_keras_object(model)
+    read = utils.legacy.deserialize_keras_object(
+        config, {"Sequential": toolkit.Sequential}, {"Doubled": Doubled}
+    )
+    assert type(read.layers[0]) is Doubled
+
+
+class Doubled(toolkit.layers.Dense):
+    def call(self, x):
+        return 2 * super().call(x)
 
 
 def test_features_that_are_missing_or_unknown():

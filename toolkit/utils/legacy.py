@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.errors import ArgumentError
-from toolkit.serialization import (
-    custom_object_scope,
-    deserialize_keras_object as deserialize,
-    serialize_keras_object as serialize,
-)
+from toolkit.serialization import custom_object_scope, get_custom_objects
 from toolkit.serialization.registration import (
     get_registered_name,
     get_registered_object,
@@ -19,9 +15,15 @@ from toolkit.serialization.registration import (
 
 __all__ = ["deserialize_keras_object", "serialize_keras_object"]
 
+# Keras marks the config of a nested object with this key. Other dicts are plain data.
+_NESTED = "__passive_serialization__"
+
 
 def serialize_keras_object(instance: Any) -> Any:
-    """A class name and a config, or the name of a function; None is None.
+    """Return a class name and a config, or the name of a function; None for None.
+
+    Objects and functions among the values of the config are serialized too. All other
+    values, lists too, stay the same objects as in `get_config()`.
 
     Raises:
         ArgumentError: the object has neither `get_config` nor a name.
@@ -32,18 +34,29 @@ def serialize_keras_object(instance: Any) -> Any:
         >>> legacy.serialize_keras_object(regularizers.L1(0.5))
         {'class_name': 'L1', 'config': {'l1': 0.5}}
     """
-    if instance is None:
-        return None
+    instance = inspect.unwrap(instance)
+    if not (instance is None or _is_serializable(instance)):
+        raise ArgumentError(
+            f"serialize_keras_object: {instance!r} doesn't implement the get_config() "
+            "method, and has no name"
+        )
     if hasattr(instance, "get_config"):
-        config = {name: serialize(x) for name, x in instance.get_config().items()}
+        config = {k: _serialize_value(x) for k, x in instance.get_config().items()}
         name = get_registered_name(type(instance))
         return {"class_name": name, "config": config}
-    if hasattr(instance, "__name__"):
-        return get_registered_name(instance)
-    raise ArgumentError(
-        f"serialize_keras_object: {instance!r} doesn't implement the get_config() "
-        "method, and has no name"
-    )
+    return None if instance is None else get_registered_name(instance)
+
+
+def _is_serializable(value: Any) -> bool:
+    return hasattr(value, "get_config") or hasattr(value, "__name__")
+
+
+def _serialize_value(value: Any) -> Any:
+    """Return a value of a config; an object becomes a marked config."""
+    if not _is_serializable(value):
+        return value
+    serialized = serialize_keras_object(value)
+    return {**serialized, _NESTED: True} if isinstance(serialized, dict) else serialized
 
 
 def deserialize_keras_object(
@@ -52,7 +65,11 @@ def deserialize_keras_object(
     custom_objects: Mapping[str, Any] | None = None,
     printable_module_name: str = "object",
 ) -> Any:
-    """The object of a config, or of a name; an instance for the name of a class.
+    """Return the object of a config or of a name; for the name of a class, an instance.
+
+    `from_config` receives plain dicts and lists as they are in the config. It receives
+    objects for the configs that `serialize_keras_object` has marked as nested objects,
+    and functions for names of functions.
 
     Args:
         identifier: {"class_name": ..., "config": ...}, a name, a function, or None.
@@ -71,14 +88,10 @@ def deserialize_keras_object(
                 "deserialize_keras_object: Improper config format, expected class_name "
                 f"and config; received {identifier!r}"
             )
-        name, config = identifier["class_name"], identifier["config"]
-        cls = _find(name, custom_objects, module_objects, printable_module_name)
-        if not hasattr(cls, "from_config"):
-            with custom_object_scope(custom_objects):
-                return cls(**config)
-        with custom_object_scope(custom_objects):
-            inner = {key: deserialize(x, custom_objects) for key, x in config.items()}
-            return cls.from_config(inner)
+        names = custom_objects, module_objects, printable_module_name
+        cls = _find(identifier["class_name"], *names)
+        config = _deserialize_values(identifier["config"], *names)
+        return _build(cls, config, custom_objects)
     if isinstance(identifier, str):
         found = _find(identifier, custom_objects, module_objects, printable_module_name)
         return found() if inspect.isclass(found) else found
@@ -88,6 +101,33 @@ def deserialize_keras_object(
         "deserialize_keras_object: Could not interpret serialized "
         f"{printable_module_name}: {identifier!r}"
     )
+
+
+def _deserialize_values(config: Any, custom: Any, module: Any, kind: str) -> Any:
+    """Return a config with objects for marked configs and functions for their names."""
+    if not isinstance(config, dict):  # Sequential models before Keras 2.2 have a list
+        return config
+
+    def deserialize(key: str, value: Any) -> Any:
+        if isinstance(value, dict) and _NESTED in value:
+            return deserialize_keras_object(value, module, custom, kind)
+        if isinstance(value, str) and key != "name":
+            function = get_registered_object(value, custom, module)
+            return function if inspect.isfunction(function) else value
+        return value
+
+    return {key: deserialize(key, value) for key, value in config.items()}
+
+
+def _build(cls: Any, config: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+    """Call `from_config`, or a function that returns an object, in the right scope."""
+    with custom_object_scope(custom_objects):
+        if not hasattr(cls, "from_config"):
+            return cls(**config)
+        if "custom_objects" in inspect.signature(cls.from_config).parameters:
+            known = {**get_custom_objects(), **(custom_objects or {})}
+            return cls.from_config(config, custom_objects=known)
+        return cls.from_config(config)
 
 
 def _find(name: str, custom: Any, module: Any, kind: str) -> Any:
