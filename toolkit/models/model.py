@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from toolkit import models
 from toolkit.errors import ArgumentError
@@ -181,7 +181,7 @@ class Model(QuantizableModel, Trainer, Layer):
 
     def save(
         self,
-        filepath: str | os.PathLike[str],
+        filepath: str | os.PathLike[str] | IO[bytes],
         overwrite: bool = True,
         zipped: bool | None = None,
         **kwargs: Any,
@@ -189,7 +189,7 @@ class Model(QuantizableModel, Trainer, Layer):
         """Write the whole model to a `.keras` or `.h5` file; see `saving.save_model`.
 
         Args:
-            filepath: its ending tells the format.
+            filepath: its ending tells the format; or a binary file object.
             overwrite: whether an existing file may be replaced.
             zipped: False for a folder instead of a `.keras` file.
             **kwargs: the other arguments of `saving.save_model`.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from toolkit.compiler import spreading
 from toolkit.console.frames import warn
@@ -14,12 +15,13 @@ from toolkit.models.saving.folders import is_model_folder, load_folder, save_fol
 from toolkit.models.saving.legacy_h5 import load_legacy, save_legacy
 from toolkit.models.saving.other_formats import refuse_other_formats
 from toolkit.models.saving.state import all_variables
+from toolkit.models.saving.streams import file_for_stream, file_of_stream, is_stream
 from toolkit.models.saving.weights import H5, check_free
 
 
 def save_model(
     model: Any,
-    filepath: str | os.PathLike[str],
+    filepath: str | os.PathLike[str] | IO[bytes],
     overwrite: bool = True,
     zipped: bool | None = None,
     include_optimizer: bool = True,
@@ -34,12 +36,14 @@ def save_model(
     Args:
         model: the model.
         filepath: ends in ".keras"; in ".h5" or ".hdf5" for the older format; or, with
-            zipped=False, a folder, which may hold nothing but an older model.
+            zipped=False, a folder, which may hold nothing but an older model. Or a
+            binary file object, such as `io.BytesIO`, which receives a `.keras` file
+            for any value of `zipped`, or with `save_format="h5"` an `.h5` file.
         overwrite: whether an existing file may be replaced.
         zipped: whether the files are put into one `.keras` file.
         include_optimizer: for ".h5": whether the optimizer is written too.
-        save_format: not needed, the ending tells; "keras", "keras_v3" and "h5" are
-            accepted.
+        save_format: "keras", "keras_v3" or "h5"; decides the format for a file object
+            only. For a path, its ending decides.
 
     Raises:
         ArgumentError: for another ending, or if the file exists and may not be
@@ -53,14 +57,47 @@ def save_model(
         ...     toolkit.saving.load_model(f"{folder}/model.keras").output_shape
         (None, 2)
     """
+    formats = ("keras", "keras_v3", "h5")
+    if save_format not in (None, *formats):
+        raise unknown_choice("save_model: save_format", save_format, formats)
+    if is_stream(filepath):
+        _warn_unbuilt(model)
+        write = partial(_save_to_stream, model, filepath, save_format == "h5")
+        spreading.on_chief(partial(write, include_optimizer), all_variables(model))
+        return
+    path = _checked_path(filepath, zipped)
+    _warn_unbuilt(model)
+
+    def write_file() -> None:
+        check_free(path, overwrite, "save_model")
+        if path.name.endswith(H5):
+            save_legacy(model, path, include_optimizer)
+        elif zipped is False:
+            save_folder(model, path)
+        else:
+            save_archive(model, path)
+
+    spreading.on_chief(write_file, all_variables(model))
+
+
+def _save_to_stream(
+    model: Any, stream: Any, is_legacy: bool, include_optimizer: bool
+) -> None:
+    """Write a model to a file object."""
+    with file_for_stream(stream, "model") as path:
+        if is_legacy:
+            save_legacy(model, path, include_optimizer)
+        else:
+            save_archive(model, path)
+
+
+def _checked_path(filepath: Any, zipped: bool | None) -> Path:
+    """Return the path of a model to save; raise if its ending does not fit `zipped`."""
     path = Path(filepath)
     if str(filepath).startswith("hf://"):
         raise ArgumentError(
             "save_model: models are not uploaded; save to a file, then upload that"
         )
-    formats = ("keras", "keras_v3", "h5")
-    if save_format not in (None, *formats):
-        raise unknown_choice("save_model: save_format", save_format, formats)
     legacy = path.name.endswith(H5)
     if zipped is False:
         if path.name.endswith(".keras") or legacy:
@@ -73,26 +110,19 @@ def save_model(
             "save_model: Invalid filepath extension for saving: expected one that ends "
             f"in .keras or .h5; received {str(path)!r}"
         )
+    return path
+
+
+def _warn_unbuilt(model: Any) -> None:
     if not model.built:
         warn(
             f"save_model: the model {model.name!r} has no weights yet; build it or "
             "call it on data first"
         )
 
-    def write() -> None:
-        check_free(path, overwrite, "save_model")
-        if legacy:
-            save_legacy(model, path, include_optimizer)
-        elif zipped is False:
-            save_folder(model, path)
-        else:
-            save_archive(model, path)
-
-    spreading.on_chief(write, all_variables(model))
-
 
 def load_model(
-    filepath: str | os.PathLike[str],
+    filepath: str | os.PathLike[str] | IO[bytes],
     custom_objects: Any = None,
     compile: bool = True,
     safe_mode: bool = True,
@@ -103,7 +133,8 @@ def load_model(
     holds weights for.
 
     Args:
-        filepath: a `.keras` or `.h5` file, or a folder.
+        filepath: a `.keras` or `.h5` file, or a folder; or a binary file object with
+            the contents of such a file.
         custom_objects: name -> class or function that the file may name too. The
             function of a `Lambda` layer goes by the layer's name.
         compile: whether to compile the model as it was.
@@ -113,6 +144,14 @@ def load_model(
     Raises:
         ModelFileError: if the file is damaged, suspicious, or does not fit.
     """
+    if is_stream(filepath):
+        with file_of_stream(filepath) as path:
+            return _load_path(path, custom_objects, compile)
+    return _load_path(filepath, custom_objects, compile)
+
+
+def _load_path(filepath: Any, custom_objects: Any, compile: bool) -> Any:
+    """Load a model from a file or folder of any format."""
     path = Path(filepath)
     if is_model_folder(path):
         return load_folder(path, custom_objects, compile)
