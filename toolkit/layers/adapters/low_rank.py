@@ -191,7 +191,10 @@ class LowRankLayer(Layer):
         return [v for v in self._own_variables() if v is not a and v is not b]
 
     def load_own_variables(self, store: Any) -> None:
-        """As for any layer; the adaptation starts anew at zero."""
+        """As for any layer; the adaptation starts anew at zero.
+
+        Only the second factor is zero: with two zeros neither gets a gradient.
+        """
         if not isinstance(self._adapter, LowRankWeight):
             return super().load_own_variables(store)
         kept = self._kept_variables(self._adapter)
@@ -201,6 +204,6 @@ class LowRankLayer(Layer):
                 f"received {len(store.keys())}"
             )
         assign_all((variable, store[str(i)]) for i, variable in enumerate(kept))
-        for factor in self._adapter.factors():
-            factor.assign(ops.zeros(factor.shape, dtype=factor.dtype))
+        _, b = self._adapter.factors()
+        b.assign(ops.zeros(b.shape, dtype=b.dtype))
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from toolkit.errors import ArgumentError
 from toolkit.models.saving.layouts import Layout
+from toolkit.models.saving.low_rank_weights import merged_weights
 from toolkit.models.saving.name_maps import source_of
 from toolkit.models.saving.safetensors_lists import LIST, save_listed
 from toolkit.models.saving.weight_names import named_weights
@@ -33,13 +35,20 @@ def safetensors_of(
 ) -> dict[str, Array]:
     """The arrays of a file with a model's weights.
 
+    A weight with a low-rank adaptation is stored with the adaptation added, unless the
+    mapping names both factors.
+
     Raises:
         ArgumentError: the mapping has a function, no row for a weight, or does not give
             all of an array.
     """
     skipped = {weight for layer in skip for weight in layer.weights}
-    filled = _Filled()
-    for name, weight in named_weights(model, "save_weights").items():
+    filled, weights = _Filled(), named_weights(model, "save_weights")
+    sources = None if mapping is None else partial(source_of, mapping=mapping)
+    merged, factors = merged_weights(model, weights, sources, "save_weights")
+    for name, weight in weights.items():
+        if weight in factors:
+            continue
         source = source_of(name, mapping)
         if source is None or weight in skipped:
             continue
@@ -50,7 +59,8 @@ def safetensors_of(
                 f"save_weights: {name}: expected a layout, which works in both "
                 "directions; the mapping has a function"
             )
-        filled.put(name, np.asarray(weight), source.names[0], source.layout)
+        value = np.asarray(merged.get(weight, weight))
+        filled.put(name, value, source.names[0], source.layout)
     filled.check()
     return filled.arrays
 

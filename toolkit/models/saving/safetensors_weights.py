@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,10 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.core.variable import assign_all
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.models.saving.low_rank_weights import (
+    factors_not_stored,
+    reset_adaptations,
+)
 from toolkit.models.saving.mismatches import Mismatch, misfit, tell
 from toolkit.models.saving.name_maps import Source, source_of
 from toolkit.models.saving.safetensors_lists import LIST, list_of, open_listed
@@ -58,6 +62,8 @@ def load_safetensors(
 ) -> None:
     """Give a model the weights of a file, or change nothing.
 
+    A low-rank adaptation becomes zero if the file has its weight but not its factors.
+
     Args:
         model: a built model.
         path: of a file, or of the list of several.
@@ -86,7 +92,7 @@ def load_safetensors(
     is_list = path.name.endswith(LIST)
     fit, mismatches = list_of(path).files.read(read) if is_list else read(path)
     tell(mismatches, None if skip_mismatch else misfit(str(path)))
-    assign_all(fit)
+    assign_all([*fit, *reset_adaptations(model, {weight for weight, _ in fit})])
 
 
 def _patterns(ignore: Iterable[str]) -> list[str]:
@@ -107,6 +113,9 @@ def _matched(
     """What can be loaded, and in what else file and model differ; nothing is read."""
     skipped = {weight for layer in skip for weight in layer.weights}
     weights = named_weights(model, "load_weights")
+    sources = None if mapping is None else partial(source_of, mapping=mapping)
+    factors = factors_not_stored(model, weights, sources, stored)
+    weights = {name: x for name, x in weights.items() if x not in factors}
     if mapping is None and weights.keys() != stored.keys():
         mapping = renumbered(model, weights, stored)
     loads: list[Load] = []

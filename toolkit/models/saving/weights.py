@@ -49,7 +49,8 @@ def save_weights(
             the ".json" file lists.
         objects_to_skip: layers to leave out.
         mapping: for safetensors: what a weight is called in the file, and how its axes
-            lie there, as for `load_weights`; no functions.
+            lie there, as for `load_weights`; no functions. A weight with a low-rank
+            adaptation is stored merged, unless the mapping names both factors.
 
     Raises:
         ArgumentError: for another ending, a size that is not above 0, if the file
