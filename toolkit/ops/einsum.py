@@ -7,7 +7,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.core.convert import convert, operands
+from toolkit.core.convert import convert, operands, weak_type
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.arrange import diagonal
@@ -53,7 +53,10 @@ def einsum(subscripts: str, *operands: Any) -> Tensor:
         terms = [_contract(a, b, kept), *rest]
     x, labels = terms[0]
     x, labels = _summed(_widened(x), labels, set(output))
-    return _ordered(x, labels, output, extents)
+    result = _ordered(x, labels, output, extents)
+    if tensors[0].dtype == "int8" and any(weak_type(y) != "int8" for y in operands):
+        return convert(result, "int8")  # int8 times bool stays int8
+    return result
 
 
 def _promoted(xs: Sequence[Any]) -> list[Tensor]:
