@@ -147,3 +147,47 @@ def test_arrays_are_plain_json_in_configs(name):
     config = json.loads(json.dumps(layer.get_config()))
     again = type(layer).from_config(config)
     assert again.get_config() == layer.get_config()
+
+
+class Brighter(layers.Normalization.__base__):
+    """A layer as it is written for Keras."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.seed, self.generator = 3, toolkit.random.SeedGenerator(3)
+
+    def call(self, inputs):
+        seed = self._get_seed_generator(self.backend._backend)
+        shape = self.backend.shape(inputs)
+        amount = self.backend.random.uniform((shape[0], 1), 1.0, 2.0, seed=seed)
+        weight = self.convert_weight(self.backend.convert_to_tensor(10.0))
+        plus = self.backend.numpy.add(inputs, self.backend.cast(amount, "float32"))
+        return self.backend.nn.relu(self.backend.math.rsqrt(weight) * plus)
+
+
+def test_preprocessing_layers_have_a_backend():
+    made = [make() for make in LAYERS.values()]
+    made += [layers.Rescaling(2.0), layers.CategoryEncoding(3)]
+    made += [layers.Discretization([1.0]), layers.MelSpectrogram()]
+    for layer in made:
+        assert layer.backend.name == toolkit.backend.backend()
+        assert layer.backend.numpy.add(1, 2) == layer.backend.cast(3, "int32")
+        assert layer.backend.image.resize and layer.backend.linalg.norm
+    assert not hasattr(layers.Dense(2), "backend")
+    assert layers.Rescaling(2.0)([[1, 2]]).numpy().tolist() == [[2.0, 4.0]]
+
+
+def test_layers_for_keras_use_their_backend():
+    x = np.ones((4, 2), "float32")
+    model = toolkit.Sequential([toolkit.Input((2,)), Brighter()])
+    for y in (np.asarray(Brighter()(x)), model.predict(x, verbose=0)):
+        assert y.shape == (4, 2) and np.all((y > 0.6) & (y < 0.95))
+    layer = layers.Rescaling(2.0)
+    layer.backend.set_backend(layer.backend.name)
+    layer.backend.reset()
+    with pytest.raises(ArgumentError, match="set_backend"):
+        layer.backend.set_backend("jax")
+    with pytest.raises(ArgumentError, match="`generator`"):
+        layer._get_seed_generator()
+    with pytest.raises(AttributeError):
+        layer.backend.no_such_operation  # noqa: B018

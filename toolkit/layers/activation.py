@@ -11,6 +11,7 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.config import renamed
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
+from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.layers.weights import create_weight, declare_weight, known
 from toolkit.type_aliases import (
     ActivationLike,
@@ -284,7 +285,7 @@ class ActivityRegularization(Layer):
         return inputs
 
 
-class Rescaling(Layer):
+class Rescaling(DataLayer):
     """`inputs * scale + offset`.
 
     Args:

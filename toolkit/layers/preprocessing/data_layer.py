@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
+from toolkit.layers.preprocessing.layer_backend import LayerBackend
 from toolkit.ops.symbolic import any_symbolic
 
 
@@ -13,12 +15,37 @@ class DataLayer(Layer):
     """Base of layers whose data may be a number or nested lists, in dicts, too.
 
     Lists of arrays are stacked.
+
+    Attributes:
+        backend: the operations, under the names that Keras has for them there:
+            `backend.numpy.flip`, `backend.random.uniform`, `backend.cast`,
+            `backend.name`.
     """
+
+    backend: Any = LayerBackend()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], _PLAIN):
             args = (as_tensors(args[0]), *args[1:])
         return super().__call__(*args, **kwargs)
+
+    def _get_seed_generator(self, backend: str | None = None) -> Any:
+        """Return the layer's `generator`, for subclasses written for Keras.
+
+        Args:
+            backend: the name of the backend in use, or None.
+        """
+        self.backend.set_backend(backend or self.backend.name)
+        if not hasattr(self, "generator"):
+            raise ArgumentError(
+                f"{self.name}: expected the attribute `generator`, a SeedGenerator; "
+                "set it in `__init__`"
+            )
+        return self.generator
+
+    def convert_weight(self, weight: Any) -> Any:
+        """Return a weight as it is, for subclasses written for Keras."""
+        return weight
 
 
 _PLAIN = (list, tuple, dict, int, float)

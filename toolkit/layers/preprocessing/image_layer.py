@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
-from toolkit import ops, random, tree
+from toolkit import ops, tree
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.boxes import (
     checked_boxes,
@@ -16,16 +16,6 @@ from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.settings import standardize_data_format
 
 Size = tuple[int, int]
-
-
-class _Functions:
-    """Where subclasses written for Keras look: `self.backend.numpy.flip`, and so on."""
-
-    core = math = numpy = ops
-    random = random
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(ops, name)
 
 
 class ImageLayer(DataLayer):
@@ -44,8 +34,6 @@ class ImageLayer(DataLayer):
             "images" and any of "labels", "bounding_boxes" and "segmentation_masks".
         training: whether to behave as in training.
     """
-
-    backend: ClassVar[Any] = _Functions()
 
     def __init__(
         self,
