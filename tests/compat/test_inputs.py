@@ -142,6 +142,21 @@ def test_files_and_pictures(tmp_path):
         assert file.read(4) == b"\x89PNG"
 
 
+def test_walks_of_folders(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "file").touch()
+    inner = [(str(tmp_path / "a"), ["b"], ["file"]), (str(tmp_path / "a/b"), [], [])]
+    down = [(str(tmp_path), ["a"], []), *inner]
+    assert list(tf.io.gfile.walk(str(tmp_path))) == down
+    assert list(tf.io.gfile.walk(tmp_path, topdown=True, onerror=None)) == down
+    assert list(tf.io.gfile.walk(str(tmp_path), topdown=False)) == down[::-1]
+    assert list(tf.compat.v1.gfile.Walk(str(tmp_path), in_order=False)) == down[::-1]
+    missing, errors = str(tmp_path / "missing"), []
+    assert list(tf.io.gfile.walk(missing)) == []
+    assert list(tf.io.gfile.walk(missing, onerror=errors.append)) == []
+    assert [type(error) for error in errors] == [FileNotFoundError]
+
+
 def test_texts_are_utf8_and_keep_their_ends_of_lines(tmp_path):
     path = str(tmp_path / "words.txt")
     with tf.io.gfile.GFile(path, "w") as file:

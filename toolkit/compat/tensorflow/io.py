@@ -7,6 +7,7 @@ import gzip
 import os
 import shutil
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -270,8 +271,19 @@ def matching_files(pattern: Any, name: Any = None) -> StringTensor:
     return StringTensor(sorted(globbing.glob(path_of(pattern))))
 
 
-def _walk(top: Any) -> Any:
-    return os.walk(path_of(top))
+def _walk(
+    top: Any,
+    topdown: bool = True,
+    onerror: Callable[[OSError], object] | None = None,
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield (folder, names of folders, names of files) for a folder and all below.
+
+    Args:
+        top: the folder; nothing is yielded if it does not exist.
+        topdown: whether a folder comes before the folders in it.
+        onerror: called with the error for a folder that cannot be listed.
+    """
+    return os.walk(path_of(top), topdown, onerror)
 
 
 def _rename(src: Any, dst: Any, overwrite: bool = False) -> None:

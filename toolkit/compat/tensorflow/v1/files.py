@@ -7,6 +7,12 @@ from typing import Any
 
 from toolkit.compat.tensorflow import io
 
+
+def _walk(top: Any, in_order: bool = True) -> Any:
+    """Yield what `tf.io.gfile.walk` yields; `in_order` is its `topdown`."""
+    return io.gfile.walk(top, topdown=in_order)
+
+
 _gfile: SimpleNamespace = SimpleNamespace(
     Copy=io.gfile.copy,
     DeleteRecursively=io.gfile.rmtree,
@@ -21,7 +27,7 @@ _gfile: SimpleNamespace = SimpleNamespace(
     Open=io.gfile.GFile,
     Remove=io.gfile.remove,
     Rename=io.gfile.rename,
-    Walk=io.gfile.walk,
+    Walk=_walk,
 )
 FILES: dict[str, Any] = {
     "FixedLenFeature": io.FixedLenFeature,
