@@ -111,7 +111,7 @@ def test_readers_name_a_pointer_of_git_lfs(name, tmp_path):
     [
         ("m.onnx", "`toolkit.saving.load_onnx` reads it"),
         ("https://example.com/m.keras", r"get_file\(origin=...\)` returns its path"),
-        ("hf://someone/m", "expected a path; received the address"),
+        ("hf://someone/m", "expected a path; received .* Download it first"),
         ("saved", "is a SavedModel of TensorFlow"),
         ("m.ckpt", "is a checkpoint of TensorFlow"),
         ("m.tflite", "TensorFlow Lite"),

@@ -13,6 +13,7 @@ from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.saving.archives import load_archive, save_archive
 from toolkit.models.saving.folders import is_model_folder, load_folder, save_folder
 from toolkit.models.saving.legacy_h5 import load_legacy, save_legacy
+from toolkit.models.saving.other_folders import refuse_hugging_face
 from toolkit.models.saving.other_formats import refuse_other_formats
 from toolkit.models.saving.state import all_variables
 from toolkit.models.saving.streams import file_for_stream, file_of_stream, is_stream
@@ -96,7 +97,9 @@ def _checked_path(filepath: Any, zipped: bool | None) -> Path:
     path = Path(filepath)
     if str(filepath).startswith("hf://"):
         raise ArgumentError(
-            "save_model: models are not uploaded; save to a file, then upload that"
+            "save_model: models are not uploaded; save to a folder with zipped=False, "
+            "then call `huggingface_hub.upload_folder(repo_id="
+            f"{str(filepath).removeprefix('hf://')!r}, folder_path=folder)`"
         )
     legacy = path.name.endswith(H5)
     if zipped is False:
@@ -153,6 +156,7 @@ def load_model(
 def _load_path(filepath: Any, custom_objects: Any, compile: bool) -> Any:
     """Load a model from a file or folder of any format."""
     path = Path(filepath)
+    refuse_hugging_face("load_model", path)  # its config has the name of Keras's
     if is_model_folder(path):
         return load_folder(path, custom_objects, compile)
     refuse_other_formats("load_model", filepath)
