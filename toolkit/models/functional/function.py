@@ -7,6 +7,7 @@ from typing import Any
 from toolkit import tree
 from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.models.functional.node_views import NodeView, nodes_by_depth
 from toolkit.models.functional.topology import Topology
 from toolkit.ops.symbolic import KerasTensor, Operation, infer, is_symbolic
 
@@ -49,6 +50,11 @@ class Function(Operation):
     def operations(self) -> list[Any]:
         """The operations, those nearest to the inputs first."""
         return list(self._topology.operations)
+
+    @property
+    def _nodes_by_depth(self) -> dict[int, list[NodeView]]:
+        """Depth -> nodes, which libraries for Keras read."""
+        return nodes_by_depth(self._topology.depths)
 
     def call(self, inputs: Any) -> Any:
         """Replay the recorded calls on `inputs`."""

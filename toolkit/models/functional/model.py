@@ -17,6 +17,7 @@ from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.functional.config import functional_config, functional_from_config
 from toolkit.models.functional.inputs import FunctionalInputs
+from toolkit.models.functional.node_views import NodeView, nodes_by_depth
 from toolkit.models.functional.op_masks import call_with_masks
 from toolkit.models.functional.topology import Topology, is_input, replace_inputs
 from toolkit.models.model import RESERVED, Model
@@ -102,6 +103,11 @@ class Functional(FunctionalInputs, Model):
     def operations(self) -> list[Any]:
         """Layers and ops, those nearest to the inputs first."""
         return list(self._operations)
+
+    @property
+    def _nodes_by_depth(self) -> dict[int, list[NodeView]]:
+        """Depth -> nodes, which libraries for Keras read."""
+        return nodes_by_depth(self._topology.depths)
 
     def _make_plan(self) -> tuple[list[Step], list[int], int]:
         """The calls in order, the outputs' slots, and the number of slots."""

@@ -38,6 +38,7 @@ class Topology:
     Attributes:
         nodes: those that compute something, producers before consumers.
         found: all nodes, with those that compute masks, producers before consumers.
+        depths: node -> depth, with the nodes of inputs.
         operations: layers and ops, deepest first; it is the order of `model.layers`.
     """
 
@@ -56,6 +57,7 @@ class Topology:
             if node is not None and not node.inputs and node not in node_depths:
                 node_depths[node] = operation_depths[node.op] = 0
                 first_seen[node.op] = -1
+        self.depths: dict[Node, int] = node_depths
         by_depth = defaultdict(list)
         for node, depth in node_depths.items():
             by_depth[depth].append(node)
