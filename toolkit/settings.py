@@ -65,6 +65,15 @@ def home() -> Path:
     return Path(chosen).expanduser() if chosen else Path.home() / ".toolkit"
 
 
+def keras_home() -> Path | None:
+    """Return the folder in which Keras keeps downloads, unless `home()` is the same.
+
+    Verified files are read from it. Nothing is written there.
+    """
+    folder = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
+    return None if folder == home() else folder
+
+
 values: dict[str, Any] = {
     "floatx": "float32",
     "epsilon": 1e-7,

@@ -431,3 +431,67 @@ def test_damaged_archive(server, cache, archive):
     with pytest.raises(DatasetError, match="cannot unpack"):
         get_file("things", server.url("/archive"), extract=True)
     assert visible(cache) == ["things_archive"]
+
+
+@pytest.fixture
+def keras_cache(cache, tmp_path, monkeypatch):
+    """The folder of Keras, which nothing may write to."""
+    folder = tmp_path / "keras"
+    (folder / "models").mkdir(parents=True)
+    monkeypatch.setenv("KERAS_HOME", str(folder))
+    yield folder / "models"
+    assert not [path for path in folder.rglob("*") if path.name.endswith(".lock")]
+
+
+def fetch_model(server, **options):
+    return get_file(origin=server.url("/data.bin"), cache_subdir="models", **options)
+
+
+def test_verified_files_of_keras_are_not_downloaded(server, keras_cache):
+    file = keras_cache / "data.bin"
+    file.write_bytes(CONTENT)
+    for hash in (SHA256, MD5):
+        assert fetch_model(server, file_hash=hash) == str(file)
+    assert server.requests == 0
+    # Neither a file without a hash nor a damaged one is reused.
+    assert fetch_model(server) != str(file)
+    file.write_bytes(b"damaged")
+    assert Path(fetch_model(server, file_hash=SHA256)).read_bytes() == CONTENT
+    assert file.read_bytes() == b"damaged" and visible(keras_cache) == ["data.bin"]
+
+
+@pytest.mark.parametrize("options", [{"force_download": True}, {"cache_dir": True}])
+def test_the_cache_of_keras_is_not_always_read(server, keras_cache, tmp_path, options):
+    (keras_cache / "data.bin").write_bytes(CONTENT)
+    if "cache_dir" in options:
+        options = {"cache_dir": tmp_path / "other"}
+    found = fetch_model(server, file_hash=SHA256, **options)
+    assert Path(found).parent != keras_cache and server.requests == 1
+
+
+def test_archives_of_keras_are_unpacked_elsewhere(server, keras_cache):
+    content = tar_of({"a.txt": b"a"})
+    (keras_cache / "data.tgz").write_bytes(content)
+    hash = hashlib.sha256(content).hexdigest()
+    folder = get_file(
+        fname="data.tgz",
+        origin=server.url("/data.tgz"),
+        file_hash=hash,
+        extract=True,
+        cache_subdir="models",
+    )
+    assert (Path(folder) / "a.txt").read_bytes() == b"a" and server.requests == 0
+    assert visible(keras_cache) == ["data.tgz"]
+    assert keras_cache not in Path(folder).parents
+
+
+def test_the_folder_of_keras_is_in_the_home_folder(
+    server, cache, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("KERAS_HOME", raising=False)
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    file = tmp_path / ".keras" / "models" / "data.bin"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(CONTENT)
+    assert fetch_model(server, file_hash=SHA256) == str(file)

@@ -54,6 +54,10 @@ def get_file(
     the same time download it once. Until a new file is there and unpacked, older ones
     stay; a folder with files that were not unpacked there is never replaced.
 
+    With a hash, a file that Keras has downloaded to `~/.keras` (or `KERAS_HOME`) is not
+    downloaded again. An archive from there is unpacked into the cache. Nothing is
+    written to the folder of Keras.
+
     Args:
         fname: The file's name in the cache; None takes the last part of `origin`.
             With `extract`, a name without an extension is that of the folder.
@@ -66,7 +70,8 @@ def get_file(
         extract: Unpack the archive and return the folder. Only files and folders
             are unpacked; an archive with links or paths that leave it is refused.
         archive_format: "tar", "zip", a list of them, or "auto" for both.
-        cache_dir: The cache; None is `toolkit.config.home()`.
+        cache_dir: The cache; None is `toolkit.config.home()`. With another one, the
+            folder of Keras is not read.
         force_download: Download even if the cache has the file.
 
     Returns:
@@ -87,8 +92,25 @@ def get_file(
     target, unpacked = _cache_paths(folder, fname, origin, bool(formats))
     wanted = unpacked or target
     if force_download or not (_is_valid(target, check) and wanted.exists()):
+        name = Path(cache_subdir, target.name)
+        may_reuse = not (cache_dir or force_download or _is_valid(target, check))
+        reused = _in_keras_cache(name, check) if may_reuse else None
+        if reused is not None and unpacked is None:
+            return str(reused)
+        origin = reused.absolute().as_uri() if reused is not None else origin
         _fill_cache(target, unpacked, origin, check, formats, force_download)
     return str(wanted)
+
+
+def _in_keras_cache(name: Path, check: tuple[str, str] | None) -> Path | None:
+    """Return a file in the cache of Keras if it has the expected hash."""
+    folder = settings.keras_home()
+    if folder is None or check is None:
+        return None
+    try:
+        return folder / name if _is_valid(folder / name, check) else None
+    except OSError:  # it cannot be read
+        return None
 
 
 def _expected_hash(

@@ -19,6 +19,7 @@ from toolkit.optimizers import Optimizer
 # Where functional and sequential models keep their graph, beside `layers`.
 _OF_MODELS = {
     *("_functional", "_layers", "_topology", "_operations", "_plan"),
+    "_nodes_by_depth",
     *("_inputs_struct", "_outputs_struct", "_inputs", "_outputs", "_result_slots"),
 }
 
