@@ -243,6 +243,16 @@ def test_dtypes_of_results(dtype):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_are_tensors_of_tensorflow(dtype):
+    wrong = [
+        f"{call}: received {type(result)}"
+        for call in DTYPES[dtype].split("\n")[1:-1]
+        if not isinstance(result := eval(call, NAMES), (tf.Tensor, tf.Variable))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("call", REFUSED.split("\n")[1:-1])
 def test_mixed_dtypes_that_tensorflow_refuses(call):
     with pytest.raises(tf.errors.InvalidArgumentError):

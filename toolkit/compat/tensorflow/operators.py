@@ -77,7 +77,7 @@ def _as_dtype(function: str, x: Any, dtype: str) -> Tensor:
 def divide_as_floats(x: Tensor, y: Tensor) -> Tensor:
     """Return x / y; integers are divided as float64, small ones as float32."""
     if x._dtype in _DIVIDED_AS_DOUBLES:
-        return ops.divide(convert(x, "float64"), convert(y, "float64"))
+        return ops.divide(ops.cast(x, "float64"), ops.cast(y, "float64"))
     return ops.divide(x, y)
 
 
