@@ -91,3 +91,17 @@ def test_files(tmp_path):
 def test_what_is_refused(call, error):
     with pytest.raises(error):
         call()
+
+
+def test_layers_return_tensors_of_tensorflow():
+    layers = tf.keras.layers
+    words, numbers = tf.constant(["a", "b"]), tf.constant([1, 2])
+    results = (
+        layers.StringLookup(vocabulary=["a"])(words),
+        layers.StringLookup(vocabulary=["a"], output_mode="one_hot")(words),
+        layers.IntegerLookup(vocabulary=[1])(numbers),
+        layers.Hashing(3)(words),
+        layers.HashedCrossing(3)((words, numbers)),
+        layers.TextVectorization(vocabulary=["a"])(words),
+    )
+    assert all(x.dtype is tf.int64 for x in results)

@@ -27,6 +27,7 @@ class Dialect(NamedTuple):
 
     tensor: type[Tensor]
     variable: type[Any]
+    show: Callable[[Any], Any]  # returns a structure with tensors of this class
 
     def inside(self) -> AbstractContextManager[None]:
         """A context in which results and new Variables are of its classes."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.compat.tensorflow.types import TensorShape, string
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.views import DIALECT, convert
 from toolkit.core import strings as core
 from toolkit.errors import ShapeError
 
@@ -26,6 +26,7 @@ class StringTensor(core.StringTensor):
     """
 
     dtype = string
+    dialect = DIALECT
 
     @property
     def shape(self) -> TensorShape:

@@ -287,9 +287,6 @@ class Variable(CoreVariable):
 for _kind in (Tensor, Variable):
     install_operators(_kind)
 
-DIALECT = Dialect(Tensor, Variable)
-Tensor.dialect = Variable.dialect = DIALECT
-
 
 def viewed(found: Any) -> Any:
     """A result with `tf.Tensor`s for the core's tensors in it."""
@@ -312,6 +309,10 @@ def _view(x: core.Tensor) -> core.Tensor:
     if hasattr(x, "_keras_mask"):
         new._keras_mask = x._keras_mask
     return new
+
+
+DIALECT = Dialect(Tensor, Variable, viewed)
+Tensor.dialect = Variable.dialect = DIALECT
 
 
 def convert(x: Any, dtype: str | None = None) -> Any:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes
+from toolkit import dtypes, tree
 from toolkit.core.convert import is_strings
+from toolkit.core.dialects import dialect_of
 from toolkit.core.strings import as_array, decoded
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
 from toolkit.layers.layer import Layer
@@ -140,7 +141,10 @@ class HostLayer(Layer):
         if getattr(inputs, "is_composite", False):
             return inputs.call_layer(self, (inputs, *args), kwargs)
         training = kwargs.pop("training", None)
-        return self._run(self.call, (self._arrays(inputs), *args), kwargs, training)
+        arguments = (self._arrays(inputs), *args)
+        outputs = self._run(self.call, arguments, kwargs, training)
+        dialect = state.dialect or dialect_of(tree.flatten(inputs))
+        return outputs if dialect is None else dialect.show(outputs)
 
     def _arrays(self, inputs: Any) -> Any:
         return host_array(self, inputs)
