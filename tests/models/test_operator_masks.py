@@ -141,3 +141,46 @@ def test_an_operand_without_a_mask_ends_the_mask_as_in_add():
     y = Model([first, second], layers.Masking()(first) + layers.Masking()(second))
     expected = MASK | MASK[::-1]
     np.testing.assert_array_equal(y([X, X[::-1]])._keras_mask, expected)
+
+
+def _compiled(way, loss="mse", metrics=("mae",)):
+    inputs = Input((3, 4))
+    model = Model(inputs, way(layers.Masking()(inputs)))
+    model.compile("sgd", loss, weighted_metrics=list(metrics))
+    return model
+
+
+@pytest.mark.parametrize("way", ["item", "squeeze", "sum"])
+def test_losses_warn_of_masks_over_the_axis_that_they_reduce(way):
+    ways = {
+        "item": lambda v: v[..., 0],
+        "squeeze": lambda v: ops.squeeze(v[..., :1], -1),
+        "sum": lambda v: ops.sum(v, axis=-1),
+    }
+    model = _compiled(ways[way])
+    with pytest.warns(UserWarning, match="ignores the mask of the predictions"):
+        results = model.evaluate(X, np.zeros((2, 3), "float32"), verbose=0)
+    outputs = model.predict(X, verbose=0)
+    expected = [np.mean(outputs**2), np.mean(np.abs(outputs))]
+    np.testing.assert_allclose(results, expected, rtol=1e-6)
+
+
+def test_losses_apply_masks_of_an_axis_that_they_keep():
+    model = _compiled(lambda v: v[..., :1] * 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss, *_ = model.evaluate(X, np.zeros((2, 3, 1), "float32"), verbose=0)
+    assert loss == pytest.approx(np.mean(X[MASK] ** 2))
+
+
+def test_functions_that_return_one_number_apply_their_own_masks():
+    def error(y_true, y_pred):
+        is_step = ops.cast(ops.not_equal(y_true, 0), "float32")
+        return ops.sum(is_step * (y_true - y_pred) ** 2) / ops.sum(is_step)
+
+    model = _compiled(lambda v: v * 2.0, error, [error])
+    expected = np.mean(X[MASK] ** 2)
+    assert model.evaluate(X, X, verbose=0) == pytest.approx([expected] * 2)
+    weights = np.array([1.0, 3.0])
+    _, weighted = model.evaluate(X, X, sample_weight=weights, verbose=0)
+    assert weighted == pytest.approx(expected)

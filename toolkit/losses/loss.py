@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import dtype_policies, ops, settings, tree
+from toolkit.console.frames import warn
 from toolkit.core.convert import extent
 from toolkit.core.naming import auto_name
 from toolkit.core.tensor import Tensor
@@ -85,6 +86,7 @@ class Loss(Recorded):
         mask = out_mask if in_mask is None else in_mask
         if in_mask is not None and out_mask is not None:
             mask = ops.logical_and(in_mask, out_mask)
+        mask = fit_mask(self.name, mask, losses)
         return reduce_weighted(
             losses, sample_weight, mask, self.reduction, self._dtype, self.name
         )
@@ -181,6 +183,32 @@ def reduce_weighted(
         weight = align_weight(what, weight, values)
         values = values * weight
     return _reduce(values, weight, reduction)
+
+
+def fit_mask(what: str, mask: Any, values: Any) -> Any:
+    """Return the mask, or None if the values have no axis of steps.
+
+    Outputs of shape (batch, steps) have their steps on the axis that losses reduce:
+    then it warns. A function that returns one number has applied its own masks.
+
+    Args:
+        what: the name of the loss or metric, for the warning.
+        mask: the mask of the predictions, or None.
+        values: the losses, not weighted and not reduced.
+    """
+    ndim = getattr(values, "ndim", 0)
+    if mask is None or ndim == 0:
+        return None
+    if mask.ndim <= ndim:
+        return mask
+    if mask.ndim == ndim + 1 and mask.shape[-1] == 1:
+        return mask
+    warn(
+        f"{what}: ignores the mask of the predictions, of shape {tuple(mask.shape)}: "
+        f"the values, of shape {tuple(values.shape)}, have no axis of steps. "
+        "Predictions of shape (batch, steps, 1) keep the mask"
+    )
+    return None
 
 
 def mask_weights(weight: Any, mask: Any, dtype: str, reduction: str | None) -> Tensor:

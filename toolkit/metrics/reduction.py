@@ -9,7 +9,7 @@ from toolkit import ops
 from toolkit.core.convert import extent
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
-from toolkit.losses.loss import align_weight, mask_weights, match_ranks
+from toolkit.losses.loss import align_weight, fit_mask, mask_weights, match_ranks
 from toolkit.metrics.metric import Metric
 
 
@@ -31,6 +31,8 @@ def per_sample(
         weight = ops.convert_to_tensor(weight, dtype)
         if mask is not None:
             weight = mask_weights(weight, mask, dtype, "sum")
+        if values.ndim == 0:
+            values = ops.broadcast_to(values, weight.shape)
         values, weight = match_ranks(values, weight)
         if values.ndim > weight.ndim:
             values = reduce(values, axis=tuple(range(weight.ndim, values.ndim)))
@@ -142,6 +144,7 @@ class MeanMetricWrapper(Mean):
         """Add the values of a batch; a mask that y_pred carries is a weight too."""
         mask = getattr(y_pred, "_keras_mask", None)
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
+        mask = fit_mask(self.name, mask, values)
         if mask is not None:
             if sample_weight is not None:
                 sample_weight = ops.convert_to_tensor(sample_weight, self.dtype)
