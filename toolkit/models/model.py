@@ -211,7 +211,8 @@ class Model(QuantizableModel, Trainer, Layer):
             overwrite: whether an existing file may be replaced.
             max_shard_size: the most gigabytes of one file.
             **kwargs: `mapping`: for ".safetensors", the names there;
-                `objects_to_skip`: layers to leave out.
+                `objects_to_skip`: layers to leave out; `adapters`: whether to write
+                low-rank adaptations alone, as PEFT does.
         """
         saving.save_weights(self, filepath, overwrite, max_shard_size, **kwargs)
 
@@ -228,7 +229,8 @@ class Model(QuantizableModel, Trainer, Layer):
                 written, or a ".safetensors" file of anybody.
             skip_mismatch: whether to load what fits and warn about the rest.
             **kwargs: `objects_to_skip`: layers to leave as they are; `by_name`: for
-                older files; `mapping`, `ignore`: for ".safetensors".
+                older files; `mapping`, `ignore`: for ".safetensors"; `adapters`:
+                whether to read low-rank adaptations alone, in the format of PEFT.
         """
         saving.load_weights(self, filepath, skip_mismatch, **kwargs)
 

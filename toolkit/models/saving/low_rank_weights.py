@@ -32,7 +32,7 @@ def merged_weights(
     merged: dict[Any, Any] = {}
     factors: set[Any] = set()
     paths = {weight: name for name, weight in names.items()}
-    for layer, pair in _adapted(model):
+    for layer, pair in adapted_layers(model):
         sources = [source_of(paths[x]) for x in pair] if source_of else []
         named = [bool(source and source.names) for source in sources]
         if any(named) and not all(named):
@@ -51,7 +51,7 @@ def factors_not_stored(
     model: Any, names: dict[str, Any], source_of: Sources | None, stored: Iterable[str]
 ) -> set[Any]:
     """Return the factors that a file has no arrays for."""
-    stored, pairs = set(stored), [pair for _, pair in _adapted(model)]
+    stored, pairs = set(stored), [pair for _, pair in adapted_layers(model)]
     if source_of is None:  # layers may have other numbers in the file
         is_stored = any("lora_" in name.rpartition("/")[2] for name in stored)
         return set() if is_stored else {x for pair in pairs for x in pair}
@@ -75,12 +75,12 @@ def reset_adaptations(model: Any, assigned: set[Any]) -> list[tuple[Any, Any]]:
     """
     return [
         (b, ops.zeros(b.shape, dtype=b.dtype))
-        for layer, (a, b) in _adapted(model)
+        for layer, (a, b) in adapted_layers(model)
         if assigned.intersection(layer._merged()) and not assigned & {a, b}
     ]
 
 
-def _adapted(model: Any) -> Iterator[tuple[LowRankLayer, tuple[Any, Any]]]:
+def adapted_layers(model: Any) -> Iterator[tuple[LowRankLayer, tuple[Any, Any]]]:
     """Yield each adapted layer with its factors A and B."""
     for layer in model._flatten_layers():
         adapter = getattr(layer, "_adapter", None)

@@ -15,6 +15,12 @@ from toolkit.models.saving.file_lists import list_path
 from toolkit.models.saving.h5_files import write_groups
 from toolkit.models.saving.legacy_h5 import load_legacy_weights
 from toolkit.models.saving.other_formats import refuse_other_formats
+from toolkit.models.saving.peft_files import (
+    CONFIG,
+    WEIGHTS,
+    load_adapters,
+    save_adapters,
+)
 from toolkit.models.saving.safetensors_lists import LIST
 from toolkit.models.saving.safetensors_saving import safetensors_of, save_safetensors
 from toolkit.models.saving.safetensors_weights import load_safetensors
@@ -33,6 +39,7 @@ def save_weights(
     max_shard_size: float | None = None,
     objects_to_skip: Any = None,
     mapping: Any = None,
+    adapters: bool = False,
 ) -> None:
     """Write all weights to a file in one step; to HDF5, the optimizer's state too.
 
@@ -51,18 +58,59 @@ def save_weights(
         mapping: for safetensors: what a weight is called in the file, and how its axes
             lie there, as for `load_weights`; no functions. A weight with a low-rank
             adaptation is stored merged, unless the mapping names both factors.
+        adapters: whether to write the low-rank adaptations alone, in the format of
+            PEFT: the path must end in "adapter_model.safetensors", and
+            "adapter_config.json" is written next to it. The mapping gives the names of
+            the adapted weights in the model of torch.
 
     Raises:
         ArgumentError: for another ending, a size that is not above 0, if the file
             exists and may not be replaced, or for a mapping that does not tell all of
             the file.
     """
+    if adapters:
+        path = _adapter_path(filepath, "save_weights")
+        check_built(model, "save_weights")
+        _refuse_with_adapters(
+            "save_weights",
+            max_shard_size=max_shard_size,
+            objects_to_skip=objects_to_skip,
+        )
+
+        def save() -> None:
+            check_free(path, overwrite, "save_weights")
+            check_free(path.with_name(CONFIG), overwrite, "save_weights")
+            save_adapters(model, path, mapping)
+
+        spreading.on_chief(save, all_variables(model))
+        return
     spreading.on_chief(
         lambda: _save(
             model, Path(filepath), overwrite, max_shard_size, objects_to_skip, mapping
         ),
         all_variables(model),
     )
+
+
+def _adapter_path(filepath: str | os.PathLike[str], method: str) -> Path:
+    """Return the path of a file of PEFT; raise if it has another name."""
+    path = Path(filepath)
+    if path.name != WEIGHTS:
+        raise ArgumentError(
+            f"{method}: adapters=True: expected a path that ends in {WEIGHTS!r}, which "
+            f"PEFT reads with {CONFIG!r} next to it; received {str(path)!r}"
+        )
+    return path
+
+
+def _refuse_with_adapters(method: str, **options: Any) -> None:
+    """Raise for options that do not apply to adapters alone."""
+    for name, value in options.items():
+        if value:
+            raise ArgumentError(
+                f"{method}: `{name}` does not apply with adapters=True; received "
+                f"{value!r}"
+            )
 
 
 def _save(
@@ -116,6 +164,7 @@ def load_weights(
     by_name: bool | None = None,
     mapping: Any = None,
     ignore: Iterable[str] | None = None,
+    adapters: bool = False,
 ) -> None:
     """Read all weights of a model from a file, or change nothing.
 
@@ -137,6 +186,9 @@ def load_weights(
             dict is any text without "/"; in the name it is the same text.
         ignore: for safetensors: patterns, such as "*.num_batches_tracked", of names in
             the file that the model has no weights for.
+        adapters: whether to read low-rank adaptations alone, from the file
+            "adapter_model.safetensors" of PEFT and the config next to it, into layers
+            with `enable_lora`.
 
     Raises:
         ModelFileError: listing every mismatch, or if the file is damaged.
@@ -150,8 +202,18 @@ def load_weights(
         >>> model.save_weights(path, mapping=as_in_torch)
         >>> model.load_weights(path, mapping=as_in_torch)
     """
-    path = Path(filepath)
     check_built(model, "load_weights")
+    if adapters:
+        _refuse_with_adapters(
+            "load_weights",
+            skip_mismatch=skip_mismatch,
+            objects_to_skip=objects_to_skip,
+            by_name=by_name,
+            ignore=ignore,
+        )
+        load_adapters(model, _adapter_path(filepath, "load_weights"), mapping)
+        return
+    path = Path(filepath)
     refuse_other_formats("load_weights", filepath)
     if path.name.endswith(SAFETENSORS):
         if by_name is not None:
