@@ -7,7 +7,7 @@ import toolkit
 import toolkit.compat.tensorflow as tf
 from toolkit import layers, metrics, ops, optimizers
 from toolkit.core.variable import Variable
-from toolkit.errors import VariableCreationError
+from toolkit.errors import TraceError, VariableCreationError
 
 
 def variable(x):
@@ -160,3 +160,34 @@ def test_a_step_may_keep_what_it_creates_in_its_first_call():
     x = np.arange(8.0).reshape(4, 2)
     logs = model.evaluate(x, x[:, :1], batch_size=2, return_dict=True, verbose=0)
     assert logs["mean"] == 3.5
+
+
+@pytest.mark.parametrize("first", [tf.ones, tf.zeros, lambda s: tf.fill(s, 2.0) + 1.0])
+def test_a_first_value_that_is_a_constant_of_the_trace(first):
+    class Scale(tf.Module):
+        w = None
+
+        @tf.function
+        def __call__(self, x):
+            if self.w is None:
+                self.w = tf.Variable(first((x.shape[-1], 2)))
+            self.w.assign_add(tf.ones_like(self.w))
+            return x @ self.w
+
+    scale, x = Scale(), tf.ones((3, 4))
+    start = first((4, 2)).numpy()
+    for count in (1, 2):
+        np.testing.assert_array_equal(scale(x), np.ones((3, 4)) @ (start + count))
+    assert len(scale.trainable_variables) == 1
+
+
+def test_a_first_value_that_depends_on_the_arguments_is_refused():
+    kept = []
+
+    @tf.function
+    def scale(x):
+        kept.append(tf.Variable(x * 2.0))
+        return kept[0] * x
+
+    with pytest.raises(TraceError, match="first value must exist outside"):
+        scale(tf.constant(1.0))

@@ -96,6 +96,9 @@ class Variable(Operators):
         self.lock: threading.RLock = threading.RLock()
         with no_trace():
             self._tensor = _initial_value(initializer, shape, dtype, self.path)
+        if self._tensor._array is None and state.trace is not None:
+            known = state.trace.value_of(self._tensor)
+            self._tensor = self._tensor if known is None else known
         if self._tensor._array is None:
             raise TraceError(
                 f"variable {self.path!r}: its first value must exist outside the "
