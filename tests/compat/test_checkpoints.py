@@ -1,5 +1,8 @@
 """Checkpoints name values by attributes, and restore objects that are made later."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -128,3 +131,33 @@ def test_managers_know_what_earlier_ones_kept(tmp_path):
         tf.train.CheckpointManager(checkpoint, tmp_path, max_to_keep=2).save()
     manager = tf.train.CheckpointManager(checkpoint, tmp_path, max_to_keep=2)
     assert manager.latest_checkpoint.endswith("ckpt-3")
+
+
+_PARTIAL = """
+import toolkit.compat.tensorflow as tf
+path = tf.train.Checkpoint(a=tf.Variable(1), b=tf.Variable(2)).save({folder!r} + "/c")
+first = tf.train.Checkpoint(a=tf.Variable(0))
+first.restore(path)
+second = tf.train.Checkpoint(b=tf.Variable(0))
+second.restore(path).expect_partial()
+"""
+
+
+def test_values_without_an_object_are_reported_when_the_program_ends(tmp_path):
+    program = _PARTIAL.format(folder=str(tmp_path))
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0
+    assert "no object took the values of b/.ATTRIBUTES" in run.stderr
+    assert "values of a/" not in run.stderr and "Traceback" not in run.stderr
+
+
+def test_a_file_without_names_of_attributes_restores_nothing_and_warns(tmp_path):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.get_variable("w", (), initializer=tf.zeros_initializer())
+        session.run(tf.compat.v1.global_variables_initializer())
+        path = tf.compat.v1.train.Saver().save(session, str(tmp_path / "c"))
+    checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
+    with pytest.warns(UserWarning, match="restored nothing.* w"):
+        checkpoint.restore(path).expect_partial()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from toolkit.compat.tensorflow.v1.saver import (
     latest_checkpoint as latest_checkpoint,
 )
 from toolkit.compat.tensorflow.variables import Variable
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentTypeError, MissingFileError, ModelFileError
 from toolkit.reading.hdf5 import open_datasets
 
@@ -144,11 +146,19 @@ class _Status:
         self._checkpoint, self._reader = checkpoint, reader
         self._matched: set[str] = set()
         self._objects: set[int] = set()
-        self._is_partial = False
+        self._report: weakref.finalize[Any, _Status] | None = None
         if reader is not None:
-            self._names = {name: name for name in reader.names()} | reader.aliases()
+            names = reader.names()
+            self._report = weakref.finalize(self, _log_unused, names, self._matched)
+            self._names = {name: name for name in names} | reader.aliases()
             if not self.update():
                 pending.add(self)
+            if not self._matched and not reader.has_tensor(_GRAPH):
+                warn(
+                    "Checkpoint: restored nothing: the file does not name its values "
+                    "by attributes; another version or a Saver wrote it. It has "
+                    f"{', '.join(sorted(names)[:5])}"
+                )
 
     def update(self) -> bool:
         """Give values to objects that exist by now; returns whether all have theirs."""
@@ -211,19 +221,19 @@ class _Status:
 
     def expect_partial(self) -> _Status:
         """Leave out the message about values that no object had."""
-        self._is_partial = True
+        if self._report is not None:
+            self._report.detach()
         return self
 
-    def __del__(self) -> None:
-        if self.__dict__.get("_is_partial", True) or self._reader is None:
-            return
-        left = sorted({*self._reader.names()} - self._matched)
-        if left:
-            logging.getLogger("tensorflow").warning(
-                "Checkpoint: no object took the values of %s; expect_partial() says "
-                "that this is meant",
-                ", ".join(left[:5]),
-            )
+
+def _log_unused(names: list[str], matched: set[str]) -> None:
+    left = sorted({*names} - matched)
+    if left:
+        logging.getLogger("tensorflow").warning(
+            "Checkpoint: no object took the values of %s; expect_partial() says "
+            "that this is meant",
+            ", ".join(left[:5]),
+        )
 
 
 def _restore(leaf: Any, value: Any, name: str) -> None:
