@@ -166,7 +166,7 @@ def add_branch(name: str, source: str, old: str, new: str) -> str:
         new: the replacement.
 
     Raises:
-        ImportError: if the text is not that of a version that this package knows.
+        ImportError: if the text is missing, as in an unknown version of Keras.
     """
     if source.count(old) == 1:
         return source.replace(old, new)

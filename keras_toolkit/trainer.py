@@ -63,7 +63,6 @@ class ToolkitTrainer(base_trainer.Trainer):
 
     def train_step(self, data: Any) -> dict[str, Any]:
         """Train on one batch and return the metrics."""
-        weights = self.trainable_weights
         with GradientTape() as tape:
             y_pred, loss = self._forward_with_loss(data, training=True)
             if self.optimizer is not None:
@@ -162,7 +161,7 @@ class ToolkitTrainer(base_trainer.Trainer):
                     (x, y, sample_weight), validation_split=validation_split
                 )
             )
-        batches = ToolkitEpochIterator(
+        batches = EpochIterator(
             x=x,
             y=y,
             sample_weight=sample_weight,
@@ -224,7 +223,7 @@ class ToolkitTrainer(base_trainer.Trainer):
         """Evaluate the validation data and return its metrics with a prefix."""
         x, y, sample_weight = data_adapter_utils.unpack_x_y_sample_weight(data)
         if self._eval_epoch_iterator is None:
-            self._eval_epoch_iterator = ToolkitEpochIterator(
+            self._eval_epoch_iterator = EpochIterator(
                 x=x,
                 y=y,
                 sample_weight=sample_weight,
@@ -266,7 +265,7 @@ class ToolkitTrainer(base_trainer.Trainer):
         if use_cached_iterator:
             batches = self._eval_epoch_iterator
         else:
-            batches = ToolkitEpochIterator(
+            batches = EpochIterator(
                 x=x,
                 y=y,
                 sample_weight=sample_weight,
@@ -308,7 +307,7 @@ class ToolkitTrainer(base_trainer.Trainer):
         callbacks: Any = None,
     ) -> Any:
         """Return the outputs for data as arrays; see `keras.Model.predict`."""
-        batches = ToolkitEpochIterator(
+        batches = EpochIterator(
             x=x,
             batch_size=batch_size,
             steps_per_epoch=steps,
@@ -385,10 +384,6 @@ class ToolkitTrainer(base_trainer.Trainer):
         """Return the outputs for one batch as arrays."""
         outputs = self.make_predict_function()([(x,)])
         return tree.map_structure(convert_to_numpy, outputs)
-
-
-class ToolkitEpochIterator(EpochIterator):
-    """The batches of an epoch as arrays of NumPy."""
 
 
 def _has_batch_hooks(callbacks: Any, phase: str) -> bool:
