@@ -1,4 +1,4 @@
-"""Small models that learn from large ones."""
+"""Knowledge distillation: a small student model learns from a large teacher."""
 
 from toolkit.distillation.distiller import Distiller
 from toolkit.distillation.losses import (

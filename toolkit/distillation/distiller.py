@@ -1,4 +1,4 @@
-"""A model that trains a student to do as its teacher."""
+"""Distiller: a model that trains a student to match its teacher."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _FINAL = "final_output"
 
 
 class Distiller(Model):
-    """Trains a student on labels and on what a teacher makes of the same inputs.
+    """Model that trains a student on labels and on the outputs of a teacher.
 
     The loss is `student_loss_weight * loss + (1 - student_loss_weight) * (sum of
     weighted distillation losses)`, plus the student's regularization. Predictions are
-    the student's, which is trained in place; the teacher is frozen.
+    the student's outputs. The student is trained in place; the teacher is frozen.
 
     Args:
         teacher: a trained model.
@@ -79,7 +79,7 @@ class Distiller(Model):
             )
         for loss in distillation_losses:
             loss.validate_model_compatibility(teacher, student)
-        with no_tracking():  # the extractors share the models' layers
+        with no_tracking():  # the extractors share layers with the models
             self.distillation_losses: list[Any] = list(distillation_losses)
             self.distillation_loss_weights: list[float] = list(weights)
             self._teacher_feature_extractor = self._extractor(teacher, "teacher")
@@ -90,7 +90,7 @@ class Distiller(Model):
         self.total_loss_tracker: Mean = Mean(name="total_loss")
 
     def _extractor(self, model: Any, who: str) -> Any:
-        """A model of the outputs of the layers that losses compare; None without."""
+        """Return a model of the layer outputs that the losses compare, or None."""
         names = [
             getattr(loss, f"{who}_layer_name", None)
             for loss in self.distillation_losses
@@ -107,13 +107,13 @@ class Distiller(Model):
         metrics: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Choose how the student is trained.
+        """Configure the training of the student.
 
         Args:
             optimizer: an optimizer or its name.
             loss: the student's loss on labels, as for `Model.compile`.
             metrics: a list of metrics of the student's outputs.
-            **kwargs: further arguments of `Model.compile`.
+            **kwargs: additional arguments of `Model.compile`.
         """
         if loss is None:
             raise ArgumentError("Distiller.compile: 'loss' cannot be `None`")
@@ -125,7 +125,7 @@ class Distiller(Model):
         super().compile(optimizer, loss, metrics=metrics, **kwargs)
 
     def call(self, inputs: Any, training: bool | None = None, **kwargs: Any) -> Any:
-        """The student's outputs."""
+        """Return the student's outputs."""
         return self.student(inputs, training=training, **kwargs)
 
     def compute_loss(
@@ -136,7 +136,7 @@ class Distiller(Model):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """The total loss of a batch; sample weights are for the loss on labels."""
+        """Return the total loss of a batch; sample weights apply to the label loss."""
         if y_pred is None:
             y_pred = self(x, training=training)
         share = self.student_loss_weight
@@ -155,7 +155,7 @@ class Distiller(Model):
         return total
 
     def _distillation_loss(self, x: Any, y_pred: Any, training: bool) -> Any:
-        """The weighted sum of the distillation losses."""
+        """Return the weighted sum of the distillation losses."""
         of_teacher, of_student = {}, {}
         if self._teacher_feature_extractor is not None:
             of_teacher = self._teacher_feature_extractor(x, training=False)
@@ -192,7 +192,7 @@ def _checked_share(value: Any) -> float:
 
 
 def _check_models(teacher: Any, student: Any) -> None:
-    """Raise ArgumentError unless inputs and outputs fit, as far as they are known."""
+    """Raise ArgumentError unless the known input and output shapes match."""
     for who, model in (("Teacher", teacher), ("Student", student)):
         if not isinstance(model, Model):
             raise ArgumentError(

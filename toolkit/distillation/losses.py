@@ -1,4 +1,4 @@
-"""How far a student's outputs or features are from its teacher's."""
+"""Losses between the outputs or features of a student and of its teacher."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.serialization.recording import Recorded
 
 
 def _losses_of(name: str, loss: Any) -> Any:
-    """The nest of losses that names and losses mean; None skips an output."""
+    """Return the nest of losses for names and losses; None skips an output."""
     found = tree.map_structure(losses.get, loss)
     if all(each is None for each in tree.flatten(found)):
         raise ArgumentError(
@@ -22,9 +22,9 @@ def _losses_of(name: str, loss: Any) -> Any:
 
 
 class DistillationLoss(Recorded):
-    """Base of the losses between teacher and student.
+    """Base class of losses between teacher and student.
 
-    A subclass defines `compute_loss`; its config is what its constructor was given.
+    A subclass defines `compute_loss`. Its config holds the constructor's arguments.
 
     Example:
         >>> from toolkit import distillation, ops
@@ -35,18 +35,18 @@ class DistillationLoss(Recorded):
         3.0
     """
 
-    # Layers whose outputs are compared; the models' outputs if None.
+    # Names of the layers to compare; None means the outputs of the models.
     teacher_layer_name: str | None = None
     student_layer_name: str | None = None
 
     def compute_loss(
         self, teacher_outputs: Any, student_outputs: Any, **kwargs: Any
     ) -> Any:
-        """The loss, a 0-d tensor, for outputs in equal structures."""
+        """Return the loss, a 0-d tensor, for outputs of the same structure."""
         raise NotImplementedError(f"{type(self).__name__} must implement compute_loss")
 
     def validate_outputs(self, teacher_outputs: Any, student_outputs: Any) -> None:
-        """Raise ArgumentError if outputs are not in equal structures."""
+        """Raise ArgumentError if the outputs have different structures."""
         tree.assert_same_structure(
             *(tree.map_structure(_leaf, x) for x in (teacher_outputs, student_outputs))
         )
@@ -60,7 +60,7 @@ def _leaf(x: Any) -> None:
 
 
 class _Nested(DistillationLoss):
-    """A loss for each output, summed."""
+    """A loss with one term per output; the terms are summed."""
 
     loss: Any
 
@@ -87,7 +87,7 @@ class _Nested(DistillationLoss):
 
 
 class FeatureDistillation(_Nested):
-    """How far the outputs of a student's layer are from those of a teacher's.
+    """Loss between the features of a student's layer and of a teacher's layer.
 
     Args:
         loss: a loss or its name; for several outputs, a nest of them, in which None
@@ -135,21 +135,21 @@ class FeatureDistillation(_Nested):
     def compute_loss(
         self, teacher_outputs: Any, student_outputs: Any, **kwargs: Any
     ) -> Any:
-        """The mean of the loss over samples, summed over outputs."""
+        """Return the mean of the loss over samples, summed over outputs."""
         return self._sum(
             lambda loss, t, s: loss(t, s), teacher_outputs, student_outputs
         )
 
 
 class LogitsDistillation(_Nested):
-    """How far a student's logits are from its teacher's, both made softer.
+    """Loss between student and teacher logits, both scaled by a temperature.
 
     With the Kullback-Leibler divergence it is `T**2 * KL(softmax(teacher / T),
-    softmax(student / T))` for the temperature T, so that gradients keep their size;
-    other losses are given the logits / T.
+    softmax(student / T))` for the temperature T, so that the size of gradients does not
+    depend on T. Other losses receive the logits / T.
 
     Args:
-        temperature: above 0; the higher, the softer.
+        temperature: above 0; a higher temperature gives softer probabilities.
         loss: a loss or its name; for several outputs, a nest of them, in which None
             skips an output.
 
@@ -177,7 +177,7 @@ class LogitsDistillation(_Nested):
     def compute_loss(
         self, teacher_outputs: Any, student_outputs: Any, **kwargs: Any
     ) -> Any:
-        """The mean of the loss over samples, summed over outputs."""
+        """Return the mean of the loss over samples, summed over outputs."""
         return self._sum(self._of_output, teacher_outputs, student_outputs)
 
     def _of_output(self, loss: Any, *logits: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Dtype policies: which dtype a layer computes in, and which its weights have."""
+"""Dtype policies: the dtypes of a layer's computation and of its weights."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _BY_NAME = {
 
 
 def dtype_policy() -> DTypePolicy:
-    """The policy of layers that are given none: floatx unless set."""
+    """Return the default policy of layers: floatx unless set."""
     return default_policy()
 
 
 def set_dtype_policy(policy: Any) -> None:
-    """Set the policy of layers that are given none: a name or a DTypePolicy.
+    """Set the default policy of layers: a name or a DTypePolicy.
 
     Example:
         >>> import toolkit
@@ -75,7 +75,7 @@ def set_dtype_policy(policy: Any) -> None:
 
 
 def get(identifier: Any) -> DTypePolicy:
-    """The policy meant by None (the global one), a name, a dtype or a config."""
+    """Return the policy for None (the global policy), a name, a dtype or a config."""
     if identifier is None:
         return dtype_policy()
     if isinstance(identifier, DTypePolicy):
@@ -94,12 +94,12 @@ def get(identifier: Any) -> DTypePolicy:
 
 
 def serialize(dtype_policy: DTypePolicy) -> dict[str, Any]:
-    """The policy as a dict of strings that `deserialize` reads."""
+    """Return the policy as a dict of strings that `deserialize` reads."""
     return serialize_keras_object(dtype_policy)
 
 
 def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:
-    """The policy that `serialize` described."""
+    """Build a policy from the result of `serialize`."""
     if "class_name" in config and "config" in config:
         return deserialize_keras_object(config, custom_objects, module_objects=_BY_NAME)
     members = config.get("config", config)

@@ -1,4 +1,4 @@
-"""DTypePolicy: a dtype for the computation and one for the weights."""
+"""DTypePolicy: the dtype of the computation and the dtype of the weights."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ class DTypePolicy:
 
     @property
     def name(self) -> str:
-        """The name that the policy was made with."""
+        """Return the name of the policy."""
         return self._name
 
     @property
     def compute_dtype(self) -> str:
-        """The dtype of the computation."""
+        """Return the dtype of the computation."""
         return self._compute_dtype
 
     @property
     def variable_dtype(self) -> str:
-        """The dtype of the weights."""
+        """Return the dtype of the weights."""
         return self._variable_dtype
 
     def convert_input(self, x: Any, autocast: bool, dtype: Any) -> Any:
-        """A tensor, symbol or array as a tensor, cast if it is floating.
+        """Return a tensor, symbol or array as a tensor; cast it if it is floating.
 
         Args:
-            x: what a layer was given; what is none of these is returned as it is.
-            autocast: whether to cast at all.
+            x: an input of a layer; any other type is returned unchanged.
+            autocast: whether to cast.
             dtype: the dtype to cast to.
         """
         if not hasattr(x, "dtype") and not hasattr(x, "__array__"):
@@ -63,12 +63,12 @@ class DTypePolicy:
         return tensor
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal policy."""
+        """Return the constructor's arguments as plain values."""
         return {"name": self.name}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> DTypePolicy:
-        """The policy that `get_config` described."""
+        """Build a policy from the result of `get_config`."""
         return cls(**config)
 
     def __eq__(self, other: object) -> bool:
@@ -87,14 +87,14 @@ class DTypePolicy:
 
 
 class FloatDTypePolicy(DTypePolicy):
-    """The same as a DTypePolicy, under an older name."""
+    """DTypePolicy under an older name."""
 
 
 _PLAIN = (DTypePolicy, FloatDTypePolicy)
 
 
 def parse(name: Any) -> tuple[str, str]:
-    """The dtypes of computation and weights that a name means."""
+    """Return the dtypes of computation and weights for a name."""
     if not isinstance(name, str):
         raise DTypeError(
             "DTypePolicy: 'name' must be a string such as 'mixed_float16'; "
@@ -117,11 +117,11 @@ _chosen: DTypePolicy | None = None
 
 
 def default_policy() -> DTypePolicy:
-    """The policy of layers that are given none: floatx unless set."""
+    """Return the default policy of layers: floatx unless set."""
     return DTypePolicy(settings.floatx()) if _chosen is None else _chosen
 
 
 def set_default_policy(policy: DTypePolicy | None) -> None:
-    """Set that policy; None for floatx."""
+    """Set the default policy of layers; None means floatx."""
     global _chosen
     _chosen = policy

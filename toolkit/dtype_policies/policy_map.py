@@ -12,10 +12,10 @@ from toolkit.serialization import deserialize_keras_object, serialize_keras_obje
 
 
 class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
-    """Policies by the paths of layers, with a default: for layers that hold others.
+    """Map from the paths of layers to policies, with a default, for nested layers.
 
-    A path's policy is the one under exactly this path, else the one under the only
-    regular expression that matches the whole path, else the default.
+    The lookup order is: the exact path, the only regular expression that matches the
+    whole path, the default.
 
     Args:
         default_policy: a policy; the global one if None.
@@ -44,7 +44,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
 
     @property
     def default_policy(self) -> DTypePolicy:
-        """The policy of other paths: that of the constructor, or the global one."""
+        """Return the default policy: the argument, or the global policy."""
         return default_policy() if self._default is None else self._default
 
     @property
@@ -61,7 +61,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
 
     @property
     def quantization_mode(self) -> str | None:  # type: ignore[override]
-        """That of the default policy."""
+        """Return the quantization mode of the default policy."""
         return self.default_policy.quantization_mode
 
     def __getitem__(self, key: str) -> DTypePolicy:
@@ -104,7 +104,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal map."""
+        """Return the constructor's arguments as plain values."""
         return {
             "default_policy": serialize_keras_object(self._given),
             "policy_map": serialize_keras_object(self._policies),
@@ -114,7 +114,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
     def from_config(
         cls, config: dict[str, Any], custom_objects: Any = None
     ) -> DTypePolicyMap:
-        """The map that `get_config` described."""
+        """Build a map from the result of `get_config`."""
         return cls(
             **{
                 key: deserialize_keras_object(value, custom_objects)
@@ -132,7 +132,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
 
 
 def _policy(identifier: Any) -> DTypePolicy:
-    """What `dtype_policies.get` makes of it, without the global policy."""
+    """Return `dtype_policies.get(identifier)`, but None stays None."""
     from toolkit.dtype_policies import get
 
     try:

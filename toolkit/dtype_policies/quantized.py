@@ -1,6 +1,7 @@
-"""Policies of quantized layers: names that configs may hold.
+"""Dtype policies of quantized layers.
 
-All can be made, compared and serialized; layers tell which of them they compute with.
+Any of these policies can be built, compared and serialized. Each layer raises for the
+policies that it cannot compute with.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ MODES = ("int8", "float8", "int4", "gptq", "awq")
 
 
 class QuantizedDTypePolicy(DTypePolicy):
-    """A way of quantization, and the policy of the layer before it.
+    """A quantization mode with the policy of the original layer.
 
     Args:
         mode: "int8", "float8", "int4", "gptq" or "awq".
-        source_name: the name of that policy; the global one if None.
+        source_name: the name of the original layer's policy; the global one if None.
 
     Example:
         >>> from toolkit.dtype_policies import QuantizedDTypePolicy
@@ -45,17 +46,17 @@ class QuantizedDTypePolicy(DTypePolicy):
         self.quantization_mode: str = mode.split("/")[0]
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal policy."""
+        """Return the constructor's arguments as plain values."""
         return {"mode": self._mode, "source_name": self._source_name}
 
 
 class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
-    """A policy of float8, which scales by the largest values seen.
+    """A float8 policy, which scales by the history of absolute maxima.
 
     Args:
         mode: "float8".
         source_name: as for `QuantizedDTypePolicy`.
-        amax_history_length: how many largest values are remembered.
+        amax_history_length: the length of the history of absolute maxima.
     """
 
     default_amax_history_length = 1024
@@ -79,7 +80,7 @@ class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
 
 
 class _Grouped(QuantizedDTypePolicy):
-    """A policy whose mode has numbers: "gptq/4/128"."""
+    """A policy whose mode includes numbers: "gptq/4/128"."""
 
     _form: tuple[str, ...]
     _bits: tuple[int, ...] = ()
@@ -134,7 +135,7 @@ class AWQDTypePolicy(_Grouped):
 
 
 def quantized_policy(name: str) -> QuantizedDTypePolicy:
-    """The policy of a name such as "int8_from_float32"."""
+    """Return the policy for a name such as "int8_from_float32"."""
     mode, separator, source = name.partition("_from_")
     if not separator or "_from_" in source:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Initializers: what weights start as.
+"""Initializers: the initial values of weights.
 
 A layer's argument such as `kernel_initializer` may be an instance, a class, a name in
 either spelling ("GlorotUniform", "glorot_uniform"), a config, a tensor of the weight's
@@ -65,7 +65,7 @@ _BY_NAME: dict[str, Any] = {
 
 
 def __getattr__(name: str) -> Any:
-    """The classes under their other names, such as `glorot_uniform`."""
+    """Return an initializer class by an alias such as `glorot_uniform`."""
     if name in _BY_NAME:
         return _BY_NAME[name]
     raise AttributeError(f"module 'toolkit.initializers' has no attribute {name!r}")
@@ -76,23 +76,23 @@ def __dir__() -> list[str]:
 
 
 def serialize(initializer: Any) -> Any:
-    """An initializer's config."""
+    """Return the config of an initializer."""
     return serialize_keras_object(initializer)
 
 
 def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
-    """The initializer of a config."""
+    """Build an initializer from its config."""
     return deserialize_keras_object(
         config, custom_objects=custom_objects, module_objects=_BY_NAME
     )
 
 
 def get(identifier: Any) -> Any:
-    """The initializer that an argument means.
+    """Return the initializer for an argument.
 
     Args:
-        identifier: an initializer, its class, name or config; a tensor to start from;
-            a function `(shape, dtype)`; or None, which stays None.
+        identifier: an initializer, its class, name or config; a tensor of initial
+            values; a function `(shape, dtype)`; or None, which returns None.
 
     Example:
         >>> import toolkit
@@ -120,7 +120,7 @@ def get(identifier: Any) -> Any:
 
 
 def _given(value: Any) -> Any:
-    """An initializer that gives this one value."""
+    """Return an initializer that always returns this value."""
     value = convert(value)
 
     def initialize(shape: Any, dtype: Any = None) -> Tensor:
@@ -134,5 +134,5 @@ def _given(value: Any) -> Any:
     return initialize
 
 
-# A Variable may be given its initializer by name, though it is further down.
+# Variable accepts initializers by name, but its module is imported before this one.
 Variable._initializer_named = staticmethod(get)

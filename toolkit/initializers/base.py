@@ -10,7 +10,7 @@ from toolkit.errors import ArgumentError
 
 
 class Initializer(Checked):
-    """Makes the first value of a weight: `initializer(shape, dtype)`.
+    """An initializer computes the first value of a weight: `initializer(shape, dtype)`.
 
     A subclass defines `__call__`, and `get_config` if its constructor takes arguments.
 
@@ -24,20 +24,20 @@ class Initializer(Checked):
     """
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
-        """A tensor of `shape` and `dtype` (floatx if None)."""
+        """Return a tensor of `shape` and `dtype` (floatx if None)."""
         raise NotImplementedError(f"{type(self).__name__} does not define `__call__`")
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments as plain values."""
+        """Return the constructor's arguments as plain values."""
         return {}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Initializer:
-        """An initializer from what `get_config` returned."""
+        """Build an initializer from the result of `get_config`."""
         return cls(**config)
 
     def clone(self) -> Initializer:
-        """Another initializer with the same arguments."""
+        """Return a new initializer with the same arguments."""
         return self.from_config(self.get_config())
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class Initializer(Checked):
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple of integers; one with unknown extents cannot be filled."""
+    """Return a shape as a tuple of integers; raise if an extent is unknown."""
     try:
         return tuple(int(n) for n in shape)
     except TypeError:

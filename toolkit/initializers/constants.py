@@ -14,7 +14,7 @@ from toolkit.type_aliases import TensorLike
 
 
 class Constant(Initializer):
-    """The same value everywhere.
+    """Initializer that fills a weight with one value.
 
     Args:
         value: a number, or an array that broadcasts to the weight's shape.
@@ -36,21 +36,21 @@ class Constant(Initializer):
 
 
 class Zeros(Initializer):
-    """Zeros."""
+    """Initializer that returns zeros."""
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         return ops.zeros(checked_shape(shape), dtype)
 
 
 class Ones(Initializer):
-    """Ones."""
+    """Initializer that returns ones."""
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         return ops.ones(checked_shape(shape), dtype)
 
 
 class Identity(Initializer):
-    """A matrix with `gain` on its diagonal and zeros elsewhere.
+    """Initializer that returns `gain` times the identity matrix.
 
     Args:
         gain: the value on the diagonal.

@@ -1,4 +1,4 @@
-"""Windows for pieces of signals, and kernels that transform them to frequencies."""
+"""Window functions for signals, and kernels of short-time Fourier transforms."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _parzen(u: Array) -> Array:
 
 
 def _taylor(t: Array) -> Array:
-    """With side lobes 30 dB below, of which 3 are of nearly the same height."""
+    """Return a Taylor window: side lobes 30 dB lower, 3 of nearly equal height."""
     lobes = np.arange(1, 4)
     a = (np.arccosh(10**1.5) / np.pi) ** 2
     width = 16 / (a + 3.5**2)
@@ -51,7 +51,7 @@ def _taylor(t: Array) -> Array:
     return _sum_of_cosines(t, tuple(factors)) / sum(factors)
 
 
-# Of t in [-1, 1], or of places from the middle, and the number of points.
+# Arguments: t in [-1, 1], distances in points from the middle, the number of points.
 _OTHERS: dict[str, Callable[[Array, Array, int], Array]] = {
     "bartlett": lambda t, x, n: 1 - abs(t),
     "barthann": lambda t, x, n: 0.62 - 0.24 * abs(t) + 0.38 * np.cos(np.pi * t),
@@ -69,19 +69,19 @@ _OTHERS: dict[str, Callable[[Array, Array, int], Array]] = {
 
 
 def check_window(name: str) -> None:
-    """Raise if there is no window of that name."""
+    """Raise if no window has that name."""
     if name not in _COSINES and name not in _OTHERS:
         raise unknown_choice("window", name, sorted((*_COSINES, *_OTHERS)))
 
 
 def window_of(name: str, length: int, periodic: bool = False) -> Array:
-    """(length,): weights that fall off towards both ends, in float64.
+    """Return window weights (length,) in float64 that decrease towards both ends.
 
     Args:
-        name: as in scipy.signal.windows, of those without parameters.
-        length: how many points.
-        periodic: whether to begin one point later the next time: the window of
-            length + 1 without its last point.
+        name: a name in scipy.signal.windows of a window without parameters.
+        length: the number of points.
+        periodic: whether the window is periodic: the window of length + 1 without its
+            last point.
     """
     check_window(name)
     if length == 1:
@@ -98,7 +98,7 @@ def window_of(name: str, length: int, periodic: bool = False) -> Array:
 
 
 class STFT(Initializer):
-    """Kernels of a convolution that does short-time Fourier transforms.
+    """Kernels of a convolution that computes short-time Fourier transforms.
 
     `kernel[t, 0, k] = window[t] * cos(-2 pi t k / n)`, or sin, where the shape of the
     kernel is (window's length, 1, n // 2 + 1).
@@ -140,7 +140,8 @@ class STFT(Initializer):
                 f"STFT: expected a shape (window, 1, frequencies); received {shape}"
             )
         length, _, count = shape
-        # Angles, their cosines and the weighted kernel exist together, in float64.
+        # Angles, their cosines and the weighted kernel are in memory together, in
+        # float64.
         check_temporary(5 * 8 * length * count, f"STFT of shape {shape}")
         turns = np.arange(length)[:, None] * np.arange(count) / max(2 * (count - 1), 1)
         angles = -2 * np.pi * (turns % 1)
@@ -150,7 +151,7 @@ class STFT(Initializer):
         return convert(kernel[:, None], dtypes.standardize(dtype))
 
     def _weights(self, length: int) -> Array:
-        """The scaled window."""
+        """Return the scaled window."""
         if isinstance(self.window, str):
             weights = window_of(self.window, length, self.periodic)
         else:
@@ -179,6 +180,6 @@ class STFT(Initializer):
 
 
 def check_scaling(owner: str, scaling: Any) -> None:
-    """Raise unless `scaling` is one that STFT knows."""
+    """Raise unless STFT supports `scaling`."""
     if scaling is not None and scaling not in ("density", "spectrum"):
         raise unknown_choice(f"{owner}: scaling", scaling, ["density", "spectrum"])

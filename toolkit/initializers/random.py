@@ -1,7 +1,7 @@
 """Initializers that draw random numbers.
 
-One that is given an integer seed, or none, makes the same values at each call; with a
-SeedGenerator it makes new ones.
+An initializer with an integer seed, or without a seed, returns the same values at each
+call. With a SeedGenerator, each call returns new values.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _TRUNCATED_STDDEV = 0.87962566103423978
 
 
 class RandomInitializer(Initializer):
-    """Base of the initializers that take a seed.
+    """Base class of initializers with a seed.
 
     Args:
         seed: an integer, a SeedGenerator, its config, or None to draw an integer from
             Python's `random`.
     """
 
-    # The constructor's arguments besides the seed.
+    # The constructor's arguments without the seed.
     arguments: tuple[str, ...] = ()
 
     def __init__(self, seed: SeedLike | None = None) -> None:
@@ -68,10 +68,10 @@ class RandomInitializer(Initializer):
 
 
 class RandomNormal(RandomInitializer):
-    """Normally distributed values.
+    """Initializer that draws from a normal distribution.
 
     Args:
-        mean, stddev: of the distribution.
+        mean, stddev: parameters of the distribution.
         seed: an integer, a SeedGenerator, or None.
     """
 
@@ -92,10 +92,10 @@ class RandomNormal(RandomInitializer):
 
 
 class TruncatedNormal(RandomNormal):
-    """Normally distributed values, all within 2 stddev of the mean.
+    """Initializer that draws from a normal distribution truncated at 2 stddev.
 
     Args:
-        mean, stddev: of the distribution before it is cut off.
+        mean, stddev: parameters of the distribution before truncation.
         seed: an integer, a SeedGenerator, or None.
     """
 
@@ -105,7 +105,7 @@ class TruncatedNormal(RandomNormal):
 
 
 class RandomUniform(RandomInitializer):
-    """Uniformly distributed values.
+    """Initializer that draws from a uniform distribution.
 
     Args:
         minval, maxval: the bounds.
@@ -126,18 +126,18 @@ class RandomUniform(RandomInitializer):
 
 
 class VarianceScaling(RandomInitializer):
-    """Values of mean 0 whose variance is `scale` divided by the number of units.
+    """Initializer with mean 0 and variance `scale` divided by the number of units.
 
     Args:
         scale: > 0.
-        mode: what to divide by: "fan_in", the number of inputs of a unit; "fan_out",
-            of its outputs; or "fan_avg", their mean.
+        mode: the divisor: "fan_in", the number of inputs of a unit; "fan_out", the
+            number of its outputs; or "fan_avg", their mean.
         distribution: "truncated_normal" (also called "normal"), "untruncated_normal"
             or "uniform".
         seed: an integer, a SeedGenerator, or None.
-        input_axes, output_axes: the weight's axes that count as inputs and as outputs;
-            if either is None, the last two, with what is in front as the window of a
-            convolution.
+        input_axes, output_axes: the weight's axes that count as inputs and as outputs.
+            If either is None, they are the last two axes, and the axes before them are
+            the window of a convolution.
     """
 
     arguments: tuple[str, ...] = (
@@ -177,7 +177,7 @@ class VarianceScaling(RandomInitializer):
         super().__init__(seed)
 
     def for_axes(self, inputs: Sequence[int], outputs: Sequence[int]) -> Self:
-        """The same for a weight with these axes, unless axes were given."""
+        """Return this initializer with these axes, unless it already has axes."""
         if self.input_axes is not None and self.output_axes is not None:
             return self
         found = copy(self)
@@ -208,7 +208,7 @@ def compute_fans(
     input_axes: Axes = None,
     output_axes: Axes = None,
 ) -> tuple[int, int]:
-    """How many inputs and outputs a unit with weights of `shape` has."""
+    """Return the numbers of inputs and outputs of a unit with weights of `shape`."""
     if input_axes is not None and output_axes is not None:
         fan_in = math.prod(shape[axis] for axis in input_axes)
         return fan_in, math.prod(shape[axis] for axis in output_axes)
@@ -220,7 +220,7 @@ def compute_fans(
 
 
 class _Preset(VarianceScaling):
-    """A VarianceScaling whose first three arguments are fixed."""
+    """VarianceScaling with three fixed arguments."""
 
     arguments: tuple[str, ...] = ("input_axes", "output_axes")
     preset: tuple[float, str, str]
@@ -235,7 +235,7 @@ class _Preset(VarianceScaling):
 
 
 class GlorotUniform(_Preset):
-    """Uniform on [-limit, limit], limit = sqrt(6 / (fan_in + fan_out)).
+    """Uniform initializer on [-limit, limit], limit = sqrt(6 / (fan_in + fan_out)).
 
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
@@ -248,7 +248,7 @@ class GlorotUniform(_Preset):
 
 
 class GlorotNormal(_Preset):
-    """Truncated normal of variance 2 / (fan_in + fan_out).
+    """Truncated normal initializer of variance 2 / (fan_in + fan_out).
 
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
@@ -261,7 +261,7 @@ class GlorotNormal(_Preset):
 
 
 class HeUniform(_Preset):
-    """Uniform on [-limit, limit], limit = sqrt(6 / fan_in).
+    """Uniform initializer on [-limit, limit], limit = sqrt(6 / fan_in).
 
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
@@ -274,7 +274,7 @@ class HeUniform(_Preset):
 
 
 class HeNormal(_Preset):
-    """Truncated normal of variance 2 / fan_in.
+    """Truncated normal initializer of variance 2 / fan_in.
 
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
@@ -287,7 +287,7 @@ class HeNormal(_Preset):
 
 
 class LecunUniform(_Preset):
-    """Uniform on [-limit, limit], limit = sqrt(3 / fan_in).
+    """Uniform initializer on [-limit, limit], limit = sqrt(3 / fan_in).
 
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
@@ -300,7 +300,7 @@ class LecunUniform(_Preset):
 
 
 class LecunNormal(_Preset):
-    """Truncated normal of variance 1 / fan_in.
+    """Truncated normal initializer of variance 1 / fan_in.
 
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
@@ -313,12 +313,13 @@ class LecunNormal(_Preset):
 
 
 class Orthogonal(RandomInitializer):
-    """A random matrix with orthonormal columns, or rows if there are fewer of them.
+    """Initializer that returns a random matrix with orthonormal columns or rows.
 
-    A weight with more than two axes is such a matrix with its leading axes joined.
+    The shorter side is orthonormal. For a weight with more than two axes, the leading
+    axes are flattened into one.
 
     Args:
-        gain: what to multiply the matrix with.
+        gain: the factor of the matrix.
         seed: an integer, a SeedGenerator, or None.
 
     Reference:
@@ -339,24 +340,24 @@ class Orthogonal(RandomInitializer):
         tall = (max(rows, columns), min(rows, columns))
         _count_factors(*tall)
         key = draw_seed(self.seed)
-        with device("cpu:0"):  # where the factors are computed, too
+        with device("cpu:0"):  # also the device of the factorization
             start = normal(tall, dtype="float64", seed=key)
         q, r = (x.numpy() for x in run_on_host(qr_p, (start,), {"complete": False}))
-        # With a positive diagonal of r, q is uniform among the orthogonal matrices.
+        # With a positive diagonal of r, q is uniform in the orthogonal matrices.
         q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
         q = q if rows >= columns else q.T
         kind = dtypes.numpy_dtype(dtypes.standardize(dtype))
         return convert((self.gain * q.reshape(shape)).astype(kind))
 
 
-# Measured with OpenBLAS on two cores: operations of both factors in a second, and the
-# bytes of matrices in float64 for each element.
+# Measured with OpenBLAS on two cores: operations of both factors per second, and bytes
+# of float64 matrices per element.
 _OPERATIONS_PER_SECOND = 20e9
 _BYTES_OF_ELEMENT = 60
 
 
 def _count_factors(rows: int, columns: int) -> None:
-    """Count a factorization before it runs, for a config may ask for any size."""
+    """Check the cost of a factorization before it runs; a config can name any size."""
     label = f"Orthogonal of a matrix of shape {(rows, columns)}"
     check_temporary(_BYTES_OF_ELEMENT * rows * columns, label)
     spend_time(4 * rows * columns**2 / _OPERATIONS_PER_SECOND, label)

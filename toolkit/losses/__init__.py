@@ -1,4 +1,4 @@
-"""Losses: how far predictions are from targets, as classes and as functions."""
+"""Losses, as classes and as functions."""
 
 from typing import Any
 
@@ -96,17 +96,17 @@ _OBJECTS = {
 
 
 def serialize(loss: Any) -> Any:
-    """The loss, an object or a function, as a dict of plain values."""
+    """Return a loss, an object or a function, as a dict of plain values."""
     return serialization.serialize_keras_object(loss)
 
 
 def deserialize(name: Any, custom_objects: Any = None) -> Any:
-    """The loss that `serialize` described."""
+    """Build a loss from the result of `serialize`."""
     return serialization.get(name, _OBJECTS, "loss", custom_objects)
 
 
 def get(identifier: Any) -> Any:
-    """The loss meant by a name, config, class, function or object; None stays None.
+    """Return the loss for a name, config, class, function or object; None stays None.
 
     Example:
         >>> from toolkit import losses

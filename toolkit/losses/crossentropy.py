@@ -1,4 +1,4 @@
-"""Losses between probabilities, as classes."""
+"""Losses between probability distributions, as classes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from toolkit.losses.probabilistic import (
 
 
 class BinaryCrossentropy(LossFunctionWrapper):
-    """mean(-y_true * log(y_pred) - (1 - y_true) * log(1 - y_pred)).
+    """Binary cross-entropy, the mean of -y * log(p) - (1 - y) * log(1 - p).
 
     Args:
         from_logits: whether predictions are logits, any real numbers.
-        label_smoothing: in [0, 1]; moves targets that much towards 1/2.
-        axis: along which the mean is taken.
+        label_smoothing: in [0, 1]; moves targets by this fraction towards 1/2.
+        axis: the axis of the mean.
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
@@ -62,15 +62,16 @@ class BinaryCrossentropy(LossFunctionWrapper):
 
 
 class BinaryFocalCrossentropy(LossFunctionWrapper):
-    """Binary cross-entropy in which easy samples count less.
+    """Binary cross-entropy with smaller weights for easy samples.
 
     Args:
-        apply_class_balancing: whether to weight label 1 by alpha and 0 by 1 - alpha.
+        apply_class_balancing: whether to weight label 1 by alpha and label 0 by 1 -
+            alpha.
         alpha: in [0, 1], the weight of label 1.
-        gamma: >= 0, how much less easy samples count.
+        gamma: >= 0; a larger gamma gives easy samples a smaller weight.
         from_logits: whether predictions are logits, any real numbers.
-        label_smoothing: in [0, 1]; moves targets that much towards 1/2.
-        axis: along which the mean is taken.
+        label_smoothing: in [0, 1]; moves targets by this fraction towards 1/2.
+        axis: the axis of the mean.
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
@@ -112,11 +113,11 @@ class BinaryFocalCrossentropy(LossFunctionWrapper):
 
 
 class CategoricalCrossentropy(LossFunctionWrapper):
-    """-sum(y_true * log(y_pred)) for one-hot targets.
+    """Categorical cross-entropy: -sum(y_true * log(y_pred)) for one-hot targets.
 
     Args:
         from_logits: whether predictions are logits, any real numbers.
-        label_smoothing: in [0, 1]; moves targets that much towards 1 / classes.
+        label_smoothing: in [0, 1]; moves targets by this fraction towards 1 / classes.
         axis: the axis of classes.
         reduction: as for `Loss`.
         name: as for `Loss`.
@@ -147,13 +148,13 @@ class CategoricalCrossentropy(LossFunctionWrapper):
 
 
 class CategoricalFocalCrossentropy(LossFunctionWrapper):
-    """Categorical cross-entropy in which easy samples count less.
+    """Categorical cross-entropy with smaller weights for easy samples.
 
     Args:
-        alpha: a weight for all classes, or a list with one for each.
-        gamma: >= 0, how much less easy samples count.
+        alpha: one weight for all classes, or a list of weights, one for each class.
+        gamma: >= 0; a larger gamma gives easy samples a smaller weight.
         from_logits: whether predictions are logits, any real numbers.
-        label_smoothing: in [0, 1]; moves targets that much towards 1 / classes.
+        label_smoothing: in [0, 1]; moves targets by this fraction towards 1 / classes.
         axis: the axis of classes.
         reduction: as for `Loss`.
         name: as for `Loss`.
@@ -193,11 +194,11 @@ class CategoricalFocalCrossentropy(LossFunctionWrapper):
 
 
 class SparseCategoricalCrossentropy(LossFunctionWrapper):
-    """-log(y_pred[y_true]) for integer labels.
+    """Sparse categorical cross-entropy: -log(y_pred[y_true]) for integer labels.
 
     Args:
         from_logits: whether predictions are logits, any real numbers.
-        ignore_class: a label whose samples do not count, such as -1 or 255.
+        ignore_class: a label whose samples are ignored, such as -1 or 255.
         reduction: as for `Loss`.
         axis: the axis of classes.
         name: as for `Loss`.
@@ -234,7 +235,7 @@ class SparseCategoricalCrossentropy(LossFunctionWrapper):
 
 
 class CategoricalGeneralizedCrossEntropy(LossFunctionWrapper):
-    """(1 - y_pred[y_true] ** q) / q: less moved by wrong labels than the logarithm.
+    """Generalized cross-entropy: (1 - y_pred[y_true] ** q) / q, robust to wrong labels.
 
     Args:
         q: in (0, 1); near 0 it is the cross-entropy, near 1 the absolute error.
@@ -265,7 +266,7 @@ class CategoricalGeneralizedCrossEntropy(LossFunctionWrapper):
 
 
 class KLDivergence(LossFunctionWrapper):
-    """sum(y_true * log(y_true / y_pred)).
+    """Kullback-Leibler divergence: sum(y_true * log(y_true / y_pred)).
 
     Args:
         reduction: as for `Loss`.
@@ -283,7 +284,7 @@ class KLDivergence(LossFunctionWrapper):
 
 
 class Poisson(LossFunctionWrapper):
-    """mean(y_pred - y_true * log(y_pred)).
+    """Poisson loss: mean(y_pred - y_true * log(y_pred)).
 
     Args:
         reduction: as for `Loss`.

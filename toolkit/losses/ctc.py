@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: labels of a sequence, without their times.
+"""Connectionist temporal classification (CTC) loss and decoding.
 
 Reference: https://www.cs.toronto.edu/~graves/icml_2006.pdf
 """
@@ -14,14 +14,15 @@ from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.index import put_along_axis_p
 from toolkit.ops.symbolic import operation
 
-# The logarithm of no probability; minus infinity would have no gradient.
+# The log of probability 0; minus infinity would make the gradient NaN.
 NEVER = -1e30
-# The cost of labels without any alignment: -log of the least float64, as on TensorFlow.
+# The loss of labels without an alignment: -log of the smallest float64, as in
+# TensorFlow.
 IMPOSSIBLE = 708.4
 
 
 def _checked(op: str, output: Any, lengths: Any) -> tuple[Tensor, Tensor]:
-    """Logits (batch, steps, classes) in float32 or wider, and lengths (batch,)."""
+    """Return logits (batch, steps, classes), at least float32, and lengths (batch,)."""
     output, lengths = ops.convert_to_tensor(output), ops.cast(lengths, "int32")
     if output.ndim != 3 or lengths.shape != output.shape[:1]:
         raise ShapeError(
@@ -39,21 +40,21 @@ def ctc_loss(
     output_length: Any,
     mask_index: int = 0,
 ) -> Tensor:
-    """-log of the probability of the labels, summed over all their alignments.
+    """Return -log of the probability of the labels, summed over all alignments.
 
-    An alignment emits each label in one or several steps, in order, and the blank
-    anywhere between; equal labels in a row have a blank between them.
+    An alignment emits each label in one or more steps, in order, with blanks anywhere
+    between. Equal consecutive labels have a blank between them.
 
     Args:
         target: (batch, labels), classes.
         output: (batch, steps, classes), logits.
-        target_length: (batch,), how many of the labels count.
-        output_length: (batch,), how many of the steps count.
+        target_length: (batch,), the number of valid labels.
+        output_length: (batch,), the number of valid steps.
         mask_index: the class of the blank.
 
     Returns:
-        (batch,), in float32 or wider. Labels that no alignment has, as there are more
-        of them than steps, cost 708.4, and have no gradient.
+        (batch,), in float32 or wider. Labels without an alignment (more labels than
+        steps) cost 708.4, and have no gradient.
     """
     output, output_length = _checked("ctc_loss", output, output_length)
     labels = ops.cast(target, "int32")
@@ -65,13 +66,13 @@ def ctc_loss(
             f"{output.shape}"
         )
     batch, count = labels.shape
-    # Blank, first label, blank, second label, ..., blank: the states of an alignment.
+    # The states of an alignment: blank, first label, blank, second label, ..., blank.
     blanks = ops.full_like(labels, mask_index)
     pairs = ops.reshape(ops.stack([labels, blanks], axis=-1), (batch, 2 * count))
     states = ops.pad(pairs, ((0, 0), (1, 0)), constant_values=mask_index)
     emitted = _emitted(ops.log_softmax(output, axis=-1), states)
 
-    # A label may follow another one directly, if it is not the same.
+    # A label can directly follow a different label.
     before = ops.pad(states, ((0, 0), (2, 0)))[:, :-2]
     may_skip = ops.logical_and(
         ops.arange(2 * count + 1) % 2 == 1, ops.not_equal(states, before)
@@ -91,14 +92,14 @@ def ctc_loss(
     reached, _ = control.scan(step, first, (emitted[1:], times))
     ends = ops.stack([last, ops.maximum(last - 1, 0)], axis=1)
     final = ops.take_along_axis(reached, ends, axis=1)
-    # Without labels both ends are the same state.
+    # For an empty label sequence, the two final states are the same state.
     twice = ops.logical_and(ops.equal(ops.expand_dims(last, 1), 0), [[False, True]])
     cost = -ops.logsumexp(ops.where(twice, NEVER, final), axis=1)
     return ops.where(ops.less(cost, -NEVER / 2), cost, IMPOSSIBLE)
 
 
 def _emitted(log_p: Tensor, states: Tensor) -> Tensor:
-    """The log probability of each state at each step: (steps, batch, states)."""
+    """Return the log probability of each state at each step: (steps, batch, states)."""
     steps = log_p.shape[1]
     shape = (states.shape[0], steps, states.shape[1])
     classes = ops.broadcast_to(ops.expand_dims(states, 1), shape)
@@ -106,7 +107,7 @@ def _emitted(log_p: Tensor, states: Tensor) -> Tensor:
 
 
 def _shifted(x: Tensor, by: int) -> Tensor:
-    """The values of the states before, by that many."""
+    """Shift values by a number of states; return the values of the earlier states."""
     return ops.pad(x, ((0, 0), (by, 0)), constant_values=NEVER)[:, :-by]
 
 
@@ -123,22 +124,23 @@ def ctc_decode(
     merge_repeated: bool = True,
     mask_index: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """The labels that a CTC model means.
+    """Decode the outputs of a CTC model into label sequences.
 
     Args:
         inputs: (batch, steps, classes), logits.
-        sequence_lengths: (batch,), how many of the steps count.
-        strategy: "greedy" takes the best class of each step, "beam_search" the labels
-            with the largest sum over their alignments, of `beam_width` at a time.
-        beam_width: how many sequences of labels beam search keeps.
-        top_paths: how many of these it returns.
-        merge_repeated: whether the greedy strategy takes a class in a row as one label.
+        sequence_lengths: (batch,), the number of valid steps.
+        strategy: "greedy" selects the best class of each step; "beam_search" selects
+            the labels with the largest sum over their alignments, with `beam_width`
+            candidates.
+        beam_width: the number of label sequences that beam search keeps.
+        top_paths: the number of label sequences to return.
+        merge_repeated: whether the greedy strategy merges repeated classes into one
+            label.
         mask_index: the class of the blank.
 
     Returns:
-        Labels, (1 or top_paths, batch, steps), int32, filled up with -1; and
-        (batch, 1), minus the sum of the best logits, or (batch, top_paths), the log
-        probabilities.
+        Labels, (1 or top_paths, batch, steps), int32, padded with -1; and (batch, 1),
+        minus the sum of the best logits, or (batch, top_paths), the log probabilities.
     """
     if strategy not in ("greedy", "beam_search"):
         raise unknown_choice(
@@ -176,8 +178,10 @@ def _greedy(
 def _beam_search(
     x: Tensor, lengths: Tensor, width: int, top: int, blank: int
 ) -> tuple[Tensor, Tensor]:
-    """Prefix search: of each sequence of labels, the log probabilities of all its
-    alignments so far that end in a blank, and of those that do not.
+    """Decode by prefix beam search.
+
+    For each label sequence, keep two log probabilities: one sums its alignments that
+    end in a blank, the other sums the rest.
 
     Reference: https://arxiv.org/abs/1408.2873
     """
@@ -208,7 +212,7 @@ def _beam_search(
 def _extended(
     paths: Tensor, in_blank: Tensor, in_label: Tensor, p: Tensor, blank: int
 ) -> tuple[Any, Any, Any]:
-    """The best paths after one more step, of those that stay and those that grow."""
+    """Extend the paths by one step; return the best unchanged and extended paths."""
     (batch, width, steps), classes = paths.shape, p.shape[-1]
     places = ops.arange(steps, dtype="int32")
     size = ops.sum(ops.cast(ops.not_equal(paths, -1), "int32"), axis=-1, keepdims=True)
@@ -216,16 +220,16 @@ def _extended(
     total = ops.logaddexp(in_blank, in_label)
     own = ops.take_along_axis(p, ops.maximum(last, 0), axis=1)
     stay = ops.where(ops.equal(last, -1), NEVER, in_label + own)
-    # Longer by a label: by an equal one only after a blank.
+    # Append a label; an equal label needs a blank before it.
     labels = ops.arange(classes, dtype="int32")
     same = ops.equal(ops.expand_dims(last, -1), labels)
     grown = ops.where(same, *(ops.expand_dims(t, -1) for t in (in_blank, total)))
     grown = ops.where(labels == blank, NEVER, grown + ops.expand_dims(p, 1))
-    # One element more, for what has no place.
+    # One extra element collects values without a destination.
     grown = ops.reshape(grown, (batch, width * classes))
     grown = ops.pad(grown, ((0, 0), (0, 1)), constant_values=NEVER)
 
-    # What grows into a path that is kept already belongs to that one.
+    # An extended path that equals a kept path adds its probability to that path.
     twin = _twins(paths, size, last, classes)
     stay = ops.logaddexp(stay, ops.take_along_axis(grown, twin, axis=1))
     nothing = ops.full_like(stay, NEVER)
@@ -251,9 +255,9 @@ def _extended(
 
 
 def _twins(paths: Tensor, size: Any, last: Any, classes: int) -> Tensor:
-    """(batch, width): which path with which label more equals each path.
+    """Return, (batch, width), which (path, label) pair equals each path.
 
-    As an index of (path, label) pairs, laid out in a row; behind all if there is none.
+    The result is a flat index over (path, label) pairs; out of range if there is none.
     """
     width, steps = paths.shape[1:]
     heads = ops.where(ops.arange(steps, dtype="int32") < size - 1, paths, -1)

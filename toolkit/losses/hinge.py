@@ -1,4 +1,4 @@
-"""Hinge losses: how far predictions are from the right side of a margin."""
+"""Hinge losses: distances of predictions from a margin."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from toolkit.ops.symbolic import operation
 
 
 def signed_labels(y_true: Any) -> Tensor:
-    """Labels 0 and 1 as -1 and 1; if any label is something else, all stay."""
+    """Return labels 0 and 1 as -1 and 1; other labels stay unchanged."""
     binary = ops.all(ops.logical_or(ops.equal(y_true, 0), ops.equal(y_true, 1)))
     return ops.where(binary, 2.0 * y_true - 1.0, y_true)
 
 
 @operation
 def hinge(y_true: Any, y_pred: Any) -> Tensor:
-    """mean(maximum(1 - y_true * y_pred, 0)) over the last axis.
+    """Compute mean(maximum(1 - y_true * y_pred, 0)) over the last axis.
 
     Args:
         y_true: (..., features), labels -1 and 1, or 0 and 1.
@@ -31,7 +31,7 @@ def hinge(y_true: Any, y_pred: Any) -> Tensor:
 
 @operation
 def squared_hinge(y_true: Any, y_pred: Any) -> Tensor:
-    """mean(maximum(1 - y_true * y_pred, 0) ** 2) over the last axis.
+    """Compute mean(maximum(1 - y_true * y_pred, 0) ** 2) over the last axis.
 
     Args:
         y_true: (..., features), labels -1 and 1, or 0 and 1.
@@ -44,7 +44,7 @@ def squared_hinge(y_true: Any, y_pred: Any) -> Tensor:
 
 @operation
 def categorical_hinge(y_true: Any, y_pred: Any) -> Tensor:
-    """maximum(1 + max((1 - y_true) * y_pred) - sum(y_true * y_pred), 0).
+    """Compute maximum(1 + max((1 - y_true) * y_pred) - sum(y_true * y_pred), 0).
 
     Args:
         y_true: (..., classes), one-hot.
@@ -57,7 +57,7 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> Tensor:
 
 
 class Hinge(LossFunctionWrapper):
-    """mean(maximum(1 - y_true * y_pred, 0)).
+    """Hinge loss: mean(maximum(1 - y_true * y_pred, 0)).
 
     Args:
         reduction: as for `Loss`.
@@ -80,7 +80,7 @@ class Hinge(LossFunctionWrapper):
 
 
 class SquaredHinge(LossFunctionWrapper):
-    """mean(maximum(1 - y_true * y_pred, 0) ** 2).
+    """Squared hinge loss: mean(maximum(1 - y_true * y_pred, 0) ** 2).
 
     Args:
         reduction: as for `Loss`.
@@ -98,7 +98,7 @@ class SquaredHinge(LossFunctionWrapper):
 
 
 class CategoricalHinge(LossFunctionWrapper):
-    """The hinge between the right class and the best of the others.
+    """Hinge loss between the right class and the best wrong class.
 
     Args:
         reduction: as for `Loss`.

@@ -1,4 +1,4 @@
-"""Loss: the base class, and the rules of weights, masks and reductions."""
+"""Loss: the base class, and the rules of sample weights, masks and reductions."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "
 
 
 class Loss(Recorded):
-    """Base of all losses: how far predictions are from targets, as one number.
+    """Base class of losses, which reduce targets and predictions to a number.
 
     Subclasses define `call(y_true, y_pred)`, which returns one loss per sample (or per
-    step of a sample). Calling the object weights and reduces them.
+    step of a sample). `__call__` applies weights and reduces the result.
 
     Args:
-        name: made up from the class's name if not given.
-        reduction: how losses become one number. "sum"; "sum_over_batch_size" or
-            "mean": the sum divided by their number; "mean_with_sample_weight": divided
-            by the sum of the weights; "none" or None: they stay as they are.
-        dtype: of the computation, a name or a policy; None is floatx.
+        name: the name; None derives it from the class name.
+        reduction: the reduction of losses. "sum"; "sum_over_batch_size" or "mean": the
+            sum divided by the number of losses; "mean_with_sample_weight": the sum
+            divided by the sum of the weights; "none" or None: no reduction.
+        dtype: the dtype of the computation, a name or a policy; None is floatx.
 
     Example:
         >>> from toolkit import losses, ops
@@ -54,23 +54,23 @@ class Loss(Recorded):
 
     @property
     def dtype(self) -> str:
-        """The dtype of the computation."""
+        """Return the dtype of the computation."""
         return self._dtype
 
     def call(self, y_true: Any, y_pred: Any) -> Tensor:
-        """The losses, not weighted and not reduced."""
+        """Return the losses, without weights and reduction."""
         raise NotImplementedError(f"{type(self).__name__} does not define `call`")
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
-        """The losses, weighted and reduced.
+        """Return the losses, weighted and reduced.
 
         Args:
             y_true: targets, in the shape that the loss expects for y_pred.
-            y_pred: predictions, (batch, ..., features). If they carry a mask, only
-                what it lets through counts.
-            sample_weight: weights of the losses, (batch, ...): their axes are the
-                first ones of the losses, so that (batch,) weighs samples. Extents
-                are equal or 1.
+            y_pred: predictions, (batch, ..., features). If they have a mask, only
+                unmasked positions count.
+            sample_weight: weights of the losses, (batch, ...). They align with the
+                first axes of the losses: (batch,) is one weight per sample. Extents are
+                equal or 1.
 
         Raises:
             ShapeError: the weights do not fit the losses.
@@ -92,7 +92,7 @@ class Loss(Recorded):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal loss, as plain values."""
+        """Return the constructor's arguments as plain values."""
         if type(self).get_config is Loss.get_config:
             config = self._recorded_config(strict=True)
             return {k: v for k, v in config.items() if k != "dtype" or v is not None}
@@ -101,14 +101,14 @@ class Loss(Recorded):
 
 
 class LossFunctionWrapper(Loss):
-    """A function of targets and predictions as a Loss.
+    """Loss defined by a function of targets and predictions.
 
     Args:
         fn: a function `(y_true, y_pred, **kwargs)` that returns one loss per sample.
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
-        **kwargs: passed on to `fn`.
+        **kwargs: keyword arguments of `fn`.
     """
 
     def __init__(
@@ -134,14 +134,14 @@ class LossFunctionWrapper(Loss):
 
 
 def to_tensors(structure: Any, dtype: str) -> Any:
-    """A tensor, or a structure of them; nested lists of numbers are one tensor."""
+    """Convert a structure to tensors; a nested list of numbers becomes one tensor."""
     if not any(hasattr(leaf, "shape") for leaf in tree.flatten(structure)):
         return ops.convert_to_tensor(structure, dtype)
     return tree.map_structure(lambda x: ops.convert_to_tensor(x, dtype), structure)
 
 
 def standardize_reduction(reduction: Any) -> Any:
-    """`reduction`, checked."""
+    """Check `reduction` and return it."""
     if reduction is not None and reduction not in REDUCTIONS:
         raise unknown_choice(
             "Invalid value for argument reduction", reduction, (*REDUCTIONS, None)
@@ -150,9 +150,9 @@ def standardize_reduction(reduction: Any) -> Any:
 
 
 def match_ranks(x1: Any, x2: Any) -> tuple[Any, Any]:
-    """Both in one rank, if an axis of extent 1 at the end is all that they differ by.
+    """Match the ranks of two tensors that differ by a last axis of extent 1.
 
-    (n, 1) against (n,) expands the latter; otherwise the longer shape is squeezed.
+    (n, 1) and (n,) expands the latter; otherwise the longer shape is squeezed.
     """
     if x1.ndim == x2.ndim + 1 and x1.shape[-1] == 1:
         if x2.ndim == 1:
@@ -171,7 +171,7 @@ def reduce_weighted(
     dtype: Any = None,
     what: str = "loss",
 ) -> Tensor:
-    """`values` times weights where the mask lets them through, reduced to a number."""
+    """Apply weights and the mask to `values` and reduce them."""
     values = ops.convert_to_tensor(values, dtype)
     weight = sample_weight
     if weight is not None:
@@ -188,13 +188,13 @@ def reduce_weighted(
 def fit_mask(what: str, mask: Any, values: Any) -> Any:
     """Return the mask, or None if the values have no axis of steps.
 
-    Outputs of shape (batch, steps) have their steps on the axis that losses reduce:
-    then it warns. A function that returns one number has applied its own masks.
+    For outputs of shape (batch, steps) the loss reduces the axis of steps: then it
+    warns. A function that returns one number has already applied masks.
 
     Args:
         what: the name of the loss or metric, for the warning.
         mask: the mask of the predictions, or None.
-        values: the losses, not weighted and not reduced.
+        values: the losses, without weights and reduction.
     """
     ndim = getattr(values, "ndim", 0)
     if mask is None or ndim == 0:
@@ -212,10 +212,11 @@ def fit_mask(what: str, mask: Any, values: Any) -> Any:
 
 
 def mask_weights(weight: Any, mask: Any, dtype: str, reduction: str | None) -> Tensor:
-    """The mask as weights, multiplied into those that are given."""
+    """Return the mask as weights, multiplied by the given weights."""
     mask = ops.cast(mask, dtype)
     if reduction in ("mean", "sum_over_batch_size"):
-        # Then the mean over all is the mean over what the mask lets through.
+        # With this factor, the mean over all positions equals the mean over unmasked
+        # positions.
         valid = ops.sum(mask)
         mask = mask * ops.divide_no_nan(ops.cast(mask.size, dtype), valid)
     if weight is None:
@@ -227,9 +228,9 @@ def mask_weights(weight: Any, mask: Any, dtype: str, reduction: str | None) -> T
 
 
 def align_weight(what: str, weight: Any, values: Any) -> Any:
-    """Return the weights with the axes of the values; theirs are the first of these.
+    """Broadcast weights to the values; weights align with the first axes.
 
-    A weight for each sample, (batch,), counts for the whole sample.
+    A weight per sample, (batch,), applies to the whole sample.
 
     Raises:
         ShapeError: the weights do not broadcast to the values.

@@ -14,7 +14,7 @@ from toolkit.ops.symbolic import operation
 
 @operation
 def dice(y_true: Any, y_pred: Any, axis: Any = None) -> Tensor:
-    """1 - 2 * sum(y_true * y_pred) / (sum(y_true) + sum(y_pred)) over `axis`.
+    """Compute 1 - 2 * sum(y_true * y_pred) / (sum(y_true) + sum(y_pred)) over `axis`.
 
     Args:
         y_true: any shape, in [0, 1].
@@ -31,7 +31,7 @@ def dice(y_true: Any, y_pred: Any, axis: Any = None) -> Tensor:
 def tversky(
     y_true: Any, y_pred: Any, alpha: float = 0.5, beta: float = 0.5, axis: Any = None
 ) -> Tensor:
-    """1 - common / (common + alpha * missed + beta * added) over `axis`.
+    """Compute 1 - common / (common + alpha * missed + beta * added) over `axis`.
 
     common = sum(y_true * y_pred), missed = sum(y_true * (1 - y_pred)) and
     added = sum(y_pred * (1 - y_true)).
@@ -40,8 +40,8 @@ def tversky(
         y_true: any shape, in [0, 1].
         y_pred: the same shape, in [0, 1].
         alpha: the weight of what was missed.
-        beta: the weight of what was added.
-        axis: the axes of one region; None: all.
+        beta: the weight of missed elements (false negatives).
+        axis: the weight of added elements (false positives).
 
     Reference:
         [Salehi et al., 2017](https://arxiv.org/abs/1706.05721)
@@ -64,19 +64,20 @@ def circle(
     gamma: float = 80,
     margin: float = 0.4,
 ) -> Tensor:
-    """The circle loss: pairs of one label close, others apart, far-off pairs first.
+    """Compute the circle loss: pull equal labels together, push different labels apart.
 
     Args:
         y_true: (batch,), labels.
         y_pred: (batch, features), embeddings of length 1.
         ref_labels: (references,), labels to compare with; None: y_true.
         ref_embeddings: (references, features), of length 1; None: y_pred.
-        remove_diagonal: whether the i-th sample is not paired with the i-th reference.
+        remove_diagonal: whether to exclude the pair of the i-th sample and the i-th
+            reference.
         gamma: the scale of the loss.
-        margin: how far apart the two kinds of pairs should be.
+        margin: the margin between the two kinds of pairs.
 
     Returns:
-        (batch,), masked where there is no loss.
+        (batch,), masked for samples without a loss.
 
     Reference:
         [Sun et al., 2020](https://arxiv.org/abs/2002.10857)
@@ -105,7 +106,7 @@ def circle(
 
 
 class Dice(LossFunctionWrapper):
-    """1 - the Dice coefficient, twice the overlap over the sum of the areas.
+    """Dice loss: 1 - twice the overlap over the sum of the areas.
 
     Args:
         reduction: as for `Loss`.
@@ -131,11 +132,11 @@ class Dice(LossFunctionWrapper):
 
 
 class Tversky(LossFunctionWrapper):
-    """1 - the Tversky index: Dice with weights for what was missed and added.
+    """Tversky loss: the Dice loss with weights for missed and added elements.
 
     Args:
-        alpha: the weight of what was missed.
-        beta: the weight of what was added.
+        alpha: the weight of missed elements (false negatives).
+        beta: the weight of added elements (false positives).
         reduction: as for `Loss`.
         name: as for `Loss`.
         axis: the axes of one region; None: all.
@@ -163,12 +164,12 @@ class Tversky(LossFunctionWrapper):
 
 
 class Circle(LossFunctionWrapper):
-    """The circle loss between embeddings of length 1 and their labels.
+    """Circle loss between embeddings of length 1 and their labels.
 
     Args:
         gamma: the scale of the loss.
-        margin: how far apart pairs of one label and of two should be.
-        remove_diagonal: whether a sample is not paired with itself.
+        margin: the margin between pairs of equal labels and pairs of different labels.
+        remove_diagonal: whether to exclude the pair of a sample and itself.
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.

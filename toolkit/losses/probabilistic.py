@@ -1,4 +1,4 @@
-"""Losses between probabilities, as functions: cross-entropies and divergences."""
+"""Losses between probability distributions, as functions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def binary_crossentropy(
     label_smoothing: float = 0.0,
     axis: int = -1,
 ) -> Tensor:
-    """mean(-y_true * log(y_pred) - (1 - y_true) * log(1 - y_pred)) over `axis`.
+    """Compute mean(-y_true * log(y_pred) - (1 - y_true) * log(1 - y_pred)).
 
     Args:
         y_true: (..., features), probabilities in [0, 1].
         y_pred: (..., features), probabilities, or logits.
         from_logits: whether y_pred holds logits.
-        label_smoothing: in [0, 1]; moves targets that much towards 1/2.
-        axis: along which the mean is taken.
+        label_smoothing: in [0, 1]; moves targets by this fraction towards 1/2.
+        axis: the axis of the mean.
     """
     y_true, y_pred = as_pair(y_true, y_pred)
     y_true = _smoothed_towards_half(y_true, label_smoothing)
@@ -47,19 +47,20 @@ def binary_focal_crossentropy(
     label_smoothing: float = 0.0,
     axis: int = -1,
 ) -> Tensor:
-    """mean((1 - p) ** gamma * binary_crossentropy) over `axis`.
+    """Compute mean((1 - p) ** gamma * binary_crossentropy) over `axis`.
 
-    p is the probability given to the right label, so easy samples count less.
+    p is the probability of the right label, so that easy samples have a small weight.
 
     Args:
         y_true: (..., features), probabilities in [0, 1].
         y_pred: (..., features), probabilities, or logits.
-        apply_class_balancing: whether to weight label 1 by alpha and 0 by 1 - alpha.
+        apply_class_balancing: whether to weight label 1 by alpha and label 0 by 1 -
+            alpha.
         alpha: in [0, 1], the weight of label 1.
-        gamma: >= 0, how much less easy samples count.
+        gamma: >= 0; a larger gamma gives easy samples a smaller weight.
         from_logits: whether y_pred holds logits.
-        label_smoothing: in [0, 1]; moves targets that much towards 1/2.
-        axis: along which the mean is taken.
+        label_smoothing: in [0, 1]; moves targets by this fraction towards 1/2.
+        axis: the axis of the mean.
 
     Reference:
         [Lin et al., 2017](https://arxiv.org/abs/1708.02002)
@@ -83,13 +84,13 @@ def categorical_crossentropy(
     label_smoothing: float = 0.0,
     axis: int = -1,
 ) -> Tensor:
-    """-sum(y_true * log(y_pred)) along the axis of classes.
+    """Compute -sum(y_true * log(y_pred)) along the axis of classes.
 
     Args:
         y_true: (..., classes), probabilities, such as one-hot vectors.
         y_pred: (..., classes), probabilities, or logits.
         from_logits: whether y_pred holds logits.
-        label_smoothing: in [0, 1]; moves targets that much towards 1 / classes.
+        label_smoothing: in [0, 1]; moves targets by this fraction towards 1 / classes.
         axis: the axis of classes.
 
     Example:
@@ -116,15 +117,15 @@ def categorical_focal_crossentropy(
     label_smoothing: float = 0.0,
     axis: int = -1,
 ) -> Tensor:
-    """-sum(alpha * (1 - y_pred) ** gamma * y_true * log(y_pred)) over the classes.
+    """Compute -sum(alpha * (1 - y_pred) ** gamma * y_true * log(y_pred)).
 
     Args:
         y_true: (..., classes), probabilities, such as one-hot vectors.
         y_pred: (..., classes), probabilities, or logits.
-        alpha: a weight for all classes, or a list with one for each.
-        gamma: >= 0, how much less easy samples count.
+        alpha: one weight for all classes, or a list of weights, one for each class.
+        gamma: >= 0; a larger gamma gives easy samples a smaller weight.
         from_logits: whether y_pred holds logits.
-        label_smoothing: in [0, 1]; moves targets that much towards 1 / classes.
+        label_smoothing: in [0, 1]; moves targets by this fraction towards 1 / classes.
         axis: the axis of classes.
 
     Reference:
@@ -149,13 +150,13 @@ def sparse_categorical_crossentropy(
     ignore_class: int | None = None,
     axis: int = -1,
 ) -> Tensor:
-    """-log(y_pred[y_true]) along the axis of classes.
+    """Compute -log(y_pred[y_true]) along the axis of classes.
 
     Args:
         y_true: (...), or (..., 1): labels in [0, classes).
         y_pred: (..., classes), probabilities, or logits.
         from_logits: whether y_pred holds logits.
-        ignore_class: a label whose samples do not count, such as -1 or 255.
+        ignore_class: a label whose samples are ignored, such as -1 or 255.
         axis: the axis of classes.
 
     Raises:
@@ -187,7 +188,7 @@ def sparse_categorical_crossentropy(
 
 @operation
 def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) -> Tensor:
-    """(1 - y_pred[y_true] ** q) / q: less moved by wrong labels than the logarithm.
+    """Compute (1 - y_pred[y_true] ** q) / q, which is robust to wrong labels.
 
     Args:
         y_true: (...), labels in [0, classes).
@@ -207,11 +208,11 @@ def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) ->
 
 @operation
 def kl_divergence(y_true: Any, y_pred: Any) -> Tensor:
-    """sum(y_true * log(y_true / y_pred)) over the last axis.
+    """Compute sum(y_true * log(y_true / y_pred)) over the last axis.
 
     Args:
-        y_true: (..., classes), probabilities; they are kept >= epsilon.
-        y_pred: (..., classes), likewise.
+        y_true: (..., classes), probabilities; clipped to >= epsilon.
+        y_pred: (..., classes), also clipped.
     """
     y_true, y_pred = as_pair(y_true, y_pred)
     y_true = ops.clip(y_true, settings.epsilon(), 1.0)
@@ -221,7 +222,7 @@ def kl_divergence(y_true: Any, y_pred: Any) -> Tensor:
 
 @operation
 def poisson(y_true: Any, y_pred: Any) -> Tensor:
-    """mean(y_pred - y_true * log(y_pred)) over the last axis.
+    """Compute mean(y_pred - y_true * log(y_pred)) over the last axis.
 
     Args:
         y_true: (..., features), counts.

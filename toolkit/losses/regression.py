@@ -1,4 +1,4 @@
-"""Losses between numbers: squared, absolute, logarithmic, robust, by angle."""
+"""Losses of regression: squared, absolute, logarithmic, robust, and by angle."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from toolkit.ops.symbolic import operation
 
 
 def as_pair(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
-    """Both as tensors of y_pred's dtype."""
+    """Return both as tensors of y_pred's dtype."""
     y_pred = ops.convert_to_tensor(y_pred)
     return ops.convert_to_tensor(y_true, y_pred.dtype), y_pred
 
 
 def matched(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
-    """Both as tensors of y_pred's dtype and of one rank."""
+    """Return both as tensors of y_pred's dtype and of one rank."""
     return match_ranks(*as_pair(y_true, y_pred))
 
 
 @operation
 def mean_squared_error(y_true: Any, y_pred: Any) -> Tensor:
-    """mean((y_true - y_pred) ** 2) over the last axis.
+    """Compute mean((y_true - y_pred) ** 2) over the last axis.
 
     Args:
         y_true: (..., features).
@@ -42,7 +42,7 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> Tensor:
 
 @operation
 def mean_absolute_error(y_true: Any, y_pred: Any) -> Tensor:
-    """mean(|y_true - y_pred|) over the last axis.
+    """Compute mean(|y_true - y_pred|) over the last axis.
 
     Args:
         y_true: (..., features).
@@ -54,7 +54,7 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> Tensor:
 
 @operation
 def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Tensor:
-    """100 * mean(|(y_true - y_pred) / max(|y_true|, epsilon)|) over the last axis.
+    """Compute 100 * mean(|(y_true - y_pred) / max(|y_true|, epsilon)|).
 
     Args:
         y_true: (..., features).
@@ -67,11 +67,11 @@ def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Tensor:
 
 @operation
 def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> Tensor:
-    """mean((log(1 + y_true) - log(1 + y_pred)) ** 2) over the last axis.
+    """Compute mean((log(1 + y_true) - log(1 + y_pred)) ** 2) over the last axis.
 
     Args:
-        y_true: (..., features), >= 0; smaller values count as epsilon.
-        y_pred: (..., features), likewise.
+        y_true: (..., features), >= 0; smaller values are clipped to epsilon.
+        y_pred: (..., features), also clipped.
     """
     y_true, y_pred = matched(y_true, y_pred)
     log_true, log_pred = (
@@ -82,30 +82,31 @@ def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> Tensor:
 
 @operation
 def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Tensor:
-    """The mean of e ** 2 / 2 where |e| <= delta, else delta * |e| - delta ** 2 / 2.
+    """Compute the mean of e ** 2 / 2, or delta * |e| - delta ** 2 / 2 if |e| > delta.
 
-    e is y_true - y_pred, the mean runs over the last axis.
+    e is y_true - y_pred; the mean is over the last axis.
 
     Args:
         y_true: (..., features).
         y_pred: (..., features).
-        delta: where the square turns into a straight line.
+        delta: the bound between the quadratic and the linear part.
 
     Reference:
         [Huber, 1964](https://doi.org/10.1214/aoms/1177703732)
     """
     y_true, y_pred = matched(y_true, y_pred)
     error = ops.abs(y_pred - y_true)
-    # For |e| > delta the parabola and the line agree in: m * (|e| - m / 2).
+    # For |e| > delta the linear part equals m * (|e| - m / 2) with m = delta.
     inside = ops.minimum(error, delta)
     return ops.mean(inside * (error - 0.5 * inside), axis=-1)
 
 
 @operation
 def log_cosh(y_true: Any, y_pred: Any) -> Tensor:
-    """mean(log(cosh(y_pred - y_true))) over the last axis.
+    """Compute mean(log(cosh(y_pred - y_true))) over the last axis.
 
-    About error ** 2 / 2 for small errors and |error| - log(2) for large ones.
+    It is close to error ** 2 / 2 for small errors and to |error| - log(2) for large
+    ones.
 
     Args:
         y_true: (..., features).
@@ -113,31 +114,31 @@ def log_cosh(y_true: Any, y_pred: Any) -> Tensor:
     """
     y_true, y_pred = matched(y_true, y_pred)
     error = y_pred - y_true
-    # cosh itself would overflow.
+    # cosh would overflow.
     return ops.mean(error + ops.softplus(-2.0 * error) - math.log(2.0), axis=-1)
 
 
 @operation
 def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
-    """-sum(unit(y_true) * unit(y_pred)) along `axis`; -1 where they are parallel.
+    """Compute -sum(unit(y_true) * unit(y_pred)) along `axis`; -1 for parallel vectors.
 
     Args:
         y_true: (..., features).
         y_pred: (..., features).
-        axis: along which vectors run.
+        axis: the axis of the vectors.
     """
     y_true, y_pred = matched(y_true, y_pred)
     return -ops.sum(unit(y_true, axis) * unit(y_pred, axis), axis=axis)
 
 
 def unit(x: Any, axis: int) -> Tensor:
-    """x / |x| along an axis; 0 where x is 0."""
+    """Return x / |x| along an axis; 0 where x is 0."""
     squares = ops.sum(ops.square(x), axis=axis, keepdims=True)
     return x * ops.rsqrt(ops.maximum(squares, 1e-12))
 
 
 class MeanSquaredError(LossFunctionWrapper):
-    """mean((y_true - y_pred) ** 2).
+    """Mean squared error: mean((y_true - y_pred) ** 2).
 
     Args:
         reduction: as for `Loss`.
@@ -160,7 +161,7 @@ class MeanSquaredError(LossFunctionWrapper):
 
 
 class MeanAbsoluteError(LossFunctionWrapper):
-    """mean(|y_true - y_pred|).
+    """Mean absolute error: mean(|y_true - y_pred|).
 
     Args:
         reduction: as for `Loss`.
@@ -178,7 +179,7 @@ class MeanAbsoluteError(LossFunctionWrapper):
 
 
 class MeanAbsolutePercentageError(LossFunctionWrapper):
-    """100 * mean(|(y_true - y_pred) / y_true|), in percent.
+    """Mean absolute percentage error: 100 * mean(|(y_true - y_pred) / y_true|).
 
     Args:
         reduction: as for `Loss`.
@@ -196,7 +197,7 @@ class MeanAbsolutePercentageError(LossFunctionWrapper):
 
 
 class MeanSquaredLogarithmicError(LossFunctionWrapper):
-    """mean((log(1 + y_true) - log(1 + y_pred)) ** 2).
+    """Mean squared logarithmic error: mean((log(1 + y_true) - log(1 + y_pred)) ** 2).
 
     Args:
         reduction: as for `Loss`.
@@ -214,10 +215,10 @@ class MeanSquaredLogarithmicError(LossFunctionWrapper):
 
 
 class Huber(LossFunctionWrapper):
-    """Squared for errors up to delta, straight beyond: less moved by outliers.
+    """Huber loss: quadratic for errors up to delta, linear above, robust to outliers.
 
     Args:
-        delta: where the square turns into a straight line.
+        delta: the bound between the quadratic and the linear part.
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
@@ -243,7 +244,7 @@ class Huber(LossFunctionWrapper):
 
 
 class LogCosh(LossFunctionWrapper):
-    """mean(log(cosh(y_pred - y_true))): squared when small, straight when large.
+    """Log-cosh loss: mean(log(cosh(y_pred - y_true))).
 
     Args:
         reduction: as for `Loss`.
@@ -261,10 +262,10 @@ class LogCosh(LossFunctionWrapper):
 
 
 class CosineSimilarity(LossFunctionWrapper):
-    """Minus the cosine of the angle between y_true and y_pred, in [-1, 1].
+    """Negative cosine of the angle between y_true and y_pred, in [-1, 1].
 
     Args:
-        axis: along which vectors run.
+        axis: the axis of the vectors.
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: labels of a sequence, without their times."""
+"""Connectionist temporal classification (CTC) for padded labels."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from toolkit.ops.symbolic import operation
 
 @operation
 def ctc(y_true: Any, y_pred: Any) -> Tensor:
-    """-log of the probability of the labels, summed over all their alignments.
+    """Return -log of the probability of the labels, summed over all alignments.
 
-    An alignment emits each label in one or several steps, in order, and the blank,
-    class 0, anywhere between; equal labels in a row have a blank between them.
+    An alignment emits each label in one or more steps, in order, with blanks (class 0)
+    anywhere between. Equal consecutive labels have a blank between them.
 
     Args:
         y_true: (batch, labels), classes in [1, classes), padded at the end with 0.
@@ -41,7 +41,7 @@ def ctc(y_true: Any, y_pred: Any) -> Tensor:
 
 
 class CTC(LossFunctionWrapper):
-    """Connectionist temporal classification: see `ctc`.
+    """Connectionist temporal classification loss: see `ctc`.
 
     Args:
         reduction: as for `Loss`.

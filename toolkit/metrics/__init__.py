@@ -1,4 +1,4 @@
-"""Metrics: numbers that sum up how good predictions are over many batches."""
+"""Metrics: numbers that measure the quality of predictions over many batches."""
 
 from typing import Any
 
@@ -114,17 +114,17 @@ _OBJECTS = {
 
 
 def serialize(metric: Any) -> Any:
-    """The metric, an object or a function, as a dict of plain values."""
+    """Return a metric, an object or a function, as a dict of plain values."""
     return serialization.serialize_keras_object(metric)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """The metric that `serialize` described."""
+    """Build a metric from the result of `serialize`."""
     return serialization.get(config, _OBJECTS, "metric", custom_objects)
 
 
 def get(identifier: Any) -> Any:
-    """The metric meant by a name, config, class, function or object; None stays None.
+    """Return the metric for a name, config, class, function or object; None stays None.
 
     Example:
         >>> from toolkit import metrics

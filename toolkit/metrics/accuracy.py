@@ -1,4 +1,4 @@
-"""Accuracies: how often predictions equal labels."""
+"""Accuracies: fractions of predictions that equal the labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _as_float(matches: Any) -> Tensor:
 
 @operation
 def accuracy(y_true: Any, y_pred: Any) -> Tensor:
-    """1 where y_true equals y_pred, else 0.
+    """Return 1 where y_true equals y_pred, else 0.
 
     Args:
         y_true: (batch, ...).
@@ -30,12 +30,12 @@ def accuracy(y_true: Any, y_pred: Any) -> Tensor:
 
 @operation
 def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Tensor:
-    """1 where y_pred > threshold says the label y_true, else 0.
+    """Return 1 where the label y_true equals y_pred > threshold, else 0.
 
     Args:
         y_true: (batch, ...), labels 0 and 1.
         y_pred: (batch, ...), probabilities of label 1.
-        threshold: above which a prediction means label 1.
+        threshold: a prediction above it means label 1.
     """
     y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
     y_true, y_pred = match_ranks(y_true, y_pred)
@@ -44,7 +44,7 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Tensor:
 
 @operation
 def categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
-    """1 where the largest prediction is that of the right class, else 0.
+    """Return 1 where the right class has the largest prediction, else 0.
 
     Args:
         y_true: (..., classes), one-hot.
@@ -56,7 +56,7 @@ def categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
 
 @operation
 def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
-    """1 where the largest prediction is that of the label's class, else 0.
+    """Return 1 where the label's class has the largest prediction, else 0.
 
     Args:
         y_true: (...), or (..., 1): labels.
@@ -68,7 +68,7 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
 
 
 def _labels(y_true: Any, y_pred: Tensor) -> Tensor:
-    """Labels as integers, without an axis of extent 1 in place of the classes."""
+    """Return labels as integers; squeeze a last axis of extent 1."""
     labels = ops.convert_to_tensor(y_true)
     if not dtypes.is_integer(labels.dtype):
         labels = ops.cast(labels, "int32")
@@ -78,7 +78,7 @@ def _labels(y_true: Any, y_pred: Tensor) -> Tensor:
 
 
 def _in_top(labels: Tensor, y_pred: Tensor, k: int) -> Tensor:
-    """Whether labels (...) are among the k best of y_pred (..., classes)."""
+    """Return whether labels (...) are in the k best of y_pred (..., classes)."""
     rows = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
     found = ops.in_top_k(ops.reshape(ops.cast(labels, "int32"), (-1,)), rows, k)
     return _as_float(ops.reshape(found, labels.shape))
@@ -86,12 +86,12 @@ def _in_top(labels: Tensor, y_pred: Tensor, k: int) -> Tensor:
 
 @operation
 def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Tensor:
-    """1 where the right class is among the k largest predictions, else 0.
+    """Return 1 where the right class is in the k largest predictions, else 0.
 
     Args:
         y_true: (..., classes), one-hot.
         y_pred: (..., classes), probabilities or logits.
-        k: how many predictions count.
+        k: the number of top predictions.
     """
     return _in_top(ops.argmax(y_true, axis=-1), ops.convert_to_tensor(y_pred), k)
 
@@ -100,13 +100,14 @@ def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Tensor:
 def sparse_top_k_categorical_accuracy(
     y_true: Any, y_pred: Any, k: int = 5, from_sorted_ids: bool = False
 ) -> Tensor:
-    """1 where the label's class is among the k largest predictions, else 0.
+    """Return 1 where the label's class is in the k largest predictions, else 0.
 
     Args:
         y_true: (...), or (..., 1): labels.
         y_pred: (..., classes), probabilities or logits.
-        k: how many predictions count.
-        from_sorted_ids: whether y_pred holds the ids of classes instead, best first.
+        k: the number of top predictions.
+        from_sorted_ids: whether y_pred contains class ids, best first, instead of
+            scores.
     """
     y_pred = ops.convert_to_tensor(y_pred)
     labels = _labels(y_true, y_pred)
@@ -117,7 +118,7 @@ def sparse_top_k_categorical_accuracy(
 
 
 class Accuracy(MeanMetricWrapper):
-    """How often predictions equal labels.
+    """Fraction of predictions that equal the labels.
 
     Args:
         name: as for `Metric`.
@@ -136,12 +137,12 @@ class Accuracy(MeanMetricWrapper):
 
 
 class BinaryAccuracy(MeanMetricWrapper):
-    """How often predictions above a threshold are labels 1, others labels 0.
+    """Fraction of predictions that equal the labels 0 and 1 after a threshold.
 
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
-        threshold: above which a prediction means label 1.
+        threshold: a prediction above it means label 1.
 
     Example:
         >>> from toolkit import metrics
@@ -162,7 +163,7 @@ class BinaryAccuracy(MeanMetricWrapper):
 
 
 class CategoricalAccuracy(MeanMetricWrapper):
-    """How often the largest prediction is that of the right class, labels one-hot.
+    """Fraction of samples whose one-hot label has the largest prediction.
 
     Args:
         name: as for `Metric`.
@@ -184,7 +185,7 @@ class CategoricalAccuracy(MeanMetricWrapper):
 
 
 class SparseCategoricalAccuracy(MeanMetricWrapper):
-    """How often the largest prediction is that of the label's class.
+    """Fraction of samples whose integer label has the largest prediction.
 
     Args:
         name: as for `Metric`.
@@ -206,10 +207,10 @@ class SparseCategoricalAccuracy(MeanMetricWrapper):
 
 
 class TopKCategoricalAccuracy(MeanMetricWrapper):
-    """How often the right class is among the k largest predictions, labels one-hot.
+    """Fraction of samples whose one-hot label is in the k largest predictions.
 
     Args:
-        k: how many predictions count.
+        k: the number of top predictions.
         name: as for `Metric`.
         dtype: as for `Metric`.
     """
@@ -227,13 +228,13 @@ class TopKCategoricalAccuracy(MeanMetricWrapper):
 
 
 class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
-    """How often the label's class is among the k largest predictions.
+    """Fraction of samples whose integer label is in the k largest predictions.
 
     Args:
-        k: how many predictions count.
+        k: the number of top predictions.
         name: as for `Metric`.
         dtype: as for `Metric`.
-        from_sorted_ids: whether predictions are the ids of classes, best first.
+        from_sorted_ids: whether predictions are class ids, best first.
     """
 
     _direction = "up"

@@ -1,4 +1,4 @@
-"""Areas under curves, and the best of one rate where another is high enough."""
+"""Areas under curves, and the best value of one rate under a bound on another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _even_steps(count: int) -> list[float]:
 
 
 def _grid(what: str, num_thresholds: int, least: int) -> list[float]:
-    """Thresholds in equal steps; the outer ones just beyond 0 and 1."""
+    """Return evenly spaced thresholds; the outer ones are just outside [0, 1]."""
     if num_thresholds < least:
         raise ArgumentError(
             f"{what}: expected num_thresholds >= {least}; received {num_thresholds}"
@@ -35,22 +35,24 @@ def _grid(what: str, num_thresholds: int, least: int) -> list[float]:
 
 
 class AUC(ThresholdMetric):
-    """The area under a curve of rates at many thresholds, a Riemann sum.
+    """Area under a curve of rates at many thresholds, a Riemann sum.
 
     Args:
-        num_thresholds: how many thresholds in [0, 1].
+        num_thresholds: the number of thresholds in [0, 1].
         curve: "ROC" (recall over false positive rate), "PR" (precision over recall)
             or "PRGAIN" (both as gains over the base rate).
         summation_method: "interpolation" (the middle of each step; for PR, as Davis
             and Goadrich do), "majoring" (its upper end) or "minoring" (its lower end).
         name: as for `Metric`.
         dtype: as for `Metric`.
-        thresholds: thresholds in [0, 1] instead of equal steps; 0 and 1 are added.
-        multi_label: whether y is (batch, labels) and each label has a curve; the
-            result is their mean.
-        num_labels: how many labels, if `multi_label`; else found on the first batch.
+        thresholds: thresholds in [0, 1] instead of evenly spaced ones; 0 and 1 are
+            added.
+        multi_label: whether y is (batch, labels) and each label has a curve; the result
+            is the mean of the areas.
+        num_labels: the number of labels, if `multi_label`; None infers it from the
+            first batch.
         label_weights: weights of the labels.
-        from_logits: whether predictions are logits, to which sigmoid is to be applied.
+        from_logits: whether predictions are logits; then the metric applies sigmoid.
 
     Reference:
         [Davis, Goadrich, 2006](https://doi.org/10.1145/1143844.1143874)
@@ -106,7 +108,7 @@ class AUC(ThresholdMetric):
         self._built = True
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch; y_pred in [0, 1], or logits if so configured."""
+        """Count a batch; y_pred is in [0, 1], or logits if configured."""
         y_pred = ops.convert_to_tensor(y_pred, self.dtype)
         if self.multi_label and y_pred.ndim != 2:
             raise ShapeError(
@@ -123,10 +125,10 @@ class AUC(ThresholdMetric):
         return self._over_labels(self._areas())
 
     def interpolate_pr_auc(self) -> Tensor:
-        """The area under the PR curve when counts change linearly between thresholds.
+        """Return the area under the PR curve, with counts linear between thresholds.
 
-        Whatever `curve` and `summation_method` are; it is `result` for "PR" and
-        "interpolation". Of several labels, their mean.
+        It ignores `curve` and `summation_method`, and equals `result` for "PR" and
+        "interpolation". For several labels it is the mean.
 
         Example:
             >>> import toolkit
@@ -138,7 +140,7 @@ class AUC(ThresholdMetric):
         return self._over_labels(self._interpolated_precision_recall())
 
     def _over_labels(self, areas: Tensor) -> Tensor:
-        """The mean of the areas of several labels; the area, if there is one."""
+        """Return the mean of the areas of several labels, or the area of one label."""
         if not self.multi_label:
             return areas
         if self.label_weights is None:
@@ -147,7 +149,7 @@ class AUC(ThresholdMetric):
         return ops.divide_no_nan(total, ops.sum(self.label_weights))
 
     def _areas(self) -> Tensor:
-        """The area under the curve, or under that of each label."""
+        """Return the area under the curve, or one area per label."""
         if self.curve == "PR" and self.summation_method == "interpolation":
             return self._interpolated_precision_recall()
         x, y = self._curve()
@@ -159,7 +161,7 @@ class AUC(ThresholdMetric):
         return ops.sum((x[:-1] - x[1:]) * heights, axis=0)
 
     def _curve(self) -> tuple[Tensor, Tensor]:
-        """The points of the curve, one per threshold."""
+        """Return the points of the curve, one per threshold."""
         tp, fp = self.true_positives.read(), self.false_positives.read()
         tn, fn = self.true_negatives.read(), self.false_negatives.read()
         recall = ops.divide_no_nan(tp, tp + fn)
@@ -175,7 +177,7 @@ class AUC(ThresholdMetric):
         return recall_gain, ops.where(none, 1.0, precision_gain)
 
     def _interpolated_precision_recall(self) -> Tensor:
-        """The area when counts, not rates, change linearly between thresholds.
+        """Return the area if counts, not rates, are linear between thresholds.
 
         With slope = dtp / dp for p = tp + fp, and tp = slope * p + intercept, precision
         tp / p integrates to slope * (dtp + intercept * log(p_high / p_low)).
@@ -192,7 +194,7 @@ class AUC(ThresholdMetric):
 
 
 def _with_ends(thresholds: Any) -> list[float]:
-    """Sorted thresholds, and one just beyond each end."""
+    """Return sorted thresholds, with one just outside each end."""
     if not all(0 <= t <= 1 for t in thresholds):
         raise ArgumentError(
             f"AUC: expected thresholds in [0, 1]; received {thresholds!r}"
@@ -202,7 +204,7 @@ def _with_ends(thresholds: Any) -> list[float]:
 
 
 class _BestWhere(ThresholdMetric):
-    """The largest value of one rate among the thresholds where another is enough."""
+    """Largest value of one rate at the thresholds where another reaches a bound."""
 
     _direction = "up"
     _wanted = "value"
@@ -235,7 +237,7 @@ class _BestWhere(ThresholdMetric):
         self._add_counts()
 
     def _rates(self) -> tuple[Tensor, Tensor]:
-        """The rate that must be at least `value`, and the rate that is wanted."""
+        """Return the rate that must be at least `value`, and the rate to maximize."""
         raise NotImplementedError
 
     def _rate(self, hits: str, misses: str) -> Tensor:
@@ -257,12 +259,12 @@ class _BestWhere(ThresholdMetric):
 
 
 class SensitivityAtSpecificity(_BestWhere):
-    """The best recall tp / (tp + fn) where the specificity tn / (tn + fp) is enough.
+    """Best recall tp / (tp + fn) at a minimum specificity tn / (tn + fp).
 
     Args:
-        specificity: the least specificity, in [0, 1].
-        num_thresholds: how many thresholds are tried.
-        class_id: look at this class only.
+        specificity: the minimum specificity, in [0, 1].
+        num_thresholds: the number of thresholds.
+        class_id: the only class to count.
         name: as for `Metric`.
         dtype: as for `Metric`.
     """
@@ -285,12 +287,12 @@ class SensitivityAtSpecificity(_BestWhere):
 
 
 class SpecificityAtSensitivity(_BestWhere):
-    """The best specificity tn / (tn + fp) where the recall tp / (tp + fn) is enough.
+    """Best specificity tn / (tn + fp) at a minimum recall tp / (tp + fn).
 
     Args:
-        sensitivity: the least recall, in [0, 1].
-        num_thresholds: how many thresholds are tried.
-        class_id: look at this class only.
+        sensitivity: the minimum recall, in [0, 1].
+        num_thresholds: the number of thresholds.
+        class_id: the only class to count.
         name: as for `Metric`.
         dtype: as for `Metric`.
     """
@@ -313,12 +315,12 @@ class SpecificityAtSensitivity(_BestWhere):
 
 
 class PrecisionAtRecall(_BestWhere):
-    """The best precision tp / (tp + fp) where the recall tp / (tp + fn) is enough.
+    """Best precision tp / (tp + fp) at a minimum recall tp / (tp + fn).
 
     Args:
-        recall: the least recall, in [0, 1].
-        num_thresholds: how many thresholds are tried.
-        class_id: look at this class only.
+        recall: the minimum recall, in [0, 1].
+        num_thresholds: the number of thresholds.
+        class_id: the only class to count.
         name: as for `Metric`.
         dtype: as for `Metric`.
 
@@ -347,12 +349,12 @@ class PrecisionAtRecall(_BestWhere):
 
 
 class RecallAtPrecision(_BestWhere):
-    """The best recall tp / (tp + fn) where the precision tp / (tp + fp) is enough.
+    """Best recall tp / (tp + fn) at a minimum precision tp / (tp + fp).
 
     Args:
-        precision: the least precision, in [0, 1].
-        num_thresholds: how many thresholds are tried.
-        class_id: look at this class only.
+        precision: the minimum precision, in [0, 1].
+        num_thresholds: the number of thresholds.
+        class_id: the only class to count.
         name: as for `Metric`.
         dtype: as for `Metric`.
     """

@@ -1,4 +1,4 @@
-"""Counts of true and false positives and negatives, and what is made of them."""
+"""Counts of true and false positives and negatives, and their ratios."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ KINDS = ("true_positives", "false_positives", "true_negatives", "false_negatives
 
 
 def parse_thresholds(what: str, thresholds: Any, default: float = 0.5) -> list[float]:
-    """Thresholds as a list, checked."""
+    """Check thresholds and return them as a list."""
     values = default if thresholds is None else thresholds
     values = list(values) if isinstance(values, (list, tuple, np.ndarray)) else [values]
-    # A default may be minus infinity: then all of the top k are positive.
+    # A default can be minus infinity: then the whole top k is positive.
     if thresholds is not None and not all(is_real(t) and 0 <= t <= 1 for t in values):
         raise ArgumentError(
             f"{what}: expected thresholds in [0, 1]; received {thresholds!r}"
@@ -32,7 +32,7 @@ def parse_thresholds(what: str, thresholds: Any, default: float = 0.5) -> list[f
 
 
 def are_even(thresholds: Any) -> bool:
-    """Whether thresholds run from 0 to 1 in equal steps."""
+    """Return whether thresholds are evenly spaced from 0 to 1."""
     n = len(thresholds)
     even = np.linspace(0.0, 1.0, n)
     return n >= 3 and bool(np.allclose(thresholds, even, atol=settings.epsilon()))
@@ -47,9 +47,9 @@ def prepare(
     top_k: int | None = None,
     class_id: int | None = None,
 ) -> tuple[Tensor, Tensor, Any]:
-    """Labels (0 or 1), predictions and weights, all of one shape (..., classes).
+    """Return labels (0 or 1), predictions and weights in one shape (..., classes).
 
-    Weights are None if none are given.
+    Weights are None if the argument is None.
     """
     y_true = ops.convert_to_tensor(y_true, dtype)
     y_pred = ops.convert_to_tensor(y_pred, dtype)
@@ -81,7 +81,7 @@ def prepare(
 
 
 def _only_top(x: Tensor, k: int) -> Tensor:
-    """x with everything but the k largest of the last axis set to -1e10."""
+    """Set everything except the k largest of the last axis of x to -1e10."""
     _, best = ops.top_k(x, k)
     kept = ops.sum(ops.one_hot(best, x.shape[-1], dtype=x.dtype), axis=-2)
     return ops.where(ops.greater(kept, 0), x, -1e10)
@@ -90,13 +90,13 @@ def _only_top(x: Tensor, k: int) -> Tensor:
 def count(
     labels: Tensor, y_pred: Tensor, weight: Any, thresholds: Sequence[float]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """How many positives and negatives each threshold finds.
+    """Count the positives and negatives at each threshold.
 
     Args:
         labels: (samples,) or (samples, classes), 0 or 1.
-        y_pred: of the same shape.
-        weight: of the same shape, or None for 1 everywhere.
-        thresholds: n numbers; above them a prediction is positive.
+        y_pred: in the same shape.
+        weight: in the same shape, or None for 1 everywhere.
+        thresholds: n numbers; a prediction above one is positive.
 
     Returns:
         True positives, false positives, all positives, all negatives; the first two
@@ -114,7 +114,7 @@ def count(
 
 
 def _found(amount: Tensor, y_pred: Tensor, limits: Any, dtype: str) -> Tensor:
-    """The sum of `amount` over the predictions above each limit."""
+    """Sum `amount` over the predictions above each limit."""
     limits = ops.convert_to_tensor(limits, dtype)
     limits = ops.reshape(limits, (-1,) + (1,) * y_pred.ndim)
     above = ops.cast(ops.greater(ops.expand_dims(y_pred, 0), limits), dtype)
@@ -122,21 +122,21 @@ def _found(amount: Tensor, y_pred: Tensor, limits: Any, dtype: str) -> Tensor:
 
 
 def _found_evenly(amount: Tensor, y_pred: Tensor, limits: Any, dtype: str) -> Tensor:
-    """The same for limits in equal steps from 0 to 1: sort into buckets, then sum up.
+    """Sum like `_found`, for evenly spaced limits from 0 to 1, with buckets.
 
-    Bucket i holds the predictions above limit i, but not above limit i + 1.
+    Bucket i contains the predictions above limit i, but not above limit i + 1.
     """
     n = len(limits)
     y_pred = ops.clip(y_pred, 0.0, 1.0)
     bucket = ops.ceil(y_pred * (n - 1)) - 1
     if limits[0] < 0:
         bucket = ops.maximum(bucket, 0)
-    else:  # a prediction of 0 is above no limit: it goes to an extra bucket
+    else:  # a prediction of 0 is above no limit: an extra bucket counts it
         bucket = ops.where(ops.less(bucket, 0), n, bucket)
     bucket = ops.cast(bucket, "int32")
     rest = y_pred.shape[1:]
     classes = math.prod(rest)
-    # One bucket of each class after another.
+    # The buckets of the classes are consecutive.
     offset = ops.arange(classes, dtype="int32") * (n + 1)
     places = ops.reshape(bucket, (-1, classes)) + offset
     sums = ops.segment_sum(
@@ -148,9 +148,9 @@ def _found_evenly(amount: Tensor, y_pred: Tensor, limits: Any, dtype: str) -> Te
 
 
 class ThresholdMetric(Metric):
-    """Base of metrics that count what predictions above thresholds get right.
+    """Base class of metrics that count predictions above thresholds.
 
-    Subclasses name what they count in `_counts`, among `KINDS`.
+    Subclasses list the counts in `_counts`, a subset of `KINDS`.
     """
 
     _counts: tuple[str, ...] = KINDS
@@ -173,9 +173,9 @@ class ThresholdMetric(Metric):
         """Count a batch.
 
         Args:
-            y_true: (batch, ...), labels: 0, or anything else for 1.
-            y_pred: of the same shape, in [0, 1].
-            sample_weight: weights of the samples; None: all 1.
+            y_true: (batch, ...), labels: 0, or any other value for 1.
+            y_pred: predictions of the same shape, in [0, 1].
+            sample_weight: weights of the samples; None means 1.
         """
         variables: dict[str, Variable] = {k: getattr(self, k) for k in self._counts}
         dtype = next(iter(variables.values())).dtype
@@ -203,7 +203,7 @@ class ThresholdMetric(Metric):
             variable.assign_add(counts[kind])
 
     def _squeezed(self, x: Tensor) -> Tensor:
-        """The number for a single threshold, else the vector of all."""
+        """Return the number for a single threshold, else the vector."""
         return x[0] if len(self.thresholds) == 1 else x
 
 
@@ -225,10 +225,10 @@ class _Count(ThresholdMetric):
 
 
 class TruePositives(_Count):
-    """How many (or how much weight) of label 1 are predicted as such.
+    """Count (or weight) of samples with label 1 and prediction 1.
 
     Args:
-        thresholds: in [0, 1], one or several; above them a prediction means 1. None:
+        thresholds: in [0, 1], one or several; a prediction above one means 1. None:
             0.5.
         name: as for `Metric`.
         dtype: as for `Metric`.
@@ -243,7 +243,7 @@ class TruePositives(_Count):
 
 
 class FalsePositives(_Count):
-    """How many (or how much weight) of label 0 are predicted as 1.
+    """Count (or weight) of samples with label 0 and prediction 1.
 
     Args:
         thresholds: as for `TruePositives`.
@@ -255,7 +255,7 @@ class FalsePositives(_Count):
 
 
 class TrueNegatives(_Count):
-    """How many (or how much weight) of label 0 are predicted as such.
+    """Count (or weight) of samples with label 0 and prediction 0.
 
     Args:
         thresholds: as for `TruePositives`.
@@ -267,7 +267,7 @@ class TrueNegatives(_Count):
 
 
 class FalseNegatives(_Count):
-    """How many (or how much weight) of label 1 are predicted as 0.
+    """Count (or weight) of samples with label 1 and prediction 0.
 
     Args:
         thresholds: as for `TruePositives`.
@@ -279,7 +279,7 @@ class FalseNegatives(_Count):
 
 
 class _Ratio(ThresholdMetric):
-    """True positives over a sum of counts."""
+    """Ratio of true positives to a sum of counts."""
 
     _direction = "up"
 
@@ -292,7 +292,7 @@ class _Ratio(ThresholdMetric):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        # Without thresholds, all of the top k count as positive.
+        # Without thresholds, the whole top k counts as positive.
         default = 0.5 if top_k is None else -1e10
         self.thresholds: list[float] = parse_thresholds(
             type(self).__name__, thresholds, default
@@ -308,12 +308,12 @@ class _Ratio(ThresholdMetric):
 
 
 class Precision(_Ratio):
-    """How many of the positives that are predicted are right: tp / (tp + fp).
+    """Precision, the fraction of predicted positives that are right: tp / (tp + fp).
 
     Args:
         thresholds: as for `TruePositives`.
         top_k: count only the k largest predictions of each sample as positive.
-        class_id: look at this class only.
+        class_id: the only class to count.
         name: as for `Metric`.
         dtype: as for `Metric`.
 
@@ -327,12 +327,12 @@ class Precision(_Ratio):
 
 
 class Recall(_Ratio):
-    """How many of the positives that exist are found: tp / (tp + fn).
+    """Recall, the fraction of actual positives that are predicted: tp / (tp + fn).
 
     Args:
         thresholds: as for `TruePositives`.
         top_k: count only the k largest predictions of each sample as positive.
-        class_id: look at this class only.
+        class_id: the only class to count.
         name: as for `Metric`.
         dtype: as for `Metric`.
 

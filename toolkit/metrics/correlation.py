@@ -14,12 +14,12 @@ from toolkit.ops.symbolic import operation
 
 @operation
 def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
-    """covariance(y_true, y_pred) / (std(y_true) * std(y_pred)) along `axis`.
+    """Compute covariance(y_true, y_pred) / (std(y_true) * std(y_pred)) along `axis`.
 
     Args:
         y_true: (..., features).
         y_pred: (..., features).
-        axis: along which the correlation is taken.
+        axis: the axis of the correlation.
     """
     y_true, y_pred = matched(y_true, y_pred)
     deviations = [y - ops.mean(y, axis=axis, keepdims=True) for y in (y_true, y_pred)]
@@ -29,12 +29,12 @@ def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
 
 @operation
 def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
-    """2 * covariance / (var(y_true) + var(y_pred) + (difference of means) ** 2).
+    """Compute 2 * covariance / (var(y_true) + var(y_pred) + (offset of means) ** 2).
 
     Args:
         y_true: (..., features).
         y_pred: (..., features).
-        axis: along which the correlation is taken.
+        axis: the axis of the correlation.
     """
     y_true, y_pred = matched(y_true, y_pred)
     means = [ops.mean(y, axis=axis, keepdims=True) for y in (y_true, y_pred)]
@@ -45,12 +45,12 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
 
 
 class PearsonCorrelation(MeanMetricWrapper):
-    """The mean Pearson correlation of y_true and y_pred, in [-1, 1].
+    """Mean Pearson correlation of y_true and y_pred, in [-1, 1].
 
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
-        axis: along which the correlation is taken.
+        axis: the axis of the correlation.
     """
 
     _direction = "up"
@@ -66,12 +66,12 @@ class PearsonCorrelation(MeanMetricWrapper):
 
 
 class ConcordanceCorrelation(MeanMetricWrapper):
-    """The mean concordance of y_true and y_pred: correlation that sees offsets too.
+    """Mean concordance of y_true and y_pred: a correlation that also penalizes offsets.
 
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
-        axis: along which the correlation is taken.
+        axis: the axis of the correlation.
 
     Reference:
         [Lin, 1989](https://doi.org/10.2307/2532051)

@@ -1,4 +1,4 @@
-"""F-scores: precision and recall in one number."""
+"""F-scores: precision and recall combined."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ def _check(metric: str, **given: Any) -> None:
 
 
 class FBetaScore(Metric):
-    """(1 + beta ** 2) * precision * recall / (beta ** 2 * precision + recall).
+    """F-beta score, (1 + beta ** 2) * p * r / (beta ** 2 * p + r).
+
+    p is the precision, r the recall.
 
     Args:
-        average: how the scores of the classes become one: "micro" (from counts over
-            all classes), "macro" (their mean), "weighted" (their mean by number of
-            labels), or None for all of them.
-        beta: how much recall counts beside precision, > 0.
-        threshold: in (0, 1], above it a prediction is positive; None: the largest
-            prediction of each sample is.
+        average: the average over classes: "micro" (from counts over all classes),
+            "macro" (the mean of the scores), "weighted" (the mean weighted by the
+            number of labels), or None for one score per class.
+        beta: the weight of recall relative to precision, > 0.
+        threshold: in (0, 1], a prediction above it is positive; None: the largest
+            prediction of each sample is positive.
         name: as for `Metric`.
         dtype: as for `Metric`.
 
@@ -130,7 +132,7 @@ class FBetaScore(Metric):
 
 
 class F1Score(FBetaScore):
-    """2 * precision * recall / (precision + recall).
+    """F1 score: 2 * precision * recall / (precision + recall).
 
     Args:
         average: as for `FBetaScore`.

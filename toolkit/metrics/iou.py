@@ -1,4 +1,4 @@
-"""Intersections over unions of the regions that predictions and labels mark."""
+"""Intersections over unions of predicted and labeled regions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from toolkit.metrics.metric import Metric
 
 
 class IoU(Metric):
-    """tp / (tp + fp + fn), the mean over some classes.
+    """Intersection over union tp / (tp + fp + fn), the mean over some classes.
 
     Args:
-        num_classes: how many classes there are; other labels do not count.
-        target_class_ids: the classes whose mean is taken.
+        num_classes: the number of classes; other labels are ignored.
+        target_class_ids: the classes to average.
         name: as for `Metric`.
-        dtype: as for `Metric`; int32 if not given, and weights are cast to it.
-        ignore_class: a label whose samples do not count, such as -1 or 255.
+        dtype: as for `Metric`; int32 if None, and weights are cast to it.
+        ignore_class: a label whose samples are ignored, such as -1 or 255.
         sparse_y_true: whether labels are integers, not one-hot.
         sparse_y_pred: whether predictions are integers, not one value per class.
-        axis: the axis of classes, where there is one.
+        axis: the axis of classes, if there is one.
 
     Example:
         >>> from toolkit import metrics
@@ -49,7 +49,8 @@ class IoU(Metric):
         axis: int | None = -1,
     ) -> None:
         super().__init__(name=name, dtype=dtype or "int32")
-        # First, for the budget of a load refuses a matrix of too many classes.
+        # Create it first: the budget of a load then rejects a matrix of too many
+        # classes.
         self.total_cm: Variable = self.add_variable(
             (num_classes, num_classes),
             "zeros",
@@ -69,7 +70,7 @@ class IoU(Metric):
         self.axis = axis
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch; weights have the first axes of the labels, or all."""
+        """Count a batch; weights have the first axes of the labels, or all axes."""
         labels = self._classes(y_true, self.sparse_y_true)
         true = ops.reshape(labels, (-1,))
         pred = ops.reshape(self._classes(y_pred, self.sparse_y_pred), (-1,))
@@ -112,11 +113,11 @@ class IoU(Metric):
 
 
 class BinaryIoU(IoU):
-    """The IoU of two classes, which a threshold tells apart.
+    """IoU of two classes that a threshold separates.
 
     Args:
-        target_class_ids: the classes whose mean is taken: 0, 1 or both.
-        threshold: from which on a prediction means class 1.
+        target_class_ids: the classes to average: 0, 1 or both.
+        threshold: a prediction of at least this value means class 1.
         name: as for `Metric`.
         dtype: as for `Metric`.
     """
@@ -137,16 +138,16 @@ class BinaryIoU(IoU):
 
 
 class MeanIoU(IoU):
-    """The mean IoU of all classes.
+    """Mean IoU of all classes.
 
     Args:
-        num_classes: how many classes there are.
+        num_classes: the number of classes.
         name: as for `Metric`.
         dtype: as for `Metric`.
-        ignore_class: a label whose samples do not count.
+        ignore_class: a label whose samples are ignored.
         sparse_y_true: whether labels are integers, not one-hot.
         sparse_y_pred: whether predictions are integers, not one value per class.
-        axis: the axis of classes, where there is one.
+        axis: the axis of classes, if there is one.
     """
 
     def __init__(
@@ -172,14 +173,14 @@ class MeanIoU(IoU):
 
 
 class OneHotIoU(IoU):
-    """The mean IoU of some classes, labels one-hot.
+    """Mean IoU of some classes, for one-hot labels.
 
     Args:
-        num_classes: how many classes there are.
-        target_class_ids: the classes whose mean is taken.
+        num_classes: the number of classes.
+        target_class_ids: the classes to average.
         name: as for `Metric`.
         dtype: as for `Metric`.
-        ignore_class: a label whose samples do not count.
+        ignore_class: a label whose samples are ignored.
         sparse_y_pred: whether predictions are integers, not one value per class.
         axis: the axis of classes.
     """
@@ -207,13 +208,13 @@ class OneHotIoU(IoU):
 
 
 class OneHotMeanIoU(MeanIoU):
-    """The mean IoU of all classes, labels one-hot.
+    """Mean IoU of all classes, for one-hot labels.
 
     Args:
-        num_classes: how many classes there are.
+        num_classes: the number of classes.
         name: as for `Metric`.
         dtype: as for `Metric`.
-        ignore_class: a label whose samples do not count.
+        ignore_class: a label whose samples are ignored.
         sparse_y_pred: whether predictions are integers, not one value per class.
         axis: the axis of classes.
     """

@@ -12,7 +12,7 @@ from toolkit.ops.symbolic import operation
 
 
 class MeanSquaredError(MeanMetricWrapper):
-    """mean((y_true - y_pred) ** 2).
+    """Mean squared error: mean((y_true - y_pred) ** 2).
 
     Args:
         name: as for `Metric`.
@@ -31,7 +31,7 @@ class MeanSquaredError(MeanMetricWrapper):
 
 
 class MeanAbsoluteError(MeanMetricWrapper):
-    """mean(|y_true - y_pred|).
+    """Mean absolute error: mean(|y_true - y_pred|).
 
     Args:
         name: as for `Metric`.
@@ -45,7 +45,7 @@ class MeanAbsoluteError(MeanMetricWrapper):
 
 
 class MeanAbsolutePercentageError(MeanMetricWrapper):
-    """100 * mean(|(y_true - y_pred) / y_true|), in percent.
+    """Mean absolute percentage error: 100 * mean(|(y_true - y_pred) / y_true|).
 
     Args:
         name: as for `Metric`.
@@ -59,7 +59,7 @@ class MeanAbsolutePercentageError(MeanMetricWrapper):
 
 
 class MeanSquaredLogarithmicError(MeanMetricWrapper):
-    """mean((log(1 + y_true) - log(1 + y_pred)) ** 2).
+    """Mean squared logarithmic error: mean((log(1 + y_true) - log(1 + y_pred)) ** 2).
 
     Args:
         name: as for `Metric`.
@@ -73,7 +73,7 @@ class MeanSquaredLogarithmicError(MeanMetricWrapper):
 
 
 class LogCoshError(MeanMetricWrapper):
-    """mean(log(cosh(y_pred - y_true))).
+    """Log-cosh error: mean(log(cosh(y_pred - y_true))).
 
     Args:
         name: as for `Metric`.
@@ -86,23 +86,23 @@ class LogCoshError(MeanMetricWrapper):
 
 @operation
 def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
-    """The cosine of the angle between y_true and y_pred: 1 where they are parallel.
+    """Return the cosine of the angle between y_true and y_pred: 1 if parallel.
 
     Args:
         y_true: (..., features).
         y_pred: (..., features).
-        axis: along which vectors run.
+        axis: the axis of the vectors.
     """
     return -losses.cosine_similarity(y_true, y_pred, axis=axis)
 
 
 class CosineSimilarity(MeanMetricWrapper):
-    """The mean cosine of the angle between y_true and y_pred, in [-1, 1].
+    """Mean cosine of the angle between y_true and y_pred, in [-1, 1].
 
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
-        axis: along which vectors run.
+        axis: the axis of the vectors.
     """
 
     _direction = "up"
@@ -118,7 +118,7 @@ class CosineSimilarity(MeanMetricWrapper):
 
 
 class Hinge(MeanMetricWrapper):
-    """mean(maximum(1 - y_true * y_pred, 0)).
+    """Hinge loss: mean(maximum(1 - y_true * y_pred, 0)).
 
     Args:
         name: as for `Metric`.
@@ -130,7 +130,7 @@ class Hinge(MeanMetricWrapper):
 
 
 class SquaredHinge(MeanMetricWrapper):
-    """mean(maximum(1 - y_true * y_pred, 0) ** 2).
+    """Squared hinge loss: mean(maximum(1 - y_true * y_pred, 0) ** 2).
 
     Args:
         name: as for `Metric`.
@@ -142,7 +142,7 @@ class SquaredHinge(MeanMetricWrapper):
 
 
 class CategoricalHinge(MeanMetricWrapper):
-    """The hinge between the right class and the best of the others.
+    """Hinge loss between the right class and the best wrong class.
 
     Args:
         name: as for `Metric`.
@@ -156,7 +156,7 @@ class CategoricalHinge(MeanMetricWrapper):
 
 
 class KLDivergence(MeanMetricWrapper):
-    """sum(y_true * log(y_true / y_pred)).
+    """Kullback-Leibler divergence: sum(y_true * log(y_true / y_pred)).
 
     Args:
         name: as for `Metric`.
@@ -168,7 +168,7 @@ class KLDivergence(MeanMetricWrapper):
 
 
 class Poisson(MeanMetricWrapper):
-    """mean(y_pred - y_true * log(y_pred)).
+    """Poisson loss: mean(y_pred - y_true * log(y_pred)).
 
     Args:
         name: as for `Metric`.
@@ -180,13 +180,13 @@ class Poisson(MeanMetricWrapper):
 
 
 class BinaryCrossentropy(MeanMetricWrapper):
-    """mean(-y_true * log(y_pred) - (1 - y_true) * log(1 - y_pred)).
+    """Binary cross-entropy, the mean of -y * log(p) - (1 - y) * log(1 - p).
 
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
         from_logits: whether predictions are logits.
-        label_smoothing: in [0, 1]; moves targets that much towards 1/2.
+        label_smoothing: in [0, 1]; moves targets by this fraction towards 1/2.
     """
 
     def __init__(
@@ -208,13 +208,13 @@ class BinaryCrossentropy(MeanMetricWrapper):
 
 
 class CategoricalCrossentropy(MeanMetricWrapper):
-    """-sum(y_true * log(y_pred)) for one-hot targets.
+    """Categorical cross-entropy: -sum(y_true * log(y_pred)) for one-hot targets.
 
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
         from_logits: whether predictions are logits.
-        label_smoothing: in [0, 1]; moves targets that much towards 1 / classes.
+        label_smoothing: in [0, 1]; moves targets by this fraction towards 1 / classes.
         axis: the axis of classes.
     """
 
@@ -240,14 +240,14 @@ class CategoricalCrossentropy(MeanMetricWrapper):
 
 
 class SparseCategoricalCrossentropy(MeanMetricWrapper):
-    """-log(y_pred[y_true]) for integer labels.
+    """Sparse categorical cross-entropy: -log(y_pred[y_true]) for integer labels.
 
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
         from_logits: whether predictions are logits.
         ignore_class: a label whose samples have the value 0, such as -1; with weights
-            they do not count either.
+            they are ignored.
         axis: the axis of classes.
     """
 

@@ -1,4 +1,4 @@
-"""Metric: state that sums up many batches, and one result."""
+"""Metric: a state that accumulates over batches, and a result."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from toolkit.serialization.recording import Recorded
 
 
 class Metric(Recorded):
-    """Base of all metrics: `update_state` takes a batch, `result` sums up all of them.
+    """Base class of metrics: `update_state` accumulates a batch, `result` reduces.
 
     Subclasses create variables with `add_variable` in `__init__`, change them in
-    `update_state` and compute the number in `result`.
+    `update_state` and compute the result in `result`.
 
     Args:
-        dtype: of the computation, a name or a policy; None is floatx.
-        name: made up from the class's name if not given.
+        dtype: the dtype of the computation, a name or a policy; None is floatx.
+        name: the name; None derives it from the class name.
 
     Example:
         >>> from toolkit import metrics, ops
@@ -40,7 +40,8 @@ class Metric(Recorded):
         5.0
     """
 
-    # "up" if more is better, "down" if less is; what callbacks monitor goes by it.
+    # "up" if a higher value is better, "down" if a lower value is better; callbacks
+    # with mode "auto" use it.
     _direction: str | None = None
     name: str
     _variables: list[Variable]
@@ -60,7 +61,7 @@ class Metric(Recorded):
         super().__setattr__(name, value)
 
     def _track(self, value: Any) -> None:
-        """Own the variables and metrics in an attribute's value."""
+        """Register the variables and metrics in an attribute's value."""
         if isinstance(value, Variable):
             _append(self._variables, value)
         elif isinstance(value, (list, tuple, dict)):
@@ -71,12 +72,12 @@ class Metric(Recorded):
 
     @property
     def dtype(self) -> str:
-        """The dtype of the computation."""
+        """Return the dtype of the computation."""
         return self._dtype
 
     @property
     def variables(self) -> list[Variable]:
-        """The state, that of metrics inside included."""
+        """Return the variables of the state, including nested metrics."""
         own = list(self._variables)
         return own + [v for metric in self._metrics for v in metric.variables]
 
@@ -92,10 +93,10 @@ class Metric(Recorded):
 
         Args:
             shape: its shape.
-            initializer: its first value, as `initializers.get` takes it.
-            dtype: floatx if not given.
-            aggregation: how replicas of it would be combined.
-            name: part of its path.
+            initializer: its first value, any argument of `initializers.get`.
+            dtype: floatx if None.
+            aggregation: the aggregation over replicas.
+            name: the last component of its path.
         """
         if not hasattr(self, "name"):
             raise ArgumentError(
@@ -122,33 +123,33 @@ class Metric(Recorded):
         dtype: Any = None,
         name: str | None = None,
     ) -> Variable:
-        """Create a variable of the state, zeros unless an initializer is given."""
+        """Create a variable of the state, zeros without an initializer."""
         return self.add_variable(shape, initializer, dtype=dtype, name=name)
 
     def update_state(self, *args: Any, **kwargs: Any) -> Any:
-        """Take a batch into account."""
+        """Accumulate a batch."""
         raise NotImplementedError(
             f"{type(self).__name__} does not define `update_state`"
         )
 
     def result(self) -> Any:
-        """The metric over all batches since the last reset."""
+        """Return the metric over all batches since the last reset."""
         raise NotImplementedError(f"{type(self).__name__} does not define `result`")
 
     def reset_state(self) -> None:
-        """Forget all batches: set every variable to 0."""
+        """Reset the state: set every variable to 0."""
         for variable in self.variables:
             variable.assign(ops.zeros(variable.shape, variable.dtype))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Take a batch into account and return the result."""
+        """Accumulate a batch and return the result."""
         self.update_state(*args, **kwargs)
         return self.result()
 
     def stateless_update_state(
         self, metric_variables: Iterable[Any], *args: Any, **kwargs: Any
     ) -> list[Tensor]:
-        """The state after a batch, from a given state; no variable changes.
+        """Return the state after a batch, from a given state; no variable changes.
 
         Args:
             metric_variables: one value for each of `variables`.
@@ -159,12 +160,12 @@ class Metric(Recorded):
         return self._values(scope)
 
     def stateless_result(self, metric_variables: Iterable[Any]) -> Any:
-        """The result for a given state: one value for each of `variables`."""
+        """Return the result for a given state: one value for each of `variables`."""
         with StatelessScope(self._pairs(metric_variables)):
             return self.result()
 
     def stateless_reset_state(self) -> list[Tensor]:
-        """The state after a reset; no variable changes."""
+        """Return the state after a reset; no variable changes."""
         with StatelessScope() as scope:
             self.reset_state()
         return self._values(scope)
@@ -183,7 +184,7 @@ class Metric(Recorded):
         return [v.read() if value is None else value for v, value in values]
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal metric, as plain values."""
+        """Return the constructor's arguments as plain values."""
         base = {"name": self.name, "dtype": self.dtype}
         if type(self).get_config is Metric.get_config:
             config = self._recorded_config(strict=True)
@@ -195,6 +196,6 @@ class Metric(Recorded):
 
 
 def _append(items: list[Any], item: Any) -> None:
-    """Append, unless it is there already."""
+    """Append an item unless the list contains it."""
     if not any(each is item for each in items):
         items.append(item)

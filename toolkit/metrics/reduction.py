@@ -16,13 +16,13 @@ from toolkit.metrics.metric import Metric
 def per_sample(
     values: Any, sample_weight: Any, reduce: Callable[..., Tensor], dtype: str
 ) -> tuple[Tensor, Any]:
-    """Values times weights, and the weights, each reduced to one per sample.
+    """Return values times weights, and the weights, each reduced to one per sample.
 
     Args:
         values: (batch, ...), or a single number.
         sample_weight: weights of the leading axes of the values, or None.
         reduce: the reduction of the other axes, `ops.sum` or `ops.mean`.
-        dtype: of both results.
+        dtype: the dtype of both results.
     """
     mask = getattr(values, "_keras_mask", None)
     values = ops.convert_to_tensor(values, dtype)
@@ -48,7 +48,7 @@ def _reduce_rest(x: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
 
 
 class Sum(Metric):
-    """The sum of all values, weighted if weights are given.
+    """Sum of all values, optionally weighted.
 
     Args:
         name: as for `Metric`.
@@ -76,7 +76,7 @@ class Sum(Metric):
 
 
 class Mean(Metric):
-    """The mean of all values, weighted if weights are given.
+    """Mean of all values, optionally weighted.
 
     sum(values * weights) / sum(weights)
 
@@ -109,13 +109,13 @@ class Mean(Metric):
 
 
 class MeanMetricWrapper(Mean):
-    """The mean of a function of targets and predictions.
+    """Mean of a function of targets and predictions.
 
     Args:
         fn: a function `(y_true, y_pred, **kwargs)` that returns one value per sample.
         name: as for `Metric`.
         dtype: as for `Metric`.
-        **kwargs: passed on to `fn`.
+        **kwargs: keyword arguments of `fn`.
 
     Example:
         >>> from toolkit import losses, metrics
@@ -134,14 +134,14 @@ class MeanMetricWrapper(Mean):
         super().__init__(name=name, dtype=dtype)
         self._fn = fn
         self._fn_kwargs = kwargs
-        # Less of a loss is better.
+        # For a loss, a lower value is better.
         if "toolkit.losses" in (getattr(fn, "__module__", None) or ""):
             self._direction = "down"
 
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
-        """Add the values of a batch; a mask that y_pred carries is a weight too."""
+        """Accumulate the values of a batch; a mask of y_pred is also a weight."""
         mask = getattr(y_pred, "_keras_mask", None)
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
         mask = fit_mask(self.name, mask, values)

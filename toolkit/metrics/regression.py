@@ -16,7 +16,7 @@ _AGGREGATIONS = (None, "uniform_average", "variance_weighted_average")
 
 
 class RootMeanSquaredError(Mean):
-    """sqrt(mean((y_true - y_pred) ** 2)).
+    """Root mean squared error: sqrt(mean((y_true - y_pred) ** 2)).
 
     Args:
         name: as for `Metric`.
@@ -38,7 +38,7 @@ class RootMeanSquaredError(Mean):
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
-        """Add a batch, (batch, ...), with weights of its leading axes."""
+        """Accumulate a batch, (batch, ...), with weights of its leading axes."""
         y_true = ops.convert_to_tensor(y_true, self.dtype)
         y_pred = ops.convert_to_tensor(y_pred, self.dtype)
         y_true, y_pred = match_ranks(y_true, y_pred)
@@ -49,13 +49,13 @@ class RootMeanSquaredError(Mean):
 
 
 class R2Score(Metric):
-    """The coefficient of determination: 1 - sum(errors ** 2) / variance of y_true.
+    """Coefficient of determination: 1 - sum(errors ** 2) / variance of y_true.
 
     Args:
-        class_aggregation: how the scores of the outputs become one:
-            "uniform_average", "variance_weighted_average", or None for all of them.
-        num_regressors: how many inputs the model has, for the adjusted score; 0 for
-            the plain one, which is also the result for too few samples.
+        class_aggregation: the average over outputs: "uniform_average",
+            "variance_weighted_average", or None for one score per output.
+        num_regressors: the number of inputs of the model, for the adjusted score. 0
+            gives the plain score, which is also the result for too few samples.
         name: as for `Metric`.
         dtype: as for `Metric`.
 
@@ -99,7 +99,7 @@ class R2Score(Metric):
         self._built = True
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add a batch of shape (batch, outputs), with weights (batch,) or like it."""
+        """Accumulate a batch (batch, outputs), with weights (batch,) or (batch, 1)."""
         y_true = ops.convert_to_tensor(y_true, self.dtype)
         y_pred = ops.convert_to_tensor(y_pred, self.dtype)
         y_true, y_pred = match_ranks(y_true, y_pred)

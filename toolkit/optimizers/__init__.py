@@ -48,17 +48,17 @@ _CLASSES = (
     *(Adafactor, LazyAdam, Muon, ScheduleFreeAdamW),
     *(LossScaleOptimizer, MultiOptimizer),
 )
-# Strings mean optimizers in any case: "adam", "Adam", "RMSprop".
+# Names are case-insensitive: "adam", "Adam", "RMSprop".
 _BY_NAME = {cls.__name__.lower(): cls for cls in _CLASSES}
 
 
 def serialize(optimizer: Optimizer) -> Any:
-    """The optimizer as a config."""
+    """Return the config of an optimizer."""
     return serialization.serialize_keras_object(optimizer)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """The optimizer that a config describes."""
+    """Build an optimizer from its config."""
     if isinstance(config, dict) and str(config.get("class_name")).lower() in _BY_NAME:
         config = {
             **config,
@@ -68,7 +68,7 @@ def deserialize(config: Any, custom_objects: Any = None) -> Any:
 
 
 def get(identifier: Any) -> Any:
-    """The optimizer meant by a name, a config or an optimizer.
+    """Return the optimizer for a name, a config or an optimizer.
 
     Example:
         >>> from toolkit import optimizers

@@ -1,4 +1,4 @@
-"""Adam and its relatives: running means of the gradient and of its square."""
+"""Adam and related optimizers: running means of the gradient and of its square."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.optimizers.optimizer import Optimizer, Slots
 
 
 class Adam(Optimizer):
-    """Running means of the gradient and its square, corrected for their start at zero.
+    """Adam: bias-corrected running means of the gradient and of its square.
 
     m = beta_1 * m + (1 - beta_1) * g
     v = beta_2 * v + (1 - beta_2) * g ** 2
@@ -24,9 +24,9 @@ class Adam(Optimizer):
         learning_rate: the step size.
         beta_1: the decay of m, in [0, 1).
         beta_2: the decay of v, in [0, 1).
-        epsilon: keeps the quotient finite.
-        amsgrad: whether the largest v so far is used.
-        *args, **kwargs: those of `Optimizer`.
+        epsilon: prevents division by 0.
+        amsgrad: whether to use the maximum of v over all steps.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), amsgrad:
@@ -78,7 +78,7 @@ def adam_update(
     beta_2: float,
     epsilon: float,
 ) -> tuple[Tensor, Slots]:
-    """Adam's step; amsgrad if there is a slot for the largest v."""
+    """Compute Adam's step; use amsgrad if there is a slot for the maximum of v."""
     m, v = slots["momentum"], slots["velocity"]
     m = m + (g - m) * (1 - beta_1)
     v = v + (ops.square(g) - v) * (1 - beta_2)
@@ -94,16 +94,16 @@ def _power(base: float, exponent: Tensor) -> Tensor:
 
 
 class AdamW(Adam):
-    """Adam with weight decay apart from the gradient: first p = p - p * decay * lr.
+    """Adam with decoupled weight decay: first p = p - p * decay * lr.
 
     Args:
         learning_rate: the step size.
         weight_decay: the decay.
         beta_1: the decay of m, in [0, 1).
         beta_2: the decay of v, in [0, 1).
-        epsilon: keeps the quotient finite.
-        amsgrad: whether the largest v so far is used.
-        *args, **kwargs: those of `Optimizer`.
+        epsilon: prevents division by 0.
+        amsgrad: whether to use the maximum of v over all steps.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [Loshchilov & Hutter, 2017](https://arxiv.org/abs/1711.05101)
@@ -133,25 +133,25 @@ class AdamW(Adam):
 
 
 class LazyAdam(Adam):
-    """Adam that leaves rows of a table alone that a step has not looked up.
+    """Adam that updates only the embedding rows that a step has looked up.
 
-    Where all that a loss does with a variable is to take rows of it, `ops.take(v, i,
-    axis=0)` or `Embedding`, a step changes these rows, and m and v of these rows, by
-    Adam's formulas; t counts all steps. `Adam` goes on moving all other rows by their
-    decaying means, for which it reads and writes the whole table. All other variables
-    are updated as by `Adam`, and so is a table with a gradient that is not known to be
-    rows: that of a regularizer, say, or of a product with the whole table.
+    This applies if a loss only takes rows of a variable, by `ops.take(v, i, axis=0)` or
+    `Embedding`. A step then changes these rows, and m and v of these rows, by Adam's
+    formulas; t counts all steps. `Adam` also moves all other rows by their decaying
+    means, which reads and writes the whole table. All other variables are updated as by
+    `Adam`. So is a table whose gradient is dense, for example from a regularizer or
+    from a product with the whole table.
 
-    Weight decay, constraints and averages concern the whole variable, as ever.
+    Weight decay, constraints and averages still apply to the whole variable.
 
     Args:
         learning_rate: the step size.
         beta_1: the decay of m, in [0, 1).
         beta_2: the decay of v, in [0, 1).
-        epsilon: keeps the quotient finite.
-        amsgrad: whether the largest v so far is used.
-        *args, **kwargs: those of `Optimizer`, but for `gradient_accumulation_steps`: a
-            sum over several steps does not know their rows.
+        epsilon: prevents division by 0.
+        amsgrad: whether to use the maximum of v over all steps.
+        *args, **kwargs: arguments of `Optimizer`, except `gradient_accumulation_steps`:
+            a sum over several steps has no record of their rows.
 
     Example:
         >>> import toolkit
@@ -177,7 +177,7 @@ class LazyAdam(Adam):
 
 
 class Adamax(Optimizer):
-    """Adam with the largest gradient in place of the mean square.
+    """Adam with the largest gradient instead of the mean square.
 
     m = beta_1 * m + (1 - beta_1) * g;  u = max(beta_2 * u, |g|)
     p = p - lr / (1 - beta_1 ** t) * m / (u + epsilon)
@@ -186,8 +186,8 @@ class Adamax(Optimizer):
         learning_rate: the step size.
         beta_1: the decay of m.
         beta_2: the decay of u.
-        epsilon: keeps the quotient finite.
-        *args, **kwargs: those of `Optimizer`.
+        epsilon: prevents division by 0.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), section 7.1
@@ -229,8 +229,8 @@ class Nadam(Optimizer):
         learning_rate: the step size.
         beta_1: the decay of m.
         beta_2: the decay of v.
-        epsilon: keeps the quotient finite.
-        *args, **kwargs: those of `Optimizer`.
+        epsilon: prevents division by 0.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [Dozat, 2015](http://cs229.stanford.edu/proj2015/054_report.pdf)
@@ -282,7 +282,7 @@ class Nadam(Optimizer):
 
 
 class Lamb(Optimizer):
-    """Adam with a step size for each variable, in proportion to its norm.
+    """Adam with a step size for each variable, proportional to its norm.
 
     d = m_hat / (sqrt(v_hat) + epsilon);  p = p - lr * |p| / |d| * d
 
@@ -290,8 +290,8 @@ class Lamb(Optimizer):
         learning_rate: the step size.
         beta_1: the decay of m.
         beta_2: the decay of v.
-        epsilon: keeps the quotient finite.
-        *args, **kwargs: those of `Optimizer`.
+        epsilon: prevents division by 0.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [You et al., 2019](https://arxiv.org/abs/1904.00962)

@@ -1,4 +1,4 @@
-"""The optimizer of a model with all of its state, before it has made a step."""
+"""Creation of a model's optimizer state before the first step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def build_optimizer(model: Any) -> None:
-    """Give a model's optimizer, if it has one, the state that its first step would."""
+    """Create the optimizer state of a model, if it has an optimizer."""
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
         optimizer.build(model.trainable_variables)

@@ -1,4 +1,4 @@
-"""Gradients as optimizers take them."""
+"""Conversion of gradients for optimizers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from toolkit.errors import ShapeError
 
 
 def fitted(where: str, gradient: Any, variable: Variable) -> Tensor:
-    """A gradient in the shape of its variable: numbers for whole axes are repeated.
+    """Broadcast a gradient to the shape of its variable.
 
     Args:
-        where: who takes it, for the message.
+        where: the caller, for the message.
         gradient: of a shape that broadcasts to the variable's.
-        variable: what it belongs to.
+        variable: the variable of the gradient.
 
     Raises:
-        ShapeError: if it does not.
+        ShapeError: if the shapes do not broadcast.
     """
     found, shape = convert(gradient), variable.shape
     if found.shape == shape:

@@ -1,4 +1,4 @@
-"""Names that Keras 2 had here; they say what to use instead."""
+"""Names of Keras 2, whose errors name the replacement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from toolkit.errors import UnsupportedError
 
 
 class LegacyOptimizer:
-    """Not available: the optimizers of Keras 2 are gone, as in Keras 3.
+    """Unavailable optimizers of Keras 2; Keras 3 has removed them, too.
 
     Raises:
         UnsupportedError: always.

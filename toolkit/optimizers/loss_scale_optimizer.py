@@ -1,4 +1,4 @@
-"""LossScaleOptimizer: keeps small float16 gradients from becoming zero."""
+"""LossScaleOptimizer: prevents the underflow of small float16 gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer
 
-# Arguments of other optimizers, with the value that asks for nothing.
+# Arguments of other optimizers, with the value that disables them.
 _NEUTRAL = {
     "dynamic": True,
     "use_ema": False,
@@ -25,18 +25,18 @@ _NEUTRAL = {
 
 
 class LossScaleOptimizer(Optimizer):
-    """Multiplies the loss by a scale, and divides the gradients by it again.
+    """Optimizer that multiplies the loss by a scale and divides the gradients by it.
 
-    The scale doubles after `dynamic_growth_steps` steps in a row with finite
-    gradients. A step with a gradient that is not finite changes no variable and halves
-    the scale.
+    The scale doubles after `dynamic_growth_steps` consecutive steps with finite
+    gradients. A step with a non-finite gradient changes no variable and halves the
+    scale.
 
     Args:
-        inner_optimizer: the optimizer that gets the gradients; a `loss_scale_factor`
-            of its own is taken away.
+        inner_optimizer: the optimizer that applies the gradients; its
+            `loss_scale_factor` is removed.
         initial_scale: the first scale.
-        dynamic_growth_steps: how many good steps double it.
-        name: that of the class if not given.
+        dynamic_growth_steps: the number of finite steps before the scale doubles.
+        name: the name; the class name if None.
 
     Reference:
         [Micikevicius et al., 2017](https://arxiv.org/abs/1710.03740)
@@ -63,7 +63,7 @@ class LossScaleOptimizer(Optimizer):
                 f"received {inner_optimizer!r}"
             )
         for argument, value in kwargs.items():
-            # Configs of Keras hold the arguments of all optimizers.
+            # Keras configs contain the arguments of all optimizers.
             if value != _NEUTRAL.get(argument, ...):
                 raise ArgumentError(
                     f"LossScaleOptimizer does not support `{argument}`: set it on the "
@@ -104,7 +104,7 @@ class LossScaleOptimizer(Optimizer):
         self.built = True
 
     def scale_loss(self, loss: Any) -> Any:
-        """The loss times the scale."""
+        """Return the loss times the scale."""
         loss = convert(loss)
         return loss * convert(self.dynamic_scale, loss.dtype)
 
@@ -144,11 +144,11 @@ class LossScaleOptimizer(Optimizer):
         ops.cond(finite, good, bad)
 
     def check_finite(self, grads: Sequence[Any]) -> Any:
-        """Whether no gradient holds an infinity or NaN, as a scalar."""
+        """Return, as a scalar, whether all gradients are finite."""
         finite = convert(True)
         for g in grads:
             if g is not None:
-                # Rows are divided by the scale before those of one index are added.
+                # Divide the rows before the rows of one index are summed.
                 for part in [s.values for s in slices_of(g)] or [g]:
                     finite = ops.logical_and(finite, ops.all(ops.isfinite(part)))
         return finite

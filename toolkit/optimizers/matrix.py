@@ -1,4 +1,4 @@
-"""Optimizers that treat a matrix as a matrix: Adafactor and Muon."""
+"""Optimizers that use the structure of matrices: Adafactor and Muon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.optimizers.optimizer import Optimizer, Slots
 
 
 class Adafactor(Optimizer):
-    """Adam with little memory: of a matrix of squares, only row and column means.
+    """Adam with little memory: row and column means replace the squares of a matrix.
 
     b = 1 - t ** beta_2_decay;  s = g ** 2 + epsilon_1
     r = b * r + (1 - b) * mean of s over columns;  c likewise over rows
@@ -27,11 +27,11 @@ class Adafactor(Optimizer):
     Args:
         learning_rate: the relative step size.
         beta_2_decay: how fast the decay of the means approaches 1.
-        epsilon_1: keeps the quotient finite.
-        epsilon_2: the least size of a parameter that steps are relative to.
+        epsilon_1: prevents division by 0.
+        epsilon_2: the lower bound of the parameter size that scales the steps.
         clip_threshold: the largest root mean square of a step.
         relative_step: whether the learning rate is at most 1 / sqrt(t).
-        *args, **kwargs: those of `Optimizer`.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [Shazeer & Stern, 2018](https://arxiv.org/abs/1804.04235)
@@ -65,7 +65,8 @@ class Adafactor(Optimizer):
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
     ) -> tuple[Tensor, Slots]:
         rate = ops.minimum(lr, ops.rsqrt(step)) if self.relative_step else lr
-        share = ops.power(step, self.beta_2_decay)  # of the new square in the means
+        # weight of the new square in the means
+        share = ops.power(step, self.beta_2_decay)
         square = ops.square(g) + self.epsilon_1
         memory = dict(slots)
         if p.ndim > 1:
@@ -91,33 +92,33 @@ def _rms(x: Tensor) -> Tensor:
 
 
 class Muon(Optimizer):
-    """Momentum whose steps are made orthogonal matrices; other variables take Adam.
+    """Momentum with orthogonalized steps for matrices; other variables use Adam.
 
     m = momentum * m + g;  d = g + momentum * m  (m itself if not nesterov)
     p = p - lr * rms_rate * sqrt(max(rows, columns)) * orthogonal(d)
 
-    `orthogonal` brings the singular values of d near 1 by a few steps of
-    x = a * x + (b * y + c * y @ y) @ x with y = x @ x.T, from d / |d|.
+    `orthogonal` moves the singular values of d close to 1 by a few iterations of x = a
+    * x + (b * y + c * y @ y) @ x with y = x @ x.T, starting from d / |d|.
 
     Args:
         learning_rate: the step size.
-        adam_beta_1: of Adam.
-        adam_beta_2: of Adam.
-        adam_weight_decay: the weight decay of variables that take Adam.
-        epsilon: of Adam.
-        weight_decay: the weight decay of the others.
-        exclude_layers: regular expressions; variables with such paths take Adam.
-        exclude_embeddings: whether variables with "embedding" in their paths do.
+        adam_beta_1: beta_1 of Adam.
+        adam_beta_2: beta_2 of Adam.
+        adam_weight_decay: the weight decay of variables that use Adam.
+        epsilon: epsilon of Adam.
+        weight_decay: the weight decay of all other variables.
+        exclude_layers: regular expressions; variables with matching paths use Adam.
+        exclude_embeddings: whether variables with "embedding" in their paths use Adam.
         muon_a: a.
         muon_b: b.
         muon_c: c.
-        adam_lr_ratio: the learning rate of Adam over that of the others.
+        adam_lr_ratio: the ratio of Adam's learning rate to `learning_rate`.
         momentum: in [0, 1).
-        ns_steps: how many steps `orthogonal` takes.
-        nesterov: whether to look ahead.
+        ns_steps: the number of iterations of `orthogonal`.
+        nesterov: whether to use Nesterov momentum.
         rms_rate: the root mean square of a step of rate 1; None: the step is
             lr * orthogonal(d).
-        **kwargs: those of `Optimizer`.
+        **kwargs: arguments of `Optimizer`.
 
     Reference:
         [Jordan, 2024](https://kellerjordan.github.io/posts/muon/),
@@ -201,15 +202,15 @@ class Muon(Optimizer):
         return x * (self.rms_rate * math.sqrt(max(x.shape)))
 
     def transpose_last_axis(self, x: Tensor) -> Tensor:
-        """`x` with its last two axes exchanged."""
+        """Swap the last two axes of `x`."""
         return ops.swapaxes(x, -1, -2)
 
     def zeropower_via_newtonschulz5(self, x: Tensor, steps: int) -> Tensor:
-        """A matrix with the singular vectors of x and singular values near 1.
+        """Return a matrix with the singular vectors of x and singular values near 1.
 
         Args:
             x: (rows, columns).
-            steps: how many steps of the iteration are taken.
+            steps: the number of iterations.
         """
         tall = x.shape[0] > x.shape[1]
         x = self.transpose_last_axis(x) if tall else x

@@ -14,17 +14,17 @@ from toolkit.optimizers.optimizer import Optimizer
 
 
 class OptimizerMap(MutableMapping[str, Optimizer]):
-    """Which optimizer a variable gets, by its path.
+    """Map from the paths of variables to optimizers.
 
-    A key is a path, or a regular expression that matches the whole path. Variables that
-    no key matches get the default.
+    A key is a path, or a regular expression that matches the whole path. Variables
+    without a matching key use the default.
 
     Args:
         default_optimizer: for all other variables.
-        optimizer_map: a dict of path -> optimizer to begin with.
+        optimizer_map: a dict of path -> optimizer, the initial entries.
 
     Raises:
-        ArgumentError: by `map[path]`, if several expressions match.
+        ArgumentError: from `map[path]`, if several expressions match.
 
     Example:
         >>> from toolkit import optimizers
@@ -84,11 +84,11 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
         return len(self._optimizers)
 
     def __call__(self, variable: Variable) -> Optimizer:
-        """The optimizer of a variable."""
+        """Return the optimizer of a variable."""
         return self[variable.path]
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {
             "default_optimizer": serialization.serialize_keras_object(
                 self.default_optimizer
@@ -98,7 +98,7 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """A map from what `get_config` returned."""
+        """Build a map from the result of `get_config`."""
         return cls(
             *(
                 serialization.deserialize_keras_object(config[name], custom_objects)
@@ -108,7 +108,7 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
 
 
 def _plain(optimizer: Any, owner: str) -> Optimizer:
-    """An optimizer that may be one of several."""
+    """Return an optimizer that can be part of a MultiOptimizer."""
     if isinstance(optimizer, (LossScaleOptimizer, MultiOptimizer)):
         kind = type(optimizer).__name__
         raise ArgumentError(
@@ -121,16 +121,16 @@ def _plain(optimizer: Any, owner: str) -> Optimizer:
 
 
 class MultiOptimizer(Optimizer):
-    """Gives each variable to one of several optimizers.
+    """Optimizer that assigns each variable to one of several optimizers.
 
-    Each of them has a learning rate, clipping and decay of its own.
+    Each of them has a separate learning rate, clipping and decay.
 
     Args:
         optimizer_map: an `OptimizerMap`, or a function from a variable to its
             optimizer.
-        loss_scale_factor: what the loss is multiplied by; it replaces that of the
+        loss_scale_factor: the factor of the loss; it replaces the factors of the
             optimizers.
-        name: that of the class if not given.
+        name: the name; the class name if None.
 
     Example:
         >>> from toolkit import optimizers
@@ -161,7 +161,7 @@ class MultiOptimizer(Optimizer):
             self._number(optimizer_map.default_optimizer)
 
     def _number(self, optimizer: Any) -> int:
-        """The place of an optimizer in the list, where it is put if it is new."""
+        """Return the index of an optimizer in the list; append it if it is new."""
         for i, known in enumerate(self.optimizers):
             if known is optimizer:
                 return i
@@ -171,7 +171,7 @@ class MultiOptimizer(Optimizer):
 
     @property
     def variables(self) -> list[Variable]:
-        """Its own iteration and rate, then those of each optimizer."""
+        """Return iteration and rate, then the variables of each optimizer."""
         own = [v for optimizer in self.optimizers for v in optimizer.variables]
         return [*self._variables, *own]
 
@@ -185,14 +185,14 @@ class MultiOptimizer(Optimizer):
 
     @property
     def iterations(self) -> Any:
-        """The number of updates, counted by the optimizer that updates most often."""
+        """Return the number of updates of the optimizer that updates most often."""
         counts = [x.gradient_accumulation_steps or 1 for x in self.optimizers]
         steps = min(counts, default=1)
         return self._iterations if steps == 1 else self._iterations // steps
 
     @property
     def loss_scale_factor(self) -> float | None:
-        """What the loss is multiplied by."""
+        """Return the factor of the loss."""
         return self._loss_scale_factor
 
     @loss_scale_factor.setter
@@ -202,7 +202,7 @@ class MultiOptimizer(Optimizer):
             optimizer.loss_scale_factor = value
 
     def build(self, variables: Iterable[Variable]) -> None:
-        """Give out the variables; each optimizer builds for its own."""
+        """Assign the variables; each optimizer builds its variables."""
         if self.built:
             return
         self._trainable_variables = list(variables)
@@ -217,7 +217,7 @@ class MultiOptimizer(Optimizer):
         self.built = True
 
     def _groups(self, variables: Iterable[Variable]) -> list[list[Variable]]:
-        """The variables of each optimizer."""
+        """Return the variables of each optimizer."""
         groups: list[list[Variable]] = [[] for _ in self.optimizers]
         for v in variables:
             groups[self._numbers[self._get_variable_index(v)]].append(v)

@@ -1,8 +1,8 @@
-"""Optimizer: everything that all optimizers share.
+"""Optimizer: the common part of all optimizers.
 
-A subclass is two pure functions per parameter: `slots`, the names of what it remembers
-of one, and `update`, the new value and the new memory. Clipping, weight decay,
-schedules, averaging and accumulation live here.
+A subclass defines `slots`, the names of its state per parameter, and `update`, a pure
+function that returns the new value and the new state. Clipping, weight decay,
+schedules, averaging and accumulation are implemented here.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ Slots = dict[str, Tensor]
 
 
 class Optimizer(OptimizerState):
-    """Base of all optimizers.
+    """Base class of optimizers.
 
     Args:
         learning_rate: a number, a `LearningRateSchedule`, or a function without
             arguments that returns the rate.
-        weight_decay: each step first shrinks a variable by this times the rate.
+        weight_decay: each step first decreases a variable by this factor times the
+            rate.
         clipnorm: the largest norm of each gradient.
         clipvalue: the largest absolute value of a gradient's elements.
         global_clipnorm: the largest norm of all gradients together.
         use_ema: whether to keep moving averages of the variables, which start at the
             first update: `average = momentum * average + (1 - momentum) * variable`.
-        ema_momentum: in [0, 1].
-        ema_overwrite_frequency: every how many updates the variables become their
-            averages; None: in `finalize_variable_values` only.
-        loss_scale_factor: what the loss was multiplied by; gradients are divided by
-            it.
-        gradient_accumulation_steps: over how many steps gradients are averaged
+        ema_momentum: in [0, 1], the decay of the averages.
+        ema_overwrite_frequency: the number of updates after which the averages
+            overwrite the variables. None: only in `finalize_variable_values`.
+        loss_scale_factor: the factor of the loss; gradients are divided by it.
+        gradient_accumulation_steps: the number of steps whose gradients are averaged
             before the variables change. Schedules, averages and `iterations` count
-            these changes, not the steps.
-        name: that of the class if not given.
+            these updates, not the steps.
+        name: the name; the class name if None.
 
-    A subclass may instead override `build` and `update_step`, as in Keras.
+    A subclass can override `build` and `update_step` instead, as in Keras.
 
     Example:
         >>> import toolkit
@@ -140,7 +140,7 @@ class Optimizer(OptimizerState):
     # --- applying gradients -----------------------------------------------------------
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Any:
-        """Change variables by pairs of (gradient, variable); returns the iteration."""
+        """Update variables by pairs of (gradient, variable); return the iteration."""
         pairs = list(grads_and_vars)
         self.apply([g for g, _ in pairs], [v for _, v in pairs])
         return self._iterations
@@ -150,11 +150,11 @@ class Optimizer(OptimizerState):
         grads: Sequence[Any],
         trainable_variables: Sequence[Variable] | None = None,
     ) -> None:
-        """Change variables by their gradients.
+        """Update variables by their gradients.
 
         Args:
-            grads: one for each variable; None where there is none.
-            trainable_variables: by default those the optimizer was built with.
+            grads: one for each variable; None for no gradient.
+            trainable_variables: by default the variables of `build`.
         """
         grads, variables = self._matched(grads, trainable_variables)
         if not grads:
@@ -172,9 +172,9 @@ class Optimizer(OptimizerState):
     def _matched(
         self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None
     ) -> tuple[list[Any], list[Variable]]:
-        """The gradients with their variables; the first ones are built for.
+        """Return the gradients with their variables; build at the first call.
 
-        Nothing is changed before all are known to fit.
+        No variable changes until all gradients are valid.
         """
         grads = list(grads)
         if not grads:
@@ -210,7 +210,7 @@ class Optimizer(OptimizerState):
                 )
 
     def _overwrite(self, pairs: list[tuple[Any, Variable]]) -> None:
-        """Variables marked so take their gradient as their value."""
+        """Assign gradients to variables that are marked to be overwritten by them."""
         for g, v in pairs:
             if g is not None and self.gradient_accumulation_steps:
                 self._overwrite_with_largest(g, v)
@@ -218,19 +218,19 @@ class Optimizer(OptimizerState):
                 v.assign(g)
 
     def _overwrite_with_largest(self, g: Tensor, variable: Variable) -> None:
-        """With accumulation, the value is the largest gradient of all steps."""
+        """With accumulation, the value is the maximum of the gradients of all steps."""
         so_far = self._accumulated_gradients[self._get_variable_index(variable)]
         largest, due = ops.maximum(g, so_far.read()), self._is_due()
         variable.assign(ops.where(due, largest, variable.read()))
         so_far.assign(ops.where(due, ops.zeros_like(largest), largest))
 
     def _is_due(self) -> Tensor:
-        """Whether this step is the last of those that gradients are averaged over."""
+        """Return whether this step is the last of an accumulation."""
         steps = self.gradient_accumulation_steps
         return ops.equal((self._iterations.read() + 1) % steps, 0)
 
     def _present(self, pairs: list[tuple[Any, Variable]]) -> list[tuple[Any, Variable]]:
-        """The pairs that have a gradient; a warning names the others."""
+        """Return the pairs that have a gradient; warn about the rest."""
         missing = [v.path for g, v in pairs if g is None]
         if missing and len(missing) == len(pairs):
             raise ArgumentError(
@@ -253,7 +253,7 @@ class Optimizer(OptimizerState):
             self._update_all(grads, variables)
 
     def _update_all(self, grads: list[Any], variables: list[Variable]) -> None:
-        """Change all variables, then their averages; then apply the constraints."""
+        """Update all variables, then their averages; then apply the constraints."""
         grads = on_values(self._clip_gradients, grads)
         self._apply_weight_decay(variables)
         rate = self.learning_rate
@@ -267,13 +267,13 @@ class Optimizer(OptimizerState):
                 v.assign(v.constraint(v.read()))
 
     def begin_step(self, learning_rate: Any) -> None:
-        """Called before the variables of a step are updated."""
+        """Prepare a step before its variables are updated."""
 
     @by_rows()
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Change one variable by its gradient; override it to do all by hand."""
+        """Update one variable by its gradient; subclasses can override it."""
         slots = self._slots[self._get_variable_index(variable)]
         dtype = variable.dtype
         rate = convert(learning_rate, dtype)
@@ -291,12 +291,12 @@ class Optimizer(OptimizerState):
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
     ) -> tuple[Tensor, Slots]:
-        """The new value of a parameter and of what is remembered of it.
+        """Return the new value of a parameter and of its slots.
 
         Args:
             g: the gradient.
             p: the parameter.
-            slots: what is remembered of it, by name.
+            slots: the state of the parameter, by name.
             lr: the learning rate, a scalar.
             step: 1 in the first update, a scalar.
         """
@@ -360,11 +360,11 @@ class Optimizer(OptimizerState):
                 v.assign(v.read() - v.read() * shrink)
 
     def _weight_decay_of(self, variable: Variable) -> float | None:
-        """The weight decay of a variable that is not exempt."""
+        """Return the weight decay of a variable that is not exempt."""
         return self.weight_decay
 
     def averaged(self) -> list[tuple[Variable, Variable]]:
-        """Pairs of a variable and its average."""
+        """Return pairs of a variable and its average."""
         pairs = zip(
             self._trainable_variables, self._model_variables_moving_average, strict=True
         )
@@ -386,7 +386,7 @@ class Optimizer(OptimizerState):
             v.assign(average.read())
 
     def finalize_variable_values(self, var_list: Iterable[Variable]) -> None:
-        """At the end of training: variables become their averages, if there are any."""
+        """Overwrite variables with their averages at the end of training."""
         if self.use_ema and self.built:
             wanted = {id(v) for v in var_list}
             has_averages = ops.greater(self.iterations, 0)
@@ -418,14 +418,14 @@ class Optimizer(OptimizerState):
     # --- loss scaling -----------------------------------------------------------------
 
     def scale_loss(self, loss: Any) -> Any:
-        """The loss times `loss_scale_factor`."""
+        """Return the loss times `loss_scale_factor`."""
         factor = self.loss_scale_factor
         return loss if factor is None else loss * factor
 
     def stateless_apply(
         self, optimizer_variables: Any, grads: Any, trainable_variables: Any
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """`apply` as a pure function: (new trainable values, new optimizer values)."""
+        """Return (new trainable values, new optimizer values); change no variable."""
         if not self.built:
             raise ArgumentError(f"{self.name}.stateless_apply: call `build` before")
         mapping = [

@@ -13,7 +13,7 @@ from toolkit.optimizers.rows import by_rows
 
 
 class RMSprop(Optimizer):
-    """Divides the gradient by the root of its running mean square.
+    """RMSprop: divides the gradient by the root of its running mean square.
 
     v = rho * v + (1 - rho) * g ** 2
     p = p - lr * g / sqrt(v + epsilon), or with momentum:
@@ -22,10 +22,11 @@ class RMSprop(Optimizer):
     Args:
         learning_rate: the step size.
         rho: the decay of the running mean.
-        momentum: of the steps.
-        epsilon: keeps the quotient finite.
-        centered: whether v becomes the variance: v - (running mean of g) ** 2.
-        *args, **kwargs: those of `Optimizer`.
+        momentum: the momentum of the steps.
+        epsilon: prevents division by 0.
+        centered: whether to use the variance, v - (running mean of g) ** 2, instead of
+            v.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [Hinton, 2012](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf)
@@ -77,15 +78,15 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """Divides the gradient by the root of the sum of all its squares so far.
+    """Adagrad: divides the gradient by the root of the sum of its squares.
 
     a = a + g ** 2;  p = p - lr * g / sqrt(a + epsilon)
 
     Args:
         learning_rate: the step size.
-        initial_accumulator_value: what `a` starts from.
-        epsilon: keeps the quotient finite.
-        *args, **kwargs: those of `Optimizer`.
+        initial_accumulator_value: the initial value of `a`.
+        epsilon: prevents division by 0.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [Duchi et al., 2011](http://www.jmlr.org/papers/volume12/duchi11a/duchi11a.pdf)
@@ -123,10 +124,10 @@ class Adadelta(Optimizer):
     s = rho * s + (1 - rho) * d ** 2;  p = p + lr * d
 
     Args:
-        learning_rate: the step size; the paper has 1.
+        learning_rate: the step size; 1 in the paper.
         rho: the decay of the running means.
-        epsilon: keeps the quotient finite.
-        *args, **kwargs: those of `Optimizer`.
+        epsilon: prevents division by 0.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [Zeiler, 2012](https://arxiv.org/abs/1212.5701)
@@ -167,12 +168,12 @@ class Ftrl(Optimizer):
     Args:
         learning_rate: the step size.
         learning_rate_power: <= 0; -0.5 is the paper's square root.
-        initial_accumulator_value: what `n` starts from, >= 0.
+        initial_accumulator_value: the initial value of `n`, >= 0.
         l1_regularization_strength: >= 0.
         l2_regularization_strength: >= 0.
         l2_shrinkage_regularization_strength: >= 0; added to the gradient as 2 * s * p.
         beta: the paper's beta.
-        *args, **kwargs: those of `Optimizer`.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [McMahan et al., 2013](https://research.google.com/pubs/archive/41159.pdf)

@@ -1,10 +1,9 @@
-"""Updates of some rows of a Variable: those that a look-up has read.
+"""Sparse updates: updates of the rows of a Variable that a lookup has read.
 
-`rows_of` turns the gradient of a look-up into rows, each of which it holds once;
-`update_parts` computes the update of these rows alone. Where an update adds a multiple
-of the gradient, the term of each look-up is added to its row instead, whatever others
-there are. The number of rows is that of the look-ups, whatever their indices, so that
-shapes in a compiled step are fixed.
+`rows_of` converts the gradient of a lookup to rows, each index once. `update_parts`
+computes the update of these rows only. If an update adds a multiple of the gradient,
+the term of each lookup is added directly to its row. The number of rows equals the
+number of lookups, for any indices, so that shapes in a compiled step are fixed.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from toolkit.ops.index import scatter_p
 if TYPE_CHECKING:
     from toolkit.optimizers.optimizer import Optimizer
 
-# Sorting and moving a row costs about what updating so many in their order does.
+# Sorting and moving a row costs about as much as updating this number of rows in order.
 _COST = 4
 
-# Of Variables of these, terms can be added one by one: in fewer bits, many small ones
-# would be lost beside a large weight.
+# Variables of these dtypes can add terms one by one. In fewer bits, many small terms
+# would be lost next to a large weight.
 _PRECISE = ("float32", "float64")
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -35,15 +34,15 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def by_rows(
     when: Callable[[Any], bool] = lambda optimizer: True, additive: bool = False
 ) -> Callable[[Method], Method]:
-    """Mark a method of an optimizer that may be given only the rows of a gradient.
+    """Mark a method of an optimizer that accepts only the rows of a gradient.
 
-    Of `update`: it leaves all as it is where the gradient is zero. A method that
-    overrides it is marked again, or given whole gradients.
+    For `update`: it changes nothing where the gradient is zero. An overriding method
+    must be marked again, or it receives whole gradients.
 
     Args:
-        when: tells of an optimizer whether it is so.
-        additive: whether `update` adds to the parameter a multiple of the gradient, and
-            remembers nothing.
+        when: a predicate of the optimizer that enables the mark.
+        additive: whether `update` adds a multiple of the gradient to the parameter, and
+            has no state.
     """
 
     def mark(method: Method) -> Method:
@@ -62,7 +61,7 @@ def _may_go_by_rows(optimizer: Optimizer, name: str) -> bool:
 def in_rows(
     optimizer: Optimizer, gradients: Iterable[Tensor], variables: Iterable[Variable]
 ) -> list[Any]:
-    """The gradients; as `Rows` or slices where no other rows than theirs change."""
+    """Return the gradients, as `Rows` or slices where only their rows change."""
     pairs = zip(gradients, variables, strict=True)
     return [
         _parts_of(optimizer, g, v) if _goes_by_rows(optimizer, g, v) else g
@@ -71,7 +70,7 @@ def in_rows(
 
 
 def _parts_of(optimizer: Optimizer, gradient: Tensor, variable: Variable) -> Any:
-    """The one slice of a gradient if its terms may be added one by one; else rows."""
+    """Return the only slice of a gradient if terms can be added singly; else rows."""
     slices = slices_of(gradient)
     update: Any = type(optimizer).update
     if (
@@ -85,10 +84,10 @@ def _parts_of(optimizer: Optimizer, gradient: Tensor, variable: Variable) -> Any
 
 
 def _goes_by_rows(optimizer: Optimizer, gradient: Tensor, variable: Variable) -> bool:
-    """Whether only the rows that a gradient knows of are updated.
+    """Return whether to update only the rows of a gradient.
 
-    Where that changes no result, it is a question of cost: not if all of the variable
-    changes anyway, nor if it is spread over processes, which have parts of it.
+    If both ways give the same result, the cheaper one is used. The whole variable is
+    updated if all of it changes anyway, or if it is sharded over processes.
     """
     slices = slices_of(gradient)
     if not slices or not _may_go_by_rows(optimizer, "update_step"):
@@ -110,20 +109,20 @@ def _goes_by_rows(optimizer: Optimizer, gradient: Tensor, variable: Variable) ->
 
 
 def _clips(optimizer: Optimizer) -> bool:
-    """Whether gradients are changed in ways that depend on the sum of a row's terms."""
+    """Return whether clipping depends on the sum of a row's terms."""
     limits = optimizer.clipnorm, optimizer.clipvalue, optimizer.global_clipnorm
     return any(limit is not None for limit in limits)
 
 
 class Rows(NamedTuple):
-    """A gradient that is zero but for some rows, n look-ups of which were made.
+    """Gradient that is zero except for some rows, from n lookups.
 
     Attributes:
-        indices: (n,), those of the look-ups, so that a step need not read the rows of a
-            variable a second time. One may come up more than once.
-        values: (n, ...); the gradient of each row in one place, zeros in all others. So
-            norms are those of the gradient.
-        places: (n,) where the gradient of each look-up's row is in `values`.
+        indices: (n,), the indices of the lookups, so that a step does not read the rows
+            of a variable again. They can repeat.
+        values: (n, ...). The gradient of each distinct index is in one row; the
+            remaining rows are zero. So norms equal the norms of the gradient.
+        places: (n,), the position in `values` of the gradient of each lookup's row.
     """
 
     indices: Tensor
@@ -131,14 +130,14 @@ class Rows(NamedTuple):
     places: Tensor
 
 
-# What `in_rows` returns instead of a whole gradient.
+# Types that `in_rows` can return instead of a whole gradient.
 PARTS = (Rows, IndexedSlices)
 
 
 def rows_of(gradient: Tensor) -> Rows:
-    """The rows of a gradient that knows its slices.
+    """Return the rows of a gradient that has slices.
 
-    Gradients of one row are added in the order of the look-ups.
+    Gradients of one row are summed in the order of the lookups.
     """
     slices, (extent, *rest) = slices_of(gradient), gradient.shape
     indices = _joined([ops.reshape(s.indices, (-1,)) for s in slices])
@@ -155,7 +154,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def on_values(change: Callable[[list[Tensor]], list[Tensor]], grads: list[Any]) -> Any:
-    """Gradients after a change of their elements and norms that keeps zeros."""
+    """Apply a change that keeps zeros to the elements and norms of gradients."""
     values = change([g.values if isinstance(g, PARTS) else g for g in grads])
     return [
         g._replace(values=new) if isinstance(g, PARTS) else new
@@ -170,7 +169,7 @@ def update_parts(
     slots: dict[str, Variable],
     *scalars: Tensor,
 ) -> None:
-    """Let `update` change the rows of a variable and of what is remembered of it."""
+    """Apply `update` to the rows of a variable and of its slots."""
     if isinstance(gradient, Rows):
         _update_rows(update, gradient, variable, slots, *scalars)
     else:
@@ -184,9 +183,9 @@ def _update_rows(
     slots: dict[str, Variable],
     *scalars: Tensor,
 ) -> None:
-    """A row that was looked up several times is computed as often.
+    """Compute a row once for each of its lookups.
 
-    It is stored once more with the same bits.
+    Each result has the same bits, so that repeated stores are safe.
     """
 
     def read(v: Variable) -> Tensor:
@@ -206,7 +205,7 @@ def _add_terms(
     variable: Variable,
     *scalars: Tensor,
 ) -> None:
-    """What an additive update makes of zero is what it adds to any parameter."""
+    """Add the terms of an additive update: its result for a zero parameter."""
     gradient = convert(slices.values, variable.dtype)
     terms, _ = update(gradient, ops.zeros_like(gradient), {}, *scalars)
     _write(variable, slices.indices, terms, "add")

@@ -1,4 +1,4 @@
-"""Optimizers that average instead of following a schedule."""
+"""Optimizers that use averaging instead of a schedule."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from toolkit.optimizers.optimizer import Optimizer, Slots
 
 
 class ScheduleFreeAdamW(Optimizer):
-    """AdamW on a sequence z, with the mean of all its values in place of a schedule.
+    """AdamW on a sequence z, with the mean of its values instead of a schedule.
 
     v = beta_2 * v + (1 - beta_2) * g ** 2
     z = z - lr * g / (sqrt(v / (1 - beta_2 ** t)) + epsilon)
     x = x + (z - x) / t
     p = beta_1 * x + (1 - beta_1) * z
 
-    Training sees p, which lies between the newest value z and the mean x.
+    Training evaluates p, an interpolation between the newest value z and the mean x.
 
     Args:
         learning_rate: the step size; larger than AdamW's.
-        beta_1: the share of the mean in p, in (0, 1).
+        beta_1: the weight of the mean in p, in (0, 1).
         beta_2: the decay of v, in [0, 1).
-        epsilon: keeps the quotient finite.
+        epsilon: prevents division by 0.
         warmup_steps: the number of steps in which the rate grows from 0.
-        *args, **kwargs: those of `Optimizer`.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [Defazio et al., 2024](https://arxiv.org/abs/2405.15682)

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent, and Lion, which follows the sign of the gradient."""
+"""Stochastic gradient descent, and Lion, which uses the sign of the gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.optimizers.rows import by_rows
 
 
 class SGD(Optimizer):
-    """Gradient descent, with momentum if that is not zero.
+    """Gradient descent with optional momentum.
 
     velocity = momentum * velocity - lr * g;  p = p + velocity
     Nesterov: p = p + momentum * velocity - lr * g, with the new velocity.
@@ -21,8 +21,8 @@ class SGD(Optimizer):
     Args:
         learning_rate: the step size.
         momentum: in [0, 1].
-        nesterov: whether to look ahead.
-        *args, **kwargs: those of `Optimizer`.
+        nesterov: whether to use Nesterov momentum.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Example:
         >>> import toolkit
@@ -60,16 +60,16 @@ class SGD(Optimizer):
 
 
 class Lion(Optimizer):
-    """Steps of one size in the direction of the sign of an averaged gradient.
+    """Lion: steps of one size in the direction of the sign of an averaged gradient.
 
     p = p - lr * sign(beta_1 * m + (1 - beta_1) * g)
     m = beta_2 * m + (1 - beta_2) * g
 
     Args:
         learning_rate: the step size; a third to a tenth of Adam's.
-        beta_1: how much of the average the direction keeps, in (0, 1].
+        beta_1: the weight of the average in the direction, in (0, 1].
         beta_2: the decay of the average, in (0, 1).
-        *args, **kwargs: those of `Optimizer`.
+        *args, **kwargs: arguments of `Optimizer`.
 
     Reference:
         [Chen et al., 2023](https://arxiv.org/abs/2302.06675)

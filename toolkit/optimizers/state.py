@@ -1,4 +1,4 @@
-"""What an optimizer remembers: its variables, and its learning rate."""
+"""Optimizer state: variables, slots and the learning rate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from toolkit.thread_state import restored
 
 
 def _all_or_nothing(build: Any) -> Any:
-    """`build`; one that fails, or is interrupted, leaves no variables behind."""
+    """Wrap `build` so that a failure or an interrupt leaves no variables."""
 
     @wraps(build)
     def wrapper(self: OptimizerState, variables: Any) -> None:
@@ -44,14 +44,14 @@ def _all_or_nothing(build: Any) -> Any:
 
 
 class OptimizerState(Checked):
-    """The part of an optimizer that holds variables; see `Optimizer`."""
+    """Part of an optimizer that holds variables; see `Optimizer`."""
 
-    # What is remembered of each variable: tensors of its shape, zeros at first.
+    # Names of the state tensors of each variable: same shape, initially zero.
     slots: tuple[str, ...] = ()
-    # Slots that come after those of all variables in `variables`, as in Keras's files.
+    # Slots whose variables follow all other slots in `variables`, as in Keras's files.
     late_slots: tuple[str, ...] = ()
-    # Whether rows that no look-up has read stay as they are, and so does what is
-    # remembered of them, whatever `update` does where the gradient is zero.
+    # Whether rows without a lookup stay unchanged, with their slots, even if `update`
+    # would change them for a zero gradient.
     lazy: bool = False
 
     name: str
@@ -73,19 +73,19 @@ class OptimizerState(Checked):
 
     @property
     def variables(self) -> list[Variable]:
-        """The iteration, the rate, then what is remembered of each variable."""
+        """Return the iteration, the rate, then the slots of each variable."""
         return list(self._variables)
 
     @property
     def iterations(self) -> Any:
-        """How many updates have been made."""
+        """Return the number of updates."""
         if self.gradient_accumulation_steps:
             return ops.floor_divide(self._iterations, self.gradient_accumulation_steps)
         return self._iterations
 
     @_all_or_nothing
     def build(self, variables: Iterable[Variable]) -> None:
-        """Create what is remembered of each variable."""
+        """Create the slots of each variable."""
         if self.built:
             return
         self._trainable_variables = list(variables)
@@ -107,7 +107,7 @@ class OptimizerState(Checked):
         self._indices = {id(v): i for i, v in enumerate(self._trainable_variables)}
 
     def __setstate__(self, members: dict[str, Any]) -> None:
-        """Restore a copy: its variables are others."""
+        """Restore a copy, which has different variables."""
         self.__dict__.update(members)
         self._index()
 
@@ -128,7 +128,7 @@ class OptimizerState(Checked):
                     )
 
     def init_slots(self, p: Any) -> dict[str, Any]:
-        """What to remember of a variable at first, by name."""
+        """Return the initial slots of a variable, by name."""
         return {name: ops.zeros(p.shape, p.dtype) for name in self.slots}
 
     def add_variable(
@@ -140,7 +140,7 @@ class OptimizerState(Checked):
         layout: Any = None,
         name: str | None = None,
     ) -> Variable:
-        """A variable of the optimizer itself, saved with it."""
+        """Create a variable of the optimizer, saved with it."""
         if layout is not None:
             raise ArgumentError(
                 f"{self.name}.add_variable: expected layout=None, as variables are "
@@ -164,7 +164,7 @@ class OptimizerState(Checked):
         name: str | None = None,
         initializer: Any = "zeros",
     ) -> Variable:
-        """A variable like another one, or with the shape and dtype of a given value."""
+        """Create a variable like another one, or like a value."""
         path = reference_variable.path.replace("/", "_")
         name = f"{path}_{name or 'slot'}"
         dtype = reference_variable.dtype
@@ -182,13 +182,13 @@ class OptimizerState(Checked):
     def add_optimizer_variables(
         self, trainable_variables: Any, name: Any, initializer: Any = "zeros"
     ) -> Any:
-        """One variable like each of those given; a tuple of lists for several names.
+        """Create a variable for each given one; several names return a tuple of lists.
 
         Args:
-            trainable_variables: the variables; for those that take their gradient as
-                their value there is None in the lists.
+            trainable_variables: the variables; the lists contain None for variables
+                that are overwritten by their gradients.
             name: a name, or a list of them.
-            initializer: of all, or a list with one for each name.
+            initializer: one for all, or a list with one for each name.
         """
         names = [name] if isinstance(name, str) else list(name)
         starts = initializer
@@ -233,7 +233,7 @@ class OptimizerState(Checked):
             )
 
     def _check_rate(self, value: Any) -> None:
-        """Raise for a rate that is no finite number; tensors are not looked into."""
+        """Raise for a rate that is not a finite number; tensors are not checked."""
         if not is_real(value) and not isinstance(value, np.ndarray):
             return
         rate = np.asarray(value, dtype=float)
@@ -249,7 +249,7 @@ class OptimizerState(Checked):
 
     @property
     def learning_rate(self) -> Any:
-        """The rate of the coming step; set it to a number or a schedule."""
+        """Return the rate of the next step; assign a number or a schedule to set it."""
         if isinstance(self._learning_rate, LearningRateSchedule):
             return self._learning_rate(self.iterations)
         if isinstance(self._learning_rate, Variable):
@@ -274,7 +274,7 @@ class OptimizerState(Checked):
         self._learning_rate = self._rate_from(value)
 
     def set_weights(self, weights: Iterable[Any]) -> None:
-        """Give every variable a value; one for each of `variables`."""
+        """Assign a value to each of `variables`."""
         if not self.built:
             raise NotBuiltError(
                 f"{self.name}: You are calling `set_weights` on an optimizer that is "
@@ -291,7 +291,7 @@ class OptimizerState(Checked):
     # --- configs, saving --------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         names = [
             name
             for cls in type(self).__mro__
@@ -299,7 +299,7 @@ class OptimizerState(Checked):
         ]
         config = {"learning_rate": self._rate_config()}
         for name in dict.fromkeys(names):
-            # A subclass that does not store an argument adds it to the config itself.
+            # A subclass that does not store an argument adds it to the config.
             if name not in config and hasattr(self, name):
                 config[name] = serialization.serialize_keras_object(getattr(self, name))
         return config
@@ -311,7 +311,7 @@ class OptimizerState(Checked):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """An optimizer from what `get_config` returned."""
+        """Build an optimizer from the result of `get_config`."""
         config = dict(config)
         rate = config.get("learning_rate")
         if isinstance(rate, dict):
@@ -321,12 +321,12 @@ class OptimizerState(Checked):
         return cls(**config)
 
     def save_own_variables(self, store: Any) -> None:
-        """Put every variable's value into a dict-like store, under its index."""
+        """Save the value of every variable in a dict-like store, under its index."""
         for i, variable in enumerate(self.variables):
             store[str(i)] = np.asarray(variable)
 
     def load_own_variables(self, store: Any) -> None:
-        """Take every variable's value from a store."""
+        """Load the value of every variable from a store."""
         if len(store) != len(self.variables):
             raise ModelFileError(
                 f"{self.name}: expected {len(self.variables)} values; "

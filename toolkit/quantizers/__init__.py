@@ -1,4 +1,4 @@
-"""Numbers of few bits in place of floating ones, and back."""
+"""Quantizers: conversion between floating values and low-bit integers."""
 
 from __future__ import annotations
 
@@ -68,21 +68,21 @@ _OBJECTS = {
 
 
 def serialize(initializer: Any) -> Any:
-    """The quantizer, or config of quantization, as a dict of plain values."""
+    """Return a quantizer, or config of quantization, as a dict of plain values."""
     return serialization.serialize_keras_object(initializer)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """The quantizer that `serialize` described."""
+    """Build a quantizer from the result of `serialize`."""
     return serialization.get(config, _OBJECTS, "quantizer", custom_objects)
 
 
 def get(identifier: Any, **kwargs: Any) -> Any:
-    """The quantizer meant by a name, config, class or object; None stays None.
+    """Return the quantizer for a name, config, class or object; None stays None.
 
     Args:
-        identifier: what means it.
-        **kwargs: arguments of its constructor, with a name or class.
+        identifier: a name, config, class or object.
+        **kwargs: arguments of the constructor, if `identifier` is a name or class.
 
     Example:
         >>> from toolkit import quantizers

@@ -1,4 +1,4 @@
-"""Whole numbers from 0 with a scale and a zero for groups of rows."""
+"""Affine quantization: unsigned integers with a scale and a zero point per group."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Array = Any
 
 
 class Rounding(NamedTuple):
-    """How the rows of a matrix that are a group are rounded.
+    """Rounding rule of a group of matrix rows.
 
     Attributes:
-        bits: of a whole number.
+        bits: bits of an integer.
         symmetric: whether 0 is in the middle of the range.
-        per_channel: whether each column has its own range.
+        per_channel: whether each column has a separate range.
     """
 
     bits: int
@@ -23,9 +23,9 @@ class Rounding(NamedTuple):
     per_channel: bool = True
 
     def of(self, values: Array) -> tuple[Array, Array]:
-        """Scale and zero of each column of a group, (rows, columns): (columns,)."""
+        """Return scale and zero point, each (columns,), of a group (rows, columns)."""
         axis = 0 if self.per_channel else None
-        # With 0 in each range its zero is one of the numbers.
+        # Each range includes 0, so that its zero point is one of the integers.
         least = np.minimum(np.min(values, axis), 0)
         most = np.maximum(np.max(values, axis), 0)
         if self.symmetric:
@@ -41,23 +41,23 @@ class Rounding(NamedTuple):
 
     @property
     def largest(self) -> int:
-        """The largest whole number."""
+        """Return the largest integer."""
         return 2**self.bits - 1
 
     def rounded(self, values: Array, scale: Array, zero: Array) -> Array:
-        """The whole numbers nearest to values."""
+        """Return the integers nearest to the values."""
         return np.clip(np.round(values / scale + zero), 0, self.largest)
 
 
 class Quantized(NamedTuple):
-    """A matrix of whole numbers; `(numbers - zero[block]) * scale[block]` is near it.
+    """Quantized matrix, approximately `(numbers - zero[block]) * scale[block]`.
 
     Attributes:
         numbers: (rows, columns) uint8.
         scale: (groups, columns) float32.
         zero: (groups, columns) uint8.
         block: (rows,), the group of each row.
-        row_scales: (rows,), by which rows are divided then; None: they are not.
+        row_scales: (rows,), the divisors of rows after dequantization, or None.
     """
 
     numbers: Array
@@ -67,19 +67,19 @@ class Quantized(NamedTuple):
     row_scales: Array | None = None
 
     def value(self) -> Array:
-        """The matrix that it stands for."""
+        """Return the dequantized matrix."""
         zero = self.zero.astype("float32")
         found = (self.numbers - zero[self.block]) * self.scale[self.block]
         return found if self.row_scales is None else found / self.row_scales[:, None]
 
 
 def blocks(rows: int, group_size: int) -> Array:
-    """The group of each row; group_size -1 makes one group of all."""
+    """Return the group of each row; group_size -1 means one group."""
     return np.arange(rows) // (group_size if group_size > 0 else max(rows, 1))
 
 
 def round_to_nearest(values: Array, rounding: Rounding, group_size: int) -> Quantized:
-    """A matrix, (rows, columns), in groups of rows, each number by itself."""
+    """Quantize a matrix, (rows, columns), in groups of rows, by rounding."""
     block = blocks(len(values), group_size)
     groups = [values[block == i] for i in range(int(block[-1]) + 1)]
     pairs = [rounding.of(group) for group in groups]

@@ -1,4 +1,4 @@
-"""AWQ: rows of weights that meet large inputs are scaled up before they are rounded."""
+"""AWQ: scale up the rows of weights that multiply large inputs, then round."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from toolkit.quantizers.configs import AWQConfig
 
 Array = Any
 
-# Inputs below this in all samples count as 1, as do their rows' scales.
+# Inputs below this value in all samples count as 1, and so do the scales of their rows.
 _LEAST_INPUT = 1e-8
 _LEAST_SCALE = 1e-4
 
 
 class AWQ:
-    """Quantizes a matrix for what it was multiplied with.
+    """AWQ quantizer of one matrix, calibrated with its inputs.
 
     Args:
-        rows: of the matrix.
-        config: groups, and how many scales are tried.
+        rows: rows of the matrix.
+        config: groups, and the number of scales to try.
 
     Reference:
         J. Lin et al., AWQ, https://arxiv.org/abs/2306.00978
@@ -33,16 +33,17 @@ class AWQ:
         self.count = 0
 
     def observe(self, inputs: Array) -> None:
-        """Take note of inputs, (count, rows), of the product."""
+        """Record inputs, (count, rows), of the product."""
         x = np.asarray(inputs, "float32")
         self._largest = np.maximum(self._largest, np.abs(x).max(axis=0, initial=0))
         self.count += len(x)
 
     def quantized(self, matrix: Array) -> Quantized:
-        """The matrix, (rows, columns), as whole numbers.
+        """Return the matrix, (rows, columns), as integers.
 
-        Scales are powers of the largest inputs, with exponents from 0 to 1; that with
-        the least error of weights, times the largest inputs, is taken.
+        Candidate scales are powers of the largest inputs, with exponents from 0 to 1.
+        The method selects the candidate with the smallest error of weights times the
+        largest inputs.
         """
         inputs = np.where(self._largest < _LEAST_INPUT, 1, self._largest)
         weights = np.asarray(matrix, "float32")

@@ -1,4 +1,4 @@
-"""How a model is to be quantized, as data."""
+"""Configs of quantization."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MODES = ("int8", "float8", "int4", "gptq", "awq")
 
 
 class QuantizationConfig(Recorded):
-    """Base of configs of quantization.
+    """Base class of quantization configs.
 
     Args:
-        weight_quantizer: for weights; the mode's own if None.
-        activation_quantizer: for inputs; None leaves them as they are.
+        weight_quantizer: for weights; the default of the mode if None.
+        activation_quantizer: for inputs; None leaves inputs floating.
     """
 
     def __init__(
@@ -27,30 +27,30 @@ class QuantizationConfig(Recorded):
 
     @property
     def mode(self) -> str:
-        """The way of quantization, such as "int8"."""
+        """Return the quantization mode, such as "int8"."""
         raise NotImplementedError(
             f"{type(self).__name__} does not define `mode`; a subclass must"
         )
 
     @property
     def policy_mode(self) -> str:
-        """The mode as policies name it, such as "int4/128"."""
+        """Return the mode in the spelling of policies, such as "int4/128"."""
         return self.mode
 
     @staticmethod
     def weight_quantizer_or_default(config: Any, default: Any) -> Any:
-        """The quantizer of weights that a config names, or `default`."""
+        """Return the weight quantizer of a config, or `default`."""
         found = None if config is None else config.weight_quantizer
         return default if found is None else found
 
     @staticmethod
     def activation_quantizer_or_default(config: Any, default: Any) -> Any:
-        """The quantizer of inputs of a config, which may be None, or `default`."""
+        """Return the activation quantizer of a config (can be None), or `default`."""
         return default if config is None else config.activation_quantizer
 
     @property
     def is_static(self) -> bool:
-        """Whether it is that of a calibrated layer, whose inputs have a known scale."""
+        """Return whether the layer is calibrated: its inputs have a fixed scale."""
         return False
 
     def _need_int8(self) -> None:
@@ -63,17 +63,16 @@ class QuantizationConfig(Recorded):
 
 
 class Int8QuantizationConfig(QuantizationConfig):
-    """Whole numbers of 8 bits.
+    """Config of 8-bit integers.
 
     Args:
-        weight_quantizer: for weights; an `AbsMaxQuantizer` over each output if None,
-            as it has to be with a `dataset`.
+        weight_quantizer: for weights; an `AbsMaxQuantizer` over each output if None.
+            With a `dataset` it must be the default.
         activation_quantizer: for inputs; "default" is `AbsMaxQuantizer()`, None leaves
-            them as they are. Those of calibrated convolutions have a scale of their
-            own, whatever this is.
-        dataset: what a model is called with to calibrate its convolutions, which stay
-            floating without one: an array, or an iterable of batches; of a batch that
-            is a tuple the first element. See `Model.quantize`.
+            inputs floating. Calibrated convolutions always use a fixed scale.
+        dataset: calibration data for convolutions; without it, convolutions stay
+            floating. An array, or an iterable of batches; if a batch is a tuple, its
+            first element. See `Model.quantize`.
 
     Example:
         >>> from toolkit import quantizers
@@ -104,21 +103,21 @@ class Int8QuantizationConfig(QuantizationConfig):
 
     @property
     def is_static(self) -> bool:
-        """Whether it is that of a calibrated layer, whose inputs have a known scale."""
+        """Return whether the layer is calibrated: its inputs have a fixed scale."""
         return isinstance(self.activation_quantizer, StaticQuantizer)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments but for the data, which only calibration needs."""
+        """Return the arguments without the data, which only calibration needs."""
         return self._recorded_config(strict=True, skip=frozenset(("dataset",)))
 
 
 class Int4QuantizationConfig(QuantizationConfig):
-    """Whole numbers of 4 bits.
+    """Config of 4-bit integers.
 
     Args:
-        weight_quantizer: for weights, if there are no blocks.
-        activation_quantizer: for inputs, likewise.
-        block_size: how many inputs share a scale; None or -1 for all.
+        weight_quantizer: for weights, without blocks.
+        activation_quantizer: for inputs, without blocks.
+        block_size: the number of inputs that share a scale; None or -1 for all.
     """
 
     mode = "int4"
@@ -157,7 +156,7 @@ class Int4QuantizationConfig(QuantizationConfig):
 
 
 class Float8QuantizationConfig(QuantizationConfig):
-    """Training with inputs, weights and gradients rounded to floats of 8 bits."""
+    """Config of training with inputs, weights and gradients rounded to 8-bit floats."""
 
     mode = "float8"
 
@@ -165,12 +164,12 @@ class Float8QuantizationConfig(QuantizationConfig):
         super().__init__()
 
 
-# Arguments that nothing needs afterwards.
+# Arguments that only calibration needs.
 _OF_CALIBRATION = frozenset(("dataset", "tokenizer", "quantization_layer_structure"))
 
 
 class _Calibrated(QuantizationConfig):
-    """A way that looks at what weights are multiplied with, in a data set."""
+    """Config of a mode that needs calibration data."""
 
     weight_bits: int
     group_size: int
@@ -191,7 +190,7 @@ class _Calibrated(QuantizationConfig):
             )
 
     def dtype_policy_string(self) -> str:
-        """The name of the policy: mode/bits/group."""
+        """Return the name of the policy: mode/bits/group."""
         return f"{self.mode}/{self.weight_bits}/{self.group_size}"
 
     @property
@@ -199,30 +198,31 @@ class _Calibrated(QuantizationConfig):
         return self.dtype_policy_string()
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments but for the data and layers, which only calibration needs."""
+        """Return the arguments without data and layers, used only in calibration."""
         config = self._recorded_config(strict=True, skip=_OF_CALIBRATION)
         return {**config, "dataset": None, "tokenizer": None}
 
 
 class GPTQConfig(_Calibrated):
-    """GPTQ: one weight after the other is rounded, and those left make up for it.
+    """Config of GPTQ: round weights in order and compensate with the remaining ones.
 
     See `Model.quantize`.
 
     Args:
         dataset: texts or arrays of tokens to calibrate with.
-        tokenizer: its method `tokenize` makes tokens of a text; None for tokens.
+        tokenizer: an object whose method `tokenize` converts a text to tokens; None for
+            tokens.
         weight_bits: 2, 3, 4 or 8.
-        num_samples: how many samples are used.
-        per_channel: whether each output has its scale.
-        sequence_length: of a sample, in tokens.
+        num_samples: the number of samples.
+        per_channel: whether each output has a separate scale.
+        sequence_length: the length of a sample in tokens.
         hessian_damping: from 0 to 1.
-        group_size: how many weights share a scale; -1 for all.
+        group_size: the number of weights that share a scale; -1 for all.
         symmetric: whether 0 is in the middle of the range.
-        activation_order: whether the largest inputs come first.
-        quantization_layer_structure: a dict of "pre_block_layers", which make the
+        activation_order: whether to round in descending order of the inputs.
+        quantization_layer_structure: a dict of "pre_block_layers", which compute the
             inputs of the first block, and "sequential_blocks", layers that are
-            calibrated one after the other; None for that of the model's
+            calibrated in order. None: the result of the model's
             `get_quantization_layer_structure`.
 
     Reference:
@@ -272,21 +272,22 @@ class GPTQConfig(_Calibrated):
 
 
 class AWQConfig(_Calibrated):
-    """AWQ: weights that meet large inputs are scaled up before they are rounded.
+    """Config of AWQ: scale up the weights that multiply large inputs, then round.
 
     See `Model.quantize`.
 
     Args:
         dataset: texts or arrays of tokens to calibrate with.
-        tokenizer: its method `tokenize` makes tokens of a text; None for tokens.
+        tokenizer: an object whose method `tokenize` converts a text to tokens; None for
+            tokens.
         weight_bits: 4.
-        num_samples: how many samples are used.
-        sequence_length: of a sample, in tokens.
-        group_size: how many weights share a scale; -1 for all.
-        num_grid_points: how many scales are tried.
-        quantization_layer_structure: a dict of "pre_block_layers", which make the
+        num_samples: the number of samples.
+        sequence_length: the length of a sample in tokens.
+        group_size: the number of weights that share a scale; -1 for all.
+        num_grid_points: the number of scales to try.
+        quantization_layer_structure: a dict of "pre_block_layers", which compute the
             inputs of the first block, and "sequential_blocks", layers that are
-            calibrated one after the other; None for that of the model's
+            calibrated in order. None: the result of the model's
             `get_quantization_layer_structure`.
 
     Reference:
@@ -326,10 +327,10 @@ class AWQConfig(_Calibrated):
 
 
 def resolve(mode: Any, config: Any) -> Any:
-    """The config that `quantize(mode, config)` means.
+    """Return the config for `quantize(mode, config)`.
 
     Raises:
-        ArgumentError: if they contradict each other, or one is missing or unknown.
+        ArgumentError: if the two contradict, or one is missing or unknown.
     """
     if isinstance(config, str):
         mode, config = config, None

@@ -1,4 +1,4 @@
-"""Values rounded as if they had few bits, for training that foresees quantization."""
+"""Fake quantization: rounding in floating dtypes, for quantization-aware training."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ def fake_quant_with_min_max_vars(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> Any:
-    """The nearest of 2**num_bits evenly spaced values from `min_vals` to `max_vals`.
+    """Round to the nearest of 2**num_bits evenly spaced values.
 
-    The range is moved a little so that 0 is one of them. Gradients pass where values
-    lie within the range; those outside pass theirs to the end that they were put on.
+    The values span `min_vals` to `max_vals`. The range is shifted a little so that 0 is
+    one of the values. Gradients pass through for inputs within the range. The gradient
+    of a clipped input goes to the bound that clipped it.
 
     Args:
         inputs: (...), floating.
-        min_vals: the low end; for each channel, (channels,), with an `axis`.
-        max_vals: the high end, likewise.
-        num_bits: how many bits the values would have.
-        narrow_range: whether the lowest of them is left out.
-        axis: that of channels.
+        min_vals: the lower bound; for each channel, (channels,), with an `axis`.
+        max_vals: the upper bound, in the same format.
+        num_bits: the number of bits of a value.
+        narrow_range: whether to leave out the lowest value.
+        axis: the axis of channels.
 
     Example:
         >>> from toolkit import ops, quantizers
@@ -55,10 +56,10 @@ def fake_quant_with_min_max_vars(
 
 
 def _quantized(x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> Any:
-    """`fake_quant_with_min_max_vars` for ends that broadcast with x."""
+    """Compute `fake_quant_with_min_max_vars` for bounds that broadcast with x."""
     first, last = int(narrow_range), 2**num_bits - 1
     size = ops.divide(ops.subtract(high, low), last - first)
-    count = ops.divide(last - first, ops.subtract(high, low))  # of steps to 1
+    count = ops.divide(last - first, ops.subtract(high, low))  # steps per 1
     zero = ops.round(ops.clip(first - ops.divide(low, size), first, last))
     bottom = ops.multiply(ops.subtract(first, zero), size)
     top = ops.multiply(ops.subtract(last, zero), size)
@@ -86,6 +87,6 @@ def _quantized(x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -
 
 
 def _summed(g: Any, end: Any) -> Any:
-    """The gradient of an end, from that of values broadcast with it."""
+    """Reduce the gradient of broadcast values to the shape of a bound."""
     axes = tuple(i for i in range(g.ndim) if i >= end.ndim or end.shape[i] == 1)
     return ops.reshape(ops.sum(g, axis=axes), end.shape)

@@ -1,4 +1,4 @@
-"""Floating numbers of 8 bits, as values of larger dtypes."""
+"""8-bit floats, as values of larger dtypes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.ops.symbolic import operation
 
 
 class Format(NamedTuple):
-    """A floating format: bits behind the point, least exponent, largest value."""
+    """Floating format: mantissa bits, smallest exponent, largest value."""
 
     bits: int
     exponent: int
@@ -28,15 +28,15 @@ FORMATS = {
 def compute_float8_scale(
     amax: Any, scale: Any, dtype_max: float, margin: int = 0
 ) -> Any:
-    """amax * 2**margin / dtype_max, the scale that uses the whole range of a format.
+    """Return amax * 2**margin / dtype_max: the scale that uses the format's full range.
 
-    Where `amax` is 0 or not finite the scale stays as it is.
+    If `amax` is 0 or not finite, return the old scale.
 
     Args:
-        amax: the largest absolute value seen.
-        scale: what values were divided by so far.
+        amax: the largest absolute value so far.
+        scale: the old divisor of the values.
         dtype_max: the largest number of the format.
-        margin: powers of 2 that are left free.
+        margin: the exponent of the headroom: 2**margin.
 
     Example:
         >>> from toolkit import ops, quantizers
@@ -55,7 +55,7 @@ def compute_float8_scale(
 
 @operation
 def compute_float8_amax_history(x: Any, amax_history: Any) -> Any:
-    """The largest values seen (n,), moved on by one, with that of x in the first place.
+    """Shift the history of absolute maxima, (n,); put the maximum of x first.
 
     Example:
         >>> from toolkit import ops, quantizers
@@ -73,15 +73,15 @@ def compute_float8_amax_history(x: Any, amax_history: Any) -> Any:
 def quantize_and_dequantize(
     inputs: Any, scale: Any, quantized_dtype: str, compute_dtype: str
 ) -> Any:
-    """inputs / scale, rounded to numbers of 8 bits, * scale.
+    """Return inputs / scale, rounded to 8-bit floats, * scale.
 
-    Gradients pass as if nothing was rounded, but not where values were clipped.
+    Gradients pass through the rounding; they are 0 for clipped values.
 
     Args:
         inputs: (...), floating.
-        scale: what they are divided by.
+        scale: the divisor of the inputs.
         quantized_dtype: "float8_e4m3fn" or "float8_e5m2".
-        compute_dtype: of the result.
+        compute_dtype: the dtype of the result.
 
     Example:
         >>> from toolkit import ops, quantizers
@@ -103,7 +103,7 @@ def quantize_and_dequantize(
 
 
 def _rounded(x: Any, kind: Format) -> Any:
-    """The nearest numbers of a format, in the dtype of x."""
+    """Return the nearest values of a format, in the dtype of x."""
     wide = ops.cast(x, "float32")
     tiny = 2.0**kind.exponent
     exponent = ops.floor(ops.log2(ops.maximum(ops.abs(wide), tiny)))

@@ -1,4 +1,4 @@
-"""GPTQ: weights are rounded one row after the other, and those left make up for it."""
+"""GPTQ: round weights row by row and compensate with the remaining rows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from toolkit.quantizers.configs import GPTQConfig
 
 Array = Any
 
-# Rows whose errors are passed to all rows behind them by one product.
+# Number of rows whose errors one product propagates to all later rows.
 _BLOCK = 128
 
 
 class GPTQ:
-    """Quantizes a matrix for what it was multiplied with.
+    """GPTQ quantizer of one matrix, calibrated with its inputs.
 
     Args:
-        rows: of the matrix.
+        rows: rows of the matrix.
         config: bits, groups, damping.
 
     Reference:
@@ -33,13 +33,13 @@ class GPTQ:
         self.count = 0
 
     def observe(self, inputs: Array) -> None:
-        """Take note of inputs, (count, rows), of the product."""
+        """Record inputs, (count, rows), of the product."""
         x = np.asarray(inputs, "float32")
         self._sum += x.T @ x
         self.count += len(x)
 
     def quantized(self, matrix: Array) -> Quantized:
-        """The matrix, (rows, columns), as whole numbers."""
+        """Return the matrix, (rows, columns), as integers."""
         config = self._config
         hessian = self._hessian()
         rows = len(matrix)
@@ -56,7 +56,7 @@ class GPTQ:
         return Quantized(numbers[back], scale, zero, block[back])
 
     def _hessian(self) -> Array:
-        """That of the squared error of outputs, damped; 1 for inputs that were 0."""
+        """Return the damped Hessian of the squared output error; 1 for zero inputs."""
         hessian = self._sum * (2 / max(self.count, 1))
         diagonal = np.einsum("ii->i", hessian)  # a view
         diagonal[diagonal == 0] = 1
@@ -64,7 +64,7 @@ class GPTQ:
         return hessian
 
     def _factor(self, hessian: Array) -> Array:
-        """U of U' U = 1 / hessian: a row of it says how those behind make up."""
+        """Return U with U' U = 1 / hessian; its rows compensate earlier errors."""
         try:
             return np.linalg.cholesky(np.linalg.inv(hessian)).T
         except np.linalg.LinAlgError:
@@ -79,12 +79,12 @@ class GPTQ:
 def _rounded_in_order(
     matrix: Array, factor: Array, rounding: Rounding, group_size: int
 ) -> tuple[Array, Array, Array]:
-    """Whole numbers, scale and zero.
+    """Return integers, scale and zero point.
 
     Args:
-        matrix: (rows, columns); it is changed.
+        matrix: (rows, columns); modified in place.
         factor: see `GPTQ._factor`.
-        rounding: of a group.
+        rounding: the rounding rule of a group.
         group_size: rows of a group; -1 for all.
     """
     rows = len(matrix)

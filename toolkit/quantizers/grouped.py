@@ -1,4 +1,4 @@
-"""Whole numbers of 4 bits: groups of rows with a scale each, two numbers in a byte."""
+"""4-bit integers: one scale per group of rows, two numbers per byte."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def abs_max_quantize_grouped_with_zero_point(
     epsilon: float | None = None,
     to_numpy: bool = False,
 ) -> tuple[Any, Any, Any]:
-    """round(inputs / scale) + zero_point, both of each column of a group of rows.
+    """Return round(inputs / scale) + zero_point, per column of each group of rows.
 
     Args:
         inputs: (rows, columns), floating.
-        block_size: how many rows are a group; the last one may have fewer.
-        value_range: the least and the largest of the result.
-        dtype: of the result.
-        epsilon: added to the extent of the values; `config.epsilon()` if None.
-        to_numpy: whether to compute in the memory of the host.
+        block_size: the number of rows in a group; the last group can be smaller.
+        value_range: the smallest and the largest value of the result.
+        dtype: the dtype of the result.
+        epsilon: a summand of the range; `config.epsilon()` if None.
+        to_numpy: whether to compute in host memory.
 
     Returns:
         (quantized, scale, zero_point): (rows, columns), (groups, columns) in the dtype
-        of inputs, (groups, columns) int8. `(quantized - zero_point) * scale` is near
-        the inputs.
+        of inputs, (groups, columns) int8. `(quantized - zero_point) * scale`
+        approximates the inputs.
 
     Example:
         >>> from toolkit import ops, quantizers
@@ -64,7 +64,7 @@ def abs_max_quantize_grouped_with_zero_point(
     grouped = xp.reshape(padded, (groups, block_size, columns))
     low, high = value_range
     margin = default_epsilon() if epsilon is None else epsilon
-    # With 0 in each range its zero point is one of the numbers.
+    # Each range includes 0, so that its zero point is one of the integers.
     least = xp.minimum(xp.min(grouped, axis=1, keepdims=True), 0)
     most = xp.maximum(xp.max(grouped, axis=1, keepdims=True), 0)
     flat = xp.equal(least, most)
@@ -85,15 +85,15 @@ _DTYPES = ("int8", "uint8")
 
 
 def pack_int4(arr: Any, axis: int = 0, dtype: str = "int8") -> tuple[Any, Any, int]:
-    """Two whole numbers of 4 bits in each byte, the first in the lower half.
+    """Pack two 4-bit integers into each byte, the first in the lower half.
 
     Args:
         arr: numbers from -8 to 7, or 0 to 15 for "uint8", in `dtype`.
-        axis: along which neighbours share a byte; an odd end is filled with 0.
+        axis: the axis along which neighbours share a byte; an odd end is padded with 0.
         dtype: "int8" or "uint8".
 
     Returns:
-        (packed, its shape, the extent of `axis` before).
+        (packed, its shape, the original extent of `axis`).
 
     Example:
         >>> import numpy as np
@@ -118,12 +118,12 @@ def pack_int4(arr: Any, axis: int = 0, dtype: str = "int8") -> tuple[Any, Any, i
 
 @operation
 def unpack_int4(packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8") -> Any:
-    """The numbers that `pack_int4` packed.
+    """Unpack the integers that `pack_int4` packed.
 
     Args:
         packed: int8 or uint8.
-        orig_len: the extent of `axis` before.
-        axis: along which numbers share a byte.
+        orig_len: the original extent of `axis`.
+        axis: the axis along which numbers share a byte.
         dtype: "int8" for numbers from -8 to 7, "uint8" for those from 0 to 15.
 
     Example:

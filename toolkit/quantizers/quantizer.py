@@ -1,4 +1,4 @@
-"""Whole numbers from floating ones, scaled by the largest of each slice."""
+"""Quantization by the largest absolute value of each slice."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ def abs_max_quantize(
     epsilon: float | None = None,
     to_numpy: bool = False,
 ) -> tuple[Any, Any]:
-    """round(inputs * scale) with scale = value_range[1] / (max(abs(inputs)) + epsilon).
+    """Return round(inputs * scale), scaled by the largest absolute values.
+
+    scale = value_range[1] / (max(abs(inputs)) + epsilon).
 
     Args:
         inputs: (...), floating.
         axis: the axes that share a scale.
-        value_range: what the result is clipped to.
-        dtype: of the result.
-        epsilon: keeps slices of zeros from dividing by 0; `config.epsilon()` if None.
-        to_numpy: whether to compute in the memory of the host.
+        value_range: the bounds of the result; values outside are clipped.
+        dtype: the dtype of the result.
+        epsilon: prevents division by 0 in slices of zeros; `config.epsilon()` if None.
+        to_numpy: whether to compute in host memory.
 
     Returns:
         (quantized, scale): scale with extent 1 along `axis`, in the dtype of `inputs`.
@@ -65,10 +67,10 @@ def abs_max_quantize(
 
 
 class Quantizer(Recorded):
-    """Base of quantizers: called with a tensor, they return it in fewer bits.
+    """Base class of quantizers: callables that return a tensor in fewer bits.
 
     Args:
-        output_dtype: of the result.
+        output_dtype: the dtype of the result.
     """
 
     def __init__(self, output_dtype: str = "int8") -> None:
@@ -79,12 +81,11 @@ class Quantizer(Recorded):
 
 
 class StaticQuantizer(Quantizer):
-    """Quantizes by a scale that is known: that of the inputs of a calibrated layer.
+    """Quantizer with a fixed scale, for the inputs of a calibrated layer.
 
     Args:
-        value_range: what `round(x * scale)` is clipped to: at most 256 numbers, of
-            which 0 is one. The result is uint8, which the first of them is subtracted
-            from.
+        value_range: the bounds of `round(x * scale)`: at most 256 integers that include
+            0. The result is uint8: the integer minus the lower bound.
 
     Example:
         >>> from toolkit.quantizers import StaticQuantizer
@@ -105,32 +106,32 @@ class StaticQuantizer(Quantizer):
 
     @property
     def offset(self) -> int:
-        """What 0 becomes."""
+        """Return the code of 0."""
         return -self.value_range[0]
 
     @property
     def bits(self) -> int:
-        """Of the results."""
+        """Return the number of bits of the results."""
         low, high = self.value_range
         return (high - low).bit_length()
 
     def __call__(self, x: Any, scale: Any = 1.0) -> Any:
-        """The numbers for `x * scale`, as uint8."""
+        """Return the codes of `x * scale`, as uint8."""
         return quantize(x, scale, self.offset, self.bits)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal quantizer."""
+        """Return the constructor's arguments as plain values."""
         return {"value_range": self.value_range}
 
 
 class AbsMaxQuantizer(Quantizer):
-    """Quantizes by the largest absolute value of each slice: see `abs_max_quantize`.
+    """Quantizer by the largest absolute value of each slice: see `abs_max_quantize`.
 
     Args:
-        axis: the axes that share a scale, where a call names none; -1 if None.
-        value_range: what results are clipped to.
-        epsilon: keeps slices of zeros from dividing by 0; `config.epsilon()` if None.
-        output_dtype: of the result.
+        axis: the default axes that share a scale; -1 if None.
+        value_range: the bounds of the results; values outside are clipped.
+        epsilon: prevents division by 0 in slices of zeros; `config.epsilon()` if None.
+        output_dtype: the dtype of the result.
 
     Example:
         >>> from toolkit import ops, quantizers
@@ -158,13 +159,13 @@ class AbsMaxQuantizer(Quantizer):
         self.epsilon: float = default_epsilon() if epsilon is None else epsilon
 
     def __call__(self, x: Any, axis: Any = None, to_numpy: bool = False) -> Any:
-        """(quantized, scale) of x, whose `axis` shares a scale."""
+        """Return (quantized, scale) of x; `axis` shares a scale."""
         axis = next((a for a in (axis, self.axis) if a is not None), -1)
         options = self.value_range, self.output_dtype, self.epsilon
         return abs_max_quantize(x, axis, *options, to_numpy)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal quantizer."""
+        """Return the constructor's arguments as plain values."""
         names = "value_range", "epsilon", "output_dtype", "axis"
         config = {name: getattr(self, name) for name in names}
         return {name: value for name, value in config.items() if value is not None}

@@ -29,10 +29,10 @@ __all__ = [
 
 
 def serialize(learning_rate_schedule: LearningRateSchedule) -> Any:
-    """The schedule as a config."""
+    """Return the config of a schedule."""
     return serialization.serialize_keras_object(learning_rate_schedule)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """The schedule that a config describes."""
+    """Build a schedule from its config."""
     return serialization.deserialize_keras_object(config, custom_objects)

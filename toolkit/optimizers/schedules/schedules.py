@@ -15,23 +15,23 @@ from toolkit.errors import ArgumentError
 
 
 class LearningRateSchedule(Checked):
-    """Base of schedules: `schedule(step)` is the learning rate of that step.
+    """Base class of schedules: `schedule(step)` is the learning rate of that step.
 
-    A subclass defines `__call__`; its constructor's arguments, stored under their own
-    names, are its config.
+    A subclass defines `__call__`. Its config consists of the constructor's arguments,
+    stored in attributes of the same names.
     """
 
     def __call__(self, step: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} does not define `__call__`")
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         names = inspect.signature(type(self).__init__).parameters
         return {name: getattr(self, name) for name in names if name != "self"}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """A schedule from what `get_config` returned."""
+        """Build a schedule from the result of `get_config`."""
         return cls(**config)
 
 
@@ -40,14 +40,14 @@ def _number(x: Any) -> Tensor:
 
 
 class ExponentialDecay(LearningRateSchedule):
-    """initial_learning_rate * decay_rate ** (step / decay_steps).
+    """Exponential decay: initial_learning_rate * decay_rate ** (step / decay_steps).
 
     Args:
         initial_learning_rate: the rate of step 0.
-        decay_steps: after how many steps the rate is multiplied by `decay_rate`.
+        decay_steps: the number of steps per factor of `decay_rate`.
         decay_rate: the factor.
         staircase: whether the rate changes only every `decay_steps` steps.
-        name: not used in computing.
+        name: for identification only.
 
     Example:
         >>> import toolkit
@@ -78,12 +78,12 @@ class ExponentialDecay(LearningRateSchedule):
 
 
 class PiecewiseConstantDecay(LearningRateSchedule):
-    """values[i] up to and including step boundaries[i], values[-1] after the last.
+    """Piecewise constant rate: values[i] up to step boundaries[i], then values[-1].
 
     Args:
-        boundaries: increasing step numbers.
-        values: one more than boundaries.
-        name: not used in computing.
+        boundaries: increasing step numbers; values[i] includes step boundaries[i].
+        values: one more element than boundaries.
+        name: for identification only.
     """
 
     def __init__(
@@ -110,15 +110,15 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 
 
 class PolynomialDecay(LearningRateSchedule):
-    """(initial - end) * (1 - step / decay_steps) ** power + end.
+    """Polynomial decay: (initial - end) * (1 - step / decay_steps) ** power + end.
 
     Args:
         initial_learning_rate: the rate of step 0.
-        decay_steps: when `end_learning_rate` is reached.
+        decay_steps: the step that reaches `end_learning_rate`.
         end_learning_rate: the last rate.
         power: 1 is linear.
-        cycle: whether to start again over a longer stretch when the end is reached.
-        name: not used in computing.
+        cycle: whether to restart with a longer period at the end.
+        name: for identification only.
     """
 
     def __init__(
@@ -150,14 +150,16 @@ class PolynomialDecay(LearningRateSchedule):
 
 
 class InverseTimeDecay(LearningRateSchedule):
-    """initial_learning_rate / (1 + decay_rate * step / decay_steps).
+    """Inverse time decay: initial_learning_rate / (1 + decay_rate * step / steps).
+
+    `steps` is `decay_steps`.
 
     Args:
         initial_learning_rate: the rate of step 0.
         decay_steps: the unit of the steps.
         decay_rate: the factor.
         staircase: whether the rate changes only every `decay_steps` steps.
-        name: not used in computing.
+        name: for identification only.
     """
 
     def __init__(
@@ -182,16 +184,17 @@ class InverseTimeDecay(LearningRateSchedule):
 
 
 class CosineDecay(LearningRateSchedule):
-    """Half a cosine from the initial rate to `alpha` times it, after a linear warm-up.
+    """Cosine decay from the initial rate to `alpha` times it, after a linear warm-up.
 
     initial * ((1 - alpha) * (1 + cos(pi * step / decay_steps)) / 2 + alpha)
 
     Args:
-        initial_learning_rate: the rate at the start; with a warm-up, at its start.
-        decay_steps: the length of the decay, the warm-up not counted.
+        initial_learning_rate: the rate at the start (with a warm-up, at the start of
+            the warm-up).
+        decay_steps: the length of the decay, without the warm-up.
         alpha: the last rate as a fraction of the first.
-        name: not used in computing.
-        warmup_target: the rate that the warm-up reaches; None for no warm-up.
+        name: for identification only.
+        warmup_target: the rate at the end of the warm-up; None for no warm-up.
         warmup_steps: the length of the warm-up.
 
     Reference:
@@ -230,15 +233,15 @@ class CosineDecay(LearningRateSchedule):
 
 
 class CosineDecayRestarts(LearningRateSchedule):
-    """Cosine decays, one after the other, each `t_mul` times as long as the last.
+    """Cosine decays with restarts; each is `t_mul` times as long as the one before.
 
     Args:
-        initial_learning_rate: the rate at the start of the first.
-        first_decay_steps: the length of the first.
+        initial_learning_rate: the rate at the start of the first decay.
+        first_decay_steps: the length of the first decay.
         t_mul: the factor of the lengths.
         m_mul: the factor of the rates at the starts.
-        alpha: the least rate as a fraction of the initial one.
-        name: not used in computing.
+        alpha: the minimum rate as a fraction of the initial rate.
+        name: for identification only.
 
     Reference:
         [Loshchilov & Hutter, 2016](https://arxiv.org/abs/1608.03983)
