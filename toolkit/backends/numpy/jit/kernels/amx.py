@@ -1,10 +1,14 @@
-"""AMX's tiles: what they are, instructions on them, and numbers rounded for them.
+"""AMX: the layout of tile registers, their instructions, and packing to bfloat16.
 
-A tile is 16 lines of 64 bytes: of 32 bfloat16 or 64 int8 of rows of the first factor,
-of 16 words, of two or four of those, of columns of the second one, or of 16 sums in
-float32 or int32. One instruction multiplies two tiles and adds the products to a third.
-There are eight: two of rows and two of columns make four of sums, so that each is read
-once for two products.
+A tile has 16 rows of 64 bytes. It holds a block of one of these matrices:
+
+- the left operand: 32 bfloat16 or 64 int8 in each row,
+- the right operand: 16 words of two bfloat16 or four int8 of 16 columns in each row,
+- the sums: 16 float32 or int32 in each row.
+
+An instruction multiplies two tiles and adds the products to a third. There are eight
+tiles. Two tiles of the left operand and two of the right one give four tiles of sums,
+so that each loaded tile serves two products.
 """
 
 from __future__ import annotations
@@ -17,28 +21,28 @@ from toolkit.backends.numpy.jit.kernel import Kernel, integers
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, narrowed
 from toolkit.backends.numpy.jit.processor import TILE_LINES, current
 
-# Lines of a block that fills a tile, terms of a line, and bytes of all.
+# The rows of a tile, the terms in a row, and the bytes of a tile.
 BLOCK_LINES, BLOCK_TERMS, BLOCK_BYTES = TILE_LINES, 32, 1024
 TILE_ROW_BYTES = 64
-# Rows and columns of the sums that are in tiles at a time; panels, of so many columns,
-# of a group, whose sums go through the epilogue row by row: what it reads and writes is
-# then long enough for the processor to fetch it ahead. Bytes of such a row of sums.
+# A register block of sums is SPAN rows by SPAN columns. The epilogue processes the sums
+# of PANELS panels row by row: long rows let the hardware prefetcher work. SUMS_BYTES is
+# the size of such a row.
 SPAN = 2 * BLOCK_LINES
 PANELS = 8
 SUMS_BYTES = 4 * SPAN * PANELS
 TILE_COUNT = 8
-# What the tiles are, as 32-bit numbers: one palette, 64 bytes a row and 16 rows in all.
+# The tile configuration as 32-bit words: palette 1, 64 bytes a row, 16 rows.
 _SHAPES = (1, 0, 0, 0, *[64 << 16 | 64] * 4, 0, 0, 0, 0, *[0x10101010] * 2, 0, 0)
-# What multiplies bfloat16, and int8.
+# The instructions that multiply bfloat16 and int8.
 BFLOAT16, INT8 = "tdpbf16ps", "tdpbssd"
 
 
 class Run(NamedTuple):
-    """Blocks of terms that are equally far from each other.
+    """Blocks of terms at constant strides.
 
     Attributes:
-        length: how many there are.
-        rows, columns: bytes from one of rows, or of columns, to the next.
+        length: the number of blocks.
+        rows, columns: the stride in bytes of the left and of the right operand.
     """
 
     length: Number
@@ -47,33 +51,33 @@ class Run(NamedTuple):
 
 
 class Tiles:
-    """Emits instructions on tiles; between `configure` and `release`."""
+    """Emits tile instructions between `configure` and `release`."""
 
     def __init__(self, b: Kernel) -> None:
         self.b = b
         self.shapes: Pointer = b.memory(1, b.filled(0, "int32"))
 
     def configure(self) -> None:
-        """Say what the tiles are."""
+        """Load the tile configuration."""
         self.b.store(integers(_SHAPES, "int32"), self.shapes, 0, None)
         self._call("ldtilecfg", f"ptr {self.shapes}")
 
     def release(self) -> None:
-        """Leave the tiles: their registers need not be saved any more."""
+        """Release the tiles: the system stops saving their registers."""
         self._call("tilerelease")
 
     def clear(self, count: int) -> None:
-        """Make some sums 0."""
+        """Set the first `count` tiles of sums to 0."""
         for tile in range(count):
             self._call("tilezero", f"i8 {tile}")
 
     def load_sums(self, places: Sequence[Pointer], stride: Number) -> None:
-        """Go on with sums whose rows are `stride` bytes apart."""
+        """Load the sums from rows that are `stride` bytes apart."""
         for tile, place in enumerate(places):
             self._move("tileloadd64", tile, place, stride)
 
     def store_sums(self, places: Sequence[Pointer], stride: Number) -> None:
-        """Write the sums to rows that are `stride` bytes apart."""
+        """Store the sums to rows that are `stride` bytes apart."""
         for tile, place in enumerate(places):
             self._move("tilestored64", tile, place, stride)
 
@@ -85,12 +89,12 @@ class Tiles:
         column: Number,
         instruction: str = BFLOAT16,
     ) -> None:
-        """Add the products of each block of rows and each of columns, rows outermost.
+        """Add the products of each block of rows and of columns, rows outermost.
 
         Args:
-            rows, columns: where the blocks begin.
-            row, column: bytes from one of their lines to the next.
-            instruction: what multiplies.
+            rows, columns: the addresses of the blocks.
+            row, column: the bytes from one row of a block to the next.
+            instruction: the name of the multiplication.
         """
         sums = len(rows) * len(columns)
         of_columns = range(TILE_COUNT - len(columns), TILE_COUNT)
@@ -113,12 +117,12 @@ class Tiles:
         columns: Sequence[Pointer],
         column: Number,
     ) -> None:
-        """Add the products of a run of blocks of bfloat16.
+        """Add the products of a run of bfloat16 blocks.
 
         Args:
-            run: which blocks.
-            rows, columns: where those of the first terms begin.
-            row, column: bytes from one of their lines to the next.
+            run: the number of blocks and their strides.
+            rows, columns: the addresses of the first blocks.
+            row, column: the bytes from one row of a block to the next.
         """
         with self.b.loop(0, run.length) as block:
             of_rows = [place + block * run.rows for place in rows]
@@ -129,7 +133,7 @@ class Tiles:
         self._call(name, f"i8 {tile}, ptr {place}, i64 {stride}")
 
     def _call(self, name: str, arguments: str = "") -> None:
-        """Call an instruction; numbers of tiles are part of it."""
+        """Call an instruction. Tile numbers are immediate operands."""
         kinds = ", ".join(
             "i8 immarg" if x.startswith("i8") else x.split()[0]
             for x in arguments.split(", ")
@@ -140,13 +144,13 @@ class Tiles:
 
 
 def quarters(place: Pointer, stride: Number) -> list[Pointer]:
-    """Where each of two by two tiles of sums begins, in rows `stride` bytes apart."""
+    """Return the addresses of two by two tiles of sums in rows `stride` bytes apart."""
     below = place + BLOCK_LINES * stride
     return [at + n for at in (place, below) for n in (0, TILE_ROW_BYTES)]
 
 
 def rounded(b: Kernel, low: Value, high: Value) -> Value:
-    """Two vectors as bfloat16, one behind the other, two numbers in a lane of int32."""
+    """Return two vectors as bfloat16, `low` first, two numbers in each int32 lane."""
     if not current().has("avx512bf16"):
         low, high = (x if x.dtype == NARROW else narrowed(b, x) for x in (low, high))
     if low.dtype == NARROW:
@@ -160,7 +164,7 @@ def rounded(b: Kernel, low: Value, high: Value) -> Value:
 
 
 def paired(b: Kernel, first: Value, second: Value) -> Value:
-    """The same where each number of one vector is beside that of the other."""
+    """Return two vectors as bfloat16, interleaved, two numbers in each int32 lane."""
     order = [lane + start for lane in range(b.lanes) for start in (0, b.lanes)]
     if first.dtype == NARROW:
         return _joined(b, first, second, order)
@@ -172,7 +176,7 @@ def paired(b: Kernel, first: Value, second: Value) -> Value:
 
 
 def _joined(b: Kernel, x: Value, y: Value, order: Iterable[int]) -> Value:
-    """Numbers of two vectors of bfloat16 in an order, two in a lane of int32."""
+    """Return two bfloat16 vectors in an order, two numbers in each int32 lane."""
     found = b.shuffled(x, y, order)
     kind = f"<{b.lanes} x i32>"
     return b.let(f"bitcast {found.type} {found} to {kind}", "int32", b.lanes)

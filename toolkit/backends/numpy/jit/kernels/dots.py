@@ -1,9 +1,9 @@
-"""Products of blocks by vectors, where bfloat16 has dot products but no tiles.
+"""Products of bfloat16 blocks by dot products, for processors without tiles.
 
-An instruction multiplies a word, which is a pair of bfloat16, by one in each lane, and
-adds both products to the float32 there (AVX512_BF16's `vdpbf16ps`, NEON's `bfdot`).
-The sums of a tile are in memory, that is in the first cache. For each product of blocks
-those of some lines are in registers.
+An instruction multiplies a pair of bfloat16 by a pair in each lane and adds both
+products to the float32 of the lane: `vdpbf16ps` of AVX512_BF16, `bfdot` of NEON. The
+sums of a tile are in memory, in the L1 cache. During a product of blocks, the sums of a
+few rows are in registers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from toolkit.backends.numpy.jit.kernels.amx import (
 from toolkit.backends.numpy.jit.processor import current
 
 _WORD_BYTES = 4
-# What a core does in a second in tiles, as measured; how much more dot products do than
-# float32: twice as much, less a tenth for loading and storing sums.
+# The measured throughput of a core with tiles, in FLOP/s, and the speedup of dot
+# products over float32: a factor of 2, less a tenth for loads and stores of sums.
 _TILE_FLOPS, _GAIN = 1.5e12, 1.8
 _PARAMETERS = (
     "ptr noalias %rows",
@@ -40,41 +40,41 @@ _PARAMETERS = (
 
 
 def tiles_of(b: Kernel) -> Tiles:
-    """What multiplies blocks of bfloat16 on the processor that is compiled for."""
+    """Return the emitter of bfloat16 block products for the target processor."""
     return Tiles(b) if current().has_tiles else Dots(b)
 
 
 def flops_in_blocks(of_float32: float) -> float:
-    """What a core computes in a second; in float32 it is `of_float32`."""
+    """Return the FLOP/s of a core in bfloat16, given the FLOP/s in float32."""
     return _TILE_FLOPS if current().has_tiles else _GAIN * of_float32
 
 
 class Dots(Tiles):
-    """Emits what tiles do in other instructions."""
+    """Emits the operations of `Tiles` as dot products."""
 
     def __init__(self, b: Kernel) -> None:
         self.b = b
         self.sums: Pointer = b.memory(TILE_COUNT * BLOCK_LINES, b.filled(0, "float32"))
 
     def configure(self) -> None:
-        """Nothing: there are no tiles."""
+        """Do nothing: there are no tiles."""
 
     def release(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def clear(self, count: int) -> None:
-        """Make some sums 0."""
+        """Set the first `count` tiles of sums to 0."""
         b = self.b
         with b.loop(0, count * BLOCK_BYTES, TILE_ROW_BYTES) as i:
             b.store(b.filled(0, "float32"), self.sums + i, 0, None)
 
     def load_sums(self, places: Sequence[Pointer], stride: Number) -> None:
-        """Go on with sums whose rows are `stride` bytes apart."""
+        """Load the sums from rows that are `stride` bytes apart."""
         for tile, place in enumerate(places):
             self._copy((place, stride), (self._tile(tile), TILE_ROW_BYTES))
 
     def store_sums(self, places: Sequence[Pointer], stride: Number) -> None:
-        """Write the sums to rows that are `stride` bytes apart."""
+        """Store the sums to rows that are `stride` bytes apart."""
         for tile, place in enumerate(places):
             self._copy((self._tile(tile), TILE_ROW_BYTES), (place, stride))
 
@@ -86,9 +86,9 @@ class Dots(Tiles):
         columns: Sequence[Pointer],
         column: Number,
     ) -> None:
-        """The same as with tiles, of one or two blocks of columns.
+        """Add the products of a run of blocks with one or two blocks of columns.
 
-        The sums of some lines are in registers until the end of the run.
+        The sums of a few rows stay in registers until the end of the run.
         """
         b, count = self.b, len(columns)
         name = f"sum_up_{count}"
@@ -105,7 +105,7 @@ class Dots(Tiles):
     def _copy(
         self, source: tuple[Pointer, Number], target: tuple[Pointer, Number]
     ) -> None:
-        """Copy the rows of a tile; each place has its stride."""
+        """Copy the rows of a tile. Each address has its stride."""
         b = self.b
         with b.loop(0, BLOCK_LINES) as i:
             x, y = (place + i * stride for place, stride in (source, target))
@@ -113,14 +113,14 @@ class Dots(Tiles):
 
 
 def _function(name: str, blocks: int) -> set[str]:
-    """A function that adds the products of a run of blocks of rows and of columns.
+    """Return a function that adds the products of a run of blocks.
 
-    It is one of its own so that registers hold nothing else.
+    A separate function keeps other values out of the registers.
     """
     processor = current()
     b = Kernel(processor.lanes)
     starts = range(0, TILE_ROW_BYTES, 4 * processor.lanes)
-    # Half of the registers are sums.
+    # Sums occupy half of the registers.
     lines = processor.registers // 2 // (blocks * len(starts))
     of_rows, of_sums = b.pointer_parameter("rows"), b.pointer_parameter("sums")
     columns = [b.pointer_parameter(x) for x in ("first", "second")[:blocks]]
@@ -158,12 +158,12 @@ def _with_block(
     column: Number,
     sums: Sequence[Value],
 ) -> list[Value]:
-    """The sums of some lines and vectors of columns with the products of a block."""
+    """Add the products of a block to the sums of some rows and column vectors."""
     with b.accumulate(0, TILE_ROW_BYTES // _WORD_BYTES, 1, sums) as iteration:
         word, found = iteration.index, []
         ys = [b.load(place + word * column, 0, "int32", None) for place in vectors]
         for i, place in enumerate(words):
-            # Rows begin at any number, not at any word.
+            # The address of a row is a multiple of 2, not of 4.
             at = place + word * _WORD_BYTES
             x = b.splat(b.let(f"load i32, ptr {at}, align 2", "int32"))
             for j, y in enumerate(ys):
@@ -174,7 +174,7 @@ def _with_block(
 
 
 def _plus_dots(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
-    """`sums` and both products of the words of x and y in each lane."""
+    """Return `sums` plus both products of the words of x and y in each lane."""
     kind = f"<{2 * b.lanes} x bfloat>"
     name = "@llvm.x86.avx512bf16.dpbf16ps.512"
     if current().is_arm64:

@@ -1,7 +1,7 @@
-"""Gather, scatter and their kin: rows of bytes moved by checked indices.
+"""Gather, scatter and related primitives: rows of bytes moved by checked indices.
 
-Indices below zero count from the end, once. A bad one is noted in the error block and
-skipped; the program stops before anything is written that outlives it.
+A negative index counts from the end, once. An index out of range is noted in the error
+block and skipped. The program stops before it writes anything that outlives the call.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 
-# What a task of a scatter moves at least: each task goes through all indices.
+# The least bytes of a task of a scatter: each task reads all indices.
 _TASK_BYTES = 1 << 20
-# How many indices before it is due a row is asked for, and how many lines of it.
+# The prefetch distance in indices, and the most cache lines of a row to prefetch.
 _AHEAD, _LINES = 12, 8
 _COMBINED = ("float32", "float64", "int32", "int64")
 
 
 def _ask_for_row(b: Kernel, row: Pointer, run: Index, dtype: str) -> None:
-    """Ask for the beginning of a run of elements that is due in a while."""
+    """Prefetch the first cache lines of a run of elements."""
     step = CACHE_LINE // dtypes.itemsize(dtype)
     with b.loop(0, b.least(run, step * _LINES), step) as i:
         b.prefetch(row + i)
 
 
 def emit_gather(dtype: str, index_dtype: str) -> Kernel:
-    """out[o, j] = x[o, indices[j]], runs of elements; rows are pairs (o, j)."""
+    """Emit out[o, j] = x[o, indices[j]], runs of elements. Rows are pairs (o, j)."""
     b = Kernel(current().lanes)
     x, out = b.address(0, dtype), b.address(2, dtype)
     indices, error = b.address(1, index_dtype), b.address(3)
@@ -58,7 +58,8 @@ def emit_gather(dtype: str, index_dtype: str) -> Kernel:
         start = outer * count
         low, high = b.most(b.low - start, 0), b.least(b.high - start, count)
         with b.loop(low, high) as position:
-            # No prefetcher follows indices. A bad one is asked for in vain.
+            # No hardware prefetcher follows indices. A prefetch of a bad index is
+            # harmless.
             later = b.least(position + _AHEAD, count - 1)
             due = b.integer_at(indices + later, index_dtype)
             _ask_for_row(b, x + (outer * limit + due) * run, run, dtype)
@@ -69,11 +70,11 @@ def emit_gather(dtype: str, index_dtype: str) -> Kernel:
 
 
 def emit_scatter(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Kernel:
-    """out = x with updates[o, j] at indices[j]; rows are runs of the destination.
+    """Emit out = x with updates[o, j] at indices[j]. Rows are runs of the destination.
 
-    Each range of rows goes through all indices and takes those that fall into it, in
-    their order, so that nothing depends on how the rows are divided. Where out is x
-    itself, a Variable that is updated in place, nothing else is read or written.
+    Each range of rows reads all indices and applies the indices in its range, in order,
+    so that the result does not depend on the partition. If out is x, a Variable that is
+    updated in place, nothing else is read or written.
     """
     b = Kernel(current().lanes)
     x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
@@ -97,7 +98,7 @@ def emit_scatter(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Ke
 
 
 def emit_put(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Kernel:
-    """out = x with updates[row, j, i] at [row, indices[row, j, i], i]."""
+    """Emit out = x with updates[row, j, i] at [row, indices[row, j, i], i]."""
     b = Kernel(current().lanes)
     x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
     indices, error = b.address(1, index_dtype), b.address(4)
@@ -115,7 +116,7 @@ def emit_put(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Kernel
 def _put_run(
     b: Kernel, mode: str, dtype: str, source: Pointer, target: Pointer, run: Number
 ) -> None:
-    """Combine a run of elements."""
+    """Combine a run of elements with its destination."""
     for i, mask in b.run(0, run):
         new = b.load(source, i, dtype, mask)
         if mode != "set":
@@ -126,7 +127,7 @@ def _put_run(
 def _put(
     b: Kernel, mode: str, dtype: str, source: Pointer, target: Pointer, run: Number = 1
 ) -> None:
-    """Combine one element."""
+    """Combine one element with its destination."""
     new = b.scalar(source, dtype)
     if mode != "set":
         new = _combined(b, mode, b.scalar(target, dtype), new)
@@ -136,7 +137,7 @@ def _put(
 def _along(
     b: Kernel, count: Index, run: Number
 ) -> Iterator[tuple[Index, Index, Number]]:
-    """Every row, element of a run, and position of an index."""
+    """Loop over rows, indices and elements. Yield row, element and position."""
     with b.loop(b.low, b.high) as row, b.loop(0, count) as j, b.loop(0, run) as i:
         yield row, i, (row * count + j) * run + i
 
@@ -154,7 +155,7 @@ def _moved(dtype: str) -> str:
 
 
 def _is_near(indices: Operand, elements: int) -> bool:
-    """Whether vectors of 32 bits can tell where each of so many elements is."""
+    """Return whether 32-bit lanes can hold the position of every element."""
     return indices.spec.dtype in ("int32", "int64") and elements < 1 << 31
 
 
@@ -165,7 +166,7 @@ def _all_contiguous(operands: Sequence[Operand]) -> bool:
 def lower_gather(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """Runs of x by indices along an axis."""
+    """Lower a gather of runs of x by indices along an axis."""
     x, indices = inputs
     axis = node.attrs["axis"]
     if not _all_contiguous(inputs):
@@ -190,7 +191,7 @@ def lower_gather(
 def lower_scatter(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """x with runs of updates combined at indices along an axis."""
+    """Lower a scatter: x with runs of updates combined at indices along an axis."""
     x, indices, updates = inputs
     axis, mode = node.attrs["axis"], node.attrs["mode"]
     dtype = _moved(x.spec.dtype) if mode == "set" else x.spec.dtype
@@ -216,7 +217,7 @@ def lower_scatter(
 def _along_axis(
     node: Any, inputs: Sequence[Operand]
 ) -> tuple[tuple[int, int, int], int] | None:
-    """(indices along the axis, extent of x there, elements behind), rows."""
+    """Return (index count, extent of x, elements after the axis), and the rows."""
     x, indices = inputs[0].spec.shape, inputs[1].spec.shape
     axis = node.attrs["axis"]
     same = x[:axis] == indices[:axis] and x[axis + 1 :] == indices[axis + 1 :]
@@ -228,7 +229,7 @@ def _along_axis(
 def lower_take_along_axis(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """One element of x for each index."""
+    """Lower a gather of one element of x for each index."""
     found = _along_axis(node, inputs)
     if found is None:
         return None
@@ -250,7 +251,7 @@ def lower_take_along_axis(
 def lower_put_along_axis(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """x with one element combined at each index."""
+    """Lower a scatter of one element at each index."""
     found = _along_axis(node, inputs)
     dtype, mode = inputs[0].spec.dtype, node.attrs["mode"]
     if found is None or (mode != "set" and dtype not in _COMBINED):

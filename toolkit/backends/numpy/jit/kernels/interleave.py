@@ -1,4 +1,4 @@
-"""Short rows of several arrays one behind the other, put together in registers."""
+"""Interleaving of short rows of several arrays, in registers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from toolkit.backends.numpy.jit.lowering import Call, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 
-# Elements of the longest row that is put together so.
+# Elements of the longest row that is interleaved in registers.
 LONGEST = 8
-# Bytes of the shortest vectors that are put together.
+# Bytes of the shortest vector.
 _VECTOR = 16
 
 
 @record
 class Part:
-    """What an array gives to each row.
+    """The contribution of an array to each row.
 
     Attributes:
         place: the array.
-        run: how many elements it gives; those of the rows follow each other.
-        offset: the bytes in front of its first element.
-        step: bytes from the first element of a group of rows to that of the next one.
+        run: the number of elements per row. They are contiguous over the rows of a
+            group.
+        offset: the byte offset of the first element.
+        step: the stride in bytes from one group of rows to the next.
     """
 
     place: Reference
@@ -38,11 +39,11 @@ class Part:
 
 @record
 class Edge:
-    """What is around the parts of each row.
+    """The padding of each row.
 
     Attributes:
-        low, high: how many elements before and after them.
-        number: their bytes, as an integer without a sign.
+        low, high: the number of elements before and after the parts.
+        number: the bytes of an element, as an unsigned integer.
     """
 
     low: int = 0
@@ -61,14 +62,15 @@ def interleaved(
     by_rows: set[Reference],
     edge: Edge = _NO_EDGE,
 ) -> Call:
-    """The call that writes rows of the parts, one behind the other.
+    """Return the call that writes rows, each the concatenation of the parts.
 
     Args:
-        dtype: as which elements are moved.
-        rows: in all.
-        count: of a group.
-        by_rows: the operands that fall apart along the rows.
-        edge: what is around the parts.
+        dtype: the type as which elements are moved.
+        parts: the contributions of the arrays.
+        rows: the number of rows.
+        count: the number of rows in a group.
+        by_rows: the operands that are partitioned along the rows.
+        edge: the padding of each row.
     """
     runs = tuple(part.run for part in parts)
     out: Reference = ("out", 0)
@@ -84,7 +86,7 @@ def interleaved(
 
 
 def emit_interleaved(dtype: str, runs: tuple[int, ...], edge: Edge) -> Kernel:
-    """out[row] = the runs of each array for that row; rows are in groups."""
+    """Emit out[row] = the runs of each array for that row. Rows are in groups."""
     b = Kernel(current().lanes)
     arrays = [b.next_address(dtype) for _ in runs]
     out, count = b.next_address(dtype), b.next_entry()
@@ -102,11 +104,11 @@ def emit_interleaved(dtype: str, runs: tuple[int, ...], edge: Edge) -> Kernel:
 
 
 class _Rows:
-    """Writes the rows of a group.
+    """Emits the rows of a group.
 
     Attributes:
-        columns: which array an element of a row comes from, and which of its run it is;
-            None: from no array.
+        columns: the array and the index in its run for each element of a row, or None
+        for padding.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class _Rows:
     def write(
         self, sources: Sequence[Pointer], out: Pointer, rows: tuple[Number, Number]
     ) -> None:
-        """As many rows as a vector has lanes together, then one by one."""
+        """Write the rows: first one per lane of a vector, then a remainder loop."""
         b, size, (low, high) = self.b, len(self.columns), rows
         lanes = max(b.lanes, _VECTOR // dtypes.itemsize(self.dtype))
         whole = b.whole_vectors(low, high, lanes)
@@ -146,7 +148,7 @@ class _Rows:
                 b.put_scalar(value, out + (row * size + place))
 
     def _joined(self, vectors: Sequence[Value], number: int) -> Value:
-        """The number-th vector of some rows, of those that the arrays give to them."""
+        """Return one output vector, shuffled from the loaded vectors."""
         b, starts = self.b, list(accumulate(self.runs, initial=0))
         wanted = []
         for place in range(number * b.lanes, (number + 1) * b.lanes):
@@ -157,7 +159,7 @@ class _Rows:
             wanted.append((starts[array] + vector, lane))
         given = [*vectors, b.filled(self.number, self.dtype)]
         first, *others = sorted({vector for vector, _ in wanted})
-        # A lane that comes from a later vector is replaced then.
+        # Each later shuffle replaces the lanes of one more source vector.
         found = b.shuffled(given[first], given[first], [lane for _, lane in wanted])
         for other in others:
             lanes = [

@@ -1,7 +1,6 @@
-"""Reductions over axes in the middle, such as the pixels of images channels last.
+"""Reductions over middle axes, such as the pixels of channels-last images.
 
-What is reduced may be a view: its rows, the elements that are combined, and the columns
-beside them lie at any distance from each other.
+The operand may be a view: rows, reduced elements and columns have any strides.
 """
 
 from __future__ import annotations
@@ -26,18 +25,20 @@ from toolkit.backends.numpy.jit.lowering import (
 )
 from toolkit.backends.numpy.jit.processor import current
 
-# Vectors of columns that are combined side by side: one addition waits for the other.
+# Vectors of columns per iteration: several chains hide the latency of an addition.
 _VECTORS = 4
 
 
 class _Middle(Kernel):
-    """Writes out[row, c] = the reduction of x[row, m, c] over m, vectors along c.
+    """Emits out[row, c] = the reduction of x[row, m, c] over m, vectors along c.
 
-    The table: x, the result, the extents of the middle and the columns, and the bytes
-    of x from one row, element and column to the next.
+    The table holds x, the result, the extents of the middle and of the columns, and the
+    byte strides of rows, reduced elements and columns.
 
     Args:
-        inner: the class of the stride of the columns.
+        op: the reduction.
+        dtype: of x.
+        inner: the stride class of the columns.
     """
 
     def __init__(self, op: str, dtype: str, inner: int) -> None:
@@ -51,7 +52,7 @@ class _Middle(Kernel):
         self.row_step, self.step, self.column_step = map(self.entry, (4, 5, 6))
 
     def write(self) -> None:
-        """The loops over rows and columns."""
+        """Emit the loops over rows and columns."""
         lanes = self.lanes
         with self.loop(self.low, self.high) as row:
             x = self.x + row * self.row_step
@@ -70,8 +71,8 @@ class _Middle(Kernel):
 
         Args:
             x: the address of the row.
-            first: the number of its first result.
-            parts: the first column and the lanes of each vector.
+            first: the index of the row's first result.
+            parts: the first column and the mask of each vector.
         """
         empty = self.combine.initial()
         size = len(empty)
@@ -96,14 +97,14 @@ class _Middle(Kernel):
 
 
 def emit_middle(op: str, dtype: str, inner: int) -> Kernel:
-    """The function that reduces the middle."""
+    """Emit a kernel that reduces the middle axes."""
     b = _Middle(op, dtype, inner)
     b.write()
     return b
 
 
 def emit_line(op: str, dtype: str, inner: int) -> Kernel:
-    """The same for a single column, vectors along what is reduced."""
+    """Emit a kernel for a single column, with vectors along the reduced axis."""
     b = Kernel(current().lanes)
     x, out, count = b.address(0), b.address(1), b.entry(2)
     row_step, step = b.entry(4), b.entry(5)
@@ -130,7 +131,7 @@ def emit_line(op: str, dtype: str, inner: int) -> Kernel:
 def lower_middle(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """One reduction over adjacent axes, other axes before and behind them."""
+    """Lower a reduction over adjacent axes, with other axes before or after them."""
     x, result, op = inputs[0], outputs[0].spec, node.op.name
     axes = node.attrs["axis"]
     axes = axes if isinstance(axes, tuple) else (axes,)
@@ -168,7 +169,7 @@ def lower_middle(
 
 
 def _step(x: Operand, axes: slice) -> int | None:
-    """The bytes from one element along some axes to the next; None if they differ."""
+    """Return the byte stride along some axes, or None if it varies."""
     loops, (strides,) = collapse(x.spec.shape[axes], [x.strides[axes]], 0)
     if not loops.extents:
         return dtypes.itemsize(x.spec.dtype)

@@ -1,4 +1,4 @@
-"""Copies: of strided views, of arrays one behind the other, of padded arrays."""
+"""Copies: strided views, concatenation, padding, and slices at dynamic starts."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import PRIMITIVES, Graph, Node, Value as GraphValue
 
-# Rows of a group that are worth it to put together a vector of them at a time.
+# The fewest rows of a group for which vectorized interleaving pays.
 _FEWEST_ROWS = 64
 
 
 def lower_copy(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """The elements of a view, in its order, one after the other."""
+    """Lower a copy of a view to a contiguous array."""
     source = inputs[0]
     short = _short_rows(source)
     if short:
@@ -54,9 +54,9 @@ def lower_copy(
 
 
 def _short_rows(x: Operand) -> Call | None:
-    """The copy of rows of a few elements that are apart, if columns are contiguous.
+    """Return a copy of strided rows of a few elements, if columns are contiguous.
 
-    So are channels that move behind pixels, and elements that are repeated.
+    This covers channels that move after pixels, and repeated elements.
     """
     itemsize, columns = dtypes.itemsize(x.spec.dtype), x.spec.shape[-1:]
     if not x.spec.size or not columns or not 1 < columns[0] <= LONGEST:
@@ -73,11 +73,11 @@ def _short_rows(x: Operand) -> Call | None:
 
 
 def emit_run(dtype: str, is_cut: bool) -> Kernel:
-    """out[row, offset:] = x[row], a run of elements.
+    """Emit out[row, offset:] = x[row], a run of elements.
 
     Args:
         dtype: of an element.
-        is_cut: whether runs are copied part by part, the rows of the call.
+        is_cut: whether each run is split into parts, which are the rows of the call.
     """
     b = Kernel(current().lanes)
     x, out = b.address(0), b.address(1, dtype)
@@ -93,7 +93,7 @@ def emit_run(dtype: str, is_cut: bool) -> Kernel:
 def lower_concatenate(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """Arrays one behind the other along an axis."""
+    """Lower the concatenation of arrays along an axis."""
     axis, spec = node.attrs["axis"], outputs[0].spec
     if not spec.size:
         return Lowered()
@@ -120,13 +120,13 @@ def lower_concatenate(
 def _copied_runs(
     number: int, x: Operand, axis: int, step: int, place: tuple[int, int]
 ) -> Call:
-    """The call that copies the runs of an input.
+    """Return the call that copies the runs of an input.
 
     Args:
         number, x: the input.
-        axis: along which arrays follow each other.
-        step: bytes from one run of x to the next.
-        place: the elements of a whole row, and of what comes before those of x.
+        axis: the axis of the concatenation.
+        step: the bytes from one run of x to the next.
+        place: the elements of a row of the result, and the offset of x in it.
     """
     operands: tuple[Reference, ...] = (("in", number), ("out", 0))
     rows, run = prod(x.spec.shape[:axis]), prod(x.spec.shape[axis:])
@@ -145,12 +145,12 @@ def _copied_runs(
 
 
 def _parts(rows: int, nbytes: int) -> int:
-    """How many parts each run is cut into, where there are few, but long ones."""
+    """Return the number of parts of each run. Only few, long runs are split."""
     return 1 if rows >= TASKS or nbytes < 2 * LEAST_BYTES else TASKS // rows
 
 
 def _row_step(x: Operand, axis: int) -> int | None:
-    """The bytes from a run behind `axis` to the next; None if they vary."""
+    """Return the stride in bytes of the runs at `axis`, or None if it varies."""
     itemsize = dtypes.itemsize(x.spec.dtype)
     loops, (strides,) = collapse(x.spec.shape, [x.strides], axis)
     inside = strides[loops.rows :]
@@ -165,12 +165,12 @@ def emit_pad(
     widths: tuple[tuple[int, int], ...],
     content: str,
 ) -> Kernel:
-    """out = x with `content` around it; a row is one index of the leading axis.
+    """Emit out = x with `content` around it. A row is one index of the leading axis.
 
     Args:
-        inner: the extents of x behind its leading axis.
-        widths: elements before and after, of every axis.
-        content: the element to fill with, as hexadecimal bytes.
+        inner: the extents of x after its leading axis.
+        widths: the number of elements before and after, for every axis.
+        content: the fill element, as hexadecimal bytes.
     """
     b = Kernel(current().lanes)
     x, out, rows = b.address(0, dtype), b.address(1, dtype), b.entry(2)
@@ -212,7 +212,7 @@ def emit_pad(
 def lower_pad(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """x with a constant around it."""
+    """Lower the padding of x with a constant."""
     spec, result, widths = inputs[0].spec, outputs[0].spec, node.attrs["widths"]
     if not inputs[0].is_contiguous or not spec.ndim:
         return None
@@ -239,10 +239,10 @@ def lower_pad(
 
 
 def emit_box(dtype: str, index_dtypes: tuple[str, ...], updates: bool) -> Kernel:
-    """out = a box of x, or x with a box replaced; a row is a line of the box.
+    """Emit out = a box of x, or x with a box replaced. A row is a line of the box.
 
-    The table holds x, the box or the result, then each axis's start, and as numbers
-    each axis's extent in x and in the box. Starts are moved so that the box fits.
+    The table holds x, the box or the result, the start of each axis, the extents of x,
+    and the extents of the box. Starts are clamped so that the box fits.
     """
     b, ndim = Kernel(current().lanes), len(index_dtypes)
     whole, box = b.address(0, dtype), b.address(1, dtype)
@@ -293,7 +293,7 @@ def _boxed(
 def lower_dynamic_slice(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """A box of x at starts that are known when it runs."""
+    """Lower a slice of x at dynamic starts."""
     x, *starts = inputs
     if not starts or not x.is_contiguous:
         return None
@@ -303,7 +303,7 @@ def lower_dynamic_slice(
 
 
 def emit_unless_same(dtype: str) -> Kernel:
-    """out[row] = x[row], unless out is x: a Variable that is updated in place."""
+    """Emit out[row] = x[row], unless out is x: a Variable that is updated in place."""
     b = Kernel(current().lanes)
     x, out, run = b.address(0, dtype), b.address(1, dtype), b.entry(2)
     with b.when(b.let(f"icmp ne ptr {x}, {out}", "bool")):
@@ -314,7 +314,7 @@ def emit_unless_same(dtype: str) -> Kernel:
 def lower_dynamic_update_slice(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """x with a box replaced, at starts that are known when it runs."""
+    """Lower the replacement of a box of x at dynamic starts."""
     x, update, *starts = inputs
     if not starts or not x.is_contiguous or not update.is_contiguous:
         return None

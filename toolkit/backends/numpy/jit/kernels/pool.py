@@ -1,7 +1,7 @@
-"""Pooling, channels last: one image after the other, vectors along the channels.
+"""Pooling, channels last, with vectors along the channels.
 
-Windows are clamped to the image, so nothing is padded. What runs backward visits each
-pixel of the image once and collects from the windows that see it.
+Windows are clamped to the image, so nothing is padded. The gradient visits each pixel
+of the image once and collects from the windows that contain it.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.numpy.jit.processor import current
 
 DTYPES = ("float32", "float64", "int32", "int64")
-# Vectors of channels that are carried for one pixel, and taps that are written out.
+# Vectors of channels per pixel, and the largest number of taps that is unrolled.
 _VECTORS, _TAPS = 4, 9
 
 Shape = tuple[int, ...]
 
 
 class Geometry:
-    """Which pixels each window of a pooling sees.
+    """The geometry of a pooling: the pixels of each window.
 
     Args:
-        image: the extents of an image, without its channels.
-        pooled: those of the result.
+        image: the spatial extents of the input.
+        pooled: the spatial extents of the result.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Geometry:
         return f"Geometry{facts}"
 
     def seen(self, b: Kernel, axis: int, o: Index) -> tuple[Number, Range]:
-        """The first pixel of window `o` along an axis, and the offsets inside."""
+        """Return the first pixel of window `o` on an axis, and its offsets."""
         n, k = self.image[axis], self.window[axis]
         stride, low = self.strides[axis], self.low[axis]
         start = o * stride - low
@@ -70,7 +70,7 @@ class Geometry:
         return start, (first, last)
 
     def seeing(self, b: Kernel, axis: int, pixel: Index) -> tuple[Index, Range]:
-        """The padded position of a pixel along an axis, and the windows that see it."""
+        """Return the padded position of a pixel on an axis, and its windows."""
         k, stride = self.window[axis], self.strides[axis]
         at = pixel + self.low[axis]
         last = b.least(at // stride + 1, self.pooled[axis])
@@ -80,12 +80,12 @@ class Geometry:
         return at, (first, last)
 
 
-# Vectors of channels: the first channel and the lanes of each.
+# A block of channels: the first channel and the mask of each vector.
 Block = list[tuple[Number, Mask]]
 
 
 class _Pooling(Kernel):
-    """Writes one pooling kernel."""
+    """Emits one pooling kernel."""
 
     def __init__(self, geometry: Geometry, channels: int, dtype: str) -> None:
         super().__init__(current().lanes)
@@ -94,7 +94,7 @@ class _Pooling(Kernel):
         self.dtype = dtype
 
     def pixels(self, extents: Shape) -> Iterator[tuple[list[Index], Index]]:
-        """Loops over the images and their pixels: indices, and the pixel's number."""
+        """Loop over images and pixels. Yield the indices and the pixel number."""
         with ExitStack() as loops:
             number = loops.enter_context(self.loop(self.low, self.high))
             indices = []
@@ -105,7 +105,7 @@ class _Pooling(Kernel):
             yield indices, number
 
     def blocks(self) -> Iterator[Block]:
-        """The channels as vectors, a few at a time."""
+        """Loop over the channels in blocks of a few vectors."""
         lanes = self.lanes
         whole, rest = divmod(self.channels, lanes)
         loops, last = divmod(whole, _VECTORS)
@@ -147,17 +147,17 @@ class _Pooling(Kernel):
         return nest(ranges, [], values)
 
     def tap(self, offsets: Sequence[Number]) -> Number:
-        """The number of a position in the window."""
+        """Return the number of a position in the window."""
         return _number(0, offsets, self.geometry.window)
 
 
 def _number(first: Number, indices: Sequence[Number], extents: Shape) -> Number:
-    """The number of a pixel, in row-major order, of images of some extents.
+    """Return the row-major number of a pixel.
 
     Args:
         first: the number of the image.
-        indices: along the axes.
-        extents: of the axes.
+        indices: the index along each axis.
+        extents: the extent of each axis.
     """
     for index, n in zip(indices, extents, strict=True):
         first = first * n + index
@@ -165,7 +165,7 @@ def _number(first: Number, indices: Sequence[Number], extents: Shape) -> Number:
 
 
 def emit_max_pool(geometry: Geometry, channels: int, dtype: str) -> Kernel:
-    """y, index = the maximum of each window and its first position."""
+    """Emit y, index = the maximum of each window and its first position."""
     b = _Pooling(geometry, channels, dtype)
     x, y, index = (b.address(k) for k in range(3))
     lowest = -np.inf if dtypes.is_float(dtype) else np.iinfo(dtype).min
@@ -200,7 +200,7 @@ def emit_max_pool(geometry: Geometry, channels: int, dtype: str) -> Kernel:
 
 
 def _exceeds(b: Kernel, new: Value, old: Value) -> Value:
-    """Where a new element takes the place of the greatest; a NaN does, the first."""
+    """Return where a new element replaces the maximum. The first NaN does."""
     if not dtypes.is_float(new.dtype):
         return b.binary("icmp sgt", new, old, "bool")
     more = b.binary("fcmp ugt", new, old, "bool")
@@ -208,7 +208,7 @@ def _exceeds(b: Kernel, new: Value, old: Value) -> Value:
 
 
 class _Windows:
-    """The window of a pixel of the result: where it begins, and the offsets in it."""
+    """The window of a pixel of the result: its start and its ranges of offsets."""
 
     def __init__(self, b: _Pooling, indices: Sequence[Index], pixel: Index) -> None:
         found = [b.geometry.seen(b, axis, o) for axis, o in enumerate(indices)]
@@ -218,14 +218,14 @@ class _Windows:
         self.image = pixel // prod(b.geometry.pooled)
 
     def at(self, offsets: Sequence[Number]) -> tuple[Number, Value]:
-        """The pixel at some offsets, and their number in the window in every lane."""
+        """Return the pixel at some offsets, and its window position in all lanes."""
         at = [start + o for start, o in zip(self.starts, offsets, strict=True)]
         seen = _number(self.image, at, self.b.geometry.image)
         return seen, self.b.int32(self.b.tap(offsets))
 
 
 def emit_seen(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Kernel:
-    """y = the sum of each window, or of it the element at `index`."""
+    """Emit y = the sum of each window, or its element at `index`."""
     b = _Pooling(geometry, channels, dtype)
     x, index = b.address(0), b.address(1)
     y = b.address(2) if picks else index
@@ -264,7 +264,7 @@ def emit_seen(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Ker
 
 
 def emit_seeing(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Kernel:
-    """x = for each pixel the sum of g over its windows, or those that it won."""
+    """Emit x = the sum of g over the windows of a pixel, or where it is picked."""
     b = _Pooling(geometry, channels, dtype)
     g, index = b.address(0), b.address(1)
     x = b.address(2) if picks else index
@@ -355,7 +355,7 @@ def _lowered(
 def lower_max_pool(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """The maximum of each window, and where it is."""
+    """Lower the maximum of each window and its position."""
     image, pooled = inputs[0].spec.shape, outputs[0].spec.shape
     return _lowered(emit_max_pool, node, inputs, outputs, image, pooled)
 
@@ -363,7 +363,7 @@ def lower_max_pool(
 def lower_max_pool_gather(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """The elements at the winners' positions."""
+    """Lower the gather of the elements at the positions of the maxima."""
     image, pooled = inputs[0].spec.shape, outputs[0].spec.shape
     return _lowered(emit_seen, node, inputs, outputs, image, pooled, True)
 
@@ -371,7 +371,7 @@ def lower_max_pool_gather(
 def lower_sum_pool(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """The sum of each window."""
+    """Lower the sum of each window."""
     image, pooled = inputs[0].spec.shape, outputs[0].spec.shape
     return _lowered(emit_seen, node, inputs, outputs, image, pooled, False)
 
@@ -379,7 +379,7 @@ def lower_sum_pool(
 def lower_max_pool_scatter(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """Each element at its winner's position, added up."""
+    """Lower the scatter-add of each element to the position of its maximum."""
     image, pooled = outputs[0].spec.shape, inputs[0].spec.shape
     return _lowered(emit_seeing, node, inputs, outputs, image, pooled, True)
 
@@ -387,6 +387,6 @@ def lower_max_pool_scatter(
 def lower_sum_pool_grad(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """Each element at all positions of its window, added up."""
+    """Lower the gradient of the sum: scatter-add to all pixels of a window."""
     image, pooled = outputs[0].spec.shape, inputs[0].spec.shape
     return _lowered(emit_seeing, node, inputs, outputs, image, pooled, False)

@@ -1,8 +1,8 @@
 """Uniform random numbers: the bits of NumPy's Philox 4x64-10, in any order of blocks.
 
-Philox turns a counter and a key into a block of four 64-bit words by ten rounds of two
-products each (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011), so
-every block can be computed by itself.
+Philox maps a counter and a key to a block of four 64-bit words. It has ten rounds of
+two products each (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011).
+Blocks are independent.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from toolkit.backends.numpy.jit.lowering import Call, Lowered, Operand, partitio
 _ROUNDS = 10
 _FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-# For each dtype: elements of a block, integers of their size, bits dropped, scale.
+# For each dtype: elements of a block, integer type, dropped bits, scale.
 _FORMS = {
     "float32": (8, "int32", 8, 2.0**-24),
     "float64": (4, "int64", 11, 2.0**-53),
 }
-# Instructions of a block, roughly, which count as its arithmetic.
+# The approximate number of instructions of a block, counted as FLOPs.
 _BLOCK_COST = 100
 
 
 def emit_uniform(dtype: str, ragged: bool) -> Kernel:
-    """out = the elements of blocks [low, high); `ragged`: the last may be partial."""
+    """Emit out = the elements of blocks [low, high). A `ragged` end is partial."""
     elements = _FORMS[dtype][0]
     b = Kernel(elements)
     key, out, size = b.address(0), b.address(1), b.entry(2)
     keys = _round_keys(b, key)
     with b.loop(b.low, b.high) as row:
-        # NumPy counts up before it computes a block.
+        # NumPy increments the counter before it computes a block.
         words: list[Number] = [row + 1, 0, 0, 0]
         for first, second in keys:
             high0, low0 = _product(b, _FACTORS[0], words[0])
@@ -48,7 +48,7 @@ def emit_uniform(dtype: str, ragged: bool) -> Kernel:
 
 
 def _round_keys(b: Kernel, key: Pointer) -> list[tuple[Index, Index]]:
-    """The two key words of every round."""
+    """Return the two key words of every round."""
     words = [
         b.index(f"zext i32 {b.scalar(key + 4 * k, 'uint32')} to i64") for k in (0, 1)
     ]
@@ -60,7 +60,7 @@ def _round_keys(b: Kernel, key: Pointer) -> list[tuple[Index, Index]]:
 
 
 def _product(b: Kernel, factor: int, word: Number) -> tuple[Index, Index]:
-    """The upper and the lower half of a product of 64-bit words."""
+    """Return the high and the low half of a product of 64-bit words."""
     wide = b.index(f"zext i64 {word} to i128")
     product = b.index(f"mul i128 {wide}, {factor}")
     shifted = b.index(f"lshr i128 {product}, 64")
@@ -69,7 +69,7 @@ def _product(b: Kernel, factor: int, word: Number) -> tuple[Index, Index]:
 
 
 def _uniform(b: Kernel, words: Sequence[Number], dtype: str) -> Value:
-    """The words as numbers in [0, 1), from their upper bits."""
+    """Return the words as numbers in [0, 1), from their upper bits."""
     elements, integer, drop, scale = _FORMS[dtype]
     block = Value("poison", "int64", len(words))
     for k, word in enumerate(words):
@@ -83,7 +83,7 @@ def _uniform(b: Kernel, words: Sequence[Number], dtype: str) -> Value:
 
 
 def _signed(word: int) -> int:
-    """The lower 64 bits as a signed integer."""
+    """Return the lower 64 bits as a signed integer."""
     word %= 2**64
     return word - 2**64 if word >= 2**63 else word
 
@@ -91,7 +91,7 @@ def _signed(word: int) -> int:
 def lower_random_uniform(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """Numbers from a key of two words."""
+    """Lower uniform random numbers from a key of two words."""
     spec = outputs[0].spec
     if spec.dtype not in _FORMS or not inputs[0].is_contiguous:
         return None

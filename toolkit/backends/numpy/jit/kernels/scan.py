@@ -1,4 +1,4 @@
-"""Running sums and products along an axis."""
+"""Cumulative sums and products along an axis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _COMBINED = {"cumsum": ("sum", "add"), "cumprod": ("prod", "multiply")}
 
 
 def emit_cumulative(op: str, dtype: str, reverse: bool, lanes: int) -> Kernel:
-    """out[row, n, c] = x[row, 0, c] combined up to x[row, n, c], vectors along c."""
+    """Emit out[row, n, c] = x[row, 0, c] combined up to x[row, n, c].
+
+    Vectors are along c.
+    """
     b = Kernel(lanes)
     x, out = b.address(0), b.address(1)
     length, columns = b.entry(2), b.entry(3)
@@ -45,13 +48,13 @@ def emit_cumulative(op: str, dtype: str, reverse: bool, lanes: int) -> Kernel:
 def lower_cumulative(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """Running sums or products, from either end."""
+    """Lower a cumulative sum or product, forward or reverse."""
     spec, axis = inputs[0].spec, node.attrs["axis"]
     if not inputs[0].is_contiguous or spec.dtype not in DTYPES:
         return None
     rows, columns = prod(spec.shape[:axis]), prod(spec.shape[axis + 1 :])
     operands: tuple[Reference, ...] = (("in", 0), ("out", 0))
-    # Along the last axis one sum waits for the other: a short vector wastes least.
+    # Along the last axis the additions form one dependency chain: lanes do not help.
     lanes = current().lanes if columns > 1 else 1
     call = Call(
         Code(emit_cumulative, node.op.name, spec.dtype, node.attrs["reverse"], lanes),

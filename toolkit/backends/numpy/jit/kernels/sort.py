@@ -1,6 +1,6 @@
-"""The order of elements: where each of a row belongs, and places in a sorted sequence.
+"""Sorting: the stable order of rows, and binary search in a sorted sequence.
 
-NaN counts as behind all numbers, and equal elements keep their order.
+NaN sorts after all numbers. The order is stable.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 
-# Rows of up to so many elements are sorted by comparing each with all others.
+# The largest row that is sorted by rank: every pair of keys is compared.
 _FEW = 128
-# The bits of a digit, and how many there are.
+# The bits of a radix digit, and the number of its values.
 _DIGIT, _BUCKETS = 8, 256
-# Values of one task, each of which reads all along a sequence.
+# Values of one task. Each value needs a search of the whole sequence.
 _GRAIN = 8192
 
 
 def _precedes(s: LLVMScalars, a: Value, b: Value) -> Value:
-    """Whether a comes before b: it is less, or b alone is NaN."""
+    """Return whether a sorts before b: it is less, or only b is NaN."""
     less: Value = s.less(a, b)
     if not dtypes.is_float(a.dtype):
         return less
@@ -44,11 +44,11 @@ def _precedes(s: LLVMScalars, a: Value, b: Value) -> Value:
 
 
 def emit_searchsorted(dtype: str, side: str) -> Kernel:
-    """out[i] = how many of the edges precede x[i], or do not follow it.
+    """Emit out[i] = the number of edges that precede x[i], or do not follow it.
 
-    The table: edges, x and the result, how many edges there are, at least one, and how
-    often that can be halved until one is left. The steps are the same for all values,
-    so a vector of them goes through the edges together.
+    The table holds edges, x, the result, the number of edges (at least one), and the
+    number of halvings until one edge is left. All values take the same steps, so a
+    vector of values searches at once.
     """
     b = Kernel(current().lanes)
     s = LLVMScalars(b)
@@ -56,7 +56,7 @@ def emit_searchsorted(dtype: str, side: str) -> Kernel:
     extent, halvings = b.entry(3), b.entry(4)
 
     def passed(place: Value, value: Value) -> Value:
-        """1 where the result lies behind an edge."""
+        """Return 1 where the result is after an edge."""
         edge = b.gather_at(edges, place, _type(dtype), dtype, None)
         if side == "left":
             behind = _precedes(s, edge, value)
@@ -85,16 +85,17 @@ def _type(dtype: str) -> str:
 
 
 class _Sort(Kernel):
-    """Writes out[row, :, c] = the stable order of x[row, :, c].
+    """Emits out[row, :, c] = the stable order of x[row, :, c].
 
-    A row of the call is a pair (row, c). Elements become keys, integers that compare
-    like them. Few keys are compared with all others, a vector of them at a time. Many
-    are put in the order of one digit after the other, the lowest first; a digit that
-    all keys have in common takes no move.
+    A row of the call is a pair (row, c). Elements become keys: unsigned integers with
+    the same order. Short rows are sorted by rank: each key is compared with a vector of
+    keys at a time. Long rows use a radix sort, the lowest digit first. A digit that all
+    keys share is skipped.
 
-    The table: x, the result, and for each task two buffers of keys and two of places,
-    and the numbers of keys by digit; the extent, the columns, and the bytes of a task's
-    buffers and of one of places.
+    The table holds x, the result, and the work memory. The work memory of a task has
+    two buffers of keys, two of indices, and the counts of digits. The numbers are the
+    extent, the columns, the bytes of a task's memory, and the bytes of a buffer of
+    indices.
     """
 
     def __init__(self, dtype: str) -> None:
@@ -111,7 +112,7 @@ class _Sort(Kernel):
         self.counts = Pointer(self, (self.buffers + counts).text, "i32")
 
     def write(self, few: bool) -> None:
-        """The loop over rows."""
+        """Emit the loop over rows."""
         with self.loop(self.low, self.high) as row:
             outer, column = self.split(row, self.columns)
             first = outer * self.extent * self.columns + column
@@ -124,7 +125,7 @@ class _Sort(Kernel):
             (self.by_rank if few else self.by_digits)(first)
 
     def by_rank(self, first: Number) -> None:
-        """Put the place of each key where those that come before it end."""
+        """Write each index at the rank of its key."""
         keys, _ = self.side(0)
         zero: Value = self.index("add i64 0, 0")
         whole = self.whole_vectors(0, self.extent, self.lanes)
@@ -144,7 +145,7 @@ class _Sort(Kernel):
     def before(
         self, keys: Pointer, at: Index, mask: Mask, key: Value, i: Index
     ) -> Index:
-        """How many keys of a vector come before the i-th."""
+        """Count the keys of a vector that sort before the i-th key."""
         others = self.load(keys, at, self.kind, mask)
         less = self.binary("icmp ult", others, key, "bool")
         same = self.binary("icmp eq", others, key, "bool")
@@ -159,7 +160,7 @@ class _Sort(Kernel):
         return self.index(f"zext {bits} {count} to i64")
 
     def by_digits(self, first: Number) -> None:
-        """Sort by each digit, and write the places."""
+        """Sort by each digit, and write the indices."""
         zero: Value = self.index("add i64 0, 0")
         with self.accumulate(0, self.bits // _DIGIT, 1, [zero]) as iteration:
             shift = iteration.index * _DIGIT
@@ -171,12 +172,12 @@ class _Sort(Kernel):
             self.put_scalar(place, self.out + (first + i * self.columns))
 
     def side(self, side: Number) -> tuple[Pointer, Pointer]:
-        """The keys and places of one of two buffers."""
+        """Return the keys and indices of one of the two buffers."""
         places = self.keys_bytes * 2 + side * self.half
         return self.buffers + side * self.keys_bytes, self.buffers + places
 
     def key(self, x: Value) -> Value:
-        """The bits of an integer that compares, without a sign, like x."""
+        """Return the bits of an unsigned integer with the same order as x."""
         if self.dtype.startswith("u"):
             return Value(x.text, self.kind)
         if not dtypes.is_float(x.dtype):
@@ -189,11 +190,11 @@ class _Sort(Kernel):
         return self.select(self.s.isnan(x), self.constant(-1, raw), key)
 
     def narrow(self, number: Index) -> Value:
-        """An index as 32 bits."""
+        """Return an index as 32 bits."""
         return self.convert("trunc", number, "int32")
 
     def count(self, keys: Pointer, i: Number, shift: Number) -> tuple[Value, Pointer]:
-        """A key, and where its digit is counted."""
+        """Return a key, and the address of its digit's count."""
         key = self.scalar(self.at(keys, i, self.kind), self.kind)
         wide = key.text
         if self.bits < 64:
@@ -202,7 +203,7 @@ class _Sort(Kernel):
         return key, self.counts + (shifted & (_BUCKETS - 1))
 
     def by_digit(self, side: Index, shift: Number) -> Index:
-        """Sort by one digit into the other buffers; 0 if all have the same, else 1."""
+        """Sort by a digit into the other buffers. Return 0 if all are equal, else 1."""
         keys, places = self.side(side)
         with self.loop(0, _BUCKETS) as bucket:
             self.put_scalar(Value("0", "int32"), self.counts + bucket)
@@ -225,7 +226,7 @@ class _Sort(Kernel):
     def _move(
         self, keys: Pointer, places: Pointer, to: tuple[Pointer, Pointer], shift: Number
     ) -> None:
-        """Put each key behind those of lower digits, and the same ones in front."""
+        """Move each key to its bucket. Keys of the same digit keep their order."""
         with self.loop(0, self.extent) as i:
             key, count = self.count(keys, i, shift)
             at = self.integer_at(count, "int32")
@@ -236,7 +237,7 @@ class _Sort(Kernel):
 
 
 def emit_argsort(dtype: str, few: bool) -> Kernel:
-    """The function that sorts rows, of few elements or of many."""
+    """Emit a kernel that sorts rows, by rank if `few`, else by digits."""
     b = _Sort(dtype)
     b.write(few)
     return b
@@ -248,7 +249,7 @@ def emit_argsort(dtype: str, few: bool) -> Kernel:
 def lower_searchsorted(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """Where values would go in a sorted sequence."""
+    """Lower a binary search of values in a sorted sequence."""
     edges, x = inputs
     count, dtype = edges.spec.size, x.spec.dtype
     is_known = dtype in DTYPES and dtype != "bool"
@@ -272,7 +273,7 @@ def lower_searchsorted(
 def lower_argsort(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """The stable order along an axis."""
+    """Lower the stable order along an axis."""
     x, axis = inputs[0].spec, node.attrs["axis"]
     if not inputs[0].is_contiguous or x.dtype not in DTYPES or x.dtype == "bool":
         return None

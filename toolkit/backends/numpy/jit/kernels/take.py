@@ -1,4 +1,4 @@
-"""Single elements by checked indices, in vectors where all of them are in range."""
+"""Gather of single elements by checked indices, vectorized where all are in range."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def valid_index(
     limit: Index,
     error: Pointer,
 ) -> Iterator[Index]:
-    """The wrapped index at a position, for what runs only if it is in range."""
+    """Yield the wrapped index at a position. The body runs only if it is in range."""
     given = b.integer_at(indices + position, dtype)
     negative, moved = given < 0, given + limit
     wrapped = b.index(f"select i1 {negative}, i64 {moved}, i64 {given}")
@@ -37,7 +37,7 @@ def valid_index(
 
 
 def emit_gather_elements(dtype: str, index_dtype: str, is_near: bool) -> Kernel:
-    """out[o, j] = x[o, indices[j]]; rows are pairs (o, j)."""
+    """Emit out[o, j] = x[o, indices[j]]. Rows are pairs (o, j)."""
     e = _Elements(dtype, index_dtype, is_near, True)
     b, count = e.b, e.count
     with b.loop(b.low // count, b.ceil_div(b.high, count)) as outer:
@@ -48,7 +48,7 @@ def emit_gather_elements(dtype: str, index_dtype: str, is_near: bool) -> Kernel:
 
 
 def emit_take(dtype: str, index_dtype: str, is_near: bool, is_single: bool) -> Kernel:
-    """out[row, j, i] = x[row, indices[row, j, i], i]."""
+    """Emit out[row, j, i] = x[row, indices[row, j, i], i]."""
     e = _Elements(dtype, index_dtype, is_near, is_single)
     b = e.b
     with b.loop(b.low, b.high) as row:
@@ -61,15 +61,15 @@ def emit_take(dtype: str, index_dtype: str, is_near: bool, is_single: bool) -> K
 
 
 class _Elements:
-    """Takes elements by indices.
+    """Emits a gather of elements by indices.
 
-    The table: x, the indices, the result, the error block; how many indices there are,
-    the extent of x that they are positions along, and the elements behind each.
+    The table holds x, the indices, the result, the error block, the number of indices,
+    the extent of x along the axis, and the number of elements after it.
 
     Args:
-        dtype, index_dtype: of what is moved, and of the indices.
-        is_near: whether 31 bits tell where an element of a line of x is.
-        is_single: whether there is one element behind each.
+        dtype, index_dtype: of x, and of the indices.
+        is_near: whether 32-bit lanes can hold the positions in a line of x.
+        is_single: whether there is one element after the axis.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class _Elements:
     def take(
         self, x: Pointer, indices: Pointer, out: Pointer, places: tuple[Number, Number]
     ) -> None:
-        """out[i] = x[indices[i]], or x[indices[i], i] if there are several behind each.
+        """Compute out[i] = x[indices[i]], or x[indices[i], i] for longer runs.
 
         Args:
-            x, indices, out: where those of a line begin.
+            x, indices, out: the addresses of a line.
             places: the range of i.
         """
         b, (low, high) = self.b, places
@@ -108,7 +108,7 @@ class _Elements:
         self._one_by_one(x, indices, out, (whole, high))
 
     def _numbers(self, indices: Pointer, first: Number) -> tuple[Value, Value]:
-        """The elements that a vector of indices names, and whether all exist."""
+        """Return the positions for a vector of indices, and whether all are valid."""
         b, s = self.b, LLVMScalars(self.b)
         given = b.load(indices, first, self.index_dtype, None)
         limit = s.cast(b.splat(self.limit), self.index_dtype)

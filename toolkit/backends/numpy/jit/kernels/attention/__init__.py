@@ -1,9 +1,9 @@
-"""Attention a block at a time: of the weights, only what fits the cache is ever there.
+"""Blocked attention: only a block of the weights exists at a time, in the cache.
 
 The lanes of a vector are neighbouring queries of one head, so that the maximum and the
-sum over the keys, like everything else per query, need no work across lanes. Keys and
-values are read where they are, one number at a time; queries and outputs, of which a block
-has few, are transposed when they are read and written.
+sum over the keys need no operation across lanes. Keys and values are read in place, one
+number at a time. Queries and outputs are transposed at loads and stores: a block has
+few of them.
 """
 
 from toolkit.backends.numpy.jit.kernels.attention.lower import (

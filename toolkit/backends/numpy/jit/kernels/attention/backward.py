@@ -1,4 +1,4 @@
-"""Attention's backward pass: the weights of a block once more, then their gradients."""
+"""The backward pass of attention: it recomputes the weights, block by block."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ OUTPUTS = ("query_grad", "key_grad", "value_grad")
 
 
 def operands(plan: AttentionPlan) -> tuple[str, ...]:
-    """The arrays in the order of the table."""
+    """Return the arrays in the order of the table."""
     return (*INPUTS, *(extra.name for extra in plan.extras), *OUTPUTS)
 
 
 def scratch(plan: AttentionPlan) -> list[int]:
-    """Lines of scratch memory for queries, g, sums, weights, changes, and extras."""
+    """Return the scratch lines of queries, g, sums, weights, changes, and extras."""
     sizes = [plan.features, plan.value_features, plan.features, plan.keys, plan.keys]
     return sizes + [plan.keys] * len(plan.per_target)
 
 
 def emit_attention_grad(plan: AttentionPlan) -> Kernel:
-    """The kernel of one plan."""
+    """Emit the kernel of a plan."""
     lines = sum(scratch(plan))
     return emit_visit(plan, operands(plan), _Block, lines, sums=OUTPUTS[1:])
 
@@ -65,7 +65,7 @@ class _Block:
         w.transpose_out(self.sums, bases["query_grad"], step, first, plan.features)
 
     def _end(self) -> Number:
-        """The first key that does not matter: none, where all before are masked."""
+        """Return the end of the keys: all keys if the earlier ones are masked."""
         b, end = self.b, self.visit.end
         if not (self.plan.causal and self.limits.any):
             return end
@@ -114,7 +114,7 @@ class _Block:
         )
 
     def _change(self, start: Number, count: Number) -> None:
-        """Logits become weights, and the weights' gradients those of the logits."""
+        """Compute the weights, and the gradients of the logits."""
         w = self.w
         self.limits.prepare(start, count)
         free = self.visit.free_keys(self.b, start, count)

@@ -1,4 +1,4 @@
-"""The forward pass: the output, and of each row what the backward pass needs."""
+"""The forward pass: the output, and the row statistics for the backward pass."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
 
 INPUTS = ("query", "key", "value")
 OUTPUTS = ("out", "peak", "total")
-# Maxima that are taken side by side.
+# The number of independent maxima per iteration.
 _UNROLL = 4
 
 
 def operands(plan: AttentionPlan) -> tuple[str, ...]:
-    """The arrays in the order of the table."""
+    """Return the arrays in the order of the table."""
     return (*INPUTS, *(extra.name for extra in plan.extras), *OUTPUTS)
 
 
 def scratch(plan: AttentionPlan) -> list[int]:
-    """Lines of scratch memory for queries, sums, factors, logits, and extras."""
+    """Return the scratch lines of queries, sums, factors, logits, and extras."""
     sizes = [plan.features, plan.value_features, 1, plan.keys]
     return sizes + [plan.keys] * len(plan.per_target)
 
 
 def emit_attention(plan: AttentionPlan) -> Kernel:
-    """The kernel of one plan."""
+    """Emit the kernel of a plan."""
     return emit_visit(plan, operands(plan), _Block, sum(scratch(plan)))
 
 
@@ -82,13 +82,13 @@ class _Block:
         w.store_rows(totals, bases["total"], first)
 
     def _hidden(self, peaks: list[Value]) -> Value:
-        """Whether keys that were left out matter, as all that were seen are masked."""
+        """Return whether skipped keys matter because all earlier keys are masked."""
         short = self.visit.end < self.w.n["sources"]
         hidden = self.limits.hides_all(peaks)
         return self.b.let(f"and i1 {short}, {hidden}", "bool")
 
     def _keys(self, start: Number, values: list[Value]) -> list[Value]:
-        """The keys of a block: (maxima, sums of weights) before and after."""
+        """Process a block of keys. The values are maxima and sums of weights."""
         w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
         before, totals = values[:VECTORS], values[VECTORS:]
         count = b.least(self.visit.end - start, plan.keys)
@@ -126,7 +126,7 @@ class _Block:
         return [*peaks, *totals]
 
     def _peaks(self, start: Number, count: Number, peaks: list[Value]) -> list[Value]:
-        """The maxima of the logits, which get their bias and masks."""
+        """Apply bias and masks to the logits, and return their maxima."""
         w, limits = self.w, self.limits
         limits.prepare(start, count)
         free = self.visit.free_keys(self.b, start, count)
@@ -169,7 +169,7 @@ class _Block:
     def _weigh(
         self, count: Number, peaks: list[Value], totals: list[Value]
     ) -> list[Value]:
-        """Logits become weights; the sums of these."""
+        """Replace logits by weights, and return the sums of weights."""
         w, b = self.w, self.b
 
         def body(key: Number, found: list[Value]) -> list[Value]:

@@ -1,4 +1,4 @@
-"""What is done to logits: bias and masks, for a block of keys at a time."""
+"""Bias and masks of logits, for a block of keys at a time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Limits:
     """The bias and the masks of a block of queries.
 
     Args:
-        writer: emits the function.
-        bases: pointers to the extras of this head, by name.
-        first: the number of the block's first query.
-        areas: scratch memory for each extra that has to be transposed, a line per key.
+        writer: the emitter of the function.
+        bases: the pointers to the extras of this head, by name.
+        first: the index of the block's first query.
+        areas: scratch memory for each extra that is transposed, a line per key.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Limits:
 
     @property
     def any(self) -> bool:
-        """Whether there are others than the causal mask."""
+        """Return whether there is a bias or a mask that is not causal."""
         return bool(self.w.plan.extras)
 
     def prepare(self, start: Number, count: Number) -> None:
-        """Turn what is needed of the keys from `start` on."""
+        """Transpose the extras of the keys from `start` on."""
         for extra in self.w.plan.per_target:
             self._transpose(extra, start, count)
 
@@ -73,7 +73,7 @@ class Limits:
     def _quads(
         self, extra: Extra, rows: Sequence[Pointer], key: Number, count: Number
     ) -> list[Value]:
-        """Four sources of each row; booleans as 1.0 and 0.0."""
+        """Return four sources of each row. Booleans become 1.0 and 0.0."""
         w, b, step = self.w, self.b, self.w.steps[extra.name]
         if extra.layout == "next":
             mask = quad_mask(b, count - key)
@@ -97,12 +97,13 @@ class Limits:
     def apply(
         self, logits: Sequence[Value], start: Number, key: Number, causal: bool
     ) -> tuple[list[Value], list[Value] | None]:
-        """Logits of a key with bias and masks, and where attention is allowed.
+        """Return the logits of a key with bias and masks, and the allowed lanes.
 
         Args:
-            logits: of the key, for the block's queries.
-            start, key: the first key of the block, and the number of this one in it.
-            causal: whether it may come after a query.
+            logits: the logits of the key for the block's queries.
+            start, key: the first key of the block, and the index of this key in the
+                block.
+            causal: whether the key may come after a query.
         """
         b, found = self.b, list(logits)
         number = start + key
@@ -140,7 +141,7 @@ class Limits:
         return values
 
     def hides_all(self, peaks: Sequence[Value]) -> Value:
-        """Whether in any row all logits so far are masked, given their maxima."""
+        """Return whether all logits of any row are masked, given their maxima."""
         b = self.b
         conditions = [
             b.binary("fcmp ole", x, self._number(MASKED), "bool") for x in peaks

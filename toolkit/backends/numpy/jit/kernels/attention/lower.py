@@ -1,4 +1,4 @@
-"""From a node to calls: the layout of its arrays, and how the work divides."""
+"""Lowering of attention to calls: array layouts and partition of the work."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
 
-# Keys of a block: their logits stay in the first-level cache.
+# Keys of a block: their logits stay in the L1 cache.
 _FORWARD_KEYS, _BACKWARD_KEYS = 256, 128
-# Rows of a head that reach further than this are put next to each other.
+# The rows of a head are packed if their stride covers more bytes than this.
 _SPREAD_BYTES = 1 << 17
-# Fewer units of work than this are divided further.
+# The least number of units of work. Fewer units are split further.
 _LEAST_UNITS = 8
-_EXP_COST = 20  # instructions of an exponential, as arithmetic
+_EXP_COST = 20  # instructions of an exponential, counted as FLOPs
 
 
 def lower_attention(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """(query, key, value, *extras) -> (out, peak, total)."""
+    """Lower (query, key, value, *extras) -> (out, peak, total)."""
     names = (*forward.INPUTS, *node.attrs["given"], *forward.OUTPUTS)
     return _Lowering(node, names, inputs, outputs).forward()
 
@@ -40,13 +40,13 @@ def lower_attention(
 def lower_attention_grad(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """(g, delta, peak, total, query, key, value, *extras) -> three gradients."""
+    """Lower (g, delta, peak, total, query, key, value, *extras) -> three gradients."""
     names = (*backward.INPUTS, *node.attrs["given"], *backward.OUTPUTS)
     return _Lowering(node, names, inputs, outputs).backward()
 
 
 class _Lowering:
-    """One node: its arrays by name."""
+    """The lowering of one node, with its arrays by name."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class _Lowering:
         return self.arrays[name].spec.shape
 
     def forward(self) -> Lowered | None:
-        """The pass that gives the output."""
+        """Lower the forward pass."""
         plan = self._plan(_FORWARD_KEYS)
         if plan is None:
             return None
@@ -79,7 +79,7 @@ class _Lowering:
         return self._lowered(plan, code, sum(forward.scratch(plan)), cost, True)
 
     def _single(self, plan: AttentionPlan) -> Lowered:
-        """The same for one query of each head."""
+        """Lower the forward pass for one query of each head."""
         extras = tuple(
             extra._replace(layout="next" if self._is_line(extra.name) else "apart")
             for extra in plan.extras
@@ -109,12 +109,12 @@ class _Lowering:
         return Lowered((call,), call.tasks * numbers.scratch)
 
     def _is_line(self, name: str) -> bool:
-        """Whether what belongs to neighbouring sources is next to each other."""
+        """Return whether the sources of an array are contiguous."""
         itemsize = dtypes.itemsize(self.arrays[name].spec.dtype)
         return self._strides(name)[3] == itemsize
 
     def backward(self) -> Lowered | None:
-        """The pass that gives the gradients."""
+        """Lower the backward pass."""
         plan = self._plan(_BACKWARD_KEYS)
         if plan is None:
             return None
@@ -141,12 +141,12 @@ class _Lowering:
         )
 
     def _is_spread(self) -> bool:
-        """Whether the rows of a head are so far apart that few fit the cache."""
+        """Return whether the rows of a head are too far apart for the cache."""
         row = max(self.arrays[name].strides[1] for name in ("key", "value"))
         return self.key_heads > 1 and row * self.sources > _SPREAD_BYTES
 
     def _fits(self) -> bool:
-        """Whether features are neighbours, and there is something to attend to."""
+        """Return whether the kernels support the types, layouts and extents."""
         if self.dtype not in ("float32", "float64"):
             return False
         if not (self.sources and self.features and self.value_features):
@@ -214,7 +214,7 @@ class _Lowering:
         )
 
     def _scratch(self, plan: AttentionPlan, lines: int) -> int:
-        """Bytes of a task."""
+        """Return the bytes of scratch memory of a task."""
         numbers = lines * plan.width
         if plan.packed:
             names = [name for name in PACKED if name in self.arrays]
@@ -222,7 +222,7 @@ class _Lowering:
         return aligned(numbers * dtypes.itemsize(plan.dtype))
 
     def _table(self) -> list[int]:
-        """Strides of the arrays along batch, heads and rows; then along sources."""
+        """Return the strides along batch, heads and rows, then along sources."""
         found, steps = [], []
         for name in self.names:
             strides = self._strides(name)
@@ -234,7 +234,7 @@ class _Lowering:
         return [*found, *steps]
 
     def _by_rows(self) -> frozenset[Reference]:
-        """The arrays that have a part for each of the batch."""
+        """Return the arrays that are partitioned along the batch."""
         pairs = zip(self.names, self.references, strict=True)
         found = {ref for name, ref in pairs if self._strides(name)[0]}
         return frozenset({*found, ("work", 0)})

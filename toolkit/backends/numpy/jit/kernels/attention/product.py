@@ -1,8 +1,8 @@
-"""Products of matrices that fit the cache: a function of its own for each width.
+"""Products of matrices that fit the cache: one function for each width.
 
     c[i] += sum of a[i, k] * b[k] over k
 
-The terms of `a` are single numbers, anywhere; rows of `b` and `c` are a few vectors.
+The terms of `a` are scalars at any strides. The rows of `b` and `c` are a few vectors.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.backends.numpy.jit.processor import current
 
-# The first terms of a, b and c; how many rows and terms; strides in bytes; and whether
-# (0 or 1) there are sums in c to go on from.
+# The addresses of a, b and c, the number of rows and terms, byte strides, and whether
+# (0 or 1) the sums start from c.
 PARAMETERS = (
     "ptr noalias %a",
     "ptr noalias %b",
@@ -28,25 +28,25 @@ PARAMETERS = (
     "i64 %c_row",
     "i64 %earlier",
 )
-# Rows whose addresses are formed from one pointer: x86 adds 0, 1, 2, 4 times a stride.
+# Rows that share a base pointer: x86 addressing adds 0, 1, 2 or 4 times a stride.
 _ROWS_PER_POINTER = 5
 
 
 def heights() -> tuple[int, ...]:
-    """Rows of tiles of two vectors: as many as registers hold, then for the rest."""
+    """Return the heights of register blocks: the largest, then the remainders."""
     return (8, 4, 1) if current().registers >= 32 else (6, 2, 1)
 
 
 def product_function(
     name: str, dtype: str, lanes: int, vectors: int, tail: int
 ) -> set[str]:
-    """The function and what it declares.
+    """Return the function and its declarations.
 
     Args:
         name: of the function.
         dtype, lanes: of its vectors.
-        vectors: of a row of b and c.
-        tail: lanes of the last of them that exist; 0: all.
+        vectors: the vectors in a row of b and c.
+        tail: the lanes of the last vector that are valid, or 0 for all.
     """
     w = MatrixWriter(Kernel(lanes), dtype)
     masks: list[Mask] = [None] * vectors

@@ -1,8 +1,7 @@
-"""Attention of one query of each head: the lanes of a vector are features, or keys.
+"""Attention of one query of each head. The lanes of a vector are features, or keys.
 
-That is what the next token of a text asks for. Of a cache for the longest text most
-keys may be masked: blocks of keys of which none is allowed are not read, nor are their
-values.
+Text generation needs this for the next token. In a cache for the longest text, most
+keys may be masked: a block whose keys are all masked is not read, nor are its values.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
     Extra,
 )
 
-# Keys, or values, that are read together.
+# Keys or values per iteration.
 _ROWS = 4
 
 
 def emit_single(plan: AttentionPlan) -> Kernel:
-    """The kernel of one plan; a row of the call is one query of one head."""
+    """Emit the kernel of a plan. A row of the call is one query of one head."""
     w = AttentionWriter(plan, operands(plan))
     b, heads = w.b, w.n["heads"] * w.n["group"]
     with b.loop(b.low, b.high) as unit:
@@ -36,7 +35,7 @@ def emit_single(plan: AttentionPlan) -> Kernel:
 
 
 class _Query:
-    """Emits the code for one query; its logits are in the scratch memory."""
+    """Emits the code for one query, with its logits in scratch memory."""
 
     def __init__(
         self, writer: AttentionWriter, batch: Number, head: Number, target: Number
@@ -56,7 +55,7 @@ class _Query:
         self.logits = writer.scratch
 
     def emit(self) -> None:
-        """Logits, weights, and the mean of the values by these."""
+        """Compute logits, weights, and the weighted mean of the values."""
         w, b = self.w, self.b
         lowest = b.constant(LOWEST[self.plan.dtype], w.zero)
         with b.accumulate(0, self.sources, b.lanes, [lowest]) as iteration:
@@ -79,7 +78,7 @@ class _Query:
     # --- logits -----------------------------------------------------------------------
 
     def _block(self, start: Number) -> Value:
-        """The logits of a vector of keys; behind the last one they count nothing."""
+        """Return the logits of a vector of keys. Extra lanes have no effect."""
         w, b = self.w, self.b
         exist = b.first_lanes(self.sources - start)
         allowed = self._allowed(start, exist)
@@ -103,7 +102,7 @@ class _Query:
         return logits
 
     def _dots(self, start: Number) -> None:
-        """The products of the query with a vector of keys, some at a time."""
+        """Compute the products of the query with a vector of keys, a few at a time."""
         w, b = self.w, self.b
         query = [
             b.binary("fmul", x, b.constant(self.plan.scale, x))
@@ -120,7 +119,7 @@ class _Query:
                 b.put_scalar(found, self._at(start + first + i))
 
     def _allowed(self, start: Number, exist: Mask) -> Mask:
-        """Which keys of a vector are allowed; None: all."""
+        """Return the mask of the allowed keys of a vector. None allows all."""
         b, found = self.b, None
         for extra in self.plan.extras:
             if extra.name == "mask":
@@ -131,7 +130,7 @@ class _Query:
         return found
 
     def _extra(self, extra: Extra, start: Number, exist: Mask) -> Value:
-        """A vector of the bias or the mask."""
+        """Return a vector of the bias or the mask."""
         b, step = self.b, self.w.steps[extra.name]
         place = self.bases[extra.name] + start * step
         if extra.layout == "next":
@@ -141,7 +140,7 @@ class _Query:
     # --- the mean ---------------------------------------------------------------------
 
     def _mix(self, total: Value) -> None:
-        """The mean of the values, without blocks whose weights are all 0."""
+        """Compute the mean of the values. Skip blocks whose weights are all 0."""
         w, b, count = self.w, self.b, self.plan.value_features
         vectors = -(-count // b.lanes)
         with b.accumulate(0, self.sources, b.lanes, [w.zero] * vectors) as blocks:
@@ -166,16 +165,16 @@ class _Query:
     # --- rows -------------------------------------------------------------------------
 
     def _rows(self, name: str, first: Number) -> list[Pointer]:
-        """Rows of keys or values; one that does not exist is another time the last.
+        """Return the addresses of rows of keys or values, clamped to the last row.
 
-        What it gives is not used, or is multiplied by a weight of 0.
+        The result of a clamped row is not used, or its weight is 0.
         """
         b, step = self.b, self.w.step_of(name)
         numbers = (b.least(first + i, self.sources - 1) for i in range(_ROWS))
         return [self.bases[name] + number * step for number in numbers]
 
     def _features(self, place: Pointer, count: int) -> list[Value]:
-        """The vectors of a row; lanes behind the last feature are 0."""
+        """Return the vectors of a row. Lanes after the last feature are 0."""
         b, found = self.b, []
         for start in range(0, count, b.lanes):
             mask = b.existing(min(b.lanes, count - start))
@@ -183,7 +182,7 @@ class _Query:
         return found
 
     def _any(self, lanes: Value) -> Value:
-        """Whether a lane is true."""
+        """Return whether any lane is true."""
         b, bits = self.b, f"i{self.b.lanes}"
         packed = b.let(f"bitcast {lanes.type} {lanes} to {bits}", "int64")
         return b.let(f"icmp ne {bits} {packed}, 0", "bool")
@@ -192,7 +191,7 @@ class _Query:
         return self.b.binary("fadd", x, y)
 
     def _across(self, value: Value, join: Callable[[Value, Value], Value]) -> Value:
-        """One value of all lanes: halves are joined until one is left."""
+        """Reduce a vector to a scalar by a tree of shuffles."""
         b, step = self.b, self.b.lanes // 2
         while step:
             chosen: Sequence[int] = [(i + step) % b.lanes for i in range(b.lanes)]
@@ -202,6 +201,6 @@ class _Query:
 
 
 def scratch_bytes(plan: AttentionPlan, sources: int) -> int:
-    """What a task needs: the logits of one query, in whole vectors and rows."""
+    """Return the bytes of a task: the logits of a query, in whole vectors."""
     lines = max(plan.lanes, _ROWS)
     return -(-sources // lines) * lines * dtypes.itemsize(plan.dtype)

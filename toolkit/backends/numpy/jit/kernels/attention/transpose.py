@@ -1,4 +1,4 @@
-"""Turning rows into columns, four columns at a time."""
+"""Transposition of rows, four columns at a time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ COLUMNS = 4
 
 
 def transposed_quads(b: Kernel, quads: Sequence[Value]) -> list[Value]:
-    """The columns of rows of four numbers, as many rows as lanes."""
+    """Return the columns of rows of four numbers, with one row per lane."""
     quarter = b.lanes // COLUMNS
     rows = [_joined(b, quads[i::COLUMNS]) for i in range(COLUMNS)]
-    # Within each group of four lanes is a square of 4 x 4 numbers.
+    # Each group of four lanes holds a 4 x 4 square.
     low, high = _picked(quarter, (0, 4, 1, 5)), _picked(quarter, (2, 6, 3, 7))
     first, second = _picked(quarter, (0, 1, 4, 5)), _picked(quarter, (2, 3, 6, 7))
     found = []
@@ -34,7 +34,7 @@ def transposed_quads(b: Kernel, quads: Sequence[Value]) -> list[Value]:
 
 
 def _picked(groups: int, chosen: Sequence[int]) -> list[int]:
-    """Lanes of two vectors, chosen in the same way from each group of four."""
+    """Return lanes of two vectors, chosen in the same way from each group of four."""
     lanes = groups * COLUMNS
     return [
         COLUMNS * group + i % COLUMNS + (lanes if i >= COLUMNS else 0)
@@ -44,7 +44,7 @@ def _picked(groups: int, chosen: Sequence[int]) -> list[int]:
 
 
 def _joined(b: Kernel, parts: Sequence[Value]) -> Value:
-    """One vector of short ones."""
+    """Return the concatenation of short vectors."""
     found = list(parts)
     while len(found) > 1:
         numbers = range(2 * found[0].lanes)
@@ -56,7 +56,7 @@ def _joined(b: Kernel, parts: Sequence[Value]) -> Value:
 
 
 def load_quad(b: Kernel, place: Pointer, dtype: str, mask: Mask = None) -> Value:
-    """Four numbers next to each other, zeros where a mask says; booleans as bytes."""
+    """Load four contiguous numbers, zeros outside the mask, booleans as bytes."""
     kind, stored = MEMORY_TYPES[dtype], "int8" if dtype == "bool" else dtype
     size = dtypes.itemsize(dtype)
     vector = f"<{COLUMNS} x {kind}>"
@@ -75,7 +75,7 @@ def load_quad(b: Kernel, place: Pointer, dtype: str, mask: Mask = None) -> Value
 
 
 def gather_quad(b: Kernel, places: Sequence[Pointer], dtype: str) -> Value:
-    """Four numbers from anywhere; booleans as bytes."""
+    """Load four numbers from any addresses, booleans as bytes."""
     kind, stored = MEMORY_TYPES[dtype], "int8" if dtype == "bool" else dtype
     found = Value("poison", stored, COLUMNS)
     for i, place in enumerate(places):
@@ -89,7 +89,7 @@ def gather_quad(b: Kernel, places: Sequence[Pointer], dtype: str) -> Value:
 
 
 def quad_mask(b: Kernel, count: Number) -> Value:
-    """The first `count` of four."""
+    """Return the mask of the first `count` of four lanes."""
     limit = Value("poison", "int64", COLUMNS)
     for i in range(COLUMNS):
         text = f"insertelement {limit.type} {limit.text}, i64 {count}, i64 {i}"

@@ -1,4 +1,4 @@
-"""The order in which a kernel goes through heads and blocks of queries."""
+"""The loops of an attention kernel over heads and blocks of queries."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
 
 
 class Visit:
-    """What the function for one block of queries is called with, and calls of it.
+    """The parameters of the function for one block of queries, and calls of it.
 
     Attributes:
-        bases: pointers to the parts of the arrays that belong to this head.
+        bases: the addresses of this head in the arrays.
         first: the block's first query.
-        end: the first key that none of its queries sees.
+        end: the end of the range of keys that its queries attend to.
     """
 
     first: Index
@@ -37,7 +37,7 @@ class Visit:
 
     @property
     def parameters(self) -> list[str]:
-        """Of the function."""
+        """Return the parameters of the function."""
         pointers = [f"ptr {base}" for base in self.bases.values()]
         return ["ptr %table", "i64 %slot", *pointers, "i64 %first", "i64 %end"]
 
@@ -51,11 +51,11 @@ class Visit:
         b.emit(f"call void @block({arguments})")
 
     def again(self, b: Kernel, end: Number) -> None:
-        """Call for the same block with other keys."""
+        """Call the function for the same block with a different end of keys."""
         self.call(b, list(self.bases.values()), self.first, end)
 
     def free_keys(self, b: Kernel, start: Number, count: Number) -> Number:
-        """How many of a block's keys all queries see."""
+        """Return the number of keys in a block that all queries attend to."""
         if not self.plan.causal:
             return count
         seen = self.first + 1 - start
@@ -69,14 +69,14 @@ def emit_visit(
     lines: int,
     sums: Sequence[str] = (),
 ) -> Kernel:
-    """A kernel.
+    """Emit a kernel.
 
     Args:
-        plan: what it computes.
-        operands: names of its arrays.
-        block: block(writer, visit).emit() writes the function for a block of queries.
+        plan: the properties that the code depends on.
+        operands: the names of its arrays.
+        block: block(writer, visit).emit() emits the function for a block of queries.
         lines: of scratch memory that the function uses.
-        sums: what all blocks of a key head add to.
+        sums: the arrays to which all blocks of a key head add.
     """
     inner = AttentionWriter(plan, operands)
     visit = Visit(plan, operands, inner.b)
@@ -102,7 +102,7 @@ class _Heads:
         self.plan = writer.plan
         self.visit = visit
         self.sums = sums
-        # Where rows are put next to each other: the places of `PACKED`, in order.
+        # The addresses of the packed rows of `PACKED`, in order.
         self.places: dict[str, Pointer] = {}
         *_, place = writer.areas([lines, 0])
         for name in PACKED if self.plan.packed else ():
@@ -121,7 +121,7 @@ class _Heads:
                 self._group(batch, key_head, targets)
 
     def _group(self, batch: Number, key_head: Index, targets: Range) -> None:
-        """The query heads of a key head."""
+        """Emit the loop over the query heads of a key head."""
         b, n, w = self.b, self.w.n, self.w
         names = [name for name in self.visit.bases if name in PACKED]
         places = {name: w.of_head(name, batch, key_head) for name in names}
@@ -145,7 +145,7 @@ class _Heads:
                 self._copy(name, found[name], w.step_of(name), places[name], step)
 
     def _fill(self, name: str, target: Pointer, source: Pointer | None) -> None:
-        """Copy rows of a head to where they are next to each other, or begin sums."""
+        """Pack the rows of a head, or set the sums to 0."""
         step = self.w.step_of(name)
         self._copy(name, source, self.w.strides[name].row, target, step)
 
@@ -157,7 +157,7 @@ class _Heads:
         target: Pointer,
         target_step: Number,
     ) -> None:
-        """Copy a row for each source; zeros if there is nothing to copy."""
+        """Copy a row for each source, or fill it with zeros without a source."""
         w, b, lanes = self.w, self.b, self.plan.lanes
         features = self.plan.features_of(name)
         with b.loop(0, w.n["sources"]) as row:

@@ -1,4 +1,4 @@
-"""What the kernels share: a block of queries is transposed, limited, and weighed."""
+"""Code generation that the attention kernels share."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ from toolkit.definitions.records import record
 VECTORS = 2
 # Arrays with a row for each source.
 PACKED = ("key", "value", "key_grad", "value_grad")
-# What masked logits become: see `toolkit.ops.attention`.
+# The value of masked logits: see `toolkit.ops.attention`.
 MASKED = -2.0e38
-# The maximum of no logits: exp(it - MASKED) is 0.
+# The initial maximum, so that exp(LOWEST - MASKED) is 0.
 LOWEST = {"float32": -3.4e38, "float64": -1.7e308}
-# exp is 0 from here down: what is left is smaller than any normal number.
+# exp is 0 below this: the result would be smaller than any normal number.
 _LEAST = {"float32": -87.0, "float64": -708.0}
 
 
 class Extra(NamedTuple):
-    """A bias or mask; `layout`: "one" for all targets, or its sources "next" to each
-    other or "apart"."""
+    """A bias or mask.
+
+    `layout` is "one" if all targets share it, "next" if its sources are contiguous,
+    else "apart".
+    """
 
     name: str
     dtype: str
@@ -45,18 +48,18 @@ class Extra(NamedTuple):
 
 @record
 class AttentionPlan:
-    """What the code of a kernel depends on.
+    """The properties that the code of a kernel depends on.
 
     Attributes:
         dtype, lanes: of its vectors.
-        features, value_features: of queries and keys; of values.
+        features, value_features: of queries and keys, and of values.
         scale: of the logits.
-        causal: whether targets see no later sources.
-        extras: the bias and the mask that are given.
-        rows_apart: the names of numbers per row that are not next to each other.
-        keys: of a block.
-        packed: whether the rows of `PACKED` are put next to each other, as they are so
-            far apart that few of them fit the cache.
+        causal: whether targets attend to no later sources.
+        extras: the bias and the mask, if present.
+        rows_apart: the names of per-row arrays that are not contiguous.
+        keys: the keys of a block.
+        packed: whether the rows of `PACKED` are packed, because their stride is so
+        large that few of them fit the cache.
     """
 
     dtype: str
@@ -71,22 +74,22 @@ class AttentionPlan:
     packed: bool
 
     def features_of(self, name: str) -> int:
-        """Of the rows of an array of `PACKED`."""
+        """Return the features of an array of `PACKED`."""
         return self.features if name.startswith("key") else self.value_features
 
     @property
     def per_target(self) -> list[Extra]:
-        """The extras that are different for each target."""
+        """Return the extras that differ between targets."""
         return [extra for extra in self.extras if extra.layout != "one"]
 
     @property
     def width(self) -> int:
-        """Queries of a block."""
+        """Return the number of queries in a block."""
         return VECTORS * self.lanes
 
 
 class Strides(NamedTuple):
-    """Of an array, in bytes; a row is a target or a source."""
+    """The strides of an array in bytes. A row is a target or a source."""
 
     batch: Number
     head: Number
@@ -94,14 +97,14 @@ class Strides(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What follows the addresses in the table, before the strides.
+    """The numbers between the addresses and the strides in the table.
 
-    A unit of work is a piece of the targets of some key heads of one of the batch.
+    A unit of work is a piece of the targets, for some key heads of one batch element.
     """
 
     targets: int
     sources: int
-    group: int  # query heads of a key head
+    group: int  # query heads per key head
     parts: int  # of the key heads
     heads: int  # key heads of a part
     pieces: int  # of the targets
@@ -113,8 +116,8 @@ class AttentionWriter(MatrixWriter):
     """Emits one of the two functions of a kernel.
 
     Args:
-        plan: what to generate.
-        operands: names of the arrays, in the order of the table.
+        plan: the properties of the code.
+        operands: the names of the arrays, in the order of the table.
     """
 
     def __init__(self, plan: AttentionPlan, operands: Sequence[str]) -> None:
@@ -138,23 +141,23 @@ class AttentionWriter(MatrixWriter):
         self.line: int = VECTORS * self.vector_bytes
 
     def of_head(self, name: str, batch: Number, head: Number) -> Pointer:
-        """Where an array's part for one head begins."""
+        """Return the address of a head in an array."""
         strides = self.strides[name]
         return self.pointers[name] + batch * strides.batch + head * strides.head
 
     def step_of(self, name: str) -> Number:
-        """Bytes between the rows of an array, where a block reads or writes it."""
+        """Return the byte stride of an array's rows, as blocks access them."""
         if self.plan.packed and name in PACKED:
             return self.plan.features_of(name) * self.itemsize
         return self.strides[name].row
 
     def areas(self, sizes: Sequence[int]) -> list[Pointer]:
-        """Parts of the scratch memory, of some numbers of lines."""
+        """Return the areas of the scratch memory, for their sizes in lines."""
         starts = accumulate(sizes[:-1], initial=0)
         return [self.scratch + start * self.line for start in starts]
 
     def lane_numbers(self, first: Number) -> list[Value]:
-        """The numbers of the queries of a block that begins with `first`."""
+        """Return the numbers of the queries of a block that starts at `first`."""
         b = self.b
         start = b.splat(b.int64(first))
         found = [b.binary("add", start, b.lane_numbers("int64"))]
@@ -177,7 +180,7 @@ class AttentionWriter(MatrixWriter):
         vectors: int = VECTORS,
         tail: int = 0,
     ) -> None:
-        """c = a @ b, added to c if `earlier` is 1.
+        """Compute c = a @ b, or c += a @ b if `earlier` is 1.
 
         strides: of a's rows and terms, and of the rows of b and of c.
         """
@@ -201,7 +204,7 @@ class AttentionWriter(MatrixWriter):
         strides: Sequence[Number],
         columns: int,
     ) -> None:
-        """c += a @ b, where the rows of b and c are `columns` numbers wide."""
+        """Compute c += a @ b, where the rows of b and c have `columns` numbers."""
         lanes = self.plan.lanes
         for first in range(0, columns, VECTORS * lanes):
             count = min(VECTORS * lanes, columns - first)
@@ -229,7 +232,7 @@ class AttentionWriter(MatrixWriter):
         columns: int,
         scale: float,
     ) -> None:
-        """Rows of queries as columns: line j has feature j of each, times a factor."""
+        """Transpose rows of queries: line j has feature j of each, times `scale`."""
         b = self.b
         with b.loop(0, VECTORS) as part:
             rows = self.rows(source, step, part * self.plan.lanes + first)
@@ -257,7 +260,7 @@ class AttentionWriter(MatrixWriter):
         columns: int,
         factors: Pointer | None = None,
     ) -> None:
-        """The reverse of `transpose_in`; each query may have a factor of its own."""
+        """Transpose lines to rows, with an optional factor for each query."""
         b, lanes = self.b, self.plan.lanes
         count = self.n["targets"] - first
         last = b.least(count, self.plan.width) - 1
@@ -273,7 +276,8 @@ class AttentionWriter(MatrixWriter):
                     places = [line + offset for line in lines]
                     quads = [load_quad(b, place, self.dtype) for place in places]
                     found = list(enumerate(transposed_quads(b, quads)))
-                    # Queries beyond the last one write where that does, before it.
+                    # Queries after the last one write to its row, before the last one
+                    # does.
                     for j, value in reversed(found):
                         number = b.least(query + j, last)
                         if factors is not None:
@@ -283,7 +287,7 @@ class AttentionWriter(MatrixWriter):
                         self.put(value, rows + number * step, mask)
 
     def rows(self, base: Pointer, step: Number, first: Number) -> list[Pointer]:
-        """Pointers to the rows of a vector's lanes; to the last for those beyond."""
+        """Return the row addresses of a vector's lanes, clamped to the last row."""
         b = self.b
         last = self.n["targets"] - 1
         numbers = [first + i for i in range(self.plan.lanes)]
@@ -292,7 +296,7 @@ class AttentionWriter(MatrixWriter):
     # --- numbers per row --------------------------------------------------------------
 
     def load_rows(self, name: str, base: Pointer, first: Number) -> list[Value]:
-        """The numbers of a block's rows, zeros beyond the last row."""
+        """Load the numbers of a block's rows, zeros after the last row."""
         step = self.strides[name].row
         found = []
         for j, mask in enumerate(self._row_masks(first)):
@@ -304,7 +308,7 @@ class AttentionWriter(MatrixWriter):
         return found
 
     def store_rows(self, values: Sequence[Value], base: Pointer, first: Number) -> None:
-        """Write numbers of a block's rows, next to each other."""
+        """Store numbers of a block's rows contiguously."""
         for j, mask in enumerate(self._row_masks(first)):
             number = first + j * self.plan.lanes
             self.b.store(values[j], base, number, mask)
@@ -321,36 +325,36 @@ class AttentionWriter(MatrixWriter):
         initial: Sequence[Value],
         body: Callable[[Index, list[Value]], Sequence[Value]],
     ) -> list[Value]:
-        """body(key, values) -> values for each key of a block."""
+        """Loop over the keys of a block with body(key, values) -> values."""
         with self.b.accumulate(low, high, 1, initial) as iteration:
             iteration.next(body(iteration.index, iteration.values))
         return iteration.values
 
     def line_at(self, area: Pointer, key: Number) -> list[Value]:
-        """The vectors of a line."""
+        """Load the vectors of a line."""
         place = area + key * self.line
         return [self.vector(place + j * self.vector_bytes) for j in range(VECTORS)]
 
     def put_line(self, values: Sequence[Value], area: Pointer, key: Number) -> None:
-        """Write a line."""
+        """Store a line."""
         place = area + key * self.line
         for j, value in enumerate(values):
             self.put(value, place + j * self.vector_bytes)
 
     def exponential(self, x: Value) -> Value:
-        """e**x for x <= 0."""
+        """Return e**x for x <= 0."""
         least = self.b.constant(_LEAST[self.dtype], x)
         small = self.b.binary("fcmp olt", x, least, "bool")
         zero = self.b.constant(0.0, x)
         return self.b.select(small, zero, exp_of_moderate(Vector(self.b, x)).value)
 
     def larger(self, a: Value, b: Value) -> Value:
-        """The maximum: b if either is NaN."""
+        """Return the maximum, or b if either is NaN."""
         return self.b.select(self.b.binary("fcmp ogt", a, b, "bool"), a, b)
 
 
 def _ranges(columns: int, step: int) -> list[tuple[int, int, Mask]]:
-    """Whole steps, then what is left, with its mask."""
+    """Return the range of whole steps and the remainder, with its mask."""
     whole, rest = columns - columns % step, columns % step
     found: list[tuple[int, int, Mask]] = []
     if whole:

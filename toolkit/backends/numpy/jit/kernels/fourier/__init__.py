@@ -1,9 +1,8 @@
-"""Fourier transforms of lengths whose prime factors are small.
+"""Fourier transforms of lengths with small prime factors.
 
-`plan` says which lengths these are, and what they are made of; `butterfly` transforms
-few elements in registers, `interleave` puts vectors in the order of memory, `stages`
-makes long transforms of short ones, `halves` those of real numbers of complex ones;
-`lower` decides.
+`plan` selects the lengths and their radices. `butterfly` transforms a few elements in
+registers. `interleave` transposes vectors. `stages` builds long transforms from short
+ones. `halves` builds real transforms from complex ones. `lower` emits the calls.
 """
 
 from toolkit.backends.numpy.jit.kernels.fourier.lower import (

@@ -1,4 +1,4 @@
-"""Transforms of few complex numbers in registers."""
+"""Transforms of a few complex numbers in registers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ class Butterflies:
         self.b = builder
 
     def transform(self, x: Sequence[Complex]) -> list[Complex]:
-        """sum(x[k] * exp(-2 pi i j k / n)) for each j."""
+        """Return sum(x[k] * exp(-2 pi i j k / n)) for each j."""
         n = len(x)
         if n <= 2:
             return [self.sum(*x), self.difference(*x)] if n == 2 else list(x)
         a = 4 if n % 16 == 0 else _smallest_factor(n)
         if a == n:
             return self._of_odd(x)
-        # Element a * i + j is the i-th of part j; result k + b * l the l-th of row k.
+        # Element a * i + j is the i-th of part j. Result k + b * l is the l-th of row
+        # k.
         b = n // a
         inner = [self.transform(x[j::a]) for j in range(a)]
         rows = [
@@ -41,7 +42,7 @@ class Butterflies:
         return [rows[k][m] for m in range(a) for k in range(b)]
 
     def _of_odd(self, x: Sequence[Complex]) -> list[Complex]:
-        """Of an odd number: each cosine is that of two elements, each sine too."""
+        """Transform an odd number of elements. A cosine or sine serves two of them."""
         n = len(x)
         first, half = x[0], range(1, n // 2 + 1)
         sums = [self.sum(x[k], x[n - k]) for k in half]
@@ -62,7 +63,7 @@ class Butterflies:
     def _combined(
         self, start: Complex | None, x: Sequence[Complex], factors: Sequence[float]
     ) -> Complex:
-        """start + the sum of factors * x."""
+        """Return start + the sum of factors * x."""
         result = start
         for number, factor in zip(x, factors, strict=True):
             scale = self.b.constant(factor, number.real)
@@ -81,15 +82,15 @@ class Butterflies:
     # --- arithmetic -------------------------------------------------------------------
 
     def sum(self, x: Complex, y: Complex) -> Complex:
-        """x + y."""
+        """Return x + y."""
         return Complex(self._add(x.real, y.real), self._add(x.imag, y.imag))
 
     def difference(self, x: Complex, y: Complex) -> Complex:
-        """x - y."""
+        """Return x - y."""
         return Complex(self._less(x.real, y.real), self._less(x.imag, y.imag))
 
     def product(self, x: Complex, y: Complex) -> Complex:
-        """x * y."""
+        """Return x * y."""
         lost = self._negative(self._times(x.imag, y.imag))
         return Complex(
             self._fma(x.real, y.real, lost),
@@ -97,16 +98,16 @@ class Butterflies:
         )
 
     def conjugate(self, x: Complex) -> Complex:
-        """x with the opposite imaginary part."""
+        """Return x with the opposite imaginary part."""
         return Complex(x.real, self._negative(x.imag))
 
     def scaled(self, x: Complex, factor: float) -> Complex:
-        """x * factor."""
+        """Return x * factor."""
         scale = self.b.constant(factor, x.real)
         return Complex(self._times(scale, x.real), self._times(scale, x.imag))
 
     def turned(self, x: Complex, part: int, n: int) -> Complex:
-        """x * exp(-2 pi i part / n)."""
+        """Return x * exp(-2 pi i part / n)."""
         part %= n
         if 8 * part % n == 0:
             return self._by_eighths(x, 8 * part // n)
@@ -115,7 +116,7 @@ class Butterflies:
         return self.product(x, Complex(cos, sin))
 
     def _by_eighths(self, x: Complex, count: int) -> Complex:
-        """x * exp(-pi i count / 4)."""
+        """Return x * exp(-pi i count / 4)."""
         if count % 2:
             both = self._add(x.real, x.imag), self._less(x.imag, x.real)
             x = self.scaled(Complex(*both), math.sqrt(0.5))

@@ -1,8 +1,8 @@
-"""Transforms of real numbers, of an even number n, by those of n / 2 complex ones.
+"""Transforms of an even number n of real numbers by n / 2 complex ones.
 
-Neighbours x[2 j] + i x[2 j + 1] have a transform Z. With w = exp(-2 pi i k / n),
-S = Z[k] + conj(Z[n/2 - k]) and D = Z[k] - conj(Z[n/2 - k]), that of the real numbers is
-(S - i w D) / 2, and that of n/2 - k the conjugate of (S + i w D) / 2.
+The complex numbers x[2 j] + i x[2 j + 1] have the transform Z. With w = exp(-2 pi i k /
+n), S = Z[k] + conj(Z[n/2 - k]) and D = Z[k] - conj(Z[n/2 - k]), the real transform at k
+is (S - i w D) / 2. At n/2 - k it is the conjugate of (S + i w D) / 2.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from toolkit.backends.numpy.jit.kernels.fourier.stages import Planes, Turns
 
 
 class Halves:
-    """Writes what is before or behind the transform of half as many numbers.
+    """Emits the epilogue or the prologue of the complex transform of half the length.
 
     Args:
-        b: what the instructions are for.
+        b: the builder.
         dtype: of the parts.
         half: n / 2.
-        turns: takes the factors.
+        turns: the table of twiddle factors.
     """
 
     def __init__(self, b: Kernel, dtype: str, half: int, turns: Turns) -> None:
         self.b, self.dtype, self.half = b, dtype, half
         self.arithmetic = Butterflies(b)
         self.table = turns.add(np.arange(half) / (2 * half))
-        # The first vector is within 1 to half - 1, and so are all that begin in its
-        # lower half; some numbers are made twice.
+        # Vectors that start in the lower half of 1 to half - 1 must end in that range.
+        # Some numbers are computed twice.
         self.lanes = min(b.lanes, 1 << ((half - 1).bit_length() - 1))
 
     def spectrum(self, source: Planes, target: Planes) -> None:
-        """From the transform of complex numbers to that of real ones."""
+        """Compute the real transform from the complex one."""
         with self.b.of_lanes(1):
             first = source.load(0)
             plus = self.b.binary("fadd", first.real, first.imag)
@@ -45,9 +45,9 @@ class Halves:
         self._pairs(source, target, inverse=False)
 
     def numbers(self, source: Planes, target: Planes) -> None:
-        """From what is to be transformed to real numbers to complex ones, swapped.
+        """Compute the operand of the complex transform from a half spectrum, swapped.
 
-        Frequencies but the first and the last one count once, not twice.
+        All frequencies except the first and the last count once, not twice.
         """
         with self.b.of_lanes(1):
             first, last = (source.load(k).real for k in (0, self.half))
@@ -57,7 +57,7 @@ class Halves:
         self._pairs(source, target, inverse=True)
 
     def _pairs(self, source: Planes, target: Planes, inverse: bool) -> None:
-        """What is made of k and of half - k, from 1 on up to their meeting."""
+        """Compute the results at k and half - k, for k from 1 to the middle."""
         with (
             self.b.of_lanes(self.lanes),
             self.b.loop(1, self.half // 2 + 1, self.lanes) as k,
@@ -74,7 +74,7 @@ class Halves:
                 target.store(Complex(*value[::-1]) if inverse else value, place)
 
     def _turned(self, x: Complex, k: Number, inverse: bool) -> Complex:
-        """x * -i w / 2; of an inverse transform, the conjugate factor."""
+        """Return x * -i w / 2, or for an inverse x times the conjugate factor."""
         cos, sin = (self.b.load(part, k, self.dtype, None) for part in self.table)
         # -i (cos + i sin) = sin - i cos
         factor = self.arithmetic.conjugate(Complex(sin, cos))

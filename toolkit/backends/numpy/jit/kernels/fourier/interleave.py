@@ -1,4 +1,4 @@
-"""Vectors in the order of memory: element after element of each, in turn."""
+"""Interleaving of vectors by shuffles."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 
-# Bytes within which processors move elements in one cycle.
+# Bytes of a section: processors shuffle within it in one cycle.
 _SECTION = 16
 
 
 def interleaved(b: Kernel, vectors: Sequence[Value]) -> list[Value]:
-    """The first elements of all vectors, then the second ones, and so on.
+    """Return all first elements of the vectors, then all second ones, and so on.
 
     Args:
-        b: what the instructions are for.
-        vectors: a power of two of them.
+        b: the builder.
+        vectors: the vectors, a power of two of them.
     """
     return _Order(b, vectors).interleaved() if b.lanes > 1 else list(vectors)
 
 
 def separated(b: Kernel, first: Value, second: Value) -> tuple[Value, Value]:
-    """The elements of even and of odd number of two vectors next to each other."""
+    """Return the even and the odd elements of two consecutive vectors."""
     numbers = range(2 * b.lanes)
     even, odd = (b.shuffled(first, second, numbers[start::2]) for start in (0, 1))
     return even, odd
 
 
 class _Order:
-    """Vectors whose elements are moved, and what their places say of where they began.
+    """Vectors during a permutation, and the bits of their elements' original numbers.
 
-    The number of an element has bits: those of its vector (1, j), and those of its
-    lane (0, i), the highest first in each list. A step exchanges bits.
+    The number of an element has the bits (1, j) of its vector and the bits (0, i) of
+    its lane, the highest first in each list. A step exchanges bits.
     """
 
     def __init__(self, b: Kernel, vectors: Sequence[Value]) -> None:
@@ -43,7 +43,7 @@ class _Order:
         self.inner = [(0, i) for i in reversed(range(b.lanes.bit_length() - 1))]
 
     def interleaved(self) -> list[Value]:
-        """The vectors in the order in which lanes are the higher bits."""
+        """Return the vectors in the order in which lane bits are the higher bits."""
         wanted = [*self.inner, *self.outer]
         kept = len(self.outer)
         itemsize = dtypes.itemsize(self.vectors[0].dtype)
@@ -60,7 +60,7 @@ class _Order:
         return [self._vector(wanted[:kept], k) for k in range(len(self.vectors))]
 
     def _vector(self, order: Sequence[tuple[int, int]], number: int) -> Value:
-        """The vector whose bits, in an order, are a number."""
+        """Return the vector with a given number, whose bits are in a given order."""
         place = 0
         for shift, bit in enumerate(reversed(order)):
             if number >> shift & 1:
@@ -68,17 +68,17 @@ class _Order:
         return self.vectors[place]
 
     def _weight(self, index: int) -> int:
-        """What an outer bit adds to the number of a vector."""
+        """Return the weight of an outer bit in the number of a vector."""
         return 1 << (len(self.outer) - 1 - index)
 
     def _pairs(self, index: int) -> list[tuple[int, int]]:
-        """The numbers of vectors that differ in one bit."""
+        """Return the pairs of vector numbers that differ in one bit."""
         weight = self._weight(index)
         numbers = range(len(self.vectors))
         return [(k, k | weight) for k in numbers if not k & weight]
 
     def _push(self, bit: tuple[int, int], section: int) -> None:
-        """Make an outer bit the lowest of the lanes, within sections of lanes."""
+        """Make an outer bit the lowest lane bit, within sections of lanes."""
         index, size = self.outer.index(bit), 1 << section
         half, lanes = size // 2, self.b.lanes
         for x, y in self._pairs(index):
@@ -96,7 +96,7 @@ class _Order:
         self.inner.append(bit)
 
     def _exchange(self, index: int, place: int) -> None:
-        """Exchange an outer bit and one of the lanes."""
+        """Exchange an outer bit and a lane bit."""
         weight, lanes = 1 << (len(self.inner) - 1 - place), self.b.lanes
         numbers = range(lanes)
         low = [k if not k & weight else lanes + k - weight for k in numbers]

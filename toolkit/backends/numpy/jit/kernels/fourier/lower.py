@@ -1,4 +1,4 @@
-"""When transforms are lowered, to which calls."""
+"""Lowering of Fourier transforms to calls."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from toolkit.backends.numpy.jit.kernels.fourier.stages import (
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 
-# Bytes of buffers that all tasks have together.
+# Bytes of the buffers of all tasks.
 _MOST_WORK = 1 << 26
 
 
 class _Rows:
-    """The kernel of a row: four planes of operands, or two and real numbers."""
+    """The kernel of a row, with its operands as real and imaginary planes."""
 
     def __init__(self, dtype: str, n: int, vectors: int = 0) -> None:
         self.dtype, self.n = dtype, n
@@ -44,7 +44,7 @@ class _Rows:
         self.vectors = vectors
 
     def stages(self) -> Stages:
-        """The writer of stages, whose buffers are the task's."""
+        """Return the emitter of stages, with the buffers of the task."""
         found = radices(self.n)
         assert found is not None
         work = self.b.next_address()
@@ -52,23 +52,23 @@ class _Rows:
         return Stages(self.b, self.dtype, found, self.vectors, task)
 
     def planes(self, start: Sequence[Pointer], offset: Number) -> Planes:
-        """The row of two operands."""
+        """Return a row of a complex operand."""
         real, imag = (part + offset for part in start)
         return Planes(self.b, self.dtype, real, imag)
 
     def addresses(self, count: int) -> list[Pointer]:
-        """The next operands."""
+        """Return the addresses of the next operands."""
         return [self.b.next_address(self.dtype) for _ in range(count)]
 
 
 def _task_bytes(n: int, vectors: int, dtype: str) -> int:
-    """The bytes of two buffers, of two parts each."""
+    """Return the bytes of two buffers of two planes each."""
     lanes = vector_lanes(dtypes.itemsize(dtype))
     return 4 * plane_bytes(n * max(1, vectors * lanes), dtype)
 
 
 def emit_rows(dtype: str, n: int) -> Kernel:
-    """(out, out)[row] = the transform of (x, x)[row]."""
+    """Emit (out, out)[row] = the transform of (x, x)[row]."""
     kernel = _Rows(dtype, n)
     x, y = kernel.addresses(2), kernel.addresses(2)
     stages = kernel.stages()
@@ -79,7 +79,7 @@ def emit_rows(dtype: str, n: int) -> Kernel:
 
 
 def emit_across(dtype: str, n: int) -> Kernel:
-    """The same, of as many rows at once as there are lanes."""
+    """Emit the transform of rows, one row in each lane."""
     kernel = _Rows(dtype, n, vectors=1)
     b = kernel.b
     x, y = kernel.addresses(2), kernel.addresses(2)
@@ -96,13 +96,15 @@ def emit_across(dtype: str, n: int) -> Kernel:
 
 
 def emit_columns(dtype: str, n: int, vectors: int, ragged: bool) -> Kernel:
-    """The same along an axis with others behind it; a row of the call is some columns.
+    """Emit the transform along an axis before the last.
+
+    A row of the call is a block of columns.
 
     Args:
         dtype: of the parts.
         n: the extent of the axis.
-        vectors: that the columns are.
-        ragged: whether the last ones may be fewer.
+        vectors: the vectors of columns in a block.
+        ragged: whether the last block may have fewer columns.
     """
     kernel = _Rows(dtype, n, vectors)
     b, width = kernel.b, vectors * kernel.b.lanes
@@ -126,7 +128,7 @@ def emit_columns(dtype: str, n: int, vectors: int, ragged: bool) -> Kernel:
 
 
 def emit_real(dtype: str, half: int) -> Kernel:
-    """(out, out)[row] = the first half of the transform of x[row]."""
+    """Emit (out, out)[row] = the first half of the transform of x[row]."""
     kernel = _Rows(dtype, half)
     x, y = kernel.addresses(1), kernel.addresses(2)
     stages = kernel.stages()
@@ -141,7 +143,7 @@ def emit_real(dtype: str, half: int) -> Kernel:
 
 
 def emit_to_real(dtype: str, half: int) -> Kernel:
-    """out[row] = the real numbers whose half of frequencies is (x, x)[row]."""
+    """Emit out[row] = the real inverse transform of the half spectrum (x, x)[row]."""
     kernel = _Rows(dtype, half)
     x, y = kernel.addresses(2), kernel.addresses(1)
     stages = kernel.stages()
@@ -160,7 +162,7 @@ def emit_to_real(dtype: str, half: int) -> Kernel:
 def lower_dft(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """The transform of complex numbers along an axis."""
+    """Lower the transform of complex numbers along an axis."""
     spec, axis = inputs[0].spec, node.attrs["axis"]
     n, columns = spec.shape[axis], math.prod(spec.shape[axis + 1 :])
     if not _is_known(inputs) or not fits_along(spec.shape, axis):
@@ -168,7 +170,7 @@ def lower_dft(
     if not spec.size:
         return Lowered()
     dtype, rows = spec.dtype, spec.size // (n * columns)
-    order = (1, 0) if node.attrs["inverse"] else (0, 1)  # its parts are exchanged
+    order = (1, 0) if node.attrs["inverse"] else (0, 1)  # it exchanges the parts
     operands: list[Reference] = [(kind, i) for kind in ("in", "out") for i in order]
     facts = {"flops": _flops(n) * rows * columns, "nbytes": 4 * spec.nbytes}
     lanes = vector_lanes(dtypes.itemsize(dtype))
@@ -196,14 +198,14 @@ def lower_dft(
 def lower_rdft(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """The transform of real numbers along the last axis."""
+    """Lower the transform of real numbers along the last axis."""
     return _of_real(emit_real, inputs[0].spec.shape[-1], inputs, outputs)
 
 
 def lower_irdft(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """The transform to real numbers along the last axis."""
+    """Lower the inverse transform to real numbers along the last axis."""
     return _of_real(emit_to_real, node.attrs["length"], inputs, outputs)
 
 
@@ -235,12 +237,12 @@ def _is_known(inputs: Sequence[Operand]) -> bool:
 
 
 def _flops(n: int) -> int:
-    """The arithmetic of a transform, as it is counted for a power of two."""
+    """Return the FLOPs of a transform, by the formula for powers of two."""
     return round(5 * n * math.log2(n))
 
 
 def _vectors(dtype: str, n: int, columns: int) -> int:
-    """The vectors of columns that are transformed together: up to a cache line."""
+    """Return the vectors of columns per transform: at most a cache line."""
     itemsize = dtypes.itemsize(dtype)
     size = vector_lanes(itemsize) * itemsize
     most = max(1, CACHE_LINE // size)
@@ -253,12 +255,12 @@ def _vectors(dtype: str, n: int, columns: int) -> int:
 
 
 def _with_buffers(call: Call, task: int, together: int = 1) -> Lowered:
-    """A call whose tasks have memory of their own, so many bytes.
+    """Return a call whose tasks have work memory.
 
     Args:
-        call: its rows are not divided yet.
-        task: the bytes.
-        together: how many rows are computed at once.
+        call: the call, not partitioned yet.
+        task: the bytes of work memory of a task.
+        together: the number of rows that are computed at once.
     """
     grain = partition(call.rows, max(1, _MOST_WORK // task))
     grain = -(-grain // together) * together

@@ -1,4 +1,4 @@
-"""Which transforms are computed in stages, and of which lengths these are."""
+"""The lengths of transforms that are computed in stages, and their radices."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from toolkit.backends.numpy.jit.processor import current
 
 DTYPES = ("float32", "float64")
-# Elements of the longest row, and column: what a core's own cache holds of it.
+# Elements of the longest row and of the longest column: both fit the L2 cache.
 LONGEST, LONGEST_COLUMN = 1 << 14, 1 << 11
-# The lengths that one stage transforms, larger ones first: what is left when
-# those before are taken out. More elements than 8 are more than there are registers.
+# Odd radices, the best first. A radix above 8 needs more than the registers.
 _ODD = (5, 3, 7, 11, 13)
 
 
 def radices(n: int) -> tuple[int, ...] | None:
-    """The lengths of the stages, whose product is n; None if a factor is too large.
+    """Return the radices, whose product is n, or None if a prime factor is too large.
 
-    The first one is a power of two if it can be: later stages have as many elements
-    next to each other, which fill vectors.
+    The first radix is a power of two if possible. Later stages have at least this
+    number of contiguous elements, which fill vectors.
     """
     twos = (n & -n).bit_length() - 1
     odd = []
@@ -35,7 +34,7 @@ def radices(n: int) -> tuple[int, ...] | None:
 
 
 def _of_twos(exponent: int) -> list[int]:
-    """Powers of two of at most 8, the largest first."""
+    """Return powers of two of at most 8, the largest first."""
     eights, left = divmod(exponent, 3)
     if left == 1 and eights:  # 4 * 4, not 8 * 2
         return [8] * (eights - 1) + [4, 4]
@@ -43,31 +42,31 @@ def _of_twos(exponent: int) -> list[int]:
 
 
 def fits(n: int, longest: int = LONGEST) -> bool:
-    """Whether complex numbers, so many, are transformed in stages."""
+    """Return whether transforms of n complex numbers are computed in stages."""
     return 1 < n <= longest and radices(n) is not None
 
 
 def fits_along(shape: Sequence[int], axis: int) -> bool:
-    """Whether complex numbers along an axis are."""
+    """Return whether complex transforms along an axis are computed in stages."""
     is_row = math.prod(shape[axis + 1 :]) == 1
     return fits(shape[axis], LONGEST if is_row else LONGEST_COLUMN)
 
 
 def fits_real(n: int) -> bool:
-    """Whether real numbers, so many, are: they are half as many complex ones."""
+    """Return whether transforms of n real numbers are computed in stages."""
     return n % 2 == 0 and n // 2 > 1 and fits(n // 2)
 
 
 def fills_vectors(n: int) -> bool:
-    """Whether stages of one row have vectors to fill, of four elements at least."""
+    """Return whether a row fills vectors of at least four elements."""
     return n % 4 == 0
 
 
 def vector_lanes(itemsize: int) -> int:
-    """The elements of a vector."""
+    """Return the number of elements of a vector."""
     return max(1, current().lanes * 4 // itemsize)
 
 
 def common_lanes(count: int, lanes: int) -> int:
-    """The largest vector that divides a count."""
+    """Return the largest number of lanes that divides a count."""
     return math.gcd(count, lanes)

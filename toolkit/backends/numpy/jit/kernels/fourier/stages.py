@@ -1,9 +1,9 @@
-"""Transforms in stages: each makes short transforms, and turns what they give.
+"""Transforms in stages: short transforms, then multiplication by twiddle factors.
 
-A stage of radix r reads elements [p + m * k, q] for k < r and writes their transform,
-of which the j-th is turned by w ** (p * j), to [r * p + j, q]; here p < m, and q counts
-what the stages before have made: r times as much behind each. So the last stage leaves
-all in order, and no elements need be exchanged between stages.
+A stage of radix r reads elements [p + m * k, q] for k < r and transforms them. It
+multiplies the j-th result by w ** (p * j) and stores it at [r * p + j, q]. Here p < m,
+and q counts the results of earlier stages; each stage multiplies their number by r. The
+last stage leaves the results in order, so no permutation is needed between stages.
 
 Reference: Stockham, High-speed convolution and correlation, 1966.
 """
@@ -27,30 +27,31 @@ from toolkit.backends.numpy.jit.kernels.fourier.interleave import (
 from toolkit.backends.numpy.jit.kernels.fourier.plan import common_lanes
 from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
 
-# Between the parts of a buffer, so that equal places of them are in other sets of a
-# cache.
+# Bytes between the parts of a buffer, so that equal offsets map to different cache
+# sets.
 _GAP = 192
 
 
 class Place(Protocol):
-    """Where complex numbers are read, or written, by their number."""
+    """An array of complex numbers that are loaded and stored by index."""
 
     def load(self, index: Number, vector: int = 0) -> Complex:
-        """The vector that starts at an element."""
+        """Return the vector that starts at an element."""
 
     def store(self, x: Complex, index: Number, vector: int = 0) -> None:
-        """Write it."""
+        """Store a vector."""
 
 
 class Planes:
-    """Real parts and imaginary parts, each in memory of their own.
+    """Complex numbers in two planes: real parts and imaginary parts.
 
     Args:
-        b: what the instructions are for.
+        b: the builder.
         dtype: of the parts.
-        real, imag: where they are.
-        stride: from an element to the next one.
-        masks: for each vector of an element; of a row they hold several elements.
+        real, imag: the addresses of the planes.
+        stride: the elements from one number to the next.
+        masks: the mask of each vector of an element. In a row, a vector has several
+            elements.
     """
 
     def __init__(
@@ -66,13 +67,13 @@ class Planes:
         self.stride, self.masks = stride, masks
 
     def load(self, index: Number, vector: int = 0) -> Complex:
-        """The vector that starts at an element."""
+        """Return the vector that starts at an element."""
         place = self._place(index, vector)
         mask = self.masks[vector]
         return Complex(*(self.b.load(p, place, self.dtype, mask) for p in self.parts))
 
     def store(self, x: Complex, index: Number, vector: int = 0) -> None:
-        """Write it."""
+        """Store a vector."""
         place = self._place(index, vector)
         for value, part in zip(x, self.parts, strict=True):
             self.b.store(value, part, place, self.masks[vector])
@@ -85,11 +86,11 @@ class Across:
     """Elements of several rows, a row in each lane.
 
     Args:
-        b: what the instructions are for.
+        b: the builder.
         dtype: of the parts.
-        real, imag: where they are in the first row.
+        real, imag: the addresses of the first row.
         length: of a row.
-        count: of rows, if not all lanes have one.
+        count: the number of rows, or None if there is one for every lane.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Across:
         self.mask = None if count is None else b.first_lanes(count)
 
     def load(self, index: Number, vector: int = 0) -> Complex:
-        """An element of each row."""
+        """Return an element of each row."""
         stride = self.length * dtypes.itemsize(self.dtype)
         found = [
             self.b.gather(part + index, stride, 0, self.dtype, self.mask)
@@ -115,7 +116,7 @@ class Across:
         return Complex(*found)
 
     def store(self, x: Complex, index: Number, vector: int = 0) -> None:
-        """Write it."""
+        """Store an element of each row."""
         for lane in range(self.b.lanes):
             if self.count is None:
                 self._put(x, index, lane)
@@ -137,7 +138,7 @@ class Pairs:
         self.b, self.dtype, self.start, self.swapped = b, dtype, start, swapped
 
     def load(self, index: Number, vector: int = 0) -> Complex:
-        """The vector that starts at an element."""
+        """Return the vector that starts at an element."""
         first, second = (
             self.b.load(self.start, index * 2 + k * self.b.lanes, self.dtype, None)
             for k in range(2)
@@ -146,14 +147,14 @@ class Pairs:
         return Complex(*(reversed(found) if self.swapped else found))
 
     def store(self, x: Complex, index: Number, vector: int = 0) -> None:
-        """Write it."""
+        """Store a vector."""
         vectors = interleaved(self.b, x[::-1] if self.swapped else x)
         for k, value in enumerate(vectors):
             self.b.store(value, self.start, index * 2 + k * self.b.lanes, None)
 
 
 class Turns:
-    """The factors of a kernel: one constant, computed in double precision."""
+    """The twiddle factors of a kernel: one constant, computed in double precision."""
 
     def __init__(self, b: Kernel, dtype: str) -> None:
         self.b, self.dtype = b, dtype
@@ -161,7 +162,7 @@ class Turns:
         self.size = 0
 
     def add(self, turns: np.ndarray) -> tuple[Pointer, Pointer]:
-        """Where real and imaginary parts of exp(-2 pi i turns) are."""
+        """Return the addresses of the two parts of exp(-2 pi i turns)."""
         found = [
             self._add(np.ascontiguousarray(part, self.dtype))
             for part in unit_circle(-(turns % 1.0))
@@ -176,7 +177,7 @@ class Turns:
         return Pointer(self.b, "@turns").element(start, "i8")
 
     def declare(self) -> None:
-        """Write the constant."""
+        """Declare the constant."""
         if not self.size:
             return
         text = "".join(f"\\{byte:02X}" for byte in b"".join(self.parts))
@@ -187,14 +188,14 @@ class Turns:
 
 
 class Stages:
-    """Writes the stages of one transform.
+    """Emits the stages of one transform.
 
     Args:
-        b: what the instructions are for.
+        b: the builder.
         dtype: of the parts.
-        radices: the lengths that stages transform.
-        vectors: of an element; 0: an element is one number, in a row of them.
-        buffers: where up to two buffers for what is between stages begin.
+        radices: the radix of each stage.
+        vectors: the vectors of an element. 0: an element is one number of a row.
+        buffers: the address of up to two buffers for intermediate results.
     """
 
     def __init__(
@@ -224,8 +225,8 @@ class Stages:
         """Transform a row, or columns.
 
         Args:
-            source: where the elements are; not in the first buffer.
-            target: where the results go.
+            source: the operand, which is not the first buffer.
+            target: the destination.
         """
         made = 1
         for number, radix in enumerate(self.radices):
@@ -239,7 +240,7 @@ class Stages:
             made *= radix
 
     def _stage(self, radix: int, made: int, source: Place, target: Place) -> None:
-        """A stage whose vectors are of numbers that are turned alike."""
+        """Emit a stage in which all lanes of a vector have the same twiddle factor."""
         m = self.n // (made * radix)
         if not self.vectors:
             lanes, vectors, step = common_lanes(made, self.b.lanes), 1, 0
@@ -268,7 +269,7 @@ class Stages:
     def _factors(
         self, table: tuple[Pointer, Pointer] | None, p: Number, radix: int
     ) -> list[Complex]:
-        """Those of one p, for each j > 0."""
+        """Return the twiddle factors of one p, for each j > 0."""
         if table is None:
             return []
 
@@ -280,15 +281,15 @@ class Stages:
         return [Complex(*(in_all_lanes(t, k) for t in table)) for k in places]
 
     def _first_of_row(self, radix: int, source: Place, target: Place) -> None:
-        """The first stage of a row: vectors of neighbours, each turned otherwise."""
+        """Emit the first stage of a row: each lane has a different twiddle factor."""
         m = self.n // radix
         lanes = min(self.b.lanes, 1 << (m.bit_length() - 1))
         if radix & (radix - 1):
-            lanes = 1  # vectors can be interleaved if their number is a power of two
+            lanes = 1  # only a power of two of vectors can be interleaved
         turns = np.outer(np.arange(1, radix), np.arange(m)) / self.n
         table = self.turns.add(turns)
         with self.b.of_lanes(lanes), self.b.each(m, lanes) as start:
-            # The last vector may begin before the one in front of it ends.
+            # The last vector may overlap the previous one.
             p = start if m % lanes == 0 else self.b.least(start, m - lanes)
             y = self.arithmetic.transform(
                 [source.load(p + m * k) for k in range(radix)]
@@ -307,5 +308,5 @@ class Stages:
 
 
 def plane_bytes(count: int, dtype: str) -> int:
-    """The bytes of a part of a buffer of so many numbers."""
+    """Return the bytes of one plane of a buffer."""
     return aligned(count * dtypes.itemsize(dtype)) + _GAP

@@ -1,4 +1,4 @@
-"""The factors of transforms: points of the unit circle."""
+"""Twiddle factors: points of the unit circle."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import numpy as np
 
 
 def unit_circle(turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin of 2 pi `turns`; exact at quarters of a turn, where one of them is 0.
+    """Return cos and sin of 2 pi `turns`, exact at multiples of a quarter.
 
-    Where one sum with these makes a coefficient of real numbers, its imaginary part is
-    then 0 where symmetry makes it 0. Both are computed in double precision, of angles
-    up to an eighth of a turn.
+    A sum with these factors over real numbers has an imaginary part of 0 where symmetry
+    requires it. Both are computed in double precision from angles of at most an eighth.
     """
     quarters = np.rint(4 * turns)
     angles = 2 * np.pi * (turns - quarters / 4)
     cos, sin = np.cos(angles), np.sin(angles)
     number = quarters.astype("int64") % 4
     is_odd, sign = number % 2 == 1, np.where(number < 2, 1.0, -1.0)
-    # + 0.0: there is no negative zero among them.
+    # + 0.0 removes negative zeros.
     return (
         sign * np.where(is_odd, -sin, cos) + 0.0,
         sign * np.where(is_odd, cos, sin) + 0.0,

@@ -1,10 +1,10 @@
-"""Products and convolutions of 8-bit whole numbers, with an epilogue.
+"""Products and convolutions of 8-bit integers, with an epilogue.
 
-`words` is how a processor multiplies them, several terms at a time; `pack` puts the terms
-of both factors side by side, `product` writes the loops over tiles, and `lower` makes
-calls of it. `few` is for few rows, for which packing would not pay, and `tiles` for AMX.
-What the outputs of a `convolution` see are rows of a product: `patches` packs them.
-Sums are of 32 bits, so every processor computes the same.
+`words` describes the instructions that multiply several terms at a time. `pack` packs
+the terms of both operands. `product` emits the loops over tiles, `lower` the calls.
+`few` is for products of few rows, where packing does not pay, and `tiles` for AMX. A
+`convolution` is a product whose rows are the windows of the outputs: `patches` packs
+them (im2col). Sums have 32 bits, so all processors compute the same result.
 """
 
 from toolkit.backends.numpy.jit.kernels.integer.convolution import lower_conv_integer

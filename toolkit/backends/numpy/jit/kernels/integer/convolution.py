@@ -1,4 +1,4 @@
-"""From an integer convolution to calls: patches as rows of a product, or depthwise."""
+"""Lowering of integer convolutions to products of patches, or to depthwise kernels."""
 
 from __future__ import annotations
 
@@ -48,21 +48,23 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
-# Bytes of packed rows that a block should have, beside a panel in the first cache.
+# Bytes of the packed rows of a block, which share the L1 cache with a panel.
 _NEAR = 1 << 14
-# Output rows of a band, as bands copy what they share; taps that are worth a task.
+# The least output rows of a band, because bands copy shared rows, and the least taps of
+# a task.
 _LEAST_BAND, _TASK_TAPS = 2, 1 << 19
-# Taps that are written out for each output of a depthwise convolution, and neighbouring
-# outputs that share what they see.
+# The most unrolled taps of a depthwise output, and the sizes of its tiles, the best
+# first.
 _MOST_TAPS, _TILES = 25, (8, 7, 6, 5, 4)
-# Rows that are so many are packed block by block, as every block reads all panels.
+# From this number of rows on, rows are packed block by block: every block reads all
+# panels.
 _MANY_ROWS = 128
 
 
 def lower_conv_integer(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """An integer convolution, and the elementwise nodes on it."""
+    """Lower an integer convolution, and the elementwise nodes after it."""
     factors, anchor = factors_of(body, inputs), body.nodes[0]
     if factors is None:
         return None
@@ -77,7 +79,7 @@ def lower_conv_integer(
 
 
 class _Convolution(Lowering):
-    """The calls of a convolution whose outputs see all channels."""
+    """The calls of a convolution with a single group."""
 
     def __init__(self, body: Graph, a: int, b: int, images: Operand) -> None:
         out, kernel = body.nodes[0].outputs[0].spec.shape, body.inputs[b].spec.shape
@@ -121,7 +123,7 @@ class _Convolution(Lowering):
         )
 
     def _in_blocks(self) -> Lowered:
-        """Calls that pack the panels, and then multiply them by blocks of rows."""
+        """Return calls that pack the panels, and multiply them by blocks of rows."""
         body, row = self.body, self.count * WORD_BYTES
         plan = replace(self.plan, by_rows=True, images=self.a)
         if plan.a is None:
@@ -154,7 +156,7 @@ class _Convolution(Lowering):
 
 
 def _depthwise(body: Graph, a: int, b: int) -> Lowered | None:
-    """The calls of a convolution of each channel by itself, over one or two axes."""
+    """Lower a depthwise convolution over one or two axes."""
     anchor, channels = body.nodes[0], body.inputs[a].spec.shape[-1]
     attrs, size = anchor.attrs, body.inputs[b].spec.shape[:-2]
     filters = anchor.outputs[0].spec.shape[-1]
@@ -182,7 +184,7 @@ def _depthwise(body: Graph, a: int, b: int) -> Lowered | None:
 def _depthwise_numbers(
     plan: DepthwisePlan, body: Graph, a: int, row: tuple[int, ...]
 ) -> DepthwiseNumbers:
-    """The extents of a convolution; `row` stands for the first axis if that lacks."""
+    """Return the numbers of a convolution. `row` replaces a missing first axis."""
     anchor, images = body.nodes[0], body.inputs[a].spec.shape
     batch, channels = images[0], images[-1]
     height, width = row + tuple(images[1:-1])
@@ -201,7 +203,7 @@ def _depthwise_numbers(
 def _depthwise_calls(
     plan: DepthwisePlan, body: Graph, a: int, b: int, numbers: DepthwiseNumbers
 ) -> Lowered:
-    """Calls that make words of the weights, and then compute bands of rows."""
+    """Return calls that pack the weights into words, and compute bands of rows."""
     out = body.nodes[0].outputs[0].spec.shape
     products = prod(out) * prod(plan.size)
     units = out[0] * numbers.bands

@@ -1,7 +1,7 @@
-"""Integer convolutions of each channel by itself: channels are in the lanes.
+"""Depthwise integer convolutions, with channels in the lanes.
 
-The rows that a band of output rows sees are copied, with what stands for 0 around them.
-The elements of some rows side by side are words, which several outputs of a tile read.
+The input rows of a band of output rows are copied with padding. The elements of
+vertically adjacent rows form words, which several outputs of a tile share.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from toolkit.backends.numpy.jit.kernels.integer.patches import FEWEST, vectors_o
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, as_int8
 from toolkit.definitions.records import record
 
-# Vectors of channels that are computed together: their bytes are packed together.
+# Vectors of channels that are computed and packed to bytes together.
 VECTORS = 2
-# Bytes that are copied at once, and that may be read behind copied rows.
+# Bytes of a copy's vector, and the bytes that may be read after the copied rows.
 _COPIED = 32
 
 
 @record
 class DepthwisePlan:
-    """What the code depends on.
+    """The properties that the code depends on.
 
     Attributes:
-        words: how terms are multiplied.
+        words: the format of the terms.
         lanes: of a vector of sums.
         dtype: of the images: int8 or uint8.
-        offset: what words have more than the elements that they stand for.
-        size, strides: of windows, down and across.
-        tile: outputs of a row that are written out.
-        masked: whether some lanes of the last channels do not exist.
+        offset: the difference between a term and the element that it represents.
+        size, strides: of windows, vertical and horizontal.
+        tile: the number of unrolled outputs of a row.
+        masked: whether the last channels fill only part of the lanes.
     """
 
     words: Words
@@ -48,36 +48,36 @@ class DepthwisePlan:
 
     @property
     def channels(self) -> int:
-        """How many are computed together."""
+        """Return the number of channels that are computed together."""
         return VECTORS * self.lanes
 
     @property
     def parts(self) -> int:
-        """Words that hold the taps of a column."""
+        """Return the number of words that hold the taps of a column."""
         return -(-self.size[0] // self.words.terms)
 
     @property
     def start(self) -> int:
-        """Where it stands, behind weights, what sums start from; in bytes."""
+        """Return the byte offset of the initial sums, after the weights."""
         return self.parts * self.size[1] * self.channels * WORD_BYTES
 
     @property
     def weight_bytes(self) -> int:
-        """Of the weights of channels that are computed together."""
+        """Return the bytes of the weights of channels that are computed together."""
         return self.start + self.channels * WORD_BYTES
 
 
 class DepthwiseNumbers(NamedTuple):
-    """What follows the addresses in the table.
+    """The numbers after the addresses in the table.
 
     Attributes:
         channels: of the images.
         height, width: of an image.
         rows, columns: of its outputs.
-        top, left: zeros in front of it.
-        band, bands: output rows of a band, and how many bands an image has.
-        line: pixels of a copied row.
-        memory: bytes of a task's copied rows.
+        top, left: the padding before it.
+        band, bands: the output rows of a band, and the bands of an image.
+        line: the pixels of a copied row.
+        memory: the bytes of a task's copied rows.
     """
 
     channels: Any
@@ -94,14 +94,15 @@ class DepthwiseNumbers(NamedTuple):
 
 
 def copied_bytes(line: int, rows: int, channels: int) -> int:
-    """The memory of so many copied rows."""
+    """Return the bytes of the copied rows."""
     return line * rows * channels + 4 * _COPIED
 
 
 def emit_pack_depthwise(plan: DepthwisePlan) -> Kernel:
-    """The function that makes words of weights; a row is some vectors of channels.
+    """Emit the function that packs weights into words. A row is a block of channels.
 
-    The table: addresses of the weights and of the words; the number of channels.
+    The table holds the addresses of the weights and of the words, and the number of
+    channels.
     """
     b = Kernel(plan.lanes)
     source, target, channels = b.next_address(), b.next_address(), b.next_entry()
@@ -126,7 +127,7 @@ def emit_pack_depthwise(plan: DepthwisePlan) -> Kernel:
             at = place + _place(plan, part, column, j)
             b.store(plan.words.joined(b, taps), at, 0, None)
         for j, total in enumerate(totals):
-            # What the offset adds is taken away beforehand.
+            # The initial sum cancels the effect of the offset.
             start = b.binary("mul", total, b.filled(-plan.offset, "int32"))
             behind = plan.start + j * plan.lanes * WORD_BYTES
             b.store(start, place + behind, 0, None)
@@ -134,7 +135,7 @@ def emit_pack_depthwise(plan: DepthwisePlan) -> Kernel:
 
 
 def _weights(plan: DepthwisePlan) -> Iterator[tuple[int, int, int]]:
-    """The words of each channel: part of a column, column, vector of channels."""
+    """Yield the words of each channel: part of a column, column, vector of channels."""
     for part in range(plan.parts):
         for column in range(plan.size[1]):
             for j in range(VECTORS):
@@ -142,21 +143,21 @@ def _weights(plan: DepthwisePlan) -> Iterator[tuple[int, int, int]]:
 
 
 def _place(plan: DepthwisePlan, part: int, column: int, j: int) -> int:
-    """Where a vector of words is, in bytes."""
+    """Return the byte offset of a vector of words."""
     vector = (part * plan.size[1] + column) * VECTORS + j
     return vector * plan.lanes * WORD_BYTES
 
 
 def emit_depthwise(plan: DepthwisePlan, body: Described, images: int) -> Kernel:
-    """The function that computes bands of rows, each a row of the call.
+    """Emit the function that computes bands of rows, each a row of the call.
 
-    The table: the addresses of the body's inputs and outputs, of the weights as words,
-    and of the tasks' memory; `DepthwiseNumbers`.
+    The table holds the addresses of the body's inputs and outputs, of the weights as
+    words, and of the tasks' memory, then `DepthwiseNumbers`.
 
     Args:
-        plan: see there.
-        body: the convolution, and what follows it.
-        images: which input of the body they are.
+        plan: the properties of the code.
+        body: the convolution and its epilogue.
+        images: the input of the body that holds the images.
     """
     b = Kernel(plan.lanes)
     _Depthwise(b, plan, body, images).write()
@@ -164,7 +165,7 @@ def emit_depthwise(plan: DepthwisePlan, body: Described, images: int) -> Kernel:
 
 
 class _Depthwise:
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(
         self, b: Kernel, plan: DepthwisePlan, body: Described, images: int
@@ -178,7 +179,7 @@ class _Depthwise:
         self.epilogue = Epilogue(graph, b, bases)
 
     def write(self) -> None:
-        """Loops over bands: copy what they see, then compute their rows."""
+        """Emit the loop over bands: copy input rows, then compute output rows."""
         b, n, plan = self.b, self.n, self.plan
         with b.loop(b.low, b.high) as unit:
             image, band = b.split(unit, n.bands)
@@ -196,7 +197,7 @@ class _Depthwise:
     def _copy(
         self, image: Number, first: Number, count: Number, memory: Pointer
     ) -> None:
-        """The rows of an image from the first on, with zeros where there are none."""
+        """Copy rows of an image, with padding."""
         b, n = self.b, self.n
         left = b.least(n.left, n.line)
         seen = b.least(n.width, n.line - left) * n.channels
@@ -223,7 +224,7 @@ class _Depthwise:
             b.put_scalar(value, target + at)
 
     def _clear(self, target: Pointer, count: Number) -> None:
-        """What stands for 0, and some behind it, where a later copy writes."""
+        """Fill with padding. A later copy overwrites the overrun."""
         b, fill = self.b, as_int8(self.plan.offset)
         with b.of_lanes(_COPIED), b.loop(0, count, _COPIED) as at:
             b.store(b.filled(fill, "int8"), target, at, None)
@@ -231,7 +232,7 @@ class _Depthwise:
     # --- sums -------------------------------------------------------------------------
 
     def _row(self, source: Pointer, element: Number) -> None:
-        """A row of outputs: tiles, and what is left one by one."""
+        """Compute a row of outputs: tiles, then a remainder loop."""
         b, n, plan = self.b, self.n, self.plan
         whole = n.columns - n.columns % plan.tile
         step = n.channels * plan.strides[1]
@@ -240,7 +241,7 @@ class _Depthwise:
                 self._tile(source + column * step, element + column, size)
 
     def _tile(self, source: Pointer, element: Number, size: int) -> None:
-        """Some neighbouring outputs: a loop over channels."""
+        """Compute some neighbouring outputs, in a loop over channels."""
         b, n, plan = self.b, self.n, self.plan
         whole = n.channels - n.channels % plan.channels
         with b.loop(0, whole, plan.channels) as channel:
@@ -278,14 +279,14 @@ class _Depthwise:
                     self._finish(sums[i], at, channel, mask, loaded)
 
     def _seen(self, column: int, size: int) -> Iterator[tuple[int, int]]:
-        """The outputs of a tile that see a column, each with the tap that does."""
+        """Yield the outputs of a tile that read a column, and their taps."""
         for i in range(size):
             tap = column - i * self.plan.strides[1]
             if 0 <= tap < self.plan.size[1]:
                 yield i, tap
 
     def _words(self, place: Pointer) -> list[list[Value]]:
-        """A column's words: for each part of it, vectors of channels.
+        """Load the words of a column: for each part, vectors of channels.
 
         Where there are no more rows, weights are 0 and words may be anything.
         """
@@ -306,7 +307,7 @@ class _Depthwise:
         ]
 
     def _joined(self, rows: list[Value], first: int) -> Value:
-        """A vector of words from the channels of some rows, from the first one on."""
+        """Return a vector of words from the channels of some rows, from `first`."""
         b, plan = self.b, self.plan
         channels = range(first, first + plan.lanes)
         pairs = [
@@ -343,5 +344,5 @@ class _Depthwise:
 
 
 def _in_turns(numbers: Sequence[int], other: int) -> list[int]:
-    """Each number, and the one that is so much larger, side by side."""
+    """Return each number n followed by n + other."""
     return [k for n in numbers for k in (n, n + other)]

@@ -1,6 +1,6 @@
-"""Integer products of few rows, whose matrix is read in its order and only once.
+"""Integer products of few rows, whose matrix is read once, in order, without packing.
 
-Packing it would take longer than multiplying: its terms become words in registers.
+Packing would take longer than the product: terms become words in registers.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES, TermRead
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
 from toolkit.definitions.records import record
 
-# Words of a row that are multiplied side by side.
+# Words of a row per iteration.
 _TOGETHER = 2
 
 
 @record
 class FewRowsPlan:
-    """What the code depends on.
+    """The properties that the code depends on.
 
     Attributes:
-        words: how terms are multiplied.
+        words: the format of the terms.
         lanes: of a vector of sums.
         rows: of the product.
-        a, b: which inputs of the body the factors are.
+        a, b: the inputs of the body that are the operands.
     """
 
     words: Words
@@ -38,12 +38,12 @@ class FewRowsPlan:
 
 
 class FewRowsNumbers(NamedTuple):
-    """What follows the addresses in the table.
+    """The numbers after the addresses in the table.
 
     Attributes:
         columns, depth: extents of the matrix.
-        row_bytes: of the words of a row of the first factor.
-        width: columns of a panel.
+        row_bytes: the bytes of a row of words of the left operand.
+        width: the columns of a panel.
     """
 
     columns: Any
@@ -53,10 +53,10 @@ class FewRowsNumbers(NamedTuple):
 
 
 def emit_few_rows(plan: FewRowsPlan, body: Described) -> Kernel:
-    """The function that computes panels of columns.
+    """Emit the function that computes panels of columns.
 
-    The table: the addresses of the body's inputs and outputs, of the rows as words that
-    have no offset, and of memory for sums; `FewRowsNumbers`.
+    The table holds the addresses of the body's inputs and outputs, of the rows as words
+    without an offset, and of the memory for sums, then `FewRowsNumbers`.
     """
     b = Kernel(plan.lanes)
     _FewRows(b, plan, body).write()
@@ -64,7 +64,7 @@ def emit_few_rows(plan: FewRowsPlan, body: Described) -> Kernel:
 
 
 class _FewRows:
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(self, b: Kernel, plan: FewRowsPlan, body: Described) -> None:
         self.b, self.plan = b, plan
@@ -74,12 +74,13 @@ class _FewRows:
         self.words, self.sums = b.next_address(), b.next_address()
         n = self.n = FewRowsNumbers(*(b.next_entry() for _ in FewRowsNumbers._fields))
         self.epilogue = Epilogue(graph, b, bases)
-        # The offset is the matrix's here: it is read but once, and rows are short.
+        # The offset applies to the matrix: it is read only once, and the rows are
+        # short.
         offset = plan.words.offset
         self.reader = TermReader(b, plan.words, n.columns, n.depth, offset)
 
     def write(self) -> None:
-        """Loops over panels: where sums start, words, and the epilogue."""
+        """Emit the loop over panels: initial sums, words, and the epilogue."""
         b, n = self.b, self.n
         terms = self.plan.words.terms
         whole, rest = b.split(n.depth, terms)
@@ -96,7 +97,7 @@ class _FewRows:
             self._finish(first, end)
 
     def _start(self, first: Number, end: Number) -> None:
-        """What the offset adds to the sums of each row is taken away beforehand."""
+        """Store the initial sums, which cancel the effect of the offset."""
         b, n = self.b, self.n
         for i in range(self.plan.rows):
             total = b.int64(0)

@@ -1,4 +1,4 @@
-"""From an integer product to calls: both factors as words, and the product of those."""
+"""Lowering of integer products: pack both operands into words, then multiply."""
 
 from __future__ import annotations
 
@@ -50,19 +50,20 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.ir import Graph
 
-# Products that are worth a task, those in tiles that are, and bytes that are.
+# The least products of a task, the least products of a task with tiles, and the least
+# bytes of a packing task.
 TASK_PRODUCTS, _TASK_TILED = 1 << 22, 1 << 25
 TASK_BYTES = 1 << 18
-# With so few rows the matrix is not packed, unless it stays so.
+# For this number of rows or fewer, the matrix is packed only if the packing is cached.
 _FEW_ROWS = 4
-# Terms of a tile's lines, and how many more products tiles compute in the same time.
+# Terms of a row of a tile, and the speedup of tiles over vectors.
 _BLOCK_TERMS, _FASTER = TILE_ROW_BYTES, 3
 
 
 def lower_matmul_integer(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """A product of rows and one matrix, and the elementwise nodes on it."""
+    """Lower a product of rows and one matrix, and the elementwise nodes after it."""
     factors = factors_of(body, inputs)
     if factors is None or inputs[factors[1]].spec.ndim != 2:
         return None
@@ -77,7 +78,7 @@ def lower_matmul_integer(
 
 
 def factors_of(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
-    """Which inputs the factors are, if they are any and all inputs lie in order."""
+    """Return the inputs that are the operands, if all inputs are contiguous."""
     places = {v: i for i, v in enumerate(body.inputs)}
     first, second = body.nodes[0].inputs
     if not {first, second} <= places.keys():
@@ -88,7 +89,7 @@ def factors_of(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None
 
 
 def _fills_tiles(shape: Sequence[int], columns: int) -> bool:
-    """Whether the tiles of AMX are there, and would be filled well enough."""
+    """Return whether AMX tiles are available and enough of each is filled."""
     *batch, depth = shape
     processor, rows = current(), prod(batch)
     if not (processor.tiles and processor.has("amx-int8")):
@@ -105,8 +106,8 @@ class Lowering:
 
     Args:
         body: its first node is the product.
-        a, b: which inputs the factors are.
-        rows, depth: extents of the first factor, if that is not it as a matrix.
+        a, b: the inputs that are the operands.
+        rows, depth: the extents of the left operand, if they differ from the input's.
     """
 
     def __init__(
@@ -141,17 +142,17 @@ class Lowering:
 
     @property
     def panel_bytes(self) -> int:
-        """Of one panel."""
+        """Return the bytes of a panel."""
         return panel_bytes(self.count, self.plan.width)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the first factor's bytes in their order are words already."""
+        """Return whether the bytes of the left operand are words without packing."""
         is_added_to = self.words.offset != 0
         return self.words.terms == 4 and not is_added_to and self.depth % 4 == 0
 
     def lowered(self) -> Lowered:
-        """All calls, in order."""
+        """Return all calls, in order."""
         panels = self.panel_bytes
         of_rows: Reference = ("work", aligned(panels * self.panels))
         calls = [self._pack_panels(panels)]
@@ -176,11 +177,11 @@ class Lowering:
         )
 
     def of_few_rows(self) -> Lowered:
-        """The calls where a packed matrix would be read but once."""
+        """Return the calls for few rows: a packed matrix would be read only once."""
         words = replace(self.words, offset=0)
         size = aligned(self.rows * self.count * WORD_BYTES)
         tasks = max(1, min(TASKS, self.depth * self.columns // TASK_BYTES))
-        # Tasks read whole lines.
+        # Tasks read whole cache lines.
         width = -(-self.columns // (tasks * CACHE_LINE)) * CACHE_LINE
         plan = FewRowsPlan(self.words, self.plan.lanes, self.rows, self.a, self.b)
         products = self.rows * self.depth * self.columns
@@ -230,7 +231,7 @@ class Lowering:
 
 
 class _InTiles(Lowering):
-    """The calls of a product in AMX's tiles."""
+    """The calls of a product with AMX tiles."""
 
     def __init__(self, body: Graph, a: int, b: int) -> None:
         super().__init__(body, a, b)
@@ -239,7 +240,7 @@ class _InTiles(Lowering):
         self.count = self.blocks * BLOCK_WORDS
         self.panels = -(-self.columns // SPAN)
         self.packed_rows = -(-self.rows // SPAN) * SPAN
-        # Tiles read rows that do not exist, where these are not packed.
+        # Tile loads read rows past the end unless the rows are packed.
         is_whole = self.packed_rows == self.rows and self.depth % _BLOCK_TERMS == 0
         self.plan = replace(
             self.plan, words=self.words, vectors=2, a=a if is_whole else None

@@ -1,8 +1,8 @@
-"""Factors as words: rows of the first one, and panels of columns of the second one.
+"""Packing into words: rows of the left operand, and panels of the right operand.
 
-A panel begins with what the sum of each of its columns starts from; then come the first
-words of all its columns, the second ones, and so on. Terms that the last word lacks,
-and words that a panel has beyond it, are 0, so in the rows they may be anything.
+A panel starts with the initial sums of its columns. Then follow the first words of all
+its columns, the second words, and so on. Missing terms of the last word, and words
+after it, are 0 in a panel, so the rows may hold anything there.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ WORD_BYTES = 4
 
 
 class RowNumbers(NamedTuple):
-    """What follows the addresses: a row's terms, and the bytes of its words."""
+    """The numbers after the addresses: a row's terms, and the bytes of its words."""
 
     depth: Any
     row_bytes: Any
 
 
 class PanelNumbers(NamedTuple):
-    """What follows the addresses in the table: extents, and those of a panel."""
+    """The numbers after the addresses: extents, and the bytes of a panel."""
 
     columns: Any
     depth: Any
@@ -34,14 +34,14 @@ class PanelNumbers(NamedTuple):
 
 
 def panel_bytes(words: int, width: int) -> int:
-    """The bytes of a panel of so many words and columns."""
+    """Return the bytes of a panel."""
     return (1 + words) * width * WORD_BYTES
 
 
 def emit_pack_rows(words: Words, lanes: int) -> Kernel:
-    """The function that writes the rows of the first factor as words.
+    """Emit the function that packs the rows of the left operand into words.
 
-    The table: addresses of the factor and of the words; `RowNumbers`.
+    The table holds the addresses of the operand and of the words, and `RowNumbers`.
     """
     b = Kernel(lanes * words.terms)
     source, target = b.next_address(), b.next_address()
@@ -66,9 +66,9 @@ def emit_pack_rows(words: Words, lanes: int) -> Kernel:
 
 
 def emit_pack_panels(words: Words, lanes: int, vectors: int) -> Kernel:
-    """The function that packs the second factor; a row is a panel of some vectors.
+    """Emit the function that packs the right operand. A row of the call is a panel.
 
-    The table: addresses of the factor and of the panels; `PanelNumbers`.
+    The table holds the addresses of the operand and of the panels, and `PanelNumbers`.
     """
     b = Kernel(lanes)
     source, target = b.next_address(), b.next_address()
@@ -88,7 +88,7 @@ def emit_pack_panels(words: Words, lanes: int, vectors: int) -> Kernel:
 
 
 class _Panels:
-    """Writes a panel, a vector of columns after the other."""
+    """Emits the packing of a panel, one vector of columns at a time."""
 
     n: PanelNumbers
 
@@ -99,7 +99,7 @@ class _Panels:
         self.line_bytes: int = vectors * self.vector_bytes
 
     def write(self, source: Pointer, target: Pointer, masks: Sequence[Mask]) -> None:
-        """Pack the columns that exist; the others are 0."""
+        """Pack the valid columns, and fill the rest with 0."""
         b, words, n = self.b, self.words, self.n
         whole, rest = b.split(n.depth, words.terms)
         reader = TermReader(b, words, n.columns, n.depth)
@@ -125,14 +125,14 @@ class _Panels:
                 place = target + (word + 1) * self.line_bytes + j * self.vector_bytes
                 b.store(b.filled(0, "int32"), place, 0, None)
         for j, total in enumerate(last.values):
-            # What the offset of the other factor adds is taken away beforehand.
+            # The initial sum cancels the effect of the left operand's offset.
             offset = b.filled(-words.offset, "int32")
             first = b.binary("mul", total, offset) if words.offset else total
             b.store(first, target + j * self.vector_bytes, 0, None)
 
 
 class TermReader:
-    """Reads vectors of columns of the second factor, the terms of a word at a time."""
+    """Loads vectors of columns of the right operand, the terms of a word at a time."""
 
     def __init__(
         self, b: Kernel, words: Words, columns: Number, depth: Number, offset: int = 0
@@ -145,7 +145,7 @@ class TermReader:
     def terms(
         self, source: Pointer, word: Number, mask: Mask, count: Number | None = None
     ) -> list[Value]:
-        """The terms of a word plus the offset; 0 from the count-th on."""
+        """Return the terms of a word plus the offset, and 0 from term `count` on."""
         b, found = self.b, []
         for i in range(self.count):
             row: Number = word * self.count + i

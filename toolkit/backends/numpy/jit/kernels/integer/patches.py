@@ -1,9 +1,9 @@
-"""Patches: what each output pixel of a convolution sees, as the words of a row.
+"""Patches (im2col): the window of each output pixel of a convolution, packed as a row.
 
-A row holds the taps of a window one after the other, the channels of each together:
-rows times the weights as a matrix are the convolution. Taps of the innermost axis that
-follow each other in memory are copied as one run. What a window sees beside the image
-is what stands for 0.
+A row holds the taps of a window in order, the channels of each tap together. The
+product of the rows and the weights as a matrix is the convolution. Taps of the
+innermost axis that are contiguous in memory are copied as one run. Padding has the
+value that represents 0.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from toolkit.backends.numpy.jit.kernels.conv.geometry import Window
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, as_int8
 from toolkit.definitions.records import record
 
-# Elements that are copied by themselves are fewer than this.
+# The shortest vector. Fewer elements are copied one by one.
 FEWEST = 4
 _PARAMETERS = ("ptr %x", "ptr %to", "i64 %first", "i64 %end", "ptr %numbers")
 
 
 @record
 class PatchPlan:
-    """What the code depends on.
+    """The properties that the code depends on.
 
     Attributes:
         words: of the product.
         lanes: of a vector of words.
         dtype: of the images: int8 or uint8.
-        fill: what words hold beside the image.
-        axes: along which windows are more than one run; None: a row is a pixel, and
-            pixels follow each other.
+        fill: the value of padding.
+        axes: the number of axes with more than one run. None: a row is a pixel, and
+        pixels are contiguous.
     """
 
     words: Words
@@ -43,7 +43,7 @@ class PatchPlan:
 
 
 class _Axis(NamedTuple):
-    """What a kernel is told of an axis; `pitch` is in elements."""
+    """The kernel's numbers of an axis. `pitch` is in elements."""
 
     extent: Number
     out: Number
@@ -55,7 +55,7 @@ class _Axis(NamedTuple):
 
 
 def axes_of(windows: Sequence[Window]) -> list[Window]:
-    """The axes that taps are looped over, then the one of runs."""
+    """Return the axes of the loops over taps, then the axis of runs."""
     *outer, inner = windows
     if inner.dilation == 1 or inner.size == 1:
         return [*outer, inner]
@@ -67,13 +67,13 @@ def axes_of(windows: Sequence[Window]) -> list[Window]:
 def patch_numbers(
     row_bytes: int, depth: int, image: int, windows: Sequence[Window]
 ) -> list[int]:
-    """What `call_packer` reads.
+    """Return the numbers that `call_packer` reads.
 
     Args:
-        row_bytes: of the words of a row.
-        depth: elements of a row; of a pixel, if there are windows.
-        image: elements from one image to the next.
-        windows: what `axes_of` returned; none if a row is a pixel.
+        row_bytes: the bytes of a row of words.
+        depth: the elements of a row, or of a pixel if there are windows.
+        image: the elements from one image to the next.
+        windows: the result of `axes_of`, or empty if a row is a pixel.
     """
     found = [row_bytes, depth, image]
     for w in windows:
@@ -82,9 +82,9 @@ def patch_numbers(
 
 
 def emit_pack_patches(plan: PatchPlan) -> Kernel:
-    """The function that packs rows.
+    """Emit the function that packs rows.
 
-    The table: addresses of the images and of the words; `patch_numbers`.
+    The table holds the addresses of the images and of the words, and `patch_numbers`.
     """
     b = Kernel(plan.lanes)
     x, target = b.next_address(), b.next_address()
@@ -102,7 +102,7 @@ def call_packer(
     rows: tuple[Number, Number],
     numbers: Pointer,
 ) -> None:
-    """Pack a range of rows to an address; `numbers` are `patch_numbers`."""
+    """Pack a range of rows to an address. `numbers` are `patch_numbers`."""
     b.declarations |= _packer("pack_patches", plan)
     first, end = rows
     arguments = f"ptr {x}, ptr {target}, i64 {first}, i64 {end}, ptr {numbers}"
@@ -117,7 +117,7 @@ def _packer(name: str, plan: PatchPlan) -> set[str]:
 
 
 class _Patches:
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(self, b: Kernel, plan: PatchPlan) -> None:
         self.b, self.plan = b, plan
@@ -133,7 +133,7 @@ class _Patches:
         self.axes: list[_Axis] = [_Axis(*found[i : i + 7]) for i in range(3, count, 7)]
 
     def write(self) -> None:
-        """Loops over rows."""
+        """Emit the loop over rows."""
         b = self.b
         first, end = b.parameter("first"), b.parameter("end")
         with b.loop(first, end) as row:
@@ -144,7 +144,7 @@ class _Patches:
                 self._window(row, target)
 
     def _window(self, row: Number, target: Pointer) -> None:
-        """Everything that one output pixel sees."""
+        """Pack the window of an output pixel."""
         b = self.b
         starts: list[Number] = []
         for axis in reversed(self.axes):
@@ -163,7 +163,7 @@ class _Patches:
         target: Pointer,
         run: Number,
     ) -> None:
-        """Loops over the taps of the outer axes; a tap beside the image is 0."""
+        """Emit the loops over the taps of the outer axes. Taps in the padding are 0."""
         b = self.b
         if not axes:
             self._run(starts[0], x, target)
@@ -182,7 +182,7 @@ class _Patches:
                 self._clear(to, size)
 
     def _run(self, start: Number, x: Pointer, target: Pointer) -> None:
-        """The taps of the innermost axis: zeros, pixels, zeros."""
+        """Pack the taps of the innermost axis: padding, pixels, padding."""
         b, axis = self.b, self.axes[-1]
         size = axis.size
         low = b.least(b.most(0, 0 - start), size)
@@ -214,7 +214,7 @@ class _Patches:
             b.put_scalar(one, b.at(target, at, self.kind))
 
     def _term(self, x: Value) -> Value:
-        """An element as a term of a word."""
+        """Return an element as a term of a word."""
         b = self.b
         if self.kind == "int16":
             widen = "sext" if x.dtype == "int8" else "zext"
@@ -223,9 +223,9 @@ class _Patches:
 
 
 def vectors_of(b: Kernel, count: Number) -> Iterator[Number]:
-    """Where vectors of `count` elements begin; less than `FEWEST` are left over.
+    """Yield the starts of vectors in `count` elements. Fewer than `FEWEST` remain.
 
-    What is inside of the loop is written for vectors of several lengths.
+    The body of the loop is emitted for several vector lengths.
     """
     widest = b.lanes
     with b.loop(0, count & -widest, widest) as at:

@@ -15,27 +15,27 @@ from toolkit.backends.numpy.jit.kernels.integer.patches import (
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
 from toolkit.definitions.records import record
 
-# Sums of some rows and a panel, which the first cache has room for.
+# Bytes of the sums of some rows and a panel, which fit the L1 cache.
 _SUMS_BYTES = 1 << 13
 
 
 @record
 class IntegerPlan:
-    """What the code depends on.
+    """The properties that the code depends on.
 
     Attributes:
-        words: how terms are multiplied.
+        words: the format of the terms.
         lanes: of a vector of sums.
-        rows: of the largest part.
-        vectors: that a panel of columns is wide.
-        full: whether there are panels of which all vectors exist.
-        tail: vectors that exist of the last panel otherwise; 0: it is whole.
-        masked: whether some lanes of the last vector do not exist.
-        a: where the words of rows are: an input of the body, or None: in front of the
-            panels.
-        by_rows: whether a row of the call is a block of rows, of all panels.
-        patches: how the rows of such a block are packed into memory of the task; None:
-            they are words.
+        rows: the rows of the largest register block.
+        vectors: the vectors in a row of a panel.
+        full: whether there are panels with all vectors.
+        tail: the vectors of the last panel if it is partial, else 0.
+        masked: whether the last vector is partial.
+        a: the input of the body that holds the words of rows. None: they are packed,
+        with their address before the panels'.
+        by_rows: whether a row of the call is a block of rows, for all panels.
+        patches: the packing of the rows of such a block into memory of the task. None:
+        they are words already.
         images: the input of the body that is packed.
     """
 
@@ -53,29 +53,29 @@ class IntegerPlan:
 
     @property
     def width(self) -> int:
-        """Columns of a panel."""
+        """Return the columns of a panel."""
         return self.vectors * self.lanes
 
     @property
     def most_rows(self) -> int:
-        """Rows that the memory for sums has room for."""
+        """Return the number of rows that fit the memory for sums."""
         line = self.width * WORD_BYTES
         return max(1, _SUMS_BYTES // line // self.rows) * self.rows
 
     @property
     def heights(self) -> list[int]:
-        """Rows of tiles: the largest, and powers of two for what remains."""
+        """Return the heights of register blocks: the largest, then powers of two."""
         powers = [1 << i for i in reversed(range(self.rows.bit_length()))]
         return [self.rows, *(n for n in powers if n < self.rows)]
 
 
 class IntegerNumbers(NamedTuple):
-    """What follows the addresses in the table; strides are in bytes.
+    """The numbers after the addresses in the table. Strides are in bytes.
 
     Attributes:
         rows, columns, words: extents of the product.
         row_bytes, panel_bytes: strides of rows of words, and of panels.
-        block_rows, row_blocks: rows of a block, and how many blocks there are.
+        block_rows, row_blocks: the rows of a block, and the number of blocks.
     """
 
     rows: Any
@@ -88,11 +88,11 @@ class IntegerNumbers(NamedTuple):
 
 
 def emit_integer_product(plan: IntegerPlan, body: Described) -> Kernel:
-    """The function that computes blocks of rows of panels, each a row of the call.
+    """Emit the function that computes blocks of rows for one panel or all panels.
 
-    That may be one panel, or all of them. The table:
-    the addresses of the body's inputs and outputs, of the rows as words, or of memory
-    for those of each task, and of panels; `IntegerNumbers`; `patch_numbers`.
+    A block is a row of the call. The table holds the addresses of the body's inputs and
+    outputs, of the rows as words or the tasks' memory for them, and of the panels. Then
+    follow `IntegerNumbers` and `patch_numbers`.
     """
     builder = Kernel(plan.lanes)
     _Product(builder, plan, body).write()
@@ -101,7 +101,7 @@ def emit_integer_product(plan: IntegerPlan, body: Described) -> Kernel:
 
 @record
 class _Part:
-    """Rows of a panel that are computed together: its first column and its vectors."""
+    """Rows of a panel that are computed together, their first column and vectors."""
 
     row: Number
     rows: Number
@@ -111,7 +111,7 @@ class _Part:
 
 
 class _Product:
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(self, b: Kernel, plan: IntegerPlan, body: Described) -> None:
         self.b = b
@@ -122,7 +122,7 @@ class _Product:
         self.words = bases[plan.a] if plan.a is not None else b.next_address()
         self.panels = b.next_address()
         self.n = IntegerNumbers(*(b.next_entry() for _ in IntegerNumbers._fields))
-        # In the table, what packing reads follows.
+        # The numbers of the packing follow in the table.
         entry = len(bases) + (plan.a is None) + 1 + len(self.n)
         self.numbers = b.table.element(entry, "i64")
         self.epilogue = Epilogue(graph, b, bases)
@@ -130,7 +130,7 @@ class _Product:
         self.vector_bytes: int = plan.lanes * WORD_BYTES
 
     def write(self) -> None:
-        """Loops over blocks, and over the tiles of each."""
+        """Emit the loops over blocks, and over the tiles of each."""
         b, n, plan = self.b, self.n, self.plan
         full = n.columns // plan.width
         with b.loop(b.low, b.high) as unit:
@@ -153,13 +153,13 @@ class _Product:
                 self._rows(rows, panel, plan.tail, True)
 
     def _row_block(self, block: Number, full: Number) -> None:
-        """Multiply a block of rows by all panels, after packing them if need be."""
+        """Multiply a block of rows by all panels, after packing it if necessary."""
         b, n, plan = self.b, self.n, self.plan
         rows, words = b.part(block, n.block_rows, n.rows), self.words
         if plan.patches is not None:
             memory = self.words + b.slot * n.block_rows * n.row_bytes
             call_packer(b, plan.patches, self.images, memory, rows, self.numbers)
-            # Rows are counted from the first one of all.
+            # Row numbers are relative to the first row of all blocks.
             words = memory + rows[0] * n.row_bytes * -1
         if plan.full:
             with b.loop(0, full) as panel:
@@ -175,7 +175,7 @@ class _Product:
         is_tail: bool,
         words: Pointer | None = None,
     ) -> None:
-        """A block times a panel: as many rows at once as there is memory for sums."""
+        """Multiply a block by a panel, as many rows at a time as the sums allow."""
         b, n, (first, end) = self.b, self.n, rows
         name = "sum_tail" if is_tail else "sum_panel"
         b.declarations |= _sum_function(name, self.plan, vectors)
@@ -193,9 +193,9 @@ class _Product:
             self._finish(_Part(row, count, column, vectors, is_tail))
 
     def _finish(self, part: _Part) -> None:
-        """Apply the epilogue to the sums of some rows, to two vectors at once.
+        """Apply the epilogue to the sums of some rows, two vectors at a time.
 
-        Processors pack the results of two into bytes as quickly as those of one.
+        Processors pack two vectors into bytes as quickly as one.
         """
         b, n, lanes = self.b, self.n, self.b.lanes
         starts = range(0, part.vectors, 2)
@@ -211,7 +211,7 @@ class _Product:
     def _finish_vectors(
         self, part: _Part, first: int, column: Number, mask: Mask
     ) -> None:
-        """The same of some columns of all rows, as one vector of each row."""
+        """Apply the epilogue to some columns of all rows, as one vector of each row."""
         b, n = self.b, self.n
         of_column = self.epilogue.columns(column, mask)
         with b.loop(0, part.rows) as i:
@@ -235,7 +235,7 @@ _PARAMETERS = (
 
 
 def _sum_function(name: str, plan: IntegerPlan, vectors: int) -> set[str]:
-    """A function that sums rows, of its own so that registers hold nothing else."""
+    """Return a function that sums rows. A separate function frees the registers."""
     b = Kernel(plan.lanes)
     whole, rest = b.split(b.parameter("rows"), plan.rows)
     with b.loop(0, whole) as tile:

@@ -1,4 +1,4 @@
-"""The kernel of integer products in AMX's tiles: 64 terms of 16 rows and columns."""
+"""The kernel of integer products with AMX tiles: 64 terms of 16 rows and columns."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from toolkit.backends.numpy.jit.kernels.amx import (
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.product import TiledProduct
 
-# Words of a line of rows that a tile holds.
+# Words in a row of a tile.
 BLOCK_WORDS = TILE_ROW_BYTES // WORD_BYTES
 _LINE_BYTES = SPAN * WORD_BYTES
 
 
 class TileNumbers(NamedTuple):
-    """What follows the addresses in the table; strides are in bytes.
+    """The numbers after the addresses in the table. Strides are in bytes.
 
     Attributes:
         rows, columns: extents of the product.
-        blocks: how many tiles hold the terms of a row.
+        blocks: the number of tiles that hold the terms of a row.
         row_bytes, panel_bytes: strides of rows, and of panels.
-        group_columns: of a group of panels.
-        part_rows: rows of a part; a row of the call is a group within a part.
+        group_columns: the columns of a group of panels.
+        part_rows: the rows of a part. A row of the call is a group within a part.
     """
 
     rows: Any
@@ -44,14 +44,14 @@ class TileNumbers(NamedTuple):
 
 
 def emit_integer_tiles(a: int | None, body: Described) -> Kernel:
-    """The function that computes parts of rows of groups of panels.
+    """Emit the function that computes parts of rows of groups of panels.
 
-    The table: the addresses of the body's inputs and outputs, of the rows where `a` is
-    None, and of panels; `TileNumbers`.
+    The table holds the addresses of the body's inputs and outputs, of the rows if `a`
+    is None, and of the panels, then `TileNumbers`.
 
     Args:
-        a: the number of the body's input that has whole tiles of rows, or None.
-        body: the product, and what follows it.
+        a: the number of the body's input with whole tiles of rows, or None.
+        body: the product and its epilogue.
     """
     b = Kernel(BLOCK_LINES)
     _IntegerProduct(b, body, a).write()
@@ -59,7 +59,7 @@ def emit_integer_tiles(a: int | None, body: Described) -> Kernel:
 
 
 class _IntegerProduct(TiledProduct):
-    """Writes the function."""
+    """Emits the function."""
 
     dtype = "int32"
     numbers = TileNumbers
@@ -68,7 +68,7 @@ class _IntegerProduct(TiledProduct):
         """Sum the products of two tiles of rows and a panel."""
         b, n = self.b, self.n
         rows = self.rows + row * n.row_bytes
-        # What sums start from is the first line of a panel: here it is 0.
+        # The first line of a panel holds initial sums, which are 0.
         panel = self.columns + column // SPAN * n.panel_bytes + _LINE_BYTES
         self.tiles.clear(4)
         with b.loop(0, n.blocks) as block:

@@ -1,8 +1,8 @@
-"""Words: terms of a product side by side in 32 bits, which are multiplied at once.
+"""Words: several terms of a product in 32 bits, for one instruction.
 
-Dot-product instructions (VNNI, NEON's `sdot`) multiply four terms of 8 bits by four and
-add all of it to a sum of 32 bits. Where there is none, a word is two terms of 16 bits:
-most processors multiply and add such pairs, and LLVM knows the pattern.
+Dot-product instructions (VNNI, NEON's `sdot`) multiply four 8-bit terms by four others
+and add the products to a 32-bit sum. Without such an instruction, a word is two 16-bit
+terms: most processors multiply and add such pairs, and LLVM recognizes the pattern.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import Processor
 from toolkit.definitions.records import record
 
-# Words that take two instructions, by their names for so many lanes, and what has them.
+# Words that take two instructions: their names by number of lanes, and their features.
 _IN_STEPS = "in steps"
 _STEPS = {
     4: ("x86.ssse3.pmadd.ub.sw.128", "x86.sse2.pmadd.wd"),
@@ -26,13 +26,13 @@ _STEPS_NEED = {4: "ssse3", 8: "avx2", 16: "avx512bw"}
 
 @record
 class Words:
-    """How words are multiplied.
+    """The format of words and their multiplication.
 
     Attributes:
-        terms: of a word.
-        offset: what is added to each term of the first factor, where the instruction
-            takes that without a sign and it has one, or the other way round.
-        instruction: LLVM's name of it; "": pairs, in plain operations.
+        terms: the terms of a word.
+        offset: the number added to each term of the left operand, where the signedness
+        of the instruction differs from that operand.
+        instruction: LLVM's name of it, or "" for pairs in plain operations.
     """
 
     terms: int = 2
@@ -41,23 +41,24 @@ class Words:
 
     @property
     def is_in_steps(self) -> bool:
-        """Whether instructions of x86 multiply, and add twice, four terms of a word.
+        """Return whether a word's four terms take two x86 instructions.
 
-        They add pairs in 16 bits: enough if one factor has 7 bits and no sign.
+        They add pairs in 16 bits, which is exact if one operand is unsigned with 7
+        bits.
         """
         return self.instruction == _IN_STEPS
 
     @property
     def bits(self) -> int:
-        """Of a term."""
+        """Return the bits of a term."""
         return 32 // self.terms
 
     def shifted(self, b: Kernel, x: Value) -> Value:
-        """Bytes as the instruction takes them, with a sign or without."""
+        """Return bytes with the signedness that the instruction expects."""
         return b.binary("xor", x, b.constant(-128, x)) if self.offset else x
 
     def joined(self, b: Kernel, terms: Sequence[Value]) -> Value:
-        """A vector of words from vectors of their terms, as int32."""
+        """Return a vector of words from vectors of their terms, as int32."""
         word = b.filled(0, "int32")
         low = b.filled((1 << self.bits) - 1, "int32")
         for i, x in enumerate(terms):
@@ -66,12 +67,12 @@ class Words:
         return word
 
     def multiply_add(self, b: Kernel, sums: Value, x: Value, y: Value) -> Value:
-        """`sums` and the products of the terms of x and y, vectors of words."""
+        """Return `sums` plus the products of the terms of x and y, vectors of words."""
         if not self.instruction:
             return _with_pairs(b, sums, x, y)
         if self.is_in_steps:
             return _with_steps(b, sums, x, y)
-        # As vectors of int32, which older LLVMs expect of VNNI and newer ones accept.
+        # int32 vectors: older LLVMs expect them for VNNI, newer ones accept them.
         words = [x, y]
         kind = sums.type
         if "neon" in self.instruction:
@@ -103,7 +104,7 @@ def _with_steps(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
     bytes_of, pairs_of = _STEPS[lanes]
 
     def call(name: str, kind: str, dtype: str, *values: Value) -> Value:
-        """An instruction on values as vectors of a type; dtype is of its result."""
+        """Call an instruction with operands cast to a type. dtype is of its result."""
         given = [b.let(f"bitcast {v.type} {v} to {kind}", dtype) for v in values]
         count = lanes if dtype == "int32" else 2 * lanes
         result = f"<{count} x {TYPES[dtype]}>"
@@ -118,17 +119,17 @@ def _with_steps(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
 
 
 def as_int8(number: int) -> int:
-    """The number of 8 bits, with a sign, whose last 8 bits are the same."""
+    """Return the signed 8-bit integer with the same low 8 bits."""
     return (number + 128) % 256 - 128
 
 
 def words_of(processor: Processor, dtype: str = "int8", bits: int = 8) -> Words:
-    """The best words of a processor.
+    """Return the best words of a processor.
 
     Args:
-        processor: that multiplies.
-        dtype: of the first factor: int8 or uint8.
-        bits: that its elements have.
+        processor: the target processor.
+        dtype: of the left operand: int8 or uint8.
+        bits: the significant bits of its elements.
     """
     lanes, has, is_signed = processor.lanes, processor.has, dtype == "int8"
     if processor.architecture == "x86_64":

@@ -1,9 +1,10 @@
 """Products of matrices of any strides, with an epilogue.
 
-`problem` says what is multiplied, `strategies` how, and `lower` makes calls of it. `product`
-writes the loops of blocks, with `tile` innermost; `pack` puts factors in order,
-`combine` adds what slots of a long sum have given, and `dot` is for few columns. Numbers of 4
-bits have `lower_int4`: `unpack` makes panels of them, and `few_int4` is for few rows.
+`problem` describes a product, `strategies` selects how to compute it, and `lower` emits
+the calls. `product` emits the loops over blocks, with the micro-kernel of `tile`
+innermost. `pack` packs operands, `combine` adds the partial sums of slots (split-K),
+and `dot` is for few columns. `lower_int4` is for 4-bit numbers: `unpack` unpacks them
+to panels, and `few_int4` is for few rows.
 """
 
 from toolkit.backends.numpy.jit.kernels.matmul.lower import lower_matmul

@@ -1,4 +1,4 @@
-"""Adding what the slots of a product have summed, followed by the epilogue."""
+"""Addition of the partial sums of a product's slots, followed by the epilogue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolkit.ir import Graph
 
 
 def combining(p: Problem, body: Graph, slots: int, partials: Reference) -> Call:
-    """The call that adds the partial results of a product."""
+    """Return the call that adds the partial results of a product."""
     size = p.size * p.itemsize
     return Call(
         Code(emit_combine, p.dtype, p.lanes, Described(body)),
@@ -31,10 +31,11 @@ def combining(p: Problem, body: Graph, slots: int, partials: Reference) -> Call:
 
 
 def emit_combine(dtype: str, lanes: int, body: Described) -> Kernel:
-    """The function that adds partial results in the order of their slots.
+    """Emit the function that adds partial results in the order of their slots.
 
-    A row of the call is a row of the product. The table: the addresses of the body's
-    inputs and outputs and of the partial results; columns, slots, bytes of a slot.
+    A row of the call is a row of the product. The table holds the addresses of the
+    body's inputs and outputs and of the partial results, then columns, slots, bytes of
+    a slot.
     """
     w = MatrixWriter(Kernel(lanes), dtype)
     b, graph = w.b, body.body

@@ -1,4 +1,4 @@
-"""Products with few columns: sums along rows whose terms follow each other."""
+"""Products with few columns: sums along rows with contiguous terms."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _ROWS = 4
 
 @record
 class DotPlan:
-    """What the code depends on.
+    """The properties that the code depends on.
 
     Attributes:
         dtype, lanes: of its vectors.
-        columns: of the second factor.
-        axes: of the batch.
-        a, b: which inputs of the body the factors are.
-        gathered: whether the terms of a column of the second factor are apart.
+        columns: of the right operand.
+        axes: the number of batch axes.
+        a, b: the inputs of the body that are the operands.
+        gathered: whether the terms of a column of the right operand are strided.
     """
 
     dtype: str
@@ -37,7 +37,7 @@ class DotPlan:
 
 
 class DotNumbers(NamedTuple):
-    """What follows the addresses in the table; strides are in bytes."""
+    """The numbers after the addresses in the table. Strides are in bytes."""
 
     rows: Any
     depth: Any
@@ -48,11 +48,11 @@ class DotNumbers(NamedTuple):
 
 
 def emit_dot(plan: DotPlan, body: Described) -> Kernel:
-    """The function that computes products with few columns.
+    """Emit the function that computes products with few columns.
 
     A row of the call is a row of the product, or a product of a batch if there are
-    axes. The table: the addresses of the body's inputs and outputs, and of scratch
-    memory if columns are gathered; `DotNumbers`; the axes of the batch.
+    axes. The table holds the addresses of the body's inputs and outputs, and of scratch
+    memory if columns are gathered, then `DotNumbers` and the axes of the batch.
     """
     dot = _Dot(Kernel(plan.lanes), plan, body)
     dot.write()
@@ -60,7 +60,7 @@ def emit_dot(plan: DotPlan, body: Described) -> Kernel:
 
 
 class _Dot(MatrixWriter):
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(self, builder: Kernel, plan: DotPlan, body: Described) -> None:
         super().__init__(builder, plan.dtype)
@@ -78,7 +78,7 @@ class _Dot(MatrixWriter):
         self.epilogue = Epilogue(graph, builder, bases)
 
     def write(self) -> None:
-        """Loops over rows, or over products and their rows."""
+        """Emit the loop over rows, or over products and their rows."""
         b, n = self.b, self.n
         if not self.plan.axes:
             self._product(self.first, self.second, b.low, b.high, 0)
@@ -92,7 +92,7 @@ class _Dot(MatrixWriter):
     def _product(
         self, x: Pointer, y: Pointer, low: Number, high: Number, element: Number
     ) -> None:
-        """Rows [low, high) of a product."""
+        """Compute rows [low, high) of a product."""
         b, line = self.b, self.n.b_line
         if self.plan.gathered:
             line = self.n.depth * self.itemsize
@@ -115,7 +115,7 @@ class _Dot(MatrixWriter):
         high: Number,
         element: Number,
     ) -> None:
-        """Rows of a single column, as many at a time as a vector has lanes."""
+        """Compute rows of a single column, one per lane of a vector at a time."""
         b = self.b
         with b.loop(low, high, b.lanes) as row:
             left = high - row
@@ -137,7 +137,7 @@ class _Dot(MatrixWriter):
             self.epilogue.apply(self.vector(place, mask), at, 0, mask)
 
     def _gather(self, y: Pointer, line: Number) -> None:
-        """Copy the columns so that the terms of each are neighbours."""
+        """Copy the columns, so that the terms of each are contiguous."""
         b, n = self.b, self.n
         for c in range(self.plan.columns):
             source, target = y + c * n.b_line, self.scratch + c * line
@@ -156,10 +156,10 @@ class _Dot(MatrixWriter):
         high: Number,
         place: Pointer,
     ) -> None:
-        """The sums of some rows with each column, to memory."""
+        """Store the sums of some rows with each column."""
         b = self.b
         last = high - 1
-        # A row that does not exist is another time the last.
+        # A row past the end is a copy of the last row.
         rows = [b.least(first + i, last) for i in range(_ROWS)]
         pointers = [x + row * self.n.a_row for row in rows]
         for i, value in enumerate(self._sums(pointers, columns)):
@@ -167,9 +167,9 @@ class _Dot(MatrixWriter):
             b.put_scalar(total, place + i * self.itemsize)
 
     def _sums(self, rows: Sequence[Pointer], columns: Sequence[Pointer]) -> list[Value]:
-        """A vector of partial sums for each row and column."""
+        """Return a vector of partial sums for each row and column."""
         b, count = self.b, len(rows) * len(columns)
-        # Several chains of terms where there are too few sums to keep a core busy.
+        # Several dependency chains hide the latency if there are few sums.
         chains = 2 if len(columns) == 1 else 1
         step = chains * b.lanes
         whole = self.n.depth & -step
@@ -209,7 +209,7 @@ class _Dot(MatrixWriter):
         return found
 
     def _total(self, value: Value) -> Value:
-        """The sum of the lanes: halves are added until one lane is left."""
+        """Return the sum of the lanes by a tree of shuffles."""
         b, step = self.b, self.b.lanes // 2
         while step:
             chosen = [(i + step) % b.lanes for i in range(b.lanes)]

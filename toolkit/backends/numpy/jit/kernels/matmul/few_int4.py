@@ -1,9 +1,9 @@
-"""Products of few rows with numbers of 4 bits, each of which is read but once.
+"""Products of few rows with 4-bit numbers, each of which is read only once.
 
-Unpacked to memory they would be eight times as many bytes, which are written and read
-for a few products each. Here they become numbers in registers. Of a run of terms of one
-block the sums of x * number and of x are kept; the scale and the zero are applied to
-these at its end: scale * (sum of x * number - zero * sum of x).
+Unpacked to memory they would take eight times the bytes, written and read for a few
+products each. So they are unpacked in registers. A run is a sequence of terms of one
+block. For each run the kernel sums x * number and x. At the end of the run it applies
+the scale and the zero: scale * (sum of x * number - zero * sum of x).
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from toolkit.backends.numpy.jit.kernels.matmul.unpack import (
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.definitions.records import record
 
-# Rows of the matrix that are asked for before they are needed.
+# The prefetch distance in rows of the matrix.
 _AHEAD = 16
-_WORD = 8  # bytes of a place in the list of runs
+_WORD = 8  # bytes of an entry in the list of runs
 
 
 @record
 class FewInt4Plan:
-    """What the code depends on.
+    """The properties that the code depends on.
 
     Attributes:
         lanes: of a vector.
-        registers: of the processor, for vectors.
+        registers: the vector registers of the processor.
         rows: of the product.
-        is_signed: whether numbers are from -8 to 7; else from 0 to 15.
-        a: which input of the body the first factor is.
+        is_signed: whether numbers are from -8 to 7. Otherwise they are from 0 to 15.
+        a: the input of the body that is the left operand.
         factors: packed numbers, scales and zeros, and the block of each term.
     """
 
@@ -47,22 +47,22 @@ class FewInt4Plan:
 
     @property
     def pairs(self) -> int:
-        """Pairs of vectors of columns that are added up at a time."""
+        """Return the pairs of vectors of columns per register block."""
         return max(1, self.registers // (4 * self.rows))
 
     @property
     def columns(self) -> int:
-        """Columns that are added up at a time."""
+        """Return the columns per register block."""
         return 2 * self.lanes * self.pairs
 
 
 class FewInt4Numbers(NamedTuple):
-    """What follows the addresses in the table.
+    """The numbers after the addresses in the table.
 
     Attributes:
         columns, depth: extents of the matrix.
-        blocks: rows of scales.
-        width: columns of a row of the call.
+        blocks: the rows of scales.
+        width: the columns of a row of the call.
     """
 
     columns: Any
@@ -72,19 +72,20 @@ class FewInt4Numbers(NamedTuple):
 
 
 def most_rows() -> int:
-    """Rows of such a product at most: a pair of vectors of sums each fills half."""
+    """Return the most rows: a pair of sums for each fills half the registers."""
     return current().registers // 4
 
 
 def runs_bytes(depth: int) -> int:
-    """Bytes of the list of runs: their number, where each begins, and the end."""
+    """Return the bytes of the list of runs: their number, their starts, and the end."""
     return _WORD * (depth + 2)
 
 
 def emit_runs() -> Kernel:
-    """A function that lists the runs of terms of one block; it has one row.
+    """Emit a function that lists the runs of terms of one block, with one row.
 
-    The table: addresses of the block of each term and of the list; how many terms.
+    The table holds the addresses of the block of each term and of the list, and the
+    number of terms.
     """
     b = Kernel(1)
     blocks, target, depth = b.next_address(), b.next_address(), b.next_entry()
@@ -107,10 +108,10 @@ def _put(b: Kernel, target: Pointer, place: Number, number: Number) -> None:
 
 
 def emit_few_int4(plan: FewInt4Plan, body: Described) -> Kernel:
-    """The function that computes parts of the columns.
+    """Emit the function that computes parts of the columns.
 
-    The table: the addresses of the body's inputs and outputs, of the list of runs, and
-    of what is noted of a bad block; `FewInt4Numbers`.
+    The table holds the addresses of the body's inputs and outputs, of the list of runs,
+    and of the error block for bad blocks, then `FewInt4Numbers`.
     """
     b = Kernel(plan.lanes)
     _FewInt4(b, plan, body).write()
@@ -118,7 +119,7 @@ def emit_few_int4(plan: FewInt4Plan, body: Described) -> Kernel:
 
 
 class _FewInt4:
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(self, b: Kernel, plan: FewInt4Plan, body: Described) -> None:
         self.b, self.plan = b, plan
@@ -136,7 +137,7 @@ class _FewInt4:
         self.totals = b.memory(vectors, b.filled(0.0, "float32"))
 
     def write(self) -> None:
-        """Loops over parts, and in each over columns that registers have room for."""
+        """Emit the loops over parts, and over their register blocks of columns."""
         b, plan = self.b, self.plan
         with b.loop(b.low, b.high) as part:
             first, end = b.part(part, self.n.width, self.n.columns)
@@ -147,7 +148,7 @@ class _FewInt4:
                 self._columns(column, 1, end - column)
 
     def _columns(self, column: Number, pairs: int, left: Number | None) -> None:
-        """Some pairs of vectors of columns; `left`: how many columns there are."""
+        """Compute some pairs of vectors of columns, of which `left` are valid."""
         b, rows = self.b, self.plan.rows
         zero = b.filled(0.0, "float32")
         for i in range(2 * pairs * rows):
@@ -167,14 +168,14 @@ class _FewInt4:
         return self.b.integer_at(self.runs + number * _WORD, "int64")
 
     def _masks(self, number: int, left: Number | None) -> Mask:
-        """Those of the number-th vector of columns that exist."""
+        """Return the mask of the number-th vector of columns."""
         b = self.b
         return None if left is None else b.first_lanes(left - number * b.lanes)
 
     def _numbers(
         self, term: Number, column: Number, pairs: int, left: Number | None
     ) -> list[Value]:
-        """A term's numbers of even and of odd columns; 8 more if they are signed."""
+        """Return a term's numbers of even and odd columns, plus 8 if signed."""
         b, found = self.b, []
         source = self.packed + term * self.line + column // 2
         ahead = source + self.line * _AHEAD
@@ -196,7 +197,7 @@ class _FewInt4:
     def _added(
         self, term: Number, numbers: list[Value], values: list[Value]
     ) -> list[Value]:
-        """The sums with the products of a term, and behind them those of the rows."""
+        """Return the sums with the products of a term, then the sums of rows."""
         b, rows, count = self.b, self.plan.rows, len(numbers)
         found, alone = [], []
         for row in range(rows):
@@ -219,7 +220,7 @@ class _FewInt4:
         left: Number | None,
         values: list[Value],
     ) -> None:
-        """Add what a run comes to, to the totals; `term` is its first."""
+        """Add the scaled sums of a run to the totals. `term` is its first term."""
         b, rows = self.b, self.plan.rows
         stored = b.scalar(b.at(self.block, term, "float32"), "float32")
         block = existing_block(b, stored, self.n.blocks, self.error)
@@ -245,7 +246,7 @@ class _FewInt4:
                     b.store(after, self.totals, where, None)
 
     def _origin(self, place: Number, mask: Mask) -> Value:
-        """Zeros, 8 more if they are signed, as the numbers."""
+        """Return zeros with the same bias as the numbers: 8 if they are signed."""
         b, is_signed = self.b, self.plan.is_signed
         zeros = loaded_zeros(b, self.zero, place, mask, is_signed)
         return b.binary("fadd", zeros, b.filled(8.0, "float32")) if is_signed else zeros

@@ -1,4 +1,4 @@
-"""What follows the sums of a tile: the epilogue, on vectors of each row."""
+"""The epilogue of a tile, on vectors of each row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.definitions.records import record
 
 @record
 class Sums:
-    """Where the sums of a tile are, and which elements of the result they are of."""
+    """The address and stride of a tile's sums, and their elements of the result."""
 
     place: Pointer
     stride: Number
@@ -26,14 +26,14 @@ class Finish(MatrixWriter):
 
     Args:
         builder, plan: of the function.
-        epilogue: what follows the sums.
+        epilogue: the nodes after the product.
     """
 
     def __init__(self, builder: Kernel, plan: ProductPlan, epilogue: Epilogue) -> None:
         super().__init__(builder, plan.tiling.dtype)
         self.epilogue = epilogue
-        # Instructions on one vector wait for each other, those on two do not. It was
-        # measured where there are 16 registers; longer vectors keep a core busier.
+        # Two vectors hide the latency of an instruction. Measured with 16 registers.
+        # Longer vectors keep a core busier.
         self.pairs: bool = current().registers < 32
         vectors, rows = plan.tiling.vectors, max(plan.tiling.rows, builder.lanes)
         if not plan.chained:
@@ -44,9 +44,9 @@ class Finish(MatrixWriter):
     def prefetch(
         self, n: ProductNumbers, rows: Number, element: Number, vectors: int
     ) -> None:
-        """Ask for what the epilogue reads and writes at a tile that is not summed yet.
+        """Prefetch the operands and results of the epilogue for the next tile.
 
-        No prefetcher of a core follows from tile to tile. Measured as above.
+        The hardware prefetcher does not follow from tile to tile. Measured as above.
         """
         if not self.pairs:
             return
@@ -86,7 +86,8 @@ class Finish(MatrixWriter):
     ) -> None:
         """Apply the epilogue to the columns of a tile, which are rows of the result."""
         b, lanes, epilogue = self.b, self.b.lanes, self.epilogue
-        # Rows that are narrower than a vector follow each other as in the result.
+        # Without column operands, rows shorter than a vector are contiguous as in the
+        # result.
         is_flat = not epilogue.has_columns
         line = n.rows * self.itemsize + 0
         line = line if is_flat else self.vector_bytes

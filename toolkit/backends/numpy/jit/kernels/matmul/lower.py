@@ -1,4 +1,4 @@
-"""From a product to calls: packing, multiplying, adding what slots have summed."""
+"""Lowering of products to calls: packing, multiplication, reduction of slots."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
-# Terms that one row of a packing call packs, of one panel; a multiple of any lanes.
+# Terms of one panel in a row of a packing call: a multiple of any number of lanes.
 _CHUNK = 256
-# Vectors of columns that one row of a call computes of a product of one row.
+# Vectors of columns in a row of the call of a single-row product.
 _VECTORS = 4
-# The most bytes of panels of a product of one row, in caches of a core: more are read
-# in the order of memory as they are.
+# The most bytes of packed panels of a single-row product, in units of the core's cache.
+# Larger operands are read unpacked, in memory order.
 _CACHES = 16
-# Bytes that are worth a task.
+# The least bytes of a task.
 _TASK_BYTES = 1 << 18
 
 
 def lower_matmul(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """Products of matrices, and the elementwise nodes on them."""
+    """Lower products of matrices, and the elementwise nodes after them."""
     p = problem_of(body, inputs)
     if p is None:
         return None
@@ -88,7 +88,7 @@ def lower_matmul(
 
 
 def _dot(p: Problem, body: Graph) -> Lowered:
-    """A product with few columns."""
+    """Lower a product with few columns."""
     rows = p.products if p.batch else p.rows
     grain = partition(rows, p.nbytes // _TASK_BYTES)
     gathered = p.depth > 0 and p.b_term != p.itemsize
@@ -110,7 +110,7 @@ def _dot(p: Problem, body: Graph) -> Lowered:
 
 
 def _row(p: Problem, body: Graph) -> Lowered:
-    """A product of one row with many columns."""
+    """Lower a product of one row with many columns."""
     step = p.even_step if p.even else max(1, p.depth)
     chained = step < p.depth
     width = _VECTORS * p.lanes
@@ -151,7 +151,7 @@ def _row(p: Problem, body: Graph) -> Lowered:
 
 
 def _row_in_parts(p: Problem, body: Graph, part: int) -> Lowered:
-    """A product of one row, of which so many terms at a time are summed apart."""
+    """Lower a product of one row with partial sums of `part` terms each."""
     parts = -(-p.depth // part)
     sums = parts * p.columns * p.itemsize
     plan = RowPlan(p.dtype, p.lanes, _VECTORS, current().registers // 2)
@@ -173,14 +173,14 @@ def _numbers(batch: Iterable[Axis]) -> list[int]:
 
 
 def _row_operands(p: Problem, body: Graph, unit: str) -> frozenset[Reference]:
-    """What a row of a call reads and writes of only its share."""
+    """Return the operands of which each row of a call accesses only its part."""
     if p.turned or unit not in (ROW, PRODUCT):
         return frozenset()
     result = body.nodes[0].outputs[0].spec
     shared = -1 if unit == ROW else -2
     found: set[Reference] = {("out", i) for i in range(len(body.outputs))}
     for i, value in enumerate(body.inputs):
-        # One that is both factors is read as a whole.
+        # An input that is both operands is read as a whole.
         is_factor = unit == PRODUCT or i == p.a != p.b
         if i not in (p.a, p.b):
             is_shared = value.spec.size == result.size
@@ -192,7 +192,7 @@ def _row_operands(p: Problem, body: Graph, unit: str) -> frozenset[Reference]:
 
 
 class _Lines(NamedTuple):
-    """The lines of a factor: how many, strides in bytes, and how many are a panel."""
+    """The lines of an operand: their number, byte strides, and the lines of a panel."""
 
     factor: Reference
     number: int
@@ -202,7 +202,7 @@ class _Lines(NamedTuple):
 
 
 class Lowering:
-    """The calls of one product that goes a chosen strategy."""
+    """The calls of one product by a chosen strategy."""
 
     def __init__(self, p: Problem, strategy: Strategy, body: Graph) -> None:
         self.p = p
@@ -222,7 +222,7 @@ class Lowering:
         self.b_panel: int = self.tiling.width * p.b_line
 
     def lowered(self) -> Lowered:
-        """All calls, in order."""
+        """Return all calls, in order."""
         tiles = self._pack_tiles() if self.strategy.pack_a == ONCE else None
         panels = self._pack_panels() if self.strategy.pack_b == ONCE else None
         if self.slots > 1:
@@ -232,7 +232,7 @@ class Lowering:
         return Lowered(self.calls, self.work)
 
     def _take(self, nbytes: int) -> Reference:
-        """A part of the scratch memory."""
+        """Allocate a part of the scratch memory."""
         place = ("work", self.work)
         self.work += aligned(nbytes)
         return place
@@ -241,7 +241,7 @@ class Lowering:
         return lines * padded(depth, self.p.lanes) * self.p.itemsize
 
     def _pack_tiles(self) -> Reference:
-        """Pack the first factor's tiles, of a single product."""
+        """Pack the left operand of a single product into tiles."""
         p, tiling = self.p, self.tiling
         lines = _Lines(("in", p.a), p.rows, p.a_row, p.a_term, tiling.rows)
         size = self._packed_bytes(tiling.padded_rows, p.depth)
@@ -249,7 +249,7 @@ class Lowering:
         return self._pack(lines, size, ())
 
     def _pack_panels(self) -> Reference:
-        """Pack the second factor's panels."""
+        """Pack the right operand into panels."""
         p, width = self.p, self.tiling.width
         lines = _Lines(("in", p.b), p.columns, p.b_line, p.b_term, width)
         size = self._packed_bytes(width, p.depth)
@@ -261,7 +261,7 @@ class Lowering:
         return self._pack(lines, size, () if p.is_shared else p.batch)
 
     def _pack(self, x: _Lines, size: int, batch: Sequence[Axis]) -> Reference:
-        """Pack a factor of each product of a batch; `size`: bytes of a panel."""
+        """Pack an operand of each product of a batch, in panels of `size` bytes."""
         p = self.p
         products, panels = prod(axis.extent for axis in batch), -(-x.number // x.panel)
         place = self._take(size * panels * products)
@@ -284,7 +284,7 @@ class Lowering:
         return place
 
     def _multiply(self, tiles: Reference | None, panels: Reference | None) -> None:
-        """Multiply into the result."""
+        """Append the call that multiplies into the result."""
         plan, body = self._plan(), Described(self.body)
         plan = replace(plan, panels=panels is not None)
         operands = (*operands_of(self.body), *filter(None, (tiles, panels)))
@@ -296,7 +296,7 @@ class Lowering:
     def _multiply_slots(
         self, tiles: Reference | None, panels: Reference | None
     ) -> None:
-        """Multiply parts of the depth apart, and add what they give."""
+        """Append the calls that multiply slots, and add their partial sums."""
         p = self.p
         partials = self._take(self.slots * p.size * p.itemsize)
         factors = (tiles or ("in", p.a), panels or ("in", p.b))
@@ -328,7 +328,7 @@ class Lowering:
     def _append(
         self, plan: ProductPlan, body: Described | None, operands: tuple[Reference, ...]
     ) -> None:
-        """Add the call that multiplies."""
+        """Append the call that multiplies."""
         p, strategy = self.p, self.strategy
         blocks = self.row_blocks * self.panel_blocks * self.slots
         rows = {ROW: p.rows, PRODUCT: p.products}.get(

@@ -1,4 +1,4 @@
-"""From a product with numbers of 4 bits to calls: of few rows, or by panels."""
+"""Lowering of products with 4-bit numbers: for few rows, or by unpacked panels."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
 from toolkit.ir import Graph
 
-# Bytes of the matrix that are worth a task.
+# The least bytes of the matrix in a task.
 _TASK_BYTES = 1 << 17
 
 
 def lower_matmul_int4(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """A product with numbers of 4 bits, which become panels where they are needed."""
+    """Lower a product with 4-bit numbers, which each block unpacks to panels."""
     anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
     if any(x not in places for x in anchor.inputs):
         return None
@@ -79,11 +79,11 @@ def lower_matmul_int4(
 def _few_int4(
     body: Graph, places: tuple[int, ...], extents: tuple[int, int, int]
 ) -> Lowered:
-    """A product of few rows with numbers of 4 bits, which no memory holds unpacked.
+    """Lower a product of few rows with 4-bit numbers, which stay packed in memory.
 
     Args:
         body: the product and its epilogue.
-        places: which of its inputs the factors are.
+        places: the inputs that are the operands.
         extents: rows, depth and columns.
     """
     (a, *factors), (rows, depth, columns) = places, extents

@@ -1,7 +1,7 @@
-"""Putting factors in order: panels whose terms follow each other in memory.
+"""Packing of operands into panels whose terms are contiguous.
 
-A panel is some lines - columns of the second factor, or rows of the first - of which
-the first terms follow each other, then the second terms, and so on.
+A panel is a number of lines: columns of the right operand, or rows of the left one. It
+holds the first terms of all lines, then the second terms, and so on.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 
-# What follows what in the factor: a line's terms, a term's lines, or nothing.
+# The contiguous axis of an operand: its lines, its terms, or neither.
 LINES, TERMS, APART = "lines", "terms", "apart"
-# Panels that are packed beside each other: what is read of a term is longer then, and
-# there are fewer places in memory for what is read.
+# Panels that are packed together, so that reads of a term are longer and there are
+# fewer streams.
 BESIDE = 4
 
 
 class PackNumbers(NamedTuple):
-    """What follows the addresses in the table; strides in bytes."""
+    """The numbers after the addresses in the table. Strides are in bytes."""
 
     lines: Any
     depth: Any
@@ -33,24 +33,24 @@ class PackNumbers(NamedTuple):
 
 
 def packing_of(line: int, term: int, itemsize: int) -> str:
-    """The axis of a factor with stride 1: its lines, its terms, or neither."""
+    """Return the axis of an operand with stride 1: its lines, its terms, or neither."""
     if line == itemsize:
         return LINES
     return TERMS if term == itemsize else APART
 
 
 def padded(extent: int, lanes: int) -> int:
-    """`extent` as a multiple of the lanes: the terms of a panel."""
+    """Return the terms of a panel: `extent` rounded up to a multiple of the lanes."""
     return -(-extent // lanes) * lanes
 
 
 def emit_pack(
     dtype: str, lanes: int, packing: str, lines: int, axes: int = 0
 ) -> Kernel:
-    """The function that packs one factor; a row is a chunk of a panel of a product.
+    """Emit the function that packs one operand. A row is a chunk of a product's panel.
 
-    A panel has `lines` lines, and what fills vectors. The table: addresses of the
-    factor and of the panels; `PackNumbers`; the axes of the batch.
+    A panel has `lines` lines, padded to whole vectors. The table holds the addresses of
+    the operand and of the panels, `PackNumbers`, and the axes of the batch.
     """
     w = MatrixWriter(Kernel(lanes), dtype)
     b = w.b
@@ -73,7 +73,7 @@ def emit_pack(
 
 
 class _Panel(NamedTuple):
-    """Pointers to the first term of the first line, strides, and extents."""
+    """The address of the first term of the first line, strides, and extents."""
 
     source: Pointer
     target: Pointer
@@ -94,7 +94,7 @@ class Packer:
         self.term_bytes: int = width * writer.itemsize
 
     def panel_bytes(self, depth: Number) -> Number:
-        """The size of a panel."""
+        """Return the bytes of a panel."""
         lanes = self.b.lanes
         terms = depth + (lanes - 1) & -lanes
         return terms * self.term_bytes
@@ -108,13 +108,13 @@ class Packer:
         count: Number,
         depth: Number,
     ) -> None:
-        """Pack up to `count` lines; what is beyond them in the panel is arbitrary.
+        """Pack up to `count` lines. The rest of the panel is arbitrary.
 
         Args:
-            source, target: pointers to the first term of the first line.
+            source, target: the addresses of the first term of the first line.
             line, term: strides of the source.
-            count: how many lines there are from the first on.
-            depth: how many terms.
+            count: the number of lines from the first on.
+            depth: the number of terms.
         """
         w, b = self.w, self.b
         panel = _Panel(source, target, line, term, count, depth)
@@ -142,13 +142,13 @@ class Packer:
         term: Number,
         depth: Number,
     ) -> None:
-        """Pack `BESIDE` whole panels whose lines are all neighbours.
+        """Pack `BESIDE` full panels with contiguous lines.
 
         Args:
-            source, target: pointers to the first term of the first line.
-            panel_bytes: from panel to panel where they are packed.
-            term: stride of the source.
-            depth: how many terms.
+            source, target: the addresses of the first term of the first line.
+            panel_bytes: the stride of packed panels.
+            term: the stride of the source's terms.
+            depth: the number of terms.
         """
         w = self.w
         with self.b.loop(0, depth) as index:
@@ -160,7 +160,7 @@ class Packer:
                 x = x + self.term_bytes
 
     def _copied(self, panel: _Panel, masks: Sequence[Mask]) -> None:
-        """Vectors of neighbouring lines, as they are."""
+        """Copy vectors of contiguous lines."""
         w = self.w
         with self.b.loop(0, panel.depth) as index:
             x = panel.source + index * panel.term
@@ -170,7 +170,7 @@ class Packer:
                 w.put(w.vector(x + step, mask), y + step)
 
     def _gathered(self, panel: _Panel) -> None:
-        """Vectors of lines that are apart."""
+        """Gather vectors of strided lines."""
         w, b = self.w, self.b
         with b.loop(0, panel.depth) as index, b.loop(0, self.vectors) as j:
             x = panel.source + index * panel.term
@@ -181,14 +181,14 @@ class Packer:
             w.put(value, y + j * w.vector_bytes)
 
     def _transposed(self, panel: _Panel) -> None:
-        """Square blocks of as many lines as lanes, transposed in registers."""
+        """Transpose square blocks of lanes by lanes in registers."""
         w, b, lanes = self.w, self.b, self.b.lanes
         last_line = panel.lines - 1
         last_term = panel.depth - lanes
         strips = b.least(w.b.ceil_div(panel.lines, lanes), self.vectors)
         with b.loop(0, strips) as strip:
             first = strip * lanes
-            # A line that does not exist is another time the last.
+            # A line past the end is a copy of the last line.
             numbers = [first + i for i in range(lanes)]
             lines = [
                 panel.source + b.least(number, last_line) * panel.line
@@ -196,7 +196,7 @@ class Packer:
             ]
             target = panel.target + strip * w.vector_bytes
             with b.loop(0, panel.depth, lanes) as index:
-                # What the last block shares with the one before is the same again.
+                # The last block may overlap the previous one, with the same values.
                 term = b.least(index, last_term)
                 offset = term * w.itemsize
                 rows = [w.vector(x + offset) for x in lines]

@@ -1,4 +1,4 @@
-"""What the code of a product depends on, and the numbers that it is given."""
+"""The properties that the code of a product depends on, and its table of numbers."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ ROW, PRODUCT, BLOCK = "row", "product", "block"
 
 @record
 class ProductPlan:
-    """What the code of a product depends on.
+    """The properties that the code of a product depends on.
 
     Attributes:
-        tiling: how it is cut.
-        unit: what a row of the call is: a row of the result, a product of a batch, or a
-            block of a product.
-        axes: of the batch.
-        a, b: which inputs of the body the factors are.
+        tiling: the register blocking.
+        unit: a row of the call: a row of the result, a product of a batch, or a block
+        of a product.
+        axes: the number of batch axes.
+        a, b: the inputs of the body that are the operands.
         across: whether the columns of the product are the rows of the result.
-        panels: whether the second factor is not b, but panels that it was packed into.
-        tiles: whether the first factor is not a, but tiles that it was packed into.
-        runs: whether the terms of a row of the first factor are neighbours.
-        chained: whether sums go on over parts of the depth, a step after the other.
-        pack_a: how every tile of the first factor is packed before it is multiplied;
-            "": it is read where it is.
-        pack_b: the same for the second factor, for every product.
-        unpacks: what the second factor is unpacked from, if it is of 4-bit numbers.
+        panels: whether the right operand is packed into panels by an earlier call.
+        tiles: whether the left operand is packed into tiles by an earlier call.
+        runs: whether the terms of a row of the left operand are contiguous.
+        chained: whether sums continue over steps of the depth.
+        pack_a: the packing of each tile of the left operand before its product. "": it
+        is read in place.
+        pack_b: the packing of the right operand for each product, or "".
+        unpacks: the source of the right operand if it has 4-bit numbers.
     """
 
     tiling: Tiling
@@ -48,20 +48,20 @@ class ProductPlan:
 
 
 class ProductNumbers(NamedTuple):
-    """What follows the addresses in the table; all strides are in bytes.
+    """The numbers after the addresses in the table. All strides are in bytes.
 
     Attributes:
         rows, depth, columns: extents of a product.
-        a_row, a_term: strides of the first factor; a_row is from tile to tile if it is
-            packed into such.
-        b_line, b_term, b_panel: of the second one, from column to column (if it is to
-            be packed), from term to term, and from panel to panel.
+        a_row, a_term: strides of the left operand. a_row is the stride of tiles if it
+        is packed.
+        b_line, b_term, b_panel: strides of the right operand: of columns (if it is to
+        be packed), of terms, and of panels.
         block_rows, block_depth, block_panels: extents of a block.
-        step_depth: terms of a step, if the plan is chained.
-        row_blocks, slots, panel_blocks: how many blocks a product has.
-        scratch: bytes of each task's memory for what it packs.
-        scratch_a: where in it the tile of the first factor is, behind the panels.
-        blocks: rows of scales, if the second factor is unpacked.
+        step_depth: the terms of a step, if the plan is chained.
+        row_blocks, slots, panel_blocks: the number of blocks of a product.
+        scratch: the bytes of each task's memory for packing.
+        scratch_a: the offset in it of the left operand's tile, after the panels.
+        blocks: the rows of scales, if the right operand is unpacked.
     """
 
     rows: Any

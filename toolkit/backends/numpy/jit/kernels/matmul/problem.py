@@ -1,4 +1,4 @@
-"""What is to be multiplied: extents and strides, with as few axes as can be."""
+"""The description of a product: extents and strides, with the fewest axes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from toolkit.backends.target import rules
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
 
-# Of results. Integers of fewer bits are multiplied by kernels of their own, or NumPy.
+# Dtypes of results. Narrower integers have separate kernels, or use NumPy.
 _DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 # Fewer columns than this would leave most lanes of a vector of columns idle.
 _DOT_COLUMNS = 4
-# Bytes of a block of the second factor that stays in the second-level cache beside
-# everything else, and the most terms that it multiplies in a step.
+# Bytes of a block of the right operand that stays in the L2 cache with the other data,
+# and the most terms of a step.
 RESIDENT, _STEP = 1 << 20, 384
-# The same where tiles of the first factor are packed: bytes of a tile and a panel that
-# stay in the first-level cache, which is larger where there are more registers.
+# The limits if tiles of the left operand are packed: bytes of a tile and a panel that
+# stay in the L1 cache, which is larger on processors with more registers, and the most
+# terms of a step.
 _NEAR, _LARGE_NEAR, _PACKED_STEP = 24 << 10, 36 << 10, 256
-# The same where they are unpacked: what that writes is read from the nearest cache.
+# The most terms of a step if panels are unpacked: they are read from the L1 cache.
 _UNPACKED_STEP = 128
 
 
 @record
 class Axis:
-    """An axis of a batch: its extent, and the bytes between a factor's matrices."""
+    """An axis of a batch: its extent, and the byte strides of the operands."""
 
     extent: int
     a: int
@@ -41,21 +42,24 @@ class Axis:
 
 @record
 class Problem:
-    """Products of a batch of matrices with another; the result is contiguous.
+    """The products of a batch of matrices with another one. The result is contiguous.
 
     Attributes:
         dtype: of the result.
         batch: axes, from the outermost on.
         rows, depth, columns: extents of a product.
-        a_row, a_term: strides of the first factor, in bytes.
-        b_term, b_line: strides of the second one: b_line is between columns.
-        a, b: which inputs the factors are.
-        a_dtype, b_dtype: of the factors, unpacked: that of the result, or narrower.
+        a_row, a_term: byte strides of the left operand.
+        b_term, b_line: byte strides of the right operand. b_line is the stride of
+            columns.
+        a, b: the inputs that are the operands.
+        a_dtype, b_dtype: the dtypes of the unpacked operands: as the result, or
+            narrower.
         turned: whether this is the transposed product.
-        even: whether the order of the terms follows from their number alone.
-        is_frozen: whether the second factor is the same in every run.
-        unpacks: what panels of the second factor are unpacked from, if they are.
-        blocks: rows of scales of that.
+        even: whether the order of the terms depends only on their number.
+        is_frozen: whether the right operand is the same in every run.
+        unpacks: the source from which panels of the right operand are unpacked, or
+            None.
+        blocks: the rows of scales of that source.
     """
 
     dtype: str
@@ -79,47 +83,47 @@ class Problem:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """Return the bytes of an element."""
         return dtypes.itemsize(self.dtype)
 
     @property
     def items(self) -> tuple[int, int]:
-        """Bytes of an element of each factor."""
+        """Return the bytes of an element of each operand."""
         return dtypes.itemsize(self.a_dtype), dtypes.itemsize(self.b_dtype)
 
     @property
     def is_mixed(self) -> bool:
-        """Whether a factor has another dtype than the result."""
+        """Return whether an operand has a different dtype than the result."""
         return {self.a_dtype, self.b_dtype} != {self.dtype}
 
     @property
     def lanes(self) -> int:
-        """Elements of a vector register."""
+        """Return the number of elements of a vector register."""
         return current().lanes * 4 // self.itemsize
 
     @property
     def products(self) -> int:
-        """How many products there are."""
+        """Return the number of products."""
         return prod(axis.extent for axis in self.batch)
 
     @property
     def is_shared(self) -> bool:
-        """Whether all products of a batch have the same second factor."""
+        """Return whether all products of a batch have the same right operand."""
         return bool(self.batch) and not any(axis.b for axis in self.batch)
 
     @property
     def size(self) -> int:
-        """Elements of one product."""
+        """Return the number of elements of one product."""
         return self.rows * self.columns
 
     @property
     def flops(self) -> int:
-        """Arithmetic of all products."""
+        """Return the FLOPs of all products."""
         return 2 * self.products * self.size * self.depth
 
     @property
     def nbytes(self) -> int:
-        """Memory traffic of all products, each matrix once."""
+        """Return the memory traffic of all products, each matrix once."""
         a = self.rows * self.depth * prod(x.extent for x in self.batch if x.a)
         b = self.columns * self.depth * prod(x.extent for x in self.batch if x.b)
         of_a, of_b = self.items
@@ -127,33 +131,33 @@ class Problem:
 
     @property
     def even_step(self) -> int:
-        """The terms that are summed at a time if nothing but their number matters."""
+        """Return the terms of a step, as a function of the number of terms only."""
         widest = PANELS * 2 * self.lanes * self.itemsize
         is_long = self.depth * widest > RESIDENT or self.unpacks is not None
         return self.step(self.depth) if is_long else max(1, self.depth)
 
     @property
     def packed_step(self) -> int:
-        """The most terms of a step where tiles of the first factor are packed."""
+        """Return the most terms of a step if tiles of the left operand are packed."""
         near = _LARGE_NEAR if current().registers >= 32 else _NEAR
         lines = padded(most_rows(), self.lanes) + 2 * self.lanes
         return min(_PACKED_STEP, near // (lines * self.itemsize))
 
     def step(self, depth: int, most: int = _STEP) -> int:
-        """The terms of a step, where so many are summed in several."""
+        """Return the terms of a step for `depth` terms in steps of at most `most`."""
         most = min(most, _UNPACKED_STEP) if self.unpacks else most
         return padded(-(-depth // max(1, -(-depth // most))), self.lanes)
 
     @property
     def is_across(self) -> bool:
-        """Whether the columns of this product are the rows of the result."""
+        """Return whether the columns of this product are the rows of the result."""
         return self.turned and self.rows > 1 and self.columns > 1
 
     @property
     def is_row(self) -> bool:
-        """Whether it is a single row whose second factor is read from afar.
+        """Return whether this is a single row and the right operand exceeds the cache.
 
-        A row of that is also longer than registers have sums.
+        The row must also be longer than the sums that fit registers.
         """
         is_single = self.rows == 1 and not self.batch
         is_long = self.columns > current().registers // 2 * self.lanes
@@ -162,7 +166,7 @@ class Problem:
 
     @property
     def is_dot(self) -> bool:
-        """Whether the elements are best summed along the rows of the first factor."""
+        """Return whether sums along the rows of the left operand are the fastest."""
         few = self.columns == 1 or (
             self.columns <= min(_DOT_COLUMNS, self.lanes)
             and self.depth >= 2 * self.lanes
@@ -173,7 +177,7 @@ class Problem:
 
 
 def problem_of(body: Graph, inputs: Sequence[Operand]) -> Problem | None:
-    """The problem of a body's first node; None if no code can be generated for it."""
+    """Return the problem of a body's first node, or None if it is not supported."""
     anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
     read_again = {x for node in body.nodes[1:] for x in node.inputs}
     for key, i in places.items():
@@ -202,7 +206,7 @@ def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
         pairs = zip(shape, strides, strict=True)
         steps.append([0 if n == 1 else stride for n, stride in pairs])
     axes = [Axis(*found) for found in zip(extents, *steps, strict=True)]
-    # The stride of a single row, term or column is free: neighbours are best.
+    # The stride of a single row, term or column is arbitrary: contiguous is best.
     a_row, a_term = _neighbours(x, (rows, depth))
     b_term, b_line = _neighbours(y, (depth, columns))
     a_size = dtypes.itemsize(x.spec.dtype)
@@ -220,7 +224,7 @@ def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
         b,
         x.spec.dtype,
         y.spec.dtype,
-        # Rows of a transposed matrix are no batch: a batch is what is summed over.
+        # Rows of a transposed matrix are not a batch: the product sums over the batch.
         even=rules.rows_independent and not (ndim == 0 and a_row == a_size < a_term),
     )
 
@@ -235,7 +239,7 @@ def _neighbours(factor: Operand, shape: tuple[int, int]) -> tuple[int, int]:
 
 
 def _collapsed(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """The fewest axes that visit the same matrices."""
+    """Return the fewest axes that visit the same matrices."""
     found: list[Axis] = []
     for axis in axes:
         if axis.extent == 1:
@@ -248,7 +252,7 @@ def _collapsed(axes: Sequence[Axis]) -> tuple[Axis, ...]:
 
 
 def _simplified(p: Problem) -> Problem:
-    """The same result as fewer, larger products, or as one that is quicker."""
+    """Return an equal problem with fewer, larger products, or a faster one."""
     batch, rows, a_row = list(p.batch), p.rows, p.a_row
     while batch and batch[-1].b == 0 and (rows == 1 or batch[-1].a == rows * a_row):
         axis = batch.pop()
@@ -264,15 +268,15 @@ def _simplified(p: Problem) -> Problem:
 
 
 def _is_narrow(p: Problem) -> bool:
-    """Whether the rows of the first factor fill vectors better than the columns do."""
-    if p.even and p.even_step < p.depth:  # in a transposed product all are one step
+    """Return whether rows of the left operand fill vectors better than columns."""
+    if p.even and p.even_step < p.depth:  # a transposed product has a single step
         return False
     few = p.columns <= most_rows() and p.columns * 4 <= p.lanes * 3
     return few and p.a_row == p.itemsize and p.rows >= 2 * p.lanes
 
 
 def _turned(p: Problem) -> Problem:
-    """The transposed product."""
+    """Return the transposed product."""
     return Problem(
         p.dtype,
         tuple(Axis(x.extent, x.b, x.a) for x in p.batch),

@@ -31,12 +31,13 @@ from toolkit.definitions.records import record
 
 
 def emit_product(plan: ProductPlan, body: Described | None) -> Kernel:
-    """The function that computes units of a product.
+    """Emit the function that computes units of a product.
 
-    The table: the addresses of the body's inputs and outputs, of tiles and panels if
-    there are any, and of sums if the plan is chained - without a body those of the
-    factors and of partial results, one slot after the other - and of scratch memory if
-    something is packed here; `ProductNumbers`; the axes of the batch.
+    The table holds the addresses of the body's inputs and outputs, of packed tiles and
+    panels if there are any, and of sums if the plan is chained. Without a body it holds
+    the addresses of the operands and of the partial results, slot by slot. Then follow
+    the address of scratch memory if the kernel packs, `ProductNumbers`, and the axes of
+    the batch.
     """
     builder = Kernel(plan.tiling.lanes)
     _Product(builder, plan, body).write()
@@ -45,9 +46,9 @@ def emit_product(plan: ProductPlan, body: Described | None) -> Kernel:
 
 @record
 class _Block:
-    """A part of a product: pointers to its factors, and what it computes of it.
+    """A block of a product: the addresses of its operands, and its ranges.
 
-    Its terms are `depth` ones from `term` on.
+    It sums `depth` terms from `term` on.
     """
 
     a: Pointer
@@ -76,7 +77,7 @@ class _Tile:
 
 
 class _Product(MatrixWriter):
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(
         self, builder: Kernel, plan: ProductPlan, body: Described | None
@@ -93,14 +94,14 @@ class _Product(MatrixWriter):
         self.batch = [self.batch_entry() for _ in range(plan.axes)]
         if packs:
             self.scratch = self.scratch + builder.slot * self.n.scratch
-        # Panels before the last, narrower one, and all of them.
+        # The number of full panels, and of all panels.
         self.full = self.n.columns // self.tiling.width
         self.panels = self.full + int(self.tiling.tail > 0)
         if error is not None:
             self.unpacker = self._unpacker(error)
 
     def _load_addresses(self, body: Described | None) -> Finish | None:
-        """The addresses of factors and result; what follows if there is more to do."""
+        """Load the addresses of operands and result. Return the epilogue or None."""
         if body is None:
             self.first, self.second, self.result = (
                 self.b.next_address() for _ in "abc"
@@ -124,7 +125,7 @@ class _Product(MatrixWriter):
     # --- units ------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Loops over units."""
+        """Emit the loop over units."""
         n = self.n
         whole = _Block(
             self.first,
@@ -155,7 +156,7 @@ class _Product(MatrixWriter):
             self._steps(block)
 
     def _part(self, whole: _Block, unit: Number) -> tuple[_Block, Number, Number]:
-        """A block: panels within rows within slots; its result and its product."""
+        """Return a block (slots, then rows, then panels), its result and product."""
         n = self.n
         rest, panels = self.b.split(unit, n.panel_blocks)
         number, rows = self.b.split(rest, n.row_blocks)
@@ -170,11 +171,11 @@ class _Product(MatrixWriter):
             depth=end - first,
             term=first,
         )
-        # Every slot of a product has a result of its own.
+        # Every slot of a product has a separate result.
         return block, number, product
 
     def _in_order(self, block: _Block) -> _Block:
-        """The block with panels, if its second factor is packed or unpacked here."""
+        """Pack or unpack the right operand of a block, if the plan says so."""
         if self.plan.unpacks:
             return self._unpacked(block)
         return self._packed(block) if self.plan.pack_b else block
@@ -194,7 +195,7 @@ class _Product(MatrixWriter):
         )
 
     def _unpacked(self, block: _Block) -> _Block:
-        """The block with its panels unpacked."""
+        """Return the block with its panels unpacked."""
         packer, first = self.unpacker, block.panels[0]
         size = block.depth * packer.term_bytes
         packer.write(
@@ -204,11 +205,11 @@ class _Product(MatrixWriter):
         return replace(block, b=start, b_term=packer.term_bytes, b_panel=size)
 
     def _packed(self, block: _Block) -> _Block:
-        """The block with its panels packed."""
+        """Return the block with its panels packed."""
         b, n, (first, last) = self.b, self.n, block.panels
         packer = Packer(self, self.plan.pack_b, self.tiling.width)
         size = packer.panel_bytes(block.depth)
-        # Panels are counted from the product's first one.
+        # Panel numbers start at the product's first panel.
         start = self.scratch + (0 - first) * size
         left: Number = first
         if packer.packing == LINES:
@@ -224,7 +225,7 @@ class _Product(MatrixWriter):
         return replace(block, b=start, b_term=packer.term_bytes, b_panel=size)
 
     def _steps(self, block: _Block) -> None:
-        """A block, a part of its depth after the other if the plan is chained."""
+        """Compute a block, in steps of its depth if the plan is chained."""
         if not self.plan.chained:
             self._block(self._in_order(block))
             return
@@ -245,10 +246,10 @@ class _Product(MatrixWriter):
     # --- tiles ------------------------------------------------------------------------
 
     def _block(self, block: _Block) -> None:
-        """Tiles from the first row to the last, each over all panels."""
+        """Compute tiles from the first row to the last, each with all panels."""
         b, (first, end) = self.b, block.rows
         count = end - first
-        # One smaller tile for each bit of what the largest leave over.
+        # The remainder has one smaller tile for each set bit.
         whole, rest = self.b.split(count, self.tiling.rows)
         smaller = Index(b, b.intrinsic("ctpop", b.int64(rest)).text)
         tiles = whole + smaller
@@ -260,7 +261,7 @@ class _Product(MatrixWriter):
             iteration.next([row + rows])
 
     def _tile_at(self, row: Index, rows: Number, block: _Block) -> _Tile:
-        """The tile of some rows from `row` on."""
+        """Return the tile of some rows from `row` on."""
         n, element = self.n, row * self.n.columns + block.element
         if not self.plan.tiles:
             return _Tile(block.a + row * n.a_row, n.a_row, n.a_term, rows, element)
@@ -269,13 +270,13 @@ class _Product(MatrixWriter):
         return _Tile(a, self.itemsize, n.a_term, rows, element)
 
     def _height(self, left: Index) -> Number:
-        """The rows of the next tile, of the rows that are left."""
+        """Return the number of rows of the next tile, given the remaining rows."""
         b, heights = self.b, self.tiling.heights
         found: Number = heights[-1]
         cases = [(height, "sge", height) for height in reversed(heights[:-1])]
         third, rest = divmod(self.tiling.rows, 3)
         if not rest and 2 * third in heights and not self.plan.tiles:
-            # Two tiles of two thirds are quicker than a whole one and one of a third.
+            # Two tiles of two thirds are faster than a full one and a third.
             cases.append((4 * third, "eq", 2 * third))
         for limit, relation, height in cases:
             fits = b.compare(relation, left, limit)
@@ -305,7 +306,7 @@ class _Product(MatrixWriter):
     def _sums(
         self, tile: _Tile, block: _Block, panel: Number, vectors: int, tail: bool
     ) -> None:
-        """Sum a tile and a panel, to where the result is or on to the epilogue."""
+        """Sum a tile and a panel into the result, or for the epilogue."""
         b = self.b
         column = panel * self.tiling.width
         left = self.n.columns - column

@@ -1,4 +1,4 @@
-"""Products of one row: the second factor is read once, in the order of memory."""
+"""Products of one row: the right operand is read once, in memory order."""
 
 from __future__ import annotations
 
@@ -14,23 +14,21 @@ from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
 
-# Terms whose addresses are formed from one pointer: x86 adds 0, 1, 2, 4 times a stride.
+# Terms that share a base pointer: x86 addressing adds 0, 1, 2 or 4 times a stride.
 _TERMS_PER_POINTER = 5
 
 
 @record
 class RowPlan:
-    """What the code depends on.
+    """The properties that the code depends on.
 
     Attributes:
         dtype, lanes: of its vectors.
-        vectors: of columns that a row of the call computes.
-        terms: that are multiplied together, each with its row of the second factor,
-            unless that is packed.
-        a, b: which inputs of the body the factors are.
+        vectors: the vectors of columns in a row of the call.
+        terms: the terms per iteration, each with a row of an unpacked right operand.
+        a, b: the inputs of the body that are the operands.
         chained: whether sums of parts of the depth are added.
-        packed: whether the second factor is not b, but panels that `emit_row_panels`
-            has made of it.
+        packed: whether the right operand is packed to panels by `emit_row_panels`.
     """
 
     dtype: str
@@ -44,13 +42,13 @@ class RowPlan:
 
 
 class RowNumbers(NamedTuple):
-    """What follows the addresses in the table; strides are in bytes.
+    """The numbers after the addresses in the table. Strides are in bytes.
 
     Attributes:
         depth, columns: extents of the product.
-        a_term, b_term: strides of the factors, from term to term.
-        step: terms of a part of the depth.
-        panel: bytes of a panel, if there are any.
+        a_term, b_term: strides of the operands' terms.
+        step: the terms of a part of the depth.
+        panel: the bytes of a panel, if there are any.
     """
 
     depth: Any
@@ -62,16 +60,16 @@ class RowNumbers(NamedTuple):
 
 
 def panel_bytes(depth: int, width: int, itemsize: int) -> int:
-    """The size of a panel of `emit_row_panels`, for whole numbers of vectors."""
+    """Return the bytes of a panel of `emit_row_panels`, for whole vectors."""
     return aligned(depth * width * itemsize) + ALIGNMENT
 
 
 def emit_row_panels(dtype: str, lanes: int, width: int) -> Kernel:
-    """The function that packs the second factor; a row is a panel of `width` columns.
+    """Emit the function that packs the right operand. A row is a panel.
 
-    The rows of a panel follow each other. Behind them is what its last reader notes.
-    The table: addresses of the factor and of the panels; columns, terms, bytes between
-    terms, bytes of a panel.
+    The rows of a panel of `width` columns are contiguous. A counter for its last reader
+    follows them. The table holds the addresses of the operand and of the panels, then
+    columns, terms, byte stride of terms, bytes of a panel.
     """
     w = MatrixWriter(Kernel(lanes), dtype)
     b = w.b
@@ -87,10 +85,11 @@ def emit_row_panels(dtype: str, lanes: int, width: int) -> Kernel:
 
 
 def emit_row(plan: RowPlan, body: Described) -> Kernel:
-    """The function that computes products of one row.
+    """Emit the function that computes products of one row.
 
-    The table: the addresses of the body's inputs and outputs, of panels if there are
-    any, and of memory for the sums, twice if the plan is chained; `RowNumbers`.
+    The table holds the addresses of the body's inputs and outputs, of panels if there
+    are any, and of memory for the sums, twice if the plan is chained. `RowNumbers`
+    follow.
     """
     row = _Row(Kernel(plan.lanes), plan, body.body)
     row.write(Epilogue(body.body, row.b, row.bases))
@@ -98,10 +97,10 @@ def emit_row(plan: RowPlan, body: Described) -> Kernel:
 
 
 def emit_row_parts(plan: RowPlan) -> Kernel:
-    """The function that sums parts of the depth, each a row of the call.
+    """Emit the function that sums parts of the depth, each a row of the call.
 
-    What a part reads of the second factor is in the order of memory. The table: the
-    addresses of the factors, and of the sums of each part; `RowNumbers`.
+    A part reads the right operand in memory order. The table holds the addresses of the
+    operands, and of the sums of each part, then `RowNumbers`.
     """
     row = _Row(Kernel(plan.lanes), plan, None)
     row.write_parts()
@@ -109,7 +108,7 @@ def emit_row_parts(plan: RowPlan) -> Kernel:
 
 
 class _Row(MatrixWriter):
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(self, builder: Kernel, plan: RowPlan, graph: Graph | None) -> None:
         super().__init__(builder, plan.dtype)
@@ -125,7 +124,7 @@ class _Row(MatrixWriter):
         self.third: Number = 3 * n.b_term
 
     def write_parts(self) -> None:
-        """Some terms of all columns."""
+        """Sum some terms of all columns."""
         b, n, sums = self.b, self.n, self.sums
         self.low: Number = 0
         self.high: Number = n.columns
@@ -134,7 +133,7 @@ class _Row(MatrixWriter):
             self._sum_rows(self.second, *b.part(part, n.step, n.depth))
 
     def write(self, epilogue: Epilogue) -> None:
-        """All columns at once, or a panel after the other."""
+        """Compute all columns at once, or panel by panel."""
         self.epilogue = epilogue
         if not self.plan.packed:
             self._columns(self.b.low, self.b.high, self.second)
@@ -146,11 +145,11 @@ class _Row(MatrixWriter):
             self._columns(panel, panel + 1, self.second + panel * n.panel)
 
     def _turn(self) -> Value:
-        """Whether this run of the task is the second, fourth, ... one.
+        """Return whether the number of earlier runs of the task is odd.
 
-        Every other run begins with the panel that the one before has read last: it is
-        still in a cache that is too small for all of them. A task notes its runs behind
-        the panel of its number.
+        Every other run starts with the panel that the previous one read last, because
+        it is still in a cache that is too small for all panels. A task stores the
+        parity of its runs after the panel of its number.
         """
         b, n = self.b, self.n
         note = self.second + (b.slot + 1) * n.panel + -ALIGNMENT
@@ -175,14 +174,14 @@ class _Row(MatrixWriter):
             self.epilogue.apply(total, column, column, mask, loaded)
 
     def _sum(self, y: Pointer, first: Number, end: Number) -> None:
-        """Sum terms in their order."""
+        """Sum terms in order."""
         if self.plan.packed:
             self._sum_panel(y, first, end)
         else:
             self._sum_rows(y, first, end)
 
     def _sum_panel(self, panel: Pointer, first: Number, end: Number) -> None:
-        """Sum in registers: a panel is read in the order of memory."""
+        """Sum in registers. A panel is read in memory order."""
         b, size = self.b, self.vector_bytes
         sums = [self.zero] * self.plan.vectors
         with b.accumulate(first, end, 1, sums) as iteration:
@@ -225,13 +224,13 @@ class _Row(MatrixWriter):
             b.store(total, self.sums, column, mask)
 
     def _rows(self, pointers: list[Pointer], terms: int) -> Iterator[Pointer]:
-        """Pointers to the terms of a column."""
+        """Yield the addresses of the terms of a column."""
         for i in range(terms):
             pointer, step = pointers[i // _TERMS_PER_POINTER], i % _TERMS_PER_POINTER
             yield pointer + (self.third if step == 3 else step * self.n.b_term)
 
     def _add_to(self, result: Pointer, earlier: Number) -> None:
-        """Add the sums to those that are there already, unless they are the first."""
+        """Add the sums to the earlier ones, if there are any."""
         b = self.b
         for column, mask in b.run(self.low, self.high):
             total = b.load(self.sums, column, self.dtype, mask)

@@ -1,7 +1,7 @@
-"""By which strategy a product is computed, from its shapes and strides alone.
+"""Selection of the strategy of a product, from its shapes and strides alone.
 
-The constants were measured on processors with 1 to 2 MiB of second-level cache: what
-matters is which one is the quicker, and that it is always the same.
+The constants were measured on processors with 1 to 2 MiB of L2 cache. Only the order of
+the costs matters, and the choice must be deterministic.
 """
 
 from __future__ import annotations
@@ -24,54 +24,56 @@ from toolkit.backends.numpy.jit.lowering import TASKS, partition
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 from toolkit.definitions.records import record
 
-# How a factor is packed: by a call before, or by each block for itself.
+# When an operand is packed: once by an earlier call, or by each block.
 ONCE, EACH = "once", "each"
-# What a core does in a second, and how long a task should be: the first few, and more.
+# The throughput of a core in FLOP/s and bytes/s. The duration of a task in seconds, for
+# the first few tasks and for more.
 _FLOPS, _BYTES = 1.2e11, 1.5e10
 _TASK, _LONG_TASK, _FEW_TASKS = 30e-6, 1e-3, 8
-# What is quicker is not worth a second thread.
+# The seconds below which a second thread does not pay.
 _QUICK = 15e-6
-# Bytes of a second factor that may be read for a few rows; and of a tile of the first
-# factor, if its terms are apart, that stays in the first-level cache.
+# Bytes of a right operand that may be read again for a few rows. Bytes of a tile of the
+# left operand with strided terms that stays in the L1 cache.
 _SMALL, _NEAR = 1 << 18, 20_000
 # The fewest terms of a slot.
 _SLOT_TERMS = 512
-# Bytes between terms from which on the caches are missed where a panel, or a tile, is
-# read where it is.
+# The byte strides of terms from which on an unpacked panel, or an unpacked tile, misses
+# the caches.
 _FAR, _APART = 3072, 512
-# Bytes of panels that a block packs for a step, and the fewest terms of that.
+# Bytes of panels that a block packs for a step, and the fewest terms of a step.
 _PACKED, _STEP_TERMS = 1 << 17, 128
-# What it costs to read narrow panels where they are, if there are so many bytes, or a
-# multiple of them, between their terms: few sets of the first-level cache hold them, of
-# which all have at least that many lines.
+# The cost of unpacked narrow panels for byte strides of terms that are a multiple of
+# these: all terms map to a few sets of the L1 cache. The panel has more terms than fit
+# these sets.
 _CROWDED = ((2048, 0.15), (1024, 0.05), (512, 0.04), (256, 0.01))
 _WAY_BYTES, _WAYS = 4096, 8
-# What it costs to read rows of the first factor where they are, if those of a tile are
-# all in one set; and to pack them for one panel.
+# The cost of unpacked rows of the left operand if all rows of a tile map to one set,
+# and the cost of packing them for one panel.
 _ROWS_IN_A_SET, _ROWS_PACKED = 0.09, 0.3
 # Bytes of narrow panels that are read in place for a few rows, and the tiles of a task
-# for which more of them are.
+# that justify more bytes.
 _NEAREST, _TALL = 1 << 15, 3
-# What it costs to pack tiles once, for one column, and to read them for one panel.
+# The cost of packing tiles once, for one column, and of reading them for one panel.
 _TILES, _TILES_READ = 14, 0.3
-# Bytes of a first factor that may be packed as a whole, which takes memory for as much.
+# The most bytes of a left operand that is packed as a whole, which takes the same
+# amount of memory.
 _TILES_MOST = 1 << 24
-# What it costs to read panels where they are, if that is in no near cache.
+# The cost of reading unpacked panels that exceed the nearest caches.
 _FAR_PANELS = 0.4
 
 
 @record
 class Strategy:
-    """How a product is computed.
+    """The strategy of a product.
 
     Attributes:
-        tiling: how it is cut for the registers.
+        tiling: the register blocking.
         unit: see `ProductPlan`.
-        rows, panels, depth: of a block; all of them, unless the unit is a block.
-        step: terms that are summed at a time.
-        pack_a, pack_b: when a factor is packed: ONCE, for EACH block - of the first
-            one, each of its tiles - or "".
-        grain: units of a task.
+        rows, panels, depth: the extents of a block, or of the product for other units.
+        step: the terms of a step.
+        pack_a, pack_b: when an operand is packed: ONCE, for EACH block (left operand:
+        for each tile), or "".
+        grain: the units of a task.
     """
 
     tiling: Tiling
@@ -86,7 +88,7 @@ class Strategy:
 
 
 def choose(p: Problem) -> Strategy:
-    """The strategy for a product."""
+    """Return the strategy for a product."""
     t = tiling(p.rows, p.columns, p.dtype, p.is_across)
     panels, depth = -(-p.columns // t.width), max(1, p.depth)
     pack_b = "" if p.b_line == p.itemsize else EACH
@@ -108,10 +110,10 @@ def choose(p: Problem) -> Strategy:
     shares = p.is_frozen or is_near or not is_narrow(t)
     shares = shares or partition(p.rows) >= _TALL * t.rows
     if not p.batch and is_small and runs and (shares or is_quick):
-        # Packed for all runs, it is read in the order of memory for nothing.
+        # A panel that is packed for all runs is read in memory order at no cost.
         pack_once = pack_b or p.is_frozen or (_crowds(p, t) and shares)
         grain = p.rows if is_quick else partition(p.rows)
-        # Much flatter tiles than the largest read the panels too often.
+        # Tiles much flatter than the largest read the panels too often.
         grain *= -(-2 * t.rows // (3 * grain))
         return replace(whole, unit=ROW, pack_b=ONCE if pack_once else "", grain=grain)
     crowded = _crowds(p, t)
@@ -122,12 +124,12 @@ def choose(p: Problem) -> Strategy:
 
 
 def is_narrow(tiling: Tiling) -> bool:
-    """Whether a term of a panel is one cache line, or less."""
+    """Return whether a term of a panel is at most one cache line."""
     return tiling.vectors * tiling.lanes * dtypes.itemsize(tiling.dtype) <= CACHE_LINE
 
 
 def _crowds(p: Problem, tiling: Tiling) -> float:
-    """How much slower panels are read whose terms have no room in their sets."""
+    """Return the slowdown of reading panels whose terms exceed their cache sets."""
     if not is_narrow(tiling) or p.b_line != p.itemsize:
         return 0.0
     for step, cost in _CROWDED:
@@ -137,23 +139,23 @@ def _crowds(p: Problem, tiling: Tiling) -> float:
 
 
 def _share_a_set(p: Problem, tiling: Tiling) -> bool:
-    """Whether a set has no room for the rows of a tile, terms following each other."""
+    """Return whether a tile's rows exceed their cache set, with contiguous terms."""
     in_a_set = p.a_row % _WAY_BYTES == 0 and min(p.rows, tiling.rows) > _WAYS
     return in_a_set and _is_read_by_terms(p)
 
 
 def _is_read_by_terms(p: Problem) -> bool:
-    """Whether the terms of a row of the first factor follow each other."""
+    """Return whether the terms of a row of the left operand are contiguous."""
     return packing_of(p.a_row, p.a_term, p.itemsize) == TERMS
 
 
 def _seconds(p: Problem) -> float:
-    """About how long one thread takes."""
+    """Return the estimated seconds of one thread."""
     return max(p.flops / _FLOPS, p.nbytes / _BYTES)
 
 
 class _Division(NamedTuple):
-    """How many blocks there are, and what `Strategy` says of them."""
+    """A division of a product: the number of blocks, and fields of `Strategy`."""
 
     blocks: int
     rows: int
@@ -165,7 +167,7 @@ class _Division(NamedTuple):
 
 
 def _divisions(p: Problem, whole: Strategy) -> Iterator[_Division]:
-    """Divisions into as many blocks as tasks are worth it, or as there can be."""
+    """Yield divisions with a block for each worthwhile task, or the most possible."""
     seconds = _seconds(p)
     tasks = min(TASKS, max(_FEW_TASKS, int(seconds / _LONG_TASK)))
     tasks = max(1, min(tasks, int(seconds / _TASK)))
@@ -192,7 +194,7 @@ def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division
                 ways = (packing,) if whole.pack_b else ("", packing)
                 packings = _packings_of_a(p, whole.tiling, panels)
                 for pack_a, pack_b in product(packings, ways):
-                    # Tiles that are packed before are whole ones but for the last.
+                    # An earlier call packs full tiles, except for the last one.
                     least = whole.tiling.rows if pack_a == ONCE else step
                     rows = -(-p.rows // row_blocks // least) * least
                     turn = _turn(p, whole.tiling, depth, panels, pack_a, pack_b)
@@ -202,19 +204,19 @@ def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division
 
 
 def _is_worth_once(p: Problem, whole: Strategy) -> bool:
-    """Whether products share panels that are slow to read in place."""
+    """Return whether products share panels that are slow to read in place."""
     return p.is_shared and is_narrow(whole.tiling)
 
 
 def _may_be_cut(p: Problem, slots: int) -> bool:
-    """Whether a product may be summed in slots."""
+    """Return whether a product may be summed in slots."""
     if p.batch or p.is_across or p.even or p.unpacks:
         return False
     return p.depth >= slots * _SLOT_TERMS
 
 
 def _counts(fewest: int, all_parts: int, most: int) -> Iterator[int]:
-    """Into how many parts something can be divided."""
+    """Yield the possible numbers of parts."""
     for factor in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
         count = fewest * factor
         if factor > 1 and (count > most or count > all_parts):
@@ -223,7 +225,7 @@ def _counts(fewest: int, all_parts: int, most: int) -> Iterator[int]:
 
 
 def _packings_of_a(p: Problem, tiling: Tiling, panels: int) -> tuple[str, ...]:
-    """How the first factor may be packed: if tiles are read so often that it pays."""
+    """Return how the left operand may be packed. Few reads of a tile do not pay."""
     if p.is_across:
         return ("",)
     if _is_read_by_terms(p):
@@ -237,7 +239,7 @@ def _packings_of_a(p: Problem, tiling: Tiling, panels: int) -> tuple[str, ...]:
 def _turn(
     p: Problem, tiling: Tiling, depth: int, panels: int, pack_a: str, pack_b: str
 ) -> int:
-    """Terms to sum at a time, so that what they need stays in the caches."""
+    """Return the terms of a step whose working set stays in the caches."""
     if p.even or p.unpacks:
         return p.even_step
     is_read_by_terms = _is_read_by_terms(p)
@@ -248,7 +250,7 @@ def _turn(
         return p.step(depth, max(_STEP_TERMS, _PACKED // (panels * width)))
     is_long = depth * max(CACHE_LINE, tiling.rows * p.itemsize) > _NEAR
     is_long = is_long and not is_read_by_terms
-    # What is packed once for all runs is summed as it is where it is read in place: one
+    # A cached packing has the same step as an operand that is read in place: a single
     # sum of very many terms has larger errors.
     is_near = pack_b and not p.is_frozen
     reach = depth * (panels * width if is_near else max(p.b_term, panels * width))
@@ -258,7 +260,7 @@ def _turn(
 
 
 def _cost(p: Problem, tiling: Tiling, strategy: _Division, crowded: float) -> float:
-    """What a strategy costs beside the arithmetic, as a share of that."""
+    """Return the cost of a strategy beyond the arithmetic, as a fraction of that."""
     rows, panels = min(strategy.rows, p.rows), strategy.panels
     is_turned = p.b_line != p.itemsize
     is_large = p.depth * max(p.b_term, p.columns * p.itemsize) > RESIDENT
@@ -274,18 +276,19 @@ def _cost(p: Problem, tiling: Tiling, strategy: _Division, crowded: float) -> fl
         cost += (24 if is_turned else 22) / rows + 0.3 / panels
     elif strategy.pack_b == ONCE:
         cost += 4 / rows + 0.15 / panels
-        # What is packed leaves the second-level cache before it is read.
+        # Packed data leave the L2 cache before they are read.
         readers = p.rows * (p.products if p.is_shared else 1)
         cost += 0 if p.is_frozen else (60 if is_large else 40) / readers
         cost += 0.03 if strategy.step < strategy.depth else 0
     else:
         cost += 14 / rows + 0.3 / panels + crowded
-        # From afar each term of a panel is waited for: no prefetcher follows them.
+        # From memory, every term of a panel stalls: the prefetcher does not follow
+        # them.
         if p.depth * p.columns * p.itemsize > 2 * RESIDENT:
             cost += _FAR_PANELS
         elif is_large and p.b_term >= _FAR:
             cost += 0.15
-    # Threads that have nothing left to do while others compute the last blocks.
+    # Threads are idle while others compute the last blocks.
     cost += 0.25 * (-strategy.blocks % 4) / strategy.blocks
     if strategy.depth < p.depth:
         near = 30 if p.is_frozen else 19

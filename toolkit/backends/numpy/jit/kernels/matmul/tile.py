@@ -1,4 +1,4 @@
-"""Tiles: what one core multiplies and adds in registers, and how large they are."""
+"""Micro-kernel: multiplication and addition in registers, and its blocking."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.definitions.records import record
 
-# Terms that a panel's cache lines are asked for before they are needed.
+# The prefetch distance of a panel, in terms.
 _AHEAD = 6
-# Terms that a tile of many rows adds in one turn of its loop, where the next term of a
-# row is its neighbour: what a turn costs beside the arithmetic is then half as much.
+# Terms per iteration of a tile of many rows with contiguous terms. Two terms halve the
+# loop overhead.
 _TERMS = 2
-# With so few rows tiles are flat.
+# The most rows of flat tiles.
 FLAT_ROWS = 3
-# Rows whose addresses are formed from one pointer: x86 adds 0, 1, 2, 4 times a stride.
+# Rows that share a base pointer: x86 addressing adds 0, 1, 2 or 4 times a stride.
 _ROWS_PER_POINTER = 5
 
 
 @record
 class Tiling:
-    """How a product is cut.
+    """The register blocking of a product.
 
     Attributes:
         dtype, lanes: of its vectors.
-        rows: of the largest tile.
-        vectors: that a panel of columns is wide.
+        rows: the rows of the largest tile.
+        vectors: the vectors in a row of a panel.
         full: whether there are panels of that width.
-        tail: vectors of the last, narrower panel; 0: there is none.
-        exact: whether all tiles have that many rows.
+        tail: the vectors of the last, narrower panel, or 0 if there is none.
+        exact: whether all tiles have the same number of rows.
     """
 
     dtype: str
@@ -45,17 +45,17 @@ class Tiling:
 
     @property
     def width(self) -> int:
-        """Columns of a panel."""
+        """Return the columns of a panel."""
         return self.vectors * self.lanes
 
     @property
     def padded_rows(self) -> int:
-        """Rows of the largest tile when its terms are vectors."""
+        """Return the rows of the largest tile, padded to whole vectors."""
         return -(-self.rows // self.lanes) * self.lanes
 
     @property
     def heights(self) -> list[int]:
-        """Rows of tiles: the largest, and powers of two for what remains."""
+        """Return the heights of tiles: the largest, then powers of two."""
         if self.exact:
             return [self.rows]
         powers = [1 << i for i in reversed(range(self.rows.bit_length()))]
@@ -63,22 +63,22 @@ class Tiling:
 
 
 def most_rows() -> int:
-    """The rows of a tile that is two vectors wide."""
+    """Return the rows of a tile that is two vectors wide."""
     return 12 if current().registers >= 32 else 6
 
 
 def tiling(rows: int, columns: int, dtype: str, exact: bool = False) -> Tiling:
-    """How to cut a product.
+    """Return the register blocking of a product.
 
     Args:
         rows, columns: of the product.
-        dtype: of both factors.
-        exact: whether there shall be a single tile of rows.
+        dtype: of both operands.
+        exact: whether a single tile must cover all rows.
     """
     lanes = current().lanes * 4 // dtypes.itemsize(dtype)
     height, vectors = most_rows(), 2
     if exact or rows <= FLAT_ROWS:
-        # Columns have to keep the core busy where rows do not.
+        # With few rows, more columns keep the core busy.
         height = rows if exact else min(rows, 2)
         vectors = max(1, min(most_rows() * 2 // height, 8))
         widest = current().registers // 2
@@ -98,20 +98,19 @@ def tile_function(
     runs: bool,
     ahead: bool = False,
 ) -> set[str]:
-    """A function that sums a tile: each element a chain of its terms in order.
+    """Return a function that sums a tile: each element adds its terms in order.
 
-    It is one of its own so that its registers hold nothing but the tile.
+    A separate function keeps other values out of its registers.
 
     Args:
         name: of the function.
-        tiling: says how many rows it can be called for.
-        vectors: of columns.
-        tail: whether only some of the columns exist.
-        chained: whether it may go on from sums that are there already.
-        packed: whether the first factor's tile is packed.
-        runs: whether the terms of its rows are neighbours.
-        ahead: whether the next tile of the first factor is asked for, which is not
-            packed yet.
+        tiling: the supported numbers of rows.
+        vectors: the vectors of columns.
+        tail: whether only some of the columns are valid.
+        chained: whether it may continue from earlier sums.
+        packed: whether the left operand's tile is packed.
+        runs: whether the terms of its rows are contiguous.
+        ahead: whether to prefetch the next unpacked tile of the left operand.
     """
     w = MatrixWriter(Kernel(tiling.lanes), tiling.dtype)
     b, heights = w.b, tiling.heights
@@ -134,9 +133,8 @@ def tile_function(
     return {*b.declarations, text}
 
 
-# The first terms of the tile's rows and columns, where the sums go, how many rows and
-# terms there are, strides in bytes, how many columns exist, and whether (0 or 1) there
-# are sums to go on from.
+# The addresses of the tile's rows, columns and sums, the number of rows and terms, byte
+# strides, the number of valid columns, and whether (0 or 1) there are earlier sums.
 _PARAMETERS = (
     "ptr noalias %a",
     "ptr noalias %b",
@@ -186,7 +184,7 @@ def _tile(
 def _added(
     w: MatrixWriter, sums: Sequence[Value], places: Sequence[tuple[Pointer, Mask]]
 ) -> list[Value]:
-    """The sums and those that are there already, unless these are the first."""
+    """Add the earlier sums, if there are any."""
     with w.b.accumulate(0, w.b.parameter("earlier"), 1, sums) as iteration:
         pairs = zip(iteration.values, places, strict=True)
         iteration.next([w.sum(x, w.vector(*place)) for x, place in pairs])
@@ -194,10 +192,10 @@ def _added(
 
 
 class _Rows:
-    """Where the terms of a tile's rows are.
+    """The addresses of the terms of a tile's rows.
 
-    What is packed is at distances that are known; otherwise few pointers serve many
-    rows, as x86 adds 1, 2 or 4 times a stride for free.
+    Packed terms have constant strides. Otherwise a few pointers serve many rows,
+    because x86 addressing adds 1, 2 or 4 times a stride at no cost.
     """
 
     def __init__(
@@ -215,7 +213,7 @@ class _Rows:
         self.third = 3 * self.stride
 
     def places(self, offset: Number) -> Iterator[Pointer]:
-        """Pointers to a term of each row."""
+        """Yield the address of a term of each row."""
         pointers = [first + offset for first in self.pointers]
         for i in range(self.rows):
             pointer, step = pointers[i // self.every], i % self.every
@@ -225,7 +223,7 @@ class _Rows:
 
 
 class _Sums:
-    """Writes the loop over all terms of a tile."""
+    """Emits the loop over all terms of a tile."""
 
     def __init__(
         self,
@@ -241,14 +239,14 @@ class _Sums:
         self.masks = masks
         self.rows = rows
         self.ahead = ahead
-        # A single row has so little arithmetic that asking would take longer.
+        # A single row has too little arithmetic for prefetches to pay.
         self.asks = tiling.rows > 1
         self.lines = _Rows(w, tiling, rows, packed, runs)
         is_large = 2 * rows > tiling.rows > FLAT_ROWS
         self.terms: int = _TERMS if is_large and (packed or runs) else 1
 
     def total(self) -> list[Value]:
-        """The sums of the products of all terms."""
+        """Return the sums of the products of all terms."""
         b, zero = self.w.b, Value("0", "int64")
         values = [zero, zero, *[self.w.zero] * (self.rows * len(self.masks))]
         depth = b.parameter("depth")
@@ -261,7 +259,7 @@ class _Sums:
     def _loop(
         self, first: Number, end: Number, terms: int, values: list[Value]
     ) -> list[Value]:
-        """Some terms in a turn; how far both factors are goes from turn to turn."""
+        """Emit a loop over terms. The offsets of both operands are loop variables."""
         b, term, b_term = self.w.b, self.lines.term, self.w.b.parameter("b_term")
         with b.accumulate(first, end, terms, values) as iteration:
             a_offset, b_offset = iteration.index_of(0), iteration.index_of(1)
@@ -279,7 +277,7 @@ class _Sums:
     def _term(
         self, a_offset: Number, b_offset: Number, sums: list[Value]
     ) -> list[Value]:
-        """One term of every row and column."""
+        """Add one term of every row and column."""
         w, b = self.w, self.w.b
         columns = b.pointer_parameter("b") + b_offset
         if self.asks:

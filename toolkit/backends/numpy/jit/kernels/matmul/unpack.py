@@ -1,4 +1,4 @@
-"""Unpacking numbers of 4 bits into panels of what they stand for."""
+"""Unpacking of 4-bit numbers into panels of dequantized values."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask, integers
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 from toolkit.definitions.records import record
 
-# The float32 2 ** 23: from there on neighbouring floats are neighbouring integers, so
-# that its bits and those of a small number, together, are the sum of the two.
+# The bits of the float32 2 ** 23, where adjacent floats are adjacent integers. These
+# bits combined with a small integer are the float 2 ** 23 plus the integer.
 _LARGE = 0x4B000000
 # The most panels of a block.
 PANELS = 16
-# Rows of the matrix that are asked for before they are needed.
+# The prefetch distance in rows of the matrix.
 _AHEAD = 16
 # Columns of 4 bits in a word.
 _COLUMNS = 8
 
 
 class Unpacked(NamedTuple):
-    """The inputs of a product whose second factor is unpacked, by their places.
+    """The inputs of a product whose right operand is unpacked.
 
     Attributes:
-        factors: packed numbers, (rows, bytes), two in a byte, the first in its lower
-            half; scales and zeros, (blocks, columns); the block of each row, (rows,).
-        is_signed: whether numbers are from -8 to 7; else from 0 to 15.
+        factors: the input numbers of the packed numbers (rows, bytes), with two in a
+        byte, the first in its lower half; of scales and zeros (blocks, columns); and of
+        the block of each row (rows,).
+        is_signed: whether numbers are from -8 to 7. Otherwise they are from 0 to 15.
     """
 
     factors: tuple[int, ...]
@@ -43,14 +44,14 @@ class Unpacked(NamedTuple):
 
 @record
 class Panels:
-    """Where panels are, and what of the matrix they are of.
+    """The destination of panels, and their range of the matrix.
 
     Attributes:
-        target: the first of them.
-        size: the bytes of one.
-        panels: their numbers.
-        first, depth: the first of the terms, and how many.
-        full: how many panels of the matrix have all their columns.
+        target: the address of the first panel.
+        size: the bytes of a panel.
+        panels: the range of their numbers.
+        first, depth: the first term, and the number of terms.
+        full: the number of panels of the matrix with all columns.
     """
 
     target: Pointer
@@ -62,7 +63,7 @@ class Panels:
 
 
 class _Term(NamedTuple):
-    """A row of the matrix, and where it is in the first panel."""
+    """A row of the matrix, and its address in the first panel."""
 
     source: Pointer
     target: Pointer
@@ -70,7 +71,7 @@ class _Term(NamedTuple):
 
 
 def existing_block(b: Kernel, stored: Value, blocks: Number, error: Pointer) -> Number:
-    """The number of a block, stored as float32; another, noted, where there is none."""
+    """Return a block number that is stored as float32. Note and clamp a bad one."""
     name = "@llvm.fptosi.sat.i64.f32"
     b.declarations.add(f"declare i64 {name}(float)")
     block = b.index(f"call i64 {name}(float {stored})")
@@ -83,7 +84,7 @@ def existing_block(b: Kernel, stored: Value, blocks: Number, error: Pointer) -> 
 def loaded_zeros(
     b: Kernel, zeros: Pointer, place: Number, mask: Mask, is_signed: bool
 ) -> Value:
-    """A vector of zeros as float32; see `Unpacked`."""
+    """Load a vector of zeros as float32. See `Unpacked`."""
     dtype, extend = ("int8", "sext") if is_signed else ("uint8", "zext")
     whole = b.convert(extend, b.load(zeros, place, dtype, mask), "int32")
     return b.convert("sitofp", whole, "float32")
@@ -93,13 +94,13 @@ class Unpacker:
     """Emits the unpacking of panels of `vectors` vectors of columns.
 
     Args:
-        b: the writer.
-        factors: the addresses of those of `Unpacked`.
+        b: the builder.
+        factors: the addresses of the factors of `Unpacked`.
         is_signed: see `Unpacked`.
-        error: the address of what is noted of a bad block.
+        error: the address of the error block for bad blocks.
         blocks, columns: extents.
-        vectors: of a panel.
-        tail: of the last, narrower panel, if there is one.
+        vectors: the vectors in a row of a panel.
+        tail: the vectors of the last, narrower panel, or 0.
     """
 
     def __init__(
@@ -121,17 +122,17 @@ class Unpacker:
         self.line: Number = b.ceil_div(columns, 2)
         self.width: int = vectors * b.lanes
         memory = b.filled(0.0, "float32")
-        # Of the block of the row before: most rows have the same one.
+        # The scales and zeros of the last row's block: most rows have the same block.
         self.scales = b.memory(PANELS * vectors, memory)
         self.origins = b.memory(PANELS * vectors, memory)
 
     @property
     def term_bytes(self) -> int:
-        """Bytes of a term of a panel."""
+        """Return the bytes of a term of a panel."""
         return 4 * self.width
 
     def write(self, to: Panels) -> None:
-        """Unpack the panels, a row of the matrix after the other."""
+        """Unpack the panels, row by row of the matrix."""
         b, (first, last) = self.b, to.panels
         none = Value(literal(float("nan"), "float32"), "float32")
         with b.accumulate(0, to.depth, 1, [none]) as loop:
@@ -151,7 +152,7 @@ class Unpacker:
             loop.next([stored])
 
     def _ask(self, source: Pointer, first: Number, last: Number) -> None:
-        """Ask for what a later row has for the panels: rows are far from each other."""
+        """Prefetch a later row of the panels, because the rows are far apart."""
         b, half = self.b, self.width // 2
         b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         with b.loop(first * half, last * half, CACHE_LINE) as byte:
@@ -159,7 +160,7 @@ class Unpacker:
             b.emit(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 
     def _write_tail(self, term: _Term, panel: Number) -> None:
-        """The last panel: its last vector may have fewer columns."""
+        """Unpack the last panel. Its last vector may have fewer columns."""
         b, last = self.b, self.tail - 1
         for j in range(last):
             self._write(term, panel, j)
@@ -175,7 +176,7 @@ class Unpacker:
         return self.b.first_of_vectors(left, self.vectors)
 
     def _read_block(self, stored: Value, to: Panels) -> None:
-        """Scales and zeros of a block that exists, whatever is stored as its number."""
+        """Load scales and zeros of a block. An invalid number is clamped."""
         b, (first, last) = self.b, to.panels
         safe = existing_block(b, stored, self.blocks, self.error)
         with b.loop(first, last) as panel:
@@ -188,7 +189,7 @@ class Unpacker:
                 b.store(self._origin(place, mask), self.origins, where, None)
 
     def _origin(self, place: Number, mask: Mask) -> Value:
-        """Zeros, as `_numbers` has numbers."""
+        """Return zeros plus the same bias as `_numbers`."""
         zeros = loaded_zeros(self.b, self.zero, place, mask, self.is_signed)
         large = self.b.filled(2.0**23 + (8 if self.is_signed else 0), "float32")
         return self.b.binary("fadd", zeros, large)
@@ -196,7 +197,7 @@ class Unpacker:
     def _write(
         self, term: _Term, panel: Number, number: int, mask: Mask = None
     ) -> None:
-        """A vector of a term of a panel."""
+        """Unpack a vector of a term of a panel."""
         b, step = self.b, number * self.b.lanes
         before = panel - term.to.panels[0]
         numbers = self._numbers(term.source, panel * self.width + step, mask)
@@ -207,7 +208,7 @@ class Unpacker:
         b.store(value, term.target + before * term.to.size, step, None)
 
     def _numbers(self, source: Pointer, column: Number, mask: Mask) -> Value:
-        """2 ** 23 plus the numbers, and 8 more if they are signed."""
+        """Return the numbers plus 2 ** 23, and plus 8 if they are signed."""
         b, lanes = self.b, self.b.lanes
         byte = source + column // 2
         if mask is None:
@@ -225,7 +226,7 @@ class Unpacker:
         return b.convert("bitcast", found, "float32")
 
     def _words(self, byte: Pointer) -> Value:
-        """In each lane the word, or the half of one, that its column is in."""
+        """Return in each lane the word, or half word, that contains its column."""
         b, lanes = self.b, self.b.lanes
         if lanes < _COLUMNS:
             bits = 4 * lanes

@@ -1,4 +1,4 @@
-"""What the writers of product kernels share: the table, addresses, and masks."""
+"""Code generation that product kernels share: the table, addresses, and masks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 
 
 class Batch(NamedTuple):
-    """An axis of a batch: its extent, and the factors' strides."""
+    """An axis of a batch: its extent, and the operands' strides."""
 
     extent: Number
     a: Number
@@ -19,7 +19,7 @@ class Batch(NamedTuple):
 
 
 class MatrixWriter:
-    """Writes the code of matrices of one dtype; all strides are in bytes."""
+    """Emits code for matrices of one dtype. All strides are in bytes."""
 
     def __init__(self, builder: Kernel, dtype: str) -> None:
         self.b = builder
@@ -28,37 +28,37 @@ class MatrixWriter:
         self.vector_bytes: int = builder.lanes * self.itemsize
 
     def batch_entry(self) -> Batch:
-        """The next axis of a batch in the table."""
+        """Return the next axis of a batch in the table."""
         return Batch(*(self.b.next_entry() for _ in Batch._fields))
 
     def moved(
         self, base: Pointer, index: Number, axes: Sequence[Batch], name: str
     ) -> Pointer:
-        """Where the matrix of a factor, "a" or "b", is in its batch."""
+        """Return the address of a matrix of an operand, "a" or "b", in its batch."""
         for axis in reversed(axes[1:]):
             index, step = self.b.split(index, axis.extent)
             base = base + step * getattr(axis, name)
         return base + index * getattr(axes[0], name) if axes else base
 
     def vector(self, place: Pointer, mask: Mask = None) -> Value:
-        """A vector of elements."""
+        """Load a vector of elements."""
         return self.b.load(place, 0, self.dtype, mask)
 
     def put(self, value: Value, place: Pointer, mask: Mask = None) -> None:
-        """Write a vector."""
+        """Store a vector."""
         self.b.store(value, place, 0, mask)
 
     def sum(self, x: Value, y: Value) -> Value:
-        """x + y; of integers, their lowest bits."""
+        """Return x + y. Integers wrap around."""
         return self.b.binary("fadd" if dtypes.is_float(self.dtype) else "add", x, y)
 
     def plus_product(self, total: Value, x: Value, y: Value) -> Value:
-        """total + x * y."""
+        """Return total + x * y."""
         if dtypes.is_float(self.dtype):
             return self.b.intrinsic("fma", x, y, total)
         return self.sum(total, self.b.binary("mul", x, y))
 
     @property
     def zero(self) -> Value:
-        """A vector of zeros."""
+        """Return a vector of zeros."""
         return self.b.filled(0.0, self.dtype)

@@ -1,8 +1,8 @@
-"""The kernel of products of many terms: parts of the terms are packed and multiplied.
+"""The kernel of products of many terms, which packs and multiplies parts of the terms.
 
-What is packed of a part stays in the cache, as do the sums, to which each part adds. So
-memory is read once and hardly written, which is most of the time of a product with more
-terms than rows and columns, such as the gradient of a layer's weights.
+The packed part and the sums stay in the cache. So memory is read once and hardly
+written, which dominates the time of a product with more terms than rows and columns. An
+example is the gradient of a layer's weights.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ _STRIP_BYTES = PART * BLOCK_BYTES
 
 
 class DeepNumbers(NamedTuple):
-    """What follows the addresses in the table.
+    """The numbers after the addresses in the table.
 
     Attributes:
         rows, columns: extents of the product, multiples of SPAN.
-        blocks: of a strip, a multiple of PART.
-        a_row, a_term, b_line, b_term: strides of the factors, in bytes.
-        slot_blocks: those of a slot, a row of the call, a multiple of PART, too.
-        scratch: bytes of a slot's memory for what it packs.
+        blocks: the blocks of a strip, a multiple of PART.
+        a_row, a_term, b_line, b_term: byte strides of the operands.
+        slot_blocks: the blocks of a slot, which is a row of the call; a multiple of
+            PART.
+        scratch: the bytes of a slot's memory for packed blocks.
     """
 
     rows: Any
@@ -53,20 +54,20 @@ class DeepNumbers(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The axis of a factor with stride 1, and its dtype."""
+    """The axis of an operand with stride 1, and its dtype."""
 
     packing: str
     dtype: str
 
 
 def emit_deep_product(of_a: Read, of_b: Read) -> Kernel:
-    """The function that sums the products of the terms of slots.
+    """Emit the function that sums the products of the terms of slots.
 
-    The table: addresses of both factors, of the sums of all slots, and of scratch
-    memory; `DeepNumbers`.
+    The table holds the addresses of both operands, of the sums of all slots, and of
+    scratch memory, then `DeepNumbers`.
 
     Args:
-        of_a, of_b: how the factors are read.
+        of_a, of_b: the format of the operands.
     """
     b = Kernel(BLOCK_LINES)
     places = [b.next_address() for _ in range(4)]
@@ -76,7 +77,7 @@ def emit_deep_product(of_a: Read, of_b: Read) -> Kernel:
 
 
 class _Deep:
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(self, b: Kernel, places: list[Pointer], n: DeepNumbers) -> None:
         self.b, self.n = b, n
@@ -84,7 +85,7 @@ class _Deep:
         self.tiles: Tiles = tiles_of(b)
 
     def write(self, of_a: Read, of_b: Read) -> None:
-        """Parts of the terms of each slot, one after the other."""
+        """Emit the loop over parts of the terms of each slot."""
         b, n = self.b, self.n
         first_factor = Block(*of_a, False, n.a_row, n.a_term)
         second_factor = Block(*of_b, True, n.b_line, n.b_term)
@@ -111,7 +112,7 @@ class _Deep:
         """Round a part of the terms of all lines."""
         b, (source, target) = self.b, places
         strips: Range = (0, lines // BLOCK_LINES)
-        # The inner loop goes along what follows each other in memory.
+        # The inner loop follows the contiguous axis.
         outer, inner = (part, strips) if read.packing == LINES else (strips, part)
         with b.loop(*outer) as i, b.loop(*inner) as j:
             block, strip = (i, j) if read.packing == LINES else (j, i)

@@ -1,4 +1,4 @@
-"""From a product of rounded factors to calls: both factors as blocks, and a product."""
+"""Lowering of products with rounded operands: packing into blocks, and a product."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
-# What a core does in a second, as measured over shapes of (16, 64, 64) and more:
-# arithmetic of float32, and bytes it packs.
+# The throughput of a core, measured for shapes of (16, 64, 64) and more: float32
+# FLOP/s, and bytes/s of packing.
 _FLOPS, _BYTES = 1.5e11, 1.8e10
-# Arithmetic, and bytes, that are worth a task.
+# The least FLOPs of a product task, and the least bytes of a packing task.
 _TASK_FLOPS, _TASK_BYTES = 1 << 26, 1 << 18
-# Strips, and blocks of each, that a row of a packing call packs: of a factor whose
-# terms follow each other in memory, and of one whose lines do.
+# Strips, and blocks of each strip, in a row of a packing call, for contiguous terms and
+# for contiguous lines.
 _CHUNKS = {TERMS: (1, 16), LINES: (32, 2)}
 
 
 class Factor(NamedTuple):
-    """A factor, or several that are parts of the same lines; strides in bytes.
+    """An operand, or several parts of the same lines. Strides are in bytes.
 
     Attributes:
         packing: the axis with stride 1.
         dtype: of its elements.
         lines, depth: extents.
         line, term: strides.
-        factors, factor: how many there are, and the stride from one to the next.
+        factors, factor: the number of parts, and their stride.
     """
 
     packing: str
@@ -82,12 +82,12 @@ class Factor(NamedTuple):
 def pack_call(
     factor: Factor, is_second: bool, source: Reference, target: Reference
 ) -> Call:
-    """The call that packs a factor.
+    """Return the call that packs an operand.
 
     Args:
-        factor: which one.
-        is_second: whether pairs of all lines follow each other.
-        source, target: where it is, and where its strips go.
+        factor: the operand.
+        is_second: whether the pairs of all lines are contiguous.
+        source, target: the operand, and the destination of its strips.
     """
     lines, blocks = factor.lines, -(-factor.depth // BLOCK_TERMS)
     group, chunk = _CHUNKS[factor.packing]
@@ -104,13 +104,13 @@ def pack_call(
         rows,
         partition(rows, nbytes // _TASK_BYTES),
         nbytes=3 * nbytes,
-        # The product reads pairs of strips, of which the last may be arbitrary.
+        # The product reads pairs of strips. The last strip may be arbitrary.
         prepares=nbytes + strips % 2 * (nbytes // strips) if is_second else 0,
     )
 
 
 def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
-    """The calls of one product; None where those of float32 are to be preferred."""
+    """Return the calls of one product, or None if float32 is faster."""
     if not _pays(p):
         return None
     slots = _deep_slots(p)
@@ -118,21 +118,21 @@ def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
 
 
 def _deep_slots(p: Problem) -> int:
-    """The slots of a product of many terms; 0: it is not to be computed so."""
+    """Return the slots of a product of many terms, or 0 if `deep` does not apply."""
     cache, sums = current().cache_bytes, p.size * p.itemsize
     of_a, of_b = p.items
     factors = (p.rows * of_a + p.columns * of_b) * p.depth
-    # Sums, and a part of the factors, stay in the cache; all of the factors do not.
+    # Sums, and a part of the operands, stay in the cache. The whole operands do not.
     if p.is_frozen or 4 * sums > cache or 2 * factors < cache:
         return 0
     if p.rows % SPAN or p.columns % SPAN or p.depth % (PART * BLOCK_TERMS):
         return 0
-    # Writing and reading the sums of slots takes a fourth of reading the factors.
+    # The sums of slots add at most a quarter to the traffic of the operands.
     return min(factors // (8 * sums), TASKS, p.depth // (PART * BLOCK_TERMS))
 
 
 def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
-    """The calls of a product of many terms: sums of slots, and their sum."""
+    """Lower a product of many terms: sums of slots, and their reduction."""
     blocks = p.depth // BLOCK_TERMS
     slot = -(-blocks // (slots * PART)) * PART
     slots = -(-blocks // slot)
@@ -157,10 +157,10 @@ def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
 
 
 def _pays(p: Problem) -> bool:
-    """Whether blocks are multiplied, and packing them is not the longer part."""
+    """Return whether the processor rounds operands, and the packing pays."""
     if not current().rounds_factors:
         return False
-    # A batch's products, and rows that have to be the same in any batch, are float32's.
+    # Batches, and rows that must not depend on the batch, use float32.
     if p.batch or p.even or p.turned or p.dtype != "float32" or not p.flops:
         return False
     if any(read.packing == APART for read in _reads(p)):
@@ -174,7 +174,7 @@ def _pays(p: Problem) -> bool:
 
 
 def _reads(p: Problem) -> tuple[Read, Read]:
-    """How both factors are read."""
+    """Return the format of both operands."""
     of_a, of_b = p.items
     a = packing_of(p.a_row, p.a_term, of_a)
     b = packing_of(p.b_line, p.b_term, of_b)
@@ -187,12 +187,12 @@ class _Lowering:
     def __init__(self, p: Problem, body: Graph) -> None:
         self.p, self.body = p, body
         self.blocks: int = -(-p.depth // BLOCK_TERMS)
-        # Pairs of strips are multiplied; a strip that does not exist is arbitrary.
+        # Pairs of strips are multiplied. A strip past the end is arbitrary.
         self.tiles: int = -(-p.rows // SPAN)
         self.panels: int = -(-p.columns // SPAN)
 
     def lowered(self) -> Lowered:
-        """All calls, in order."""
+        """Return all calls, in order."""
         p = self.p
         of_a, of_b = _reads(p)
         b: Reference = ("work", 0)

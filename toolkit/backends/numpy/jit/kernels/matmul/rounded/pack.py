@@ -1,9 +1,9 @@
-"""Factors as blocks of bfloat16: strips of 16 lines, each a sequence of blocks.
+"""Packing into bfloat16 blocks: strips of 16 lines, each a sequence of blocks.
 
-Lines are rows of the first factor and columns of the second one. A block of the first
-has a line of 32 terms after the other; one of the second has a pair of terms of each
-line, then the next pairs. Terms that do not exist are 0 in both: 0 times what may be
-there otherwise could be NaN.
+Lines are rows of the left operand and columns of the right one. A block of the left
+operand has 16 lines of 32 terms. A block of the right operand has the first pair of
+terms of each line, then the second pairs, and so on. Missing terms are 0 in both: 0
+times arbitrary data could be NaN.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES
 
 
 class StripNumbers(NamedTuple):
-    """What follows the addresses in the table; strides in bytes.
+    """The numbers after the addresses in the table. Strides are in bytes.
 
     Attributes:
-        lines, depth: extents of the factor.
-        line, term: strides of it.
-        blocks: of a strip.
-        group: strips of a row of the call.
-        chunk, chunks: blocks of a row of the call, and rows of a group.
-        factors, factor: how many there are, each another part of all strips, and the
-            stride from one to the next.
+        lines, depth: extents of the operand.
+        line, term: its strides.
+        blocks: the blocks of a strip.
+        group: the strips of a row of the call.
+        chunk, chunks: the blocks of a row of the call, and the rows of a group.
+        factors, factor: the number of parts of all strips, and their stride.
     """
 
     lines: Any
@@ -50,14 +49,14 @@ class StripNumbers(NamedTuple):
 
 
 def emit_strips(packing: str, is_second: bool, dtype: str) -> Kernel:
-    """The function that packs factors; a row is some blocks of strips.
+    """Emit the function that packs operands. A row is some blocks of strips.
+
+    The table holds the addresses of the operand and of the blocks, and `StripNumbers`.
 
     Args:
-        packing: the axis of the factor with stride 1.
-        is_second: whether pairs of all lines follow each other.
-        dtype: of the factor: float32, or bfloat16.
-
-    The table: addresses of the factor and of the blocks; `StripNumbers`.
+        packing: the axis of the operand with stride 1.
+        is_second: whether the pairs of all lines are contiguous.
+        dtype: of the operand: float32, or bfloat16.
     """
     b = Kernel(BLOCK_LINES)
     source, target = b.next_address(), b.next_address()
@@ -68,7 +67,7 @@ def emit_strips(packing: str, is_second: bool, dtype: str) -> Kernel:
         strips = b.ceil_div(n.lines, BLOCK_LINES)
         of_lines = b.part(group, n.group, strips)
         of_terms = b.part(chunk, n.chunk, n.blocks)
-        # The inner loop goes along what follows each other in memory.
+        # The inner loop follows the contiguous axis.
         outer, inner = (
             (of_terms, of_lines) if packing == LINES else (of_lines, of_terms)
         )
@@ -86,13 +85,13 @@ def emit_strips(packing: str, is_second: bool, dtype: str) -> Kernel:
 
 
 class Block(NamedTuple):
-    """How the elements of a block are read.
+    """The format of a block's source.
 
     Attributes:
-        packing: the axis of the factor with stride 1.
+        packing: the axis of the operand with stride 1.
         dtype: of its elements.
-        is_second: whether pairs of all lines follow each other.
-        line, term: strides of the factor, in bytes.
+        is_second: whether the pairs of all lines are contiguous.
+        line, term: byte strides of the operand.
     """
 
     packing: str
@@ -102,7 +101,7 @@ class Block(NamedTuple):
     term: Any
 
 
-# How many lines and terms of a block exist; None: all.
+# The number of valid lines and terms of a block. None: all.
 _Partial = tuple[Number, Number] | None
 
 
@@ -112,7 +111,7 @@ def _pack_block(
     places: tuple[Pointer, Pointer],
     left: tuple[Number, Number],
 ) -> None:
-    """Round one block, of which so many lines and terms are left."""
+    """Round one block, given the remaining lines and terms."""
     lines, terms = left
     is_whole = b.binary(
         "and",
@@ -130,10 +129,10 @@ def write_block(
     """Round one block.
 
     Args:
-        b: emits the function.
-        block: how it is read.
-        places: where it is, and where it goes.
-        partial: how many lines and terms exist; None: all.
+        b: the builder.
+        block: the format of its source.
+        places: the source and the destination.
+        partial: the number of valid lines and terms. None: all.
     """
     x, y = places
     read = _pairs if block.packing == LINES else _lines
@@ -145,13 +144,13 @@ def write_block(
 
 
 def _lines(b: Kernel, x: Pointer, block: Block, partial: _Partial) -> list[Value]:
-    """The 16 pairs of terms of each line, whose terms follow each other."""
+    """Return the 16 pairs of terms of each line. Terms are contiguous."""
     masks: Sequence[Mask] = (None, None)
     numbers: list[Number] = list(range(BLOCK_LINES))
     if partial is not None:
         lines, terms = partial
         masks = b.first_of_vectors(terms, 2)
-        # A line that does not exist is another time the last.
+        # A line past the end is a copy of the last line.
         numbers = [b.least(i, lines - 1) for i in numbers]
     found = []
     for number in numbers:
@@ -165,7 +164,7 @@ def _lines(b: Kernel, x: Pointer, block: Block, partial: _Partial) -> list[Value
 
 
 def _pairs(b: Kernel, x: Pointer, block: Block, partial: _Partial) -> list[Value]:
-    """The pair of terms of all lines, for each pair; lines follow each other."""
+    """Return the pairs of terms of all lines, for each pair. Lines are contiguous."""
     rows = []
     for i in range(BLOCK_TERMS):
         mask: Mask = None

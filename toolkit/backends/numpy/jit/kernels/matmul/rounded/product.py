@@ -22,14 +22,14 @@ from toolkit.backends.numpy.jit.kernels.dots import tiles_of
 
 
 class RoundedNumbers(NamedTuple):
-    """What follows the addresses in the table.
+    """The numbers after the addresses in the table.
 
     Attributes:
         rows, columns: of the product.
-        blocks: of a strip.
-        group_columns: of a group of panels.
-        groups: of panels.
-        part_rows: rows of a part; a row of the call is a group within a part.
+        blocks: the blocks of a strip.
+        group_columns: the columns of a group of panels.
+        groups: the groups of panels.
+        part_rows: the rows of a part. A row of the call is a group within a part.
     """
 
     rows: Any
@@ -41,10 +41,10 @@ class RoundedNumbers(NamedTuple):
 
 
 def emit_rounded_product(body: Described) -> Kernel:
-    """The function that computes parts of rows of groups of panels.
+    """Emit the function that computes parts of rows of groups of panels.
 
-    The table: the addresses of the body's inputs and outputs, and of the strips of both
-    factors; `RoundedNumbers`.
+    The table holds the addresses of the body's inputs and outputs, and of the strips of
+    both operands, then `RoundedNumbers`.
     """
     b = Kernel(BLOCK_LINES)
     TiledProduct(b, body).write()
@@ -52,13 +52,13 @@ def emit_rounded_product(body: Described) -> Kernel:
 
 
 class TiledProduct:
-    """Writes a function that computes parts of rows of groups of panels.
+    """Emits a function that computes parts of rows of groups of panels.
 
     Args:
-        b: of which the next entries are those of the table.
-        body: what is computed.
-        rows: the number of the body's input that is read in place as rows of the first
-            factor; None: their address is in front of that of the second one.
+        b: the builder, whose next entries are the entries of the table.
+        body: the product and its epilogue.
+        rows: the number of the body's input that is read in place as rows of the left
+            operand. None: their address precedes the right operand's.
     """
 
     dtype = "float32"
@@ -76,7 +76,7 @@ class TiledProduct:
         self.tiles: Tiles = tiles_of(b)
 
     def write(self) -> None:
-        """A group of panels stays in the cache for all rows of a part."""
+        """Emit the loops. A group of panels stays in the cache during a part."""
         b, n = self.b, self.n
         self.tiles.configure()
         with b.loop(b.low, b.high) as unit:
@@ -101,7 +101,7 @@ class TiledProduct:
         self.tiles.store_sums(quarters(sums, SUMS_BYTES), SUMS_BYTES)
 
     def _finish(self, row: Number, columns: Range) -> None:
-        """Apply the epilogue to the sums that exist, row by row."""
+        """Apply the epilogue to the valid sums, row by row."""
         b, n = self.b, self.n
         first, end = columns
         with b.loop(0, b.least(n.rows - row, SPAN)) as i:
