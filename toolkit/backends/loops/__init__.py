@@ -1,6 +1,6 @@
-"""Loops, the second and lower representation: a fused body as a nest over a space.
+"""Loop nests: the lower representation of a fused body, between graph and code.
 
-`iteration_space` says which indices the nodes of a body run over, `nest` joins axes to
-the fewest loops, `plan` makes a body a plan of loops, and `phases` divides a row that
-is too long for registers into passes. LLVM IR and CUDA are both written from plans.
+`iteration_space` finds the iteration space of the nodes of a body. `nest` collapses
+loops. `plan` describes a body as a loop nest. `phases` divides a row that does not fit
+in registers into passes. The generators of LLVM IR and of CUDA both read plans.
 """

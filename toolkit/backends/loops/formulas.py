@@ -1,8 +1,8 @@
-"""What a scalar rule says, as a digest: other formulas, other machine code.
+"""Digests of scalar rules: if a formula changes, the cached machine code is stale.
 
-Rules stand beside their operations, or in other packages, so the source of the
-generators does not tell them apart. A rule is run once on names, and what it asks of
-the vocabulary is written down.
+A rule is defined next to its operation, possibly in another package. The source of the
+code generators therefore does not identify it. A digest evaluates the rule once on
+symbolic names and hashes the recorded operations.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ _DIGITS = 16
 
 
 def formula(rule: Rule | None, count: int, attrs: tuple[Any, ...]) -> str:
-    """A digest of what a rule computes; "" for what is not elementwise.
+    """Return a digest of the computation of a scalar rule; "" without a rule.
 
     Args:
         rule: the scalar rule of a primitive.
-        count: how many inputs it has.
+        count: the number of inputs.
         attrs: pairs of names and values.
-
     Example:
         >>> square = formula(lambda s, x: s.multiply(x, x), 1, ())
         >>> square == formula(lambda s, x: s.multiply(x, s.abs(x)), 1, ())
@@ -42,7 +41,7 @@ def formula(rule: Rule | None, count: int, attrs: tuple[Any, ...]) -> str:
 
 @cache
 def source_digest(function: Callable[..., Any]) -> str:
-    """A digest of the file that a function is written in; without one, of its code."""
+    """Return a digest of a function's source file, or of its code without a file."""
     code = function.__code__
     path = Path(code.co_filename)
     content = path.read_bytes() if path.is_file() else code.co_code
@@ -51,6 +50,6 @@ def source_digest(function: Callable[..., Any]) -> str:
 
 
 def words_of(node: Node) -> tuple[tuple[str, str], ...]:
-    """The words of a node's scalar rule, each with the dtype of its last operand."""
+    """Return the scalar operations of a node's rule, each with its last dtype."""
     dtypes = tuple(x.spec.dtype for x in node.inputs)
     return said(node.op.scalar, dtypes, tuple(node.attrs.items())).words

@@ -1,8 +1,8 @@
 """Iteration spaces: how the values of a fused body share one flat index.
 
-Where nodes reduce rows, the index falls apart into rows and columns: a value is then
-full (an element for each index) or has one element for each row. Sums over all rows are
-left to the end: nothing in the same body reads them. A reshape changes no flat index.
+If nodes reduce rows, the flat index splits into rows and columns. A value is then full
+(one element for each index) or has one element for each row. No node of the same body
+reads a sum over all rows. A reshape does not change the flat index.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from toolkit.ir import Kind, Node, Value
 
 Shape = tuple[int, ...]
 
-# A reduction of everything whose result is read is the work of one thread.
+# One thread computes a reduction of all elements if another node reads its result.
 LONGEST_ROW = 16384
 
 _ANCHORS = (Kind.CONTRACT, Kind.POOL)
-# Their epilogues may read a number for each row of the result.
+# Anchors with epilogues that can read one number for each row of the result.
 ROW_ANCHORS = frozenset({"matmul_integer"})
 REDUCTIONS = frozenset("sum prod max min any all argmax argmin".split())
 
 
 def reduced_part(node: Node) -> str:
-    """Which part of its input's axes a reduction reduces, but for those of extent 1.
+    """Return which axes of its input a reduction reduces, without axes of extent 1.
 
-    If rows are to be independent, those that are kept count: one may be the batch.
+    If rows must be independent, kept axes of extent 1 count: one can be the batch.
 
     Returns:
         "none", "trailing", "leading", "all", or "other".
@@ -56,9 +56,9 @@ def _part(shape: Shape, axes: tuple[int, ...], keeps: bool) -> str:
 
 
 def number_of(value: Any) -> Any:
-    """The number that all elements of a constant are, None if they differ.
+    """Return the value of all elements of a constant, or None if they differ.
 
-    None too if they follow from extents, which no kernel is to know.
+    Also return None if the constant depends on extents: kernels are generic in extents.
     """
     array = value.constant
     if array is None or array.size == 0 or value.is_open:
@@ -71,12 +71,12 @@ def number_of(value: Any) -> Any:
 
 
 def is_reduction(node: Node) -> bool:
-    """Whether a node reduces more than axes of extent 1, all in front or all behind."""
+    """Return whether a node reduces leading or trailing axes of extent above 1."""
     return node.op.name in REDUCTIONS and reduced_part(node) not in ("none", "other")
 
 
 def picks_in_rows(node: Node) -> bool:
-    """Whether a node takes or changes one element of each row, the last axis."""
+    """Return whether a node reads or updates one element of each row (last axis)."""
     if node.op.name not in ("take_along_axis", "put_along_axis"):
         return False
     x, indices = node.inputs[0].spec, node.inputs[1].spec
@@ -85,7 +85,7 @@ def picks_in_rows(node: Node) -> bool:
 
 
 def index_problem(name: str, axis: int) -> str:
-    """What to say of an index that is out of range."""
+    """Return the message for an index that is out of range."""
     return (
         f"{name}: index {{index}} is out of range for axis {axis} "
         "with {limit} elements"
@@ -93,7 +93,7 @@ def index_problem(name: str, axis: int) -> str:
 
 
 def is_relabelling(node: Node) -> bool:
-    """Whether the output has the elements of the input, in the same order."""
+    """Return whether the output has the elements of the input in the same order."""
     return node.op.name == "reshape" or (
         node.op.name in REDUCTIONS
         and not node.op.name.startswith("arg")
@@ -102,10 +102,10 @@ def is_relabelling(node: Node) -> bool:
 
 
 def is_elementwise(node: Node, x: Any) -> bool:
-    """Whether each element of the outputs depends on no element of x but the same.
+    """Return whether output element i depends on element i of x only, for all i.
 
-    True of elementwise nodes, and of what follows an anchor elementwise. Reshapes
-    inside change no order, as long as nothing repeats elements in between.
+    This is true for elementwise nodes and for the elementwise epilogue of an anchor.
+    Reshapes inside a body keep the order, unless a node repeats elements in between.
     """
     members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
     readers = [m for m in members if any(y is x for y in m.inputs)]
@@ -126,8 +126,8 @@ class Space:
     """The iteration space of a body.
 
     Attributes:
-        size: how many elements a full value has.
-        rows: how many rows they fall apart into; None: nothing asks for rows.
+        size: the number of elements of a full value.
+        rows: the number of rows; None: no node needs rows.
     """
 
     size: int
@@ -135,18 +135,18 @@ class Space:
 
     @property
     def columns(self) -> int | None:
-        """How many elements a row has."""
+        """The number of elements of a row."""
         return None if self.rows is None else self.size // self.rows
 
     def is_full(self, value: Any) -> bool:
-        """Whether a value has an element for each index."""
+        """Return whether a value has one element for each index."""
         return bool(value.spec.size == self.size)
 
 
 def space_of(nodes: Sequence[Node]) -> Space:
-    """The space that the nodes of a body agree on.
+    """Return the common iteration space of the nodes of a body.
 
-    A reduction over everything makes one row of all only if another node reads it.
+    A reduction of all elements forms one row only if another node reads its result.
     """
     size, heavy = 0, []
     for node in nodes:
@@ -173,7 +173,7 @@ def space_of(nodes: Sequence[Node]) -> Space:
 
 
 def fits(nodes: Sequence[Node]) -> bool:
-    """Whether nodes, in order, can be one body: all values are in one space."""
+    """Return whether nodes, in this order, can form one body over one space."""
     if any(v.spec.size == 0 for n in nodes for v in (*n.inputs, *n.outputs)):
         return False
     space = space_of(nodes)
@@ -195,7 +195,7 @@ def fits(nodes: Sequence[Node]) -> bool:
 
 
 def _is_long(nodes: Sequence[Node], space: Space) -> bool:
-    """Whether a single row is too long for one thread."""
+    """Return whether a single row is too long for one thread."""
     if space.size <= LONGEST_ROW:
         return False
     parts = (reduced_part(node) for node in nodes if is_reduction(node))
@@ -203,9 +203,9 @@ def _is_long(nodes: Sequence[Node], space: Space) -> bool:
 
 
 def _adds_as_alone(nodes: Sequence[Node], space: Space, steps: Sequence[int]) -> bool:
-    """Whether each sum of a body is added in the order that it has in one of its own.
+    """Return whether fusion keeps the summation order of each sum of a body.
 
-    Which nodes are together depends on how large their values are.
+    Fusion decisions depend on the sizes of values, so they must not change results.
     """
     members = [node for node in nodes if node.op.name != "reshape"]
     sums = [node for node in members if _is_rounded_sum(node)]
@@ -223,7 +223,7 @@ def _adds_as_alone(nodes: Sequence[Node], space: Space, steps: Sequence[int]) ->
         return False
     if "all" not in parts:
         return True
-    # Such a sum goes through blocks of a single loop over elements.
+    # The loop nest splits such a sum into blocks of a single loop over elements.
     sizes = {v.spec.size for v in _values(nodes)}
     return parts == {"all"} and space.rows is None and sizes <= {1, space.size}
 
@@ -235,7 +235,7 @@ def _is_rounded_sum(node: Node) -> bool:
 
 
 def _is_of_rows(node: Node, space: Space) -> bool:
-    """Whether a reduction has a result for each row."""
+    """Return whether a reduction has one result for each row."""
     if not space.is_full(node.inputs[0]):
         return False
     return space.rows == 1 or reduced_part(node) == "trailing"
@@ -270,7 +270,7 @@ def _reduction_fits(node: Node, space: Space) -> bool:
 
 
 def _is_row_of(shape: Shape, whole: Shape, space: Space) -> bool:
-    """Whether a shape has an element for each row of the whole, which it extends to."""
+    """Return whether a shape has one element for each row of a broadcast shape."""
     if prod(shape) != space.rows or prod(whole) != space.size:
         return False
     padded = (1,) * (len(whole) - len(shape)) + shape
@@ -281,7 +281,7 @@ def _is_row_of(shape: Shape, whole: Shape, space: Space) -> bool:
 
 
 def loop_steps(nodes: Sequence[Node], space: Space) -> list[int]:
-    """What one turn of each loop over the space covers; empty if shapes do not fit."""
+    """Return the elements per iteration of each loop; empty if shapes do not fit."""
     columns = space.columns or 1
     shapes = {v.spec.shape for v in _values(nodes) if space.is_full(v)}
     rows = {
@@ -301,7 +301,7 @@ def _values(nodes: Sequence[Node]) -> Iterator[Any]:
 
 
 def suffix_products(shape: Shape) -> list[int]:
-    """The elements of all axes, of all but the first, ...: (2, 3) -> [6, 3, 1]."""
+    """Return the products of all suffixes of a shape: (2, 3) -> [6, 3, 1]."""
     products = [1]
     for n in reversed(shape):
         products.append(products[-1] * n)
@@ -309,16 +309,16 @@ def suffix_products(shape: Shape) -> list[int]:
 
 
 def refine(size: int, shapes: Iterable[Shape], cuts: Iterable[int] = ()) -> list[int]:
-    """The steps of the fewest loops that every shape of this many elements fits.
+    """Return the steps of the smallest loop nest that fits every shape.
 
     Args:
         size: the number of elements, not 0.
-        shapes: of equally many elements.
-        cuts: further steps to have.
+        shapes: shapes with `size` elements each.
+        cuts: additional steps.
 
     Returns:
-        The elements that one turn of each loop covers, decreasing, behind `size`;
-        empty if the shapes do not fit each other.
+        `size`, then the number of elements that one iteration of each loop covers, in
+        decreasing order. Empty if the shapes do not fit together.
     """
     found = {size, 1, *cuts}
     for shape in shapes:
@@ -329,11 +329,12 @@ def refine(size: int, shapes: Iterable[Shape], cuts: Iterable[int] = ()) -> list
 
 
 def follows(nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]) -> bool:
-    """Whether nodes can be one body that starts with the only one not elementwise.
+    """Return whether nodes can form an anchor and its elementwise epilogue.
 
-    The others are applied to each finished vector of that one's result. What else they
-    read has as many elements, in the same order, or one for each index of the result's
-    last axis, or one; some anchors let them read one for each row, too.
+    The epilogue is applied to each finished vector of the anchor's result. Its other
+    operands are contiguous. They have the size of the result, one element for each
+    index of the result's last axis, or one element. The epilogues of `ROW_ANCHORS` can
+    also read one element for each row.
     """
     first = [node for node in nodes if not _is_light(node)]
     if len(first) != 1 or len(first[0].outputs) != 1:
@@ -359,12 +360,12 @@ def follows(nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]) -> bool
 
 
 def has_rows(x: Any, size: int) -> bool:
-    """Whether what an epilogue reads has an element for each row of a result."""
+    """Return whether an operand of an epilogue has one element for each row."""
     return x.spec.size not in (1, size) and bool(x.spec.shape[-1] == 1)
 
 
 def _is_for_rows(shape: Shape, whole: Shape, result: Shape) -> bool:
-    """Whether a shape has the axes of the whole that are rows of the result."""
+    """Return whether a shape has exactly the axes that are rows of the result."""
     padded = (1,) * (len(whole) - len(shape)) + shape
     k = len(padded)
     while k and padded[k - 1] == 1:
@@ -379,7 +380,7 @@ def _is_light(node: Node) -> bool:
 def _is_beside(
     x: Any, whole: Shape, result: Shape, is_contiguous: Callable[[Any], bool]
 ) -> bool:
-    """Whether an epilogue can read a value beside vectors of a result."""
+    """Return whether an epilogue can read a value together with result vectors."""
     size = x.spec.size
     if size == 1:
         return True
@@ -387,6 +388,6 @@ def _is_beside(
     inside = [n for n in whole if n != 1]
     is_full = size == prod(whole)
     is_column = size == result[-1] and inside[-len(axes) :] == axes
-    # The extents of 1 have to stand in front: (3, 1) beside (3, 3) is no column.
+    # The extents of 1 must lead: next to (3, 3), (3, 1) is not a vector of columns.
     is_column = is_column and list(x.spec.shape[-len(axes) :]) == axes
     return (is_full or is_column) and is_contiguous(x)

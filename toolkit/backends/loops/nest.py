@@ -1,4 +1,4 @@
-"""Loop nests: the fewest loops over arrays, and the arrays' strides along them."""
+"""Loop nests: collapsed loops over arrays, and the strides of arrays along them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from toolkit.backends.base import Operand
 from toolkit.backends.loops.iteration_space import Shape, suffix_products
 from toolkit.definitions.records import record
 
-# Strides, in elements, of which vectors are read whole and lanes are chosen.
+# Strides, in elements, for which code loads whole vectors and then selects lanes.
 NEAR = (-1, 0, 1, 2, 3, 4)
 
 
 @record
 class Loops:
-    """Extents from the outermost loop on; the first `rows` are over rows."""
+    """Extents of loops, outermost first; the first `rows` loops are over rows."""
 
     extents: tuple[int, ...]
     rows: int
 
 
 def broadcast_strides(operand: Operand, shape: Shape) -> list[int]:
-    """The operand's byte strides along the axes of a shape that it broadcasts to."""
+    """Return an operand's byte strides along the axes of a broadcast shape."""
     missing = len(shape) - operand.spec.ndim
     rows = zip(operand.spec.shape, operand.strides, strict=True)
     return [0] * missing + [0 if n == 1 else stride for n, stride in rows]
@@ -30,11 +30,11 @@ def broadcast_strides(operand: Operand, shape: Shape) -> list[int]:
 def split_strides(
     strides: Sequence[int], shape: Shape, steps: Sequence[int]
 ) -> list[int]:
-    """Strides along a shape's axes as strides along the loops of these steps."""
+    """Convert strides along the axes of a shape to strides along loops."""
     behind = suffix_products(shape)
     result = []
     for step in steps[1:]:
-        # The axis that this loop is a part of: the last that covers more than a step.
+        # The axis of this loop: the last axis that covers more than one step.
         axis = max((a for a, n in enumerate(behind[:-1]) if n > step), default=None)
         stride = 0 if axis is None else strides[axis] * (step // behind[axis + 1])
         result.append(stride)
@@ -44,12 +44,12 @@ def split_strides(
 def collapse(
     extents: Sequence[int], strides: Sequence[Sequence[int]], rows: int
 ) -> tuple[Loops, list[tuple[int, ...]]]:
-    """The fewest loops that visit the same elements.
+    """Collapse loops to the smallest nest that visits the same elements.
 
     Args:
-        extents: of the loops, from the outermost on.
-        strides: for each array, along each loop.
-        rows: how many of the loops are over rows; they stay apart from the others.
+        extents: extents of the loops, outermost first.
+        strides: for each array, the stride along each loop.
+        rows: the number of loops over rows. They are not joined with column loops.
     """
     kept: list[int] = []
     columns: list[list[int]] = []
@@ -71,7 +71,7 @@ def collapse(
 
 
 def stride_class(stride: int, itemsize: int) -> int | None:
-    """How many elements lie from one to the next, if it is few; else None."""
+    """Return the stride in elements if it is small; otherwise None."""
     step, rest = divmod(stride, itemsize)
     return step if step in NEAR and not rest else None
 
@@ -79,10 +79,10 @@ def stride_class(stride: int, itemsize: int) -> int | None:
 def loops_across(
     loops: Loops, strides: Sequence[int], itemsize: int, vector: int
 ) -> list[int]:
-    """The loops over rows along which elements lie next to one another.
+    """Return the row loops along which the elements of an array are contiguous.
 
-    There are none if those of a row are near, too, or if there is no vector of so many
-    bytes.
+    Return no loop if the elements of a row are near too, or if the loop is shorter than
+    a vector of this number of bytes.
     """
     if stride_class(strides[-1], itemsize) is not None:
         return []

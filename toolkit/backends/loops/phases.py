@@ -1,8 +1,9 @@
-"""Which steps of a plan each pass over a row computes.
+"""The assignment of the steps of a plan to passes over a row.
 
-A row that does not fit in registers is visited once for every reduction that waits for
-another one. What an earlier pass computed is read back if it was stored, computed again
-if that is cheap, and else kept in a buffer of the row.
+A row that does not fit in registers needs one more pass for each reduction that depends
+on another reduction. A later pass gets a value of an earlier pass in one of three ways.
+It loads the value if it was stored, recomputes it if that is cheap, and otherwise loads
+it from a buffer of the row.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from dataclasses import dataclass, field
 from toolkit.backends.loops.plan import FULL, PUT, ROW, LoopNest, Source, Step
 from toolkit.ir import PRIMITIVES
 
-# Reading back costs about as much.
+# Cost, in additions, from which loading a value is cheaper than recomputing it.
 _KEPT_FROM = 5
-# To choose between what is there and an update.
+# Cost of the selection between the old element and an update.
 _PUT_COST = 2
 
 
 def cost(op: str) -> int:
-    """What a step costs for one element, roughly, in additions."""
+    """Return the approximate cost of a step for one element, in additions."""
     if op == PUT:
         return _PUT_COST
     return PRIMITIVES[op].cost if op in PRIMITIVES else 1
@@ -31,12 +32,12 @@ class Phase:
     """One pass over a row.
 
     steps: full steps to compute, in order.
-    reads: which of the plan's reads that takes.
-    reads_back: full steps whose values an earlier pass left in memory.
+    reads: the reads of the plan that these steps need.
+    reads_back: full steps with values that an earlier pass left in memory.
     reductions: steps that this pass accumulates.
-    writes: indices of the plan's writes that it stores or adds to.
-    keeps: full steps to put into buffers.
-    after: steps of rows that can be computed after it.
+    writes: indices of the plan's writes that this pass stores or accumulates.
+    keeps: full steps to store in buffers.
+    after: row steps that can be computed after this pass.
     """
 
     steps: list[int] = field(default_factory=list)
@@ -52,8 +53,8 @@ class Phases:
     """The passes over a row of a plan.
 
     Attributes:
-        before: steps of rows that need no pass.
-        kept: the buffers, each for the values of one full step.
+        before: row steps that need no pass.
+        kept: the full steps with a buffer, one buffer each.
     """
 
     def __init__(self, plan: LoopNest) -> None:
@@ -78,7 +79,7 @@ class Phases:
         return self.levels[source[1]] if source[0] == "step" else 0
 
     def _last_level(self) -> int:
-        """The last pass that computes something of the columns."""
+        """Return the last pass that computes a value of the columns."""
         levels = [0]
         for step, level in zip(self.plan.steps, self.levels, strict=True):
             if step.role == FULL:
@@ -110,7 +111,7 @@ class Phases:
                 self.phases[self._reduced_in(step)].writes.append(k)
 
     def _roots(self, phase: Phase) -> Iterator[Source]:
-        """What a pass needs for what it stores and accumulates."""
+        """Yield the sources of the values that a pass stores and accumulates."""
         sources = [self.plan.steps[i].arguments[0] for i in phase.reductions]
         for k in phase.writes:
             write = self.plan.writes[k]
@@ -144,11 +145,11 @@ class Phases:
         return source[0] == "step" and self.plan.steps[source[1]].role == FULL
 
     def _reads_back(self, step: int, number: int) -> bool:
-        """Whether a pass takes a value from memory, or from an earlier one."""
+        """Return whether a pass loads a value instead of computing it."""
         return self._stored.get(step, number) < number or self._keeps(step, number)
 
     def _keeps(self, step: int, number: int) -> bool:
-        """Whether a pass takes a value from an earlier one, which then keeps it."""
+        """Return whether a pass takes a value from a buffer of an earlier pass."""
         earlier = self._computed.get(step, number)
         if earlier == number or self._cost(step, number) < _KEPT_FROM:
             return False
@@ -158,7 +159,7 @@ class Phases:
         return True
 
     def _cost(self, step: int, number: int) -> int:
-        """The cost of computing a full value again in this pass."""
+        """Return the cost of recomputing a full value in this pass."""
         own = cost(self.plan.steps[step].op)
         for source in self.plan.steps[step].arguments:
             if own >= _KEPT_FROM:

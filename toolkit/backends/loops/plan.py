@@ -1,7 +1,7 @@
-"""A fused body as data: what is read, computed and written, and in which loops.
+"""The plan of a fused body: its reads, steps, writes and loops, as data.
 
-A plan tells a generated function apart from others by its `repr`: it knows dtypes and
-classes of strides, but no extents, so that one function serves every size.
+The `repr` of a plan identifies a generated function. It contains dtypes and stride
+classes but no extents, so one function serves every size.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from toolkit.backends.loops.iteration_space import Space
 from toolkit.backends.loops.nest import Loops
 from toolkit.definitions.records import record
 
-# Steps of their own: a checked index, an element of a row, a row but for an element.
+# Steps without a primitive: check an index, load an element of a row, update one.
 PLACE, PICK, PUT = "place", "pick", "put"
-# Roles: an element per index, per row, per column, or one.
+# Roles: one element for each index, row or column, or one element.
 FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
-# The scalar operation that merges what a reduction has of two parts.
+# The scalar operation that merges two partial results of a reduction.
 MERGES = {
     "sum": "add",
     "prod": "multiply",
@@ -28,14 +28,14 @@ MERGES = {
     "any": "logical_or",
     "all": "logical_and",
 }
-# The scalar operation that combines an element with an update, by a scatter's mode.
+# The scalar operation that combines an element with an update, by scatter mode.
 UPDATES = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 # ("read", k), ("step", k), or ("number", its bytes in hexadecimal, dtype).
 Source = tuple[Any, ...]
 
 
 def identity(op: str, dtype: str) -> float | int | bool:
-    """The element that changes nothing when a reduction merges it."""
+    """Return the identity element of a reduction."""
     if op in ("sum", "any"):
         return 0
     if op in ("prod", "all"):
@@ -45,15 +45,15 @@ def identity(op: str, dtype: str) -> float | int | bool:
 
 @record
 class Read:
-    """One read of an array, with its strides' classes.
+    """One read of an array, with its stride classes.
 
     Attributes:
-        operand: which input of the body.
-        dtype: of its elements.
-        inner: the class of the stride in the innermost loop.
-        by_row, by_column: whether it varies from row to row, and within a row.
-        turned: whether rows jump from element to element, and those of the loop over
-            rows that the plan names lie next to one another.
+        operand: the index of the body's input.
+        dtype: the dtype of the elements.
+        inner: the stride class in the innermost loop.
+        by_row, by_column: whether the value varies between rows, and within a row.
+        turned: whether the read is transposed: its rows are strided, and it is
+            contiguous along the row loop `turn` of the plan.
     """
 
     operand: int
@@ -66,7 +66,7 @@ class Read:
 
 @record
 class Step:
-    """One operation of the body; `reduces`: the role of what it reduces, or ""."""
+    """One operation of the body; `reduces`: the role of the reduced operand, or ""."""
 
     op: str
     arguments: tuple[Source, ...]
@@ -78,7 +78,7 @@ class Step:
 
 @record
 class Write:
-    """An array that is written."""
+    """One output array."""
 
     source: Source
     dtype: str
@@ -87,17 +87,18 @@ class Write:
 
 @record
 class LoopNest:
-    """What a generated function does.
+    """The loop nest of a generated function.
 
     Attributes:
-        row_loops, column_loops: how many loops there are over rows and in a row; no row
-            loop and not `one_row`: rows are parts of the only loop.
-        held: how many vectors a row fills, all kept in registers; 0: rows may be long.
+        row_loops, column_loops: the numbers of loops over rows and within a row.
+            Without row loops and without `one_row`, rows are ranges of the only loop.
+        held: the number of vectors of a row that is kept in registers; 0: rows can be
+            long.
         ragged: whether the last row is shorter.
-        formulas: what the scalar rule of each step says.
-        even: whether rows are summed in an order that follows from their length alone.
-        turn: the loop over rows along which turned reads are contiguous; -1 if there
-            are none.
+        formulas: the digest of each step's scalar rule.
+        even: whether the summation order of a row depends on its length only.
+        turn: the row loop along which transposed reads are contiguous; -1 if no read is
+            transposed.
     """
 
     reads: tuple[Read, ...]
@@ -114,25 +115,25 @@ class LoopNest:
 
     @cached_property
     def picks(self) -> bool:
-        """Whether it takes or changes elements of rows by their indices."""
+        """Whether a step reads or updates elements of rows by index."""
         return any(step.op == PLACE for step in self.steps)
 
     @cached_property
     def adds_rows(self) -> bool:
-        """Whether results of several tasks are combined."""
+        """Whether partial results of several tasks are combined."""
         return any(write.role in (COLUMN, ONE) for write in self.writes)
 
     @cached_property
     def is_flat(self) -> bool:
-        """Whether rows are parts of one loop over elements."""
+        """Whether rows are ranges of one loop over elements."""
         return self.row_loops == 0 and not self.one_row
 
 
 @record
 class SizedNest:
-    """A plan with what it leaves open: the extents, and every array's strides.
+    """A plan with concrete sizes: the extents, and the strides of every array.
 
-    The strides are those of the reads, then of the writes.
+    The strides are in the order of the reads, then of the writes.
     """
 
     plan: LoopNest

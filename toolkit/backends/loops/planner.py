@@ -1,4 +1,4 @@
-"""Makes the plan of a fused body, from its nodes and the strides of its operands."""
+"""The planner: computes the plan of a fused body from its nodes and strides."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ from toolkit.backends.loops.plan import (
 from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
-# Tasks that the rows of a batch are divided into, for any number of threads.
+# Number of tasks for the rows of a batch. It does not depend on the thread count.
 TASKS = 16
-# Rows up to this many vectors are kept in registers.
+# Rows of up to this number of vectors are kept in registers.
 MOST_HELD = 2
-# A sum of everything goes through rows of this many elements.
+# A sum of all elements is computed in rows of this number of elements.
 BLOCK = 2048
 
 
@@ -63,7 +63,7 @@ def _formula_of(step: Step) -> str:
 
 
 class NestPlanner:
-    """Makes the plan of a body for operands of these strides."""
+    """Planner of the loop nest of a body, for operands with given strides."""
 
     def __init__(
         self, body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
@@ -84,7 +84,7 @@ class NestPlanner:
             self._visit(node)
 
     def _full_shapes(self) -> list[Shape]:
-        """The shapes that full values are computed in."""
+        """Return the shapes in which full values are computed."""
         values = [y for node in self.body.nodes for y in node.outputs]
         values += [n.inputs[0] for n in self.body.nodes if is_reduction(n)]
         return [v.spec.shape for v in values if self.space.is_full(v)]
@@ -111,7 +111,7 @@ class NestPlanner:
         )
 
     def _pick(self, node: Node) -> None:
-        """Take or change an element of each row."""
+        """Add a step that reads or updates one element of each row."""
         x, indices, *updates = node.inputs
         place = self._place(self._source(indices, indices.spec.shape))
         row = self._source(x, x.spec.shape)
@@ -126,7 +126,7 @@ class NestPlanner:
         self.steps.append(step)
 
     def _place(self, index: Source) -> Source:
-        """The step that checks an index."""
+        """Return the step that checks an index; add it if it is new."""
         step = Step(PLACE, (index,), (), "int32", ROW)
         if step not in self.steps:
             self.steps.append(step)
@@ -137,14 +137,14 @@ class NestPlanner:
 
     def _reduced_role(self, node: Node) -> str:
         if not self.space.is_full(node.inputs[0]):
-            return ONE  # a reduction of what rows have
+            return ONE  # it reduces a value with one element for each row
         part = reduced_part(node)
         if part == "trailing" or self.space.rows == 1:
             return ROW
         return COLUMN if part == "leading" else ONE
 
     def _source(self, value: Any, frame: Shape) -> Source:
-        """Where a value comes from when it is read beside those of a shape."""
+        """Return the source of a value that is read in an iteration over a shape."""
         if value in self.sources:
             return self.sources[value]
         number = number_of(value)
@@ -154,7 +154,7 @@ class NestPlanner:
         return "read", self.reads.setdefault(key, len(self.reads))
 
     def _strides(self, value: Any, frame: Shape) -> tuple[int, ...]:
-        """Strides along the loops."""
+        """Return the strides of a value along the loops."""
         along = broadcast_strides(self.operands[value], frame)
         if prod(frame) == self.space.size:
             return tuple(split_strides(along, frame, self.loop_steps))
@@ -162,7 +162,7 @@ class NestPlanner:
         return (*split_strides(along, frame, self.row_steps), *[0] * inside)
 
     def plan(self, lanes: int) -> SizedNest:
-        """The plan, and what it leaves open, for vectors of some number of lanes."""
+        """Return the plan with concrete sizes, for vectors of this number of lanes."""
         steps, split = self.loop_steps, self.space.rows is not None
         extents = [a // b for a, b in zip(steps, steps[1:], strict=False)]
         rows = len(self.row_steps) - 1 if split else 0
@@ -173,7 +173,7 @@ class NestPlanner:
         if not loops.extents:
             loops = Loops((1,), 0)
             strides = [*[(0,)] * len(self.reads), *[(1,)] * len(writes)]
-        if loops.rows == len(loops.extents):  # rows of one element
+        if loops.rows == len(loops.extents):  # each row has one element
             loops = Loops((*loops.extents, 1), loops.rows)
             strides = [(*row, 0) for row in strides]
         loops, strides, ragged = self._in_blocks(loops, strides, writes)
@@ -203,7 +203,7 @@ class NestPlanner:
 
     def _write(self, value: Any) -> Write:
         source = self.sources[value]
-        if source[0] != "step":  # what is read, as it is
+        if source[0] != "step":  # an output that is an input
             role, dtype = self._role_of(value.spec.shape), value.spec.dtype
             copy = Step("stop_gradient", (source,), (), dtype, role)
             source = ("step", len(self.steps))
@@ -212,7 +212,7 @@ class NestPlanner:
         return Write(source, step.dtype, step.role)
 
     def _contiguous(self, role: str, dtype: str) -> tuple[int, ...]:
-        """The strides of a whole array of this role."""
+        """Return the strides of a contiguous array of this role."""
         size, inside = dtypes.itemsize(dtype), len(self.loop_steps) - 1
         if role == FULL:
             return tuple(size * step for step in self.loop_steps[1:])
@@ -230,7 +230,7 @@ class NestPlanner:
     def _in_blocks(
         self, loops: Loops, strides: list[tuple[int, ...]], writes: list[Write]
     ) -> tuple[Loops, list[tuple[int, ...]], bool]:
-        """Sums of everything in one loop as sums of blocks; whether the last is cut."""
+        """Split a sum of all elements into blocks; the last can be shorter."""
         total = any(w.role == ONE for w in writes)
         if not total or self.space.rows is not None or len(loops.extents) > 1:
             return loops, strides, False
@@ -241,7 +241,7 @@ class NestPlanner:
     def _across(
         self, loops: Loops, strides: list[tuple[int, ...]], lanes: int
     ) -> list[list[int]]:
-        """For each read, the loops over rows along which it lies if a row jumps."""
+        """Return, for each read, the row loops along which it is contiguous."""
         columns = len(loops.extents) - loops.rows
         is_plain = all(step.role == FULL and not step.reduces for step in self.steps)
         if columns != 1 or not is_plain or not lanes:
@@ -263,19 +263,19 @@ class NestPlanner:
         return dtypes.itemsize(self.body.inputs[key].spec.dtype)
 
     def _held(self, loops: Loops, lanes: int) -> int:
-        """How many vectors a short row fills; 0 if rows are long."""
+        """Return the number of vectors in a short row; 0 if rows are long."""
         columns = loops.extents[loops.rows :]
         if len(columns) > 1 or columns[0] > MOST_HELD * lanes:
             return 0
         return -(-columns[0] // lanes)
 
     def _leading(self, loops: Loops, plan: LoopNest) -> int:
-        """The extent that the work divides along: the leading one of the values."""
+        """Return the extent to divide into tasks: the leading extent of the values."""
         first = loops.extents[0]
         if plan.even and plan.adds_rows:
             if plan.ragged:
                 return first
-            # Of what is summed, whatever else is computed beside it.
+            # Only summed values count, so fusion does not change the order of sums.
             found = [
                 node.inputs[0].spec.shape
                 for node in self.body.nodes
@@ -285,6 +285,6 @@ class NestPlanner:
             return first if first % leading else leading
         shapes = [shape for shape in self._full_shapes() if any(n > 1 for n in shape)]
         leading = min((next(n for n in s if n > 1) for s in shapes), default=1)
-        # Few images of many elements are work for more threads than there are images.
+        # A few large images: divide further, so that all threads have tasks.
         few = leading < TASKS and first // leading >= TASKS
         return first if few or first % leading else leading

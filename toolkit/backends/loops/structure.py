@@ -1,4 +1,4 @@
-"""What bodies have in common that the same loops compute."""
+"""The structure of a body: bodies with equal structure share one plan."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from toolkit.ir import Graph
 
 
 def structure_of(body: Graph) -> Hashable | None:
-    """Equal for bodies that differ in nothing but which values they are.
+    """Return a key that is equal for bodies that differ only in value identity.
 
     Returns:
-        None if a constant is not one number.
+        None if the elements of a constant differ.
     """
     places: dict[Any, Hashable] = {x: i for i, x in enumerate(body.inputs)}
     lines = []
