@@ -1,4 +1,4 @@
-"""The CPU backend: NumPy's kernels with OpenBLAS or MKL."""
+"""The CPU backend: NumPy kernels with OpenBLAS or MKL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["NumPyBackend", "create"]
 
 
 def create() -> NumPyBackend:
-    """The backend with the BLAS and the number of threads that the environment asks."""
+    """Return the backend with the BLAS and thread count of the environment."""
     chosen = settings.environment("NUM_THREADS")
     return NumPyBackend(
         blas=settings.environment("BLAS") or "auto",

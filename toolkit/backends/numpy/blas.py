@@ -1,4 +1,4 @@
-"""The two libraries for matrix products: NumPy's own BLAS, and MKL."""
+"""The two libraries for matrix products: the BLAS of NumPy, and MKL."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from toolkit.backends.numpy import dividing, mkl
 from toolkit.backends.openblas import alone, on_one_thread
 from toolkit.errors import unknown_choice
 
-# Up to here OpenBLAS takes one thread by itself: products of matrices, and all others.
+# Up to these sizes OpenBLAS uses one thread: multiply-adds of matrix products, and
+# elements of matrix-vector products.
 _MOST_ALONE = 1 << 18
 _MOST_OF_VECTORS = 9000
 
 
 class Blas:
-    """The BLAS that NumPy was built with; the same bits for any number of threads."""
+    """The BLAS of the NumPy build; results do not depend on the thread count."""
 
     def __init__(self) -> None:
         self._count = self.threads or 1
 
     def gemm(self, a: Any, b: Any, out: Any = None) -> Any:
-        """np.matmul for two or more axes, in parts if matrices are large."""
+        """Compute np.matmul for two or more axes, in tiles if matrices are large."""
         rows, columns = a.shape[-2], b.shape[-1]
         small = _MOST_OF_VECTORS if rows == 1 or columns == 1 else _MOST_ALONE
         if a.size * columns <= small:
@@ -38,7 +39,7 @@ class Blas:
 
     @property
     def description(self) -> str:
-        """Name and version."""
+        """The name and version."""
         config = openblas.function("get_config", ctypes.c_char_p)
         if config is not None:
             return " ".join(config().decode().split()[:2])
@@ -47,7 +48,7 @@ class Blas:
 
     @property
     def threads(self) -> int | None:
-        """The number of threads; None if this BLAS does not tell."""
+        """The number of threads; None if this BLAS does not report it."""
         return openblas.get_threads and int(openblas.get_threads())
 
     @threads.setter
@@ -56,13 +57,13 @@ class Blas:
         self._count = count
 
     def kernels(self, table: dict[str, Kernel]) -> dict[str, Kernel]:
-        """Kernels of this library that are better than those of `table`."""
+        """Return the kernels of this library that replace kernels of `table`."""
         names = [name for name in vars(Linalg) if name in table]
         return {name: on_one_thread(table[name]) for name in names}
 
 
 def find_blas(choice: str) -> Any:
-    """The BLAS for "numpy", "mkl" or "auto" (MKL if it is installed)."""
+    """Return the BLAS for "numpy", "mkl" or "auto" (MKL if it is installed)."""
     if choice not in ("numpy", "mkl", "auto"):
         raise unknown_choice("blas", choice, ("numpy", "mkl", "auto"))
     if choice == "mkl" or (choice == "auto" and mkl.is_installed()):

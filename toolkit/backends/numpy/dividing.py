@@ -1,6 +1,6 @@
-"""Products of large matrices in parts that are the same for any number of threads.
+"""Products of large matrices in tiles that do not depend on the thread count.
 
-Every part is a product by one thread of the BLAS, so shapes alone decide on the bits.
+One thread of the BLAS computes each tile, so the result depends on shapes only.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Array = Any
 Task = Callable[[], object]
 Multiply = Callable[[Array, Array, Array], object]
 
-# Multiply-adds from which a product is worth several threads: some milliseconds. They
-# wait for each other at its end; where another process has taken a core, for a time
-# slice, which would make a step of many small products ten times as long.
+# Multiply-adds from which several threads are worthwhile: some milliseconds. The
+# threads wait at the end of a product. If another process occupies a core, they wait
+# for a time slice. A step of many small products would take ten times as long.
 _LEAST = 1 << 28
-# Multiply-adds of a part: a millisecond, beside which it costs nothing to hand it out.
+# Multiply-adds of a tile: a millisecond. The cost of scheduling it is negligible.
 _PART = 1 << 26
 _MOST_PARTS = 64
-# Narrower parts would spend their time on rearranging what they read.
+# For narrower tiles, BLAS would spend most of the time on packing its operands.
 _LEAST_SIDE = 64
 _STEP = 32
 
 
 def is_large(a: Array, b: Array) -> bool:
-    """Whether a @ b is to be divided; shapes and dtypes alone decide."""
+    """Return whether to divide a @ b; only shapes and dtypes decide."""
     if max(a.size * b.shape[-1], b.size * a.shape[-2]) < _LEAST:
         return False
     return a.dtype.kind in "fc" and a.dtype == b.dtype
@@ -46,14 +46,14 @@ def product(
     threads: int,
     multiply: Multiply | None = None,
 ) -> Array:
-    """a @ b for stacks of matrices of a BLAS's dtypes.
+    """Return a @ b for stacks of matrices of a BLAS dtype.
 
     Args:
-        a, b: of two axes or more, of one dtype.
-        out: where to put it; None: a new array.
-        threads: how many compute, this one among them.
-        multiply: puts the products of matrices into others, on one thread; None: that
-            of NumPy, while OpenBLAS is alone.
+        a, b: arrays of two or more axes and one dtype.
+        out: the destination; None: a new array.
+        threads: the number of threads, including the calling thread.
+        multiply: computes a product of matrices into a third, on one thread. None:
+            `np.matmul`, while OpenBLAS uses one thread.
     """
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if out is None:
@@ -81,7 +81,7 @@ def product(
 
 
 def _stack_tasks(a: Array, b: Array, out: Array, multiply: Multiply) -> list[Task]:
-    """Many small products, a few at a time."""
+    """Return the tasks of a stack of small products, several products each."""
     batch = out.shape[:-2]
     if not batch:
         return [partial(multiply, a, b, out)]
@@ -94,7 +94,7 @@ def _stack_tasks(a: Array, b: Array, out: Array, multiply: Multiply) -> list[Tas
 
 
 def _are_transposes(a: Array, b: Array) -> bool:
-    """Whether b is a transposed, of which BLAS computes one half."""
+    """Return whether b is a transposed; NumPy computes only half of a @ a.T."""
     turned = b.swapaxes(-1, -2)
     same = a.shape == turned.shape and a.strides == turned.strides
     where = (x.__array_interface__["data"][0] for x in (a, turned))
@@ -102,7 +102,7 @@ def _are_transposes(a: Array, b: Array) -> bool:
 
 
 def _readable(x: Array) -> Array:
-    """The array in a layout that BLAS reads as it is."""
+    """Return the array in a layout that BLAS reads without a copy."""
     for outer, inner, width in ((-2, -1, x.shape[-1]), (-1, -2, x.shape[-2])):
         rows, rest = divmod(x.strides[outer], x.itemsize)
         if x.strides[inner] == x.itemsize and not rest and rows >= width:
@@ -113,7 +113,7 @@ def _readable(x: Array) -> Array:
 def _tasks(
     a: Array, b: Array, out: Array, multiply: Multiply
 ) -> tuple[list[Task], list[Task]]:
-    """The parts of a product of two matrices, and what adds them up."""
+    """Return the tasks for the tiles of a matrix product, and the final sums."""
     (rows, depth), columns = a.shape, b.shape[1]
     down, across = _sides(rows, columns, depth)
     slices = 1
@@ -133,7 +133,7 @@ def _tasks(
 
 
 def _gram_tasks(a: Array, out: Array, side: int) -> list[Task]:
-    """The parts of a @ a.T on and above its diagonal."""
+    """Return the tasks for the tiles of a @ a.T on and above the diagonal."""
     spans = list(_spans(len(a), side))
     found: list[Task] = [partial(np.matmul, a[r], a[r].T, out[r, r]) for r in spans]
     return found + [
@@ -155,7 +155,7 @@ def _add_up(parts: Sequence[Array], out: Array) -> None:
 
 
 def _sides(rows: int, columns: int, depth: int) -> tuple[int, int]:
-    """How often to divide rows and columns, so that parts are about square."""
+    """Return the numbers of tiles along rows and columns, for about square tiles."""
     down = across = 1
     size = rows * columns * depth
     while down * across < _MOST_PARTS and size > _PART * down * across:
@@ -171,7 +171,7 @@ def _sides(rows: int, columns: int, depth: int) -> tuple[int, int]:
 
 
 def _spans(extent: int, count: int) -> Iterator[slice]:
-    """An extent in at most `count` parts of whole vectors."""
+    """Divide an extent into at most `count` ranges of whole vectors."""
     step = -(-extent // count)
     if count > 1:
         step = -(-step // _STEP) * _STEP
@@ -183,13 +183,13 @@ def _spans(extent: int, count: int) -> Iterator[slice]:
 
 
 class _Pool:
-    """Threads that wait for parts, started as they are needed."""
+    """A thread pool that starts its threads on demand."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin without threads: a fork leaves all but one behind."""
+        """Drop all threads: after a fork, only the calling thread exists."""
         self.executor = ThreadPoolExecutor(_MOST_PARTS, "toolkit-product")
 
 
@@ -199,8 +199,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(tasks: Sequence[Task], threads: int) -> None:
-    """Run all of them, each once, on this thread and on others that are free."""
-    waiting = iter(tasks)  # of which each thread takes the next
+    """Run each task once, on the calling thread and on free threads of the pool."""
+    waiting = iter(tasks)  # each thread takes the next task
 
     def work() -> None:
         for task in waiting:
@@ -215,10 +215,10 @@ def run(tasks: Sequence[Task], threads: int) -> None:
 
 
 def _helpers(work: Task, count: int) -> list[Future[object]]:
-    """Other threads at work; fewer, or none, where no more can be started."""
+    """Start up to `count` threads; fewer if the system refuses more."""
     found: list[Future[object]] = []
     with suppress(RuntimeError):
         for _ in range(count):
-            # NumPy's warnings are switched off by the context of this thread.
+            # The context of the calling thread disables the warnings of NumPy.
             found.append(_pool.executor.submit(copy_context().run, work))
     return found

@@ -1,9 +1,9 @@
-"""Large operations that run eagerly, by generated code.
+"""Generated code for large operations that run eagerly.
 
-What computes a call follows from the shapes, strides and dtypes of its arrays and from
-the settings, and does not change as long as these stay: a call that is repeated has the
-same bits. What only moves, sorts or draws has the same bits by NumPy's kernels, and is
-left to them until it comes again.
+The shapes, strides and dtypes of the arrays, and the settings, select the code of a
+call. A repeated call has bitwise the same result. Operations that only move, sort or
+draw elements have the same results in the kernels of NumPy. Generated code replaces
+these kernels from the second call on.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.lowering import Lowered
     from toolkit.backends.numpy.jit.runner import Runner
 
-# What code is generated for, by kind, and from how many elements on; NumPy is quick at
-# what costs few additions.
+# The kinds of primitives with generated code, and the element counts from which it
+# runs. NumPy is fast for primitives that cost few additions.
 _KINDS = frozenset(
     {
         *(Kind.ELEMENTWISE, Kind.REDUCE, Kind.POOL, Kind.COMPOSITE),
@@ -35,28 +35,28 @@ _KINDS = frozenset(
     }
 )
 _ELEMENTS, _COSTLY_ELEMENTS, _COSTLY = 1 << 16, 1 << 15, 12
-# What becomes float32 by a pass of its own where a program is compiled.
+# A compiled program converts these dtypes to float32 in a separate pass.
 _NARROW = ("float16", "bfloat16")
-# Calls of other shapes that programs are made for, of each operation: what has had none
-# until then is left to NumPy. Code for windows is made for each shape, and it stays.
+# The limit of programs for each operation. Further shapes run on NumPy. Programs for
+# windows are specific to a shape, and programs are never dropped.
 _MOST = 256
-# What has the same bits by NumPy's kernels: the first call is left to them.
+# Kinds with equal results in NumPy: the first call of a shape runs on NumPy.
 _SAME = (Kind.MOVE, Kind.SORT, Kind.RANDOM)
 _MOVED = ("gather", "take_along_axis", "dynamic_slice", "dynamic_update_slice")
-_NOTHING = ("stop_gradient",)  # what returns its operand as it is
-# Scratch memory of calls that have ended, for the next ones: a block for each thread
-# that calls, of no more than so many bytes.
+_NOTHING = ("stop_gradient",)  # returns its operand unchanged
+# Free scratch buffers for later calls: one for each calling thread, of at most this
+# number of bytes.
 _spare: list[Any] = []
 _MOST_KEPT = 1 << 26
 
 
 def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kernel:
-    """A kernel that leaves large calls to generated code if that is worth it.
+    """Return a kernel that runs large calls with generated code if it is faster.
 
     Args:
-        backend: that the kernel is of.
-        primitive: what is computed.
-        kernel: what computes it where no code is generated.
+        backend: the backend of the kernel.
+        primitive: the primitive to compute.
+        kernel: the kernel for calls without generated code.
     """
     size_of, fewest = _BY_NAME.get(primitive.name, (None, 0))
     is_left = primitive.kind not in _KINDS or primitive.name in _NOTHING
@@ -87,24 +87,24 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
 
 
 def _largest(*arrays: Any) -> int:
-    """The elements of the largest operand."""
+    """Return the size of the largest operand."""
     found: int = max(x.size for x in arrays)
     return found
 
 
 def _broadcast(*arrays: Any) -> int:
-    """The elements of an elementwise result."""
+    """Return the size of an elementwise result."""
     return np.broadcast(*arrays).size
 
 
 def _multiplied(first: Any, second: Any, **attrs: Any) -> int:
-    """Products of an element and a column, or a filter, of a product."""
+    """Return the multiplications of a product: elements times columns or filters."""
     size: int = first.size * second.shape[-1]
     return size
 
 
 def _gathered(x: Any, indices: Any, *, axis: int) -> int:
-    """The elements of what is gathered."""
+    """Return the number of gathered elements."""
     size: int = indices.size * (x.size // max(1, x.shape[axis]))
     return size
 
@@ -112,21 +112,22 @@ def _gathered(x: Any, indices: Any, *, axis: int) -> int:
 def _transformed(
     first: Any, *others: Any, axis: int = -1, length: int = 0, **attrs: Any
 ) -> int:
-    """The elements of an operand, if code for its length may be needed again.
+    """Return the size of an operand if code for its length is likely to be reused.
 
-    Code is made for each length; signals that are not cut have ever new ones.
+    Code is specific to a length. The lengths of whole signals vary without limit, so
+    only powers of two count.
     """
     n = length or first.shape[axis]
     return first.size if n & (n - 1) == 0 else 0
 
 
 def _drawn(key: Any, *, shape: Sequence[int], **attrs: Any) -> int:
-    """The elements of what is drawn."""
+    """Return the number of drawn elements."""
     return prod(shape)
 
 
-# How much there is to compute of an operation, and from how much on code is generated.
-# NumPy takes a product of matrices to its BLAS, and gathers what windows see.
+# The work of a call by primitive, and the work from which generated code runs. NumPy
+# computes matrix products with BLAS, and copies windows before it reduces them.
 _BY_NAME: dict[str, tuple[Callable[..., int], int]] = {
     "matmul": (_multiplied, 1 << 21),
     "conv": (_multiplied, 1 << 16),
@@ -141,7 +142,7 @@ _BY_NAME: dict[str, tuple[Callable[..., int], int]] = {
 
 
 def _exact(value: Any) -> Hashable:
-    """What tells an attribute from others, also 0.0 from -0.0, and NaN from none."""
+    """Return a key for an attribute that separates 0.0 from -0.0 and equates NaNs."""
     return value.hex() if type(value) is float else value
 
 
@@ -149,16 +150,16 @@ class Programs:
     """Programs of one node for calls of one primitive, by the shapes of their arrays.
 
     Args:
-        backend: that the programs are for.
-        primitive: what is computed.
-        kernel: what computes it where no code is generated.
+        backend: the backend of the programs.
+        primitive: the primitive to compute.
+        kernel: the kernel for calls without generated code.
     """
 
     def __init__(self, backend: Backend, primitive: Primitive, kernel: Kernel) -> None:
         self._backend, self._primitive, self._kernel = backend, primitive, kernel
         self._found: dict[Hashable, _Program] = {}
-        self._refused: set[Hashable] = set()  # of which there is no program
-        # What came once, of a primitive whose kernel has the same bits.
+        self._refused: set[Hashable] = set()  # keys without a program
+        # Keys of the first calls of primitives with equal results in NumPy.
         self._once: set[Hashable] = set()
         self._is_same = primitive.kind in _SAME or primitive.name in _MOVED
 
@@ -169,13 +170,13 @@ class Programs:
         key = settings.placement(), signature, *map(_exact, attrs.values())
         program = self._found.get(key)
         if program is None and self._is_wanted(key):
-            # What calls in the midst of this - a signal's handler - finds NumPy.
+            # A reentrant call, for example in a signal handler, runs on NumPy.
             with rules.inside(plain=True):
                 program = self._remember(key, self._made(signature, attrs))
         return self._kernel(*arrays, **attrs) if program is None else program(*arrays)
 
     def _is_wanted(self, key: Hashable) -> bool:
-        """Whether a program is to be made: of what comes again, if that is as well."""
+        """Return whether to build a program for a key."""
         if key in self._refused or len(self._found) >= _MOST:
             return False
         if self._is_same and key not in self._once:
@@ -197,10 +198,10 @@ class Programs:
     def _made(
         self, signature: tuple[Any, ...], attrs: dict[str, Any]
     ) -> _Program | None:
-        """The program for arrays of these types, shapes, strides and dtypes."""
+        """Build the program for arrays of these types, shapes, strides and dtypes."""
         inputs = []
         for kind, shape, strides, dtype in signature:
-            # Code finds the address of an array in the object: a scalar's has none.
+            # Code loads the data pointer from the array object; scalars have none.
             if kind is not np.ndarray or not dtype.isnative:
                 return None
             inputs.append(Operand(Spec(shape, dtypes.name_of(dtype)), strides))
@@ -210,7 +211,7 @@ class Programs:
 def _program(
     backend: Backend, primitive: Primitive, inputs: list[Operand], attrs: dict[str, Any]
 ) -> _Program | None:
-    """A program of one node; None if no code is generated for it, or of no results."""
+    """Return a program of one node, or None without generated code or elements."""
     specs = [x.spec for x in inputs]
     made = primitive.spec(*specs, **attrs)
     outputs = [contiguous(spec) for spec in (made if type(made) is tuple else (made,))]
@@ -240,7 +241,7 @@ def _lowered(
 
 
 class _Program:
-    """The calls of one node, and what runs them: one more for each thread that does."""
+    """The code of one node, and idle runners: one for each concurrent thread."""
 
     def __init__(
         self,
@@ -284,7 +285,7 @@ class _Program:
         return results[0] if len(results) == 1 else tuple(results)
 
     def _take(self) -> Any:
-        """Scratch memory that no other call uses at the moment."""
+        """Return scratch memory that no concurrent call uses."""
         try:
             block = _spare.pop()
         except IndexError:

@@ -1,9 +1,9 @@
-"""Fourier transforms of any length, by those for which there is generated code.
+"""Fourier transforms of any length, composed of transforms with generated code.
 
-There is code for lengths whose prime factors are small, up to some size. Any other
-transform of n = a * b elements is transforms of a elements, a factor for each of their
-results, and transforms of b elements: of order n * (a + b) instead of n * n. Those of
-few elements, and of a prime number of them, are products with a matrix.
+Code is generated for lengths with small prime factors, up to a maximum. A transform of
+n = a * b elements is otherwise composed of transforms of a elements, a multiplication
+by twiddle factors, and transforms of b elements. This costs O(n * (a + b)) instead of
+O(n * n). Short transforms, and transforms of a prime length, are matrix products.
 
 Reference: Cooley and Tukey (1965), https://doi.org/10.1090/S0025-5718-1965-0178586-1
 """
@@ -28,20 +28,20 @@ from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
 from toolkit.backends.target import Target
 from toolkit.ir import Constant, Graph, Kind, Node, Value, node_of
 
-# A transform of so many elements is one product; if they are a prime number, up to so
-# many. Longer ones are left to NumPy.
+# A transform of up to `_AT_ONCE` elements is one matrix product, and one of a prime
+# length up to `_PRIME`. NumPy computes longer transforms of a prime length.
 _AT_ONCE, _PRIME = 64, 512
-# Of so few real numbers a product is quicker than code for the length.
+# For up to this number of real elements a product is faster than generated code.
 _FEW_REAL = 16
 
-# The real and the imaginary part; no imaginary part: it is 0 everywhere.
+# The real and the imaginary part; None: the imaginary part is 0.
 Pair = tuple[Any, Any]
-# Constants of one graph, by what they hold.
+# Twiddle factors of one graph, by their parameters.
 Turns = dict[tuple[int, int, int, int, str], tuple[Constant, Constant]]
 
 
 def generated_transforms(graph: Graph, target: Target) -> Graph:
-    """Write transforms as those that there is code for."""
+    """Rewrite transforms of a graph in terms of transforms with generated code."""
     if all(node.op.name not in _REWRITTEN for node in graph.nodes):
         return graph
     turns: Turns = {}
@@ -56,7 +56,7 @@ def generated_transforms(graph: Graph, target: Target) -> Graph:
 
 
 def _is_rewritten(node: Node) -> bool:
-    """Whether there is code for what the transform is made of, but not for itself."""
+    """Return whether only the components of a transform have generated code."""
     spec = node.inputs[0].spec
     if spec.dtype not in DTYPES or not spec.size:
         return False
@@ -70,7 +70,7 @@ def _is_rewritten(node: Node) -> bool:
 
 
 def _is_smooth(n: int) -> bool:
-    """Whether there is code for n, or it has no prime factor above `_PRIME`."""
+    """Return whether n has generated code, or no prime factor above `_PRIME`."""
     if n <= _AT_ONCE or fits(n):
         return True
     a = _divisor(n)
@@ -78,16 +78,16 @@ def _is_smooth(n: int) -> bool:
 
 
 def _divisor(n: int) -> int:
-    """The largest divisor up to the square root."""
+    """Return the largest divisor up to the square root."""
     return next(a for a in range(math.isqrt(n), 0, -1) if n % a == 0)
 
 
 class _Transform:
-    """The nodes that a transform becomes.
+    """The nodes that replace a transform.
 
     Args:
         node: the transform.
-        turns: constants of the graph, to which new ones are added.
+        turns: the twiddle factors of the graph; new factors are added.
     """
 
     def __init__(self, node: Node, turns: Turns) -> None:
@@ -98,10 +98,10 @@ class _Transform:
         self.inverse: bool = node.attrs.get("inverse", False)
 
     def results(self, owned: set[Value]) -> list[Node]:
-        """The nodes; the last ones make what the transform does.
+        """Return the nodes; the last nodes compute the outputs of the transform.
 
         Args:
-            owned: what is to have memory of its own: outputs of the graph.
+            owned: values that must own their memory: outputs of the graph.
         """
         found = self.transformed()
         makers = {y: node for node in self.nodes for y in node.outputs}
@@ -117,7 +117,7 @@ class _Transform:
         ]
 
     def transformed(self) -> list[Value]:
-        """The results."""
+        """Return the results of the transform."""
         real, imag = self.node.inputs
         axis, last = self.node.attrs["axis"], real.spec.ndim - 1
         zero = number_of(imag)
@@ -145,7 +145,7 @@ class _Transform:
         return self._each("transpose", pair, axes=tuple(axes)) if a != b else pair
 
     def _turns(self, a: int, b: int, n: int) -> tuple[Constant, Constant]:
-        """cos and sin of 2 pi j k / n for j < a and k < b, in the sense of rotation."""
+        """Return cos and sin of ±2 pi j k / n for j < a and k < b."""
         sign = 1 if self.inverse else -1
         key = a, b, n, sign, self.dtype
         if key not in self.turns:
@@ -156,7 +156,7 @@ class _Transform:
         return self.turns[key]
 
     def _times(self, name: str, pair: Pair, factor: tuple[Constant, Constant]) -> Pair:
-        """The product with complex constants, of matrices or of elements."""
+        """Return the product with complex constants, matrix or elementwise."""
         (real, imag), (cos, sin) = pair, factor
         found = [self._bind(name, real, part) for part in (cos, sin)]
         if imag is not None:
@@ -166,7 +166,7 @@ class _Transform:
         return found[0], found[1]
 
     def _along_last(self, pair: Pair) -> Pair:
-        """The transform along the last axis."""
+        """Return the transform along the last axis."""
         *rest, n = pair[0].spec.shape
         if fits(n) and (n > _AT_ONCE or pair[1] is not None):
             return self._generated(pair, len(rest))
@@ -183,7 +183,7 @@ class _Transform:
         return self._each("reshape", pair, shape=(*rest, n))
 
     def _generated(self, pair: Pair, axis: int) -> Pair:
-        """The transform along an axis for which there is code."""
+        """Return the transform along an axis of a length with generated code."""
         real, imag = pair
         if imag is None:
             zero = Constant(np.zeros((), dtypes.numpy_dtype(self.dtype)))
@@ -193,7 +193,7 @@ class _Transform:
         return real, imag
 
     def _product(self, pair: Pair, turns: tuple[Constant, Constant]) -> Pair:
-        """The product of rows with a matrix."""
+        """Return the product of rows with a matrix."""
         *rest, n = pair[0].spec.shape
         if not rest:
             pair = self._each("reshape", pair, shape=(1, n))
@@ -204,10 +204,10 @@ class _Transform:
 
 
 class _OfReal(_Transform):
-    """The same of real numbers along the last axis."""
+    """The transform of real numbers along the last axis."""
 
     def transformed(self) -> list[Value]:
-        """The first half of the results."""
+        """Return the first half of the results."""
         (x,) = self.node.inputs
         shape = self.node.outputs[0].spec.shape
         n = x.spec.shape[-1]
@@ -219,10 +219,10 @@ class _OfReal(_Transform):
 
 
 class _ToReal(_Transform):
-    """The inverse transform of the first half of frequencies to real numbers."""
+    """The inverse transform of the first half of the frequencies to real numbers."""
 
     def transformed(self) -> list[Value]:
-        """The real part of the results."""
+        """Return the real part of the results."""
         self.inverse = True
         n, shape = self.node.attrs["length"], self.node.inputs[0].spec.shape
         pair: Pair = tuple(self.node.inputs)

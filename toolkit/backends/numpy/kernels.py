@@ -1,4 +1,4 @@
-"""The numpy backend: the shared kernels, with MKL's in front where it is used."""
+"""The NumPy backend: the shared kernels, and the kernels of MKL if it is used."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ class NumPyBackend(Backend):
     """NumPy on the CPU.
 
     Args:
-        blas: "numpy" for the BLAS that NumPy was built with, "mkl" for that of the
-            `mkl` package, or "auto" for MKL if it is installed, else NumPy's.
-        threads: how many threads the BLAS uses; None leaves it as it is.
+        blas: "numpy" for the BLAS of the NumPy build, "mkl" for the BLAS of the `mkl`
+            package, or "auto" for MKL if it is installed and the BLAS of NumPy
+            otherwise.
+        threads: the number of threads of the BLAS; None does not change it.
     """
 
     name = "numpy"
@@ -42,46 +43,46 @@ class NumPyBackend(Backend):
             self.blas.threads = threads
 
     def make_eager_kernel(self, primitive: Primitive) -> Kernel:
-        """NumPy's kernel, but for large calls that generated code is quicker at."""
+        """Return the kernel of NumPy, with generated code for large calls."""
         kernel = super().make_eager_kernel(primitive)
         if not self._has_llvmlite:
             return kernel
         return eager.eager_kernel(self, primitive, kernel)
 
     def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Any]:
-        """Arrays for the results of one call, in memory of those that are gone."""
+        """Return arrays for the results of one call, from the buffer pool."""
         return [
             RESULTS.empty(shape, dtypes.numpy_dtype(dtype)) for shape, dtype in specs
         ]
 
     def fuses(self, node: Any) -> bool:
-        """Whether the generator knows the operation and its dtypes."""
+        """Return whether the generator supports the operation and its dtypes."""
         return self.jit is not None and self.jit.is_fusable(node)
 
     def computes(self, node: Any) -> bool:
-        """Whether there is a kernel, or the generator takes the node as it is."""
+        """Return whether a kernel exists or the generator supports the whole node."""
         if super().computes(node):
             return True
         return bool(self.lowering.takes_whole(node)) and self.generates
 
     @property
     def anchors(self) -> Collection[str]:
-        """The products and convolutions that take an epilogue."""
+        """The products and convolutions that support an epilogue."""
         return self.lowering.ANCHORS if self.generates else ()
 
     @property
     def prepares(self) -> bool:  # type: ignore[override]
-        """What calls make of frozen inputs, generated code keeps."""
+        """Whether generated code caches values computed from frozen inputs."""
         return self.generates
 
     @property
     def generates(self) -> bool:
-        """Whether llvmlite is there."""
+        """Whether llvmlite is installed."""
         return self.jit is not None
 
     @property
     def passes(self) -> BackendPasses:  # type: ignore[override]
-        """What generated code computes otherwise than kernels of arrays."""
+        """The graph passes for generated code."""
         if not self.generates:
             return BackendPasses()
         precision = import_module("toolkit.backends.numpy.precision")
@@ -108,15 +109,15 @@ class NumPyBackend(Backend):
         outputs: Sequence[Operand],
         is_aligned: bool = True,
     ) -> Any:
-        """Generated calls for a node; None where NumPy's kernels have to do."""
+        """Return generated calls for a node; None if the kernels of NumPy run it."""
         return self.jit and self.lowering.lower(node, inputs, outputs)
 
     def prepared(self, lowered: Any, frozen: Collection[int], result: int = 0) -> Any:
-        """The calls, without those that one run is enough for."""
+        """Return the calls without the calls that depend on frozen inputs only."""
         return self.lowering.prepared(lowered, frozen, result)
 
     def assemble(self, lowered: Sequence[Any], shares: Any, barrier: int) -> Any:
-        """One program of machine code for consecutive lowered nodes."""
+        """Return one program of machine code for consecutive lowered nodes."""
         program = import_module("toolkit.backends.numpy.jit.program")
         return program.NativeProgram(lowered, shares, barrier)
 
@@ -129,13 +130,13 @@ class NumPyBackend(Backend):
         begun: Sequence[tuple[int, Spec]] = (),
         changing: Collection[tuple[str, int]] = (),
     ) -> Any:
-        """One call that runs a program turn after turn."""
+        """Return one call that runs a program for a number of iterations."""
         return self._loops.lower_scan(body, arena, moves, turns, begun, changing)
 
     def processors(
         self, name: str | None = None, threads: bool = True
     ) -> Sequence[Any]:
-        """What machine code is written for; see `Backend.processors`."""
+        """Return the target processors of machine code; see `Backend.processors`."""
         if not self.generates:
             return super().processors(name, threads)
         processor = import_module("toolkit.backends.numpy.jit.processor")
@@ -143,7 +144,7 @@ class NumPyBackend(Backend):
         return found
 
     def library(self, source: LibrarySource) -> Library:
-        """One object file of machine code; see `Backend.library`."""
+        """Return one object file of machine code; see `Backend.library`."""
         if not self.generates:
             return super().library(source)
         build = import_module("toolkit.backends.numpy.jit.native.build")
@@ -156,7 +157,7 @@ class NumPyBackend(Backend):
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
     ) -> Any:
-        """Two calls, one of which runs its program."""
+        """Return two calls, of which one runs its program."""
         return self._loops.lower_choice(branches, inputs, outputs)
 
     def repeat_while(
@@ -168,12 +169,12 @@ class NumPyBackend(Backend):
         limit: int | None,
         begun: Collection[int] = (),
     ) -> Any:
-        """Calls for the first answer, for the turns, and for what they leave."""
+        """Return calls for the first condition, the loop, and its results."""
         return self._loops.lower_while(condition, body, inputs, outputs, limit, begun)
 
     @property
     def jumps(self) -> bool:  # type: ignore[override]
-        """Whether llvmlite is there."""
+        """Whether llvmlite is installed."""
         return self.generates
 
     @property
@@ -191,7 +192,7 @@ class NumPyBackend(Backend):
 
     @cached_property
     def jit(self) -> Any:
-        """The generator of kernels; None, after one warning, without llvmlite."""
+        """The kernel generator; None, after one warning, without llvmlite."""
         if not self._has_llvmlite:
             warn(
                 "llvmlite is not installed: compiled functions run on NumPy's kernels, "
@@ -201,7 +202,7 @@ class NumPyBackend(Backend):
         return import_module("toolkit.backends.numpy.jit.fused.elementwise")
 
     def peaks(self) -> tuple[float, float] | None:
-        """Operations and bytes per second, measured once, where code is generated."""
+        """Return measured peak operations and bytes per second; None without a JIT."""
         if self.jit is None:
             return None
         roofline = import_module("toolkit.backends.numpy.jit.roofline")
@@ -209,11 +210,11 @@ class NumPyBackend(Backend):
         return peaks
 
     def use_threads(self, count: int) -> None:
-        """Let the BLAS use so many threads; generated programs ask by themselves."""
+        """Set the thread count of the BLAS; generated programs read the setting."""
         self.blas.threads = count
 
     def describe(self) -> dict[str, Any]:
-        """The CPU, the BLAS and its number of threads."""
+        """Return the CPU, the BLAS and its number of threads."""
         return {
             **super().describe(),
             "numpy": np.__version__,
@@ -222,7 +223,7 @@ class NumPyBackend(Backend):
         }
 
     def cache_folder(self) -> Path | None:
-        """The folder of generated code."""
+        """Return the cache folder of generated code."""
         if not self.generates:
             return None
         engine = import_module("toolkit.backends.numpy.jit.engine")

@@ -1,4 +1,4 @@
-"""Intel's MKL by ctypes: matrix products, and functions of long arrays (VML)."""
+"""Intel MKL through ctypes: matrix products, and vector functions of VML."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _MODE = _HIGH_ACCURACY | _KEEP_SUBNORMALS | _IGNORE_ERRORS
 _SAME_BITS_EACH_RUN = 2  # MKL_CBWR_AUTO
 _LARGEST_INT = 2**31 - 1
 
-# Below these sizes a call by ctypes costs more than it gains.
+# Below these sizes the overhead of ctypes exceeds the gain.
 _LEAST_PRODUCT = 1 << 18
 _LEAST_VECTOR = 2048
-# Elements that one thread takes at a time.
+# Elements of one task.
 _PART = 1 << 18
 
 _PREFIXES = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
@@ -40,7 +40,7 @@ _PREFIXES = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
 
 @lru_cache(maxsize=1)
 def _path() -> Path | None:
-    """The library that the `mkl` package installed, if it did."""
+    """Return the library that the `mkl` package installed, or None."""
     roots = [Path(root) for root in (sys.prefix, site.getuserbase())]
     for pattern in ("lib/libmkl_rt.*", "Library/bin/mkl_rt*.dll"):
         for root in roots:
@@ -50,17 +50,17 @@ def _path() -> Path | None:
 
 
 def is_installed() -> bool:
-    """Whether the `mkl` package is there."""
+    """Return whether the `mkl` package is installed."""
     return _path() is not None
 
 
 class Mkl:
-    """MKL, for float32 and float64; all else goes to NumPy's BLAS.
+    """MKL for float32 and float64; other dtypes use the BLAS of NumPy.
 
-    It never computes on threads of its own, which would decide on the bits.
+    Each call of MKL runs on one thread, so results do not depend on the thread count.
 
     Args:
-        numpy: the BLAS that NumPy was built with.
+        numpy: the BLAS of the NumPy build.
     """
 
     def __init__(self, numpy: Any) -> None:
@@ -80,7 +80,7 @@ class Mkl:
 
     @property
     def description(self) -> str:
-        """Name and version."""
+        """The name and version."""
         text = ctypes.create_string_buffer(200)
         self._library.MKL_Get_Version_String(text, len(text))
         version = text.value.decode().partition("Version ")[2].partition("-")[0]
@@ -98,7 +98,7 @@ class Mkl:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """MKL on this thread alone; 0 before: as many as there are for all threads."""
+        """Set MKL to one thread for this thread; 0 restores the global setting."""
         before = self._use_threads(1)
         try:
             yield
@@ -106,7 +106,7 @@ class Mkl:
             self._use_threads(before)
 
     def kernels(self, table: dict[str, Kernel]) -> dict[str, Kernel]:
-        """VML's functions, over those of `table` for short arrays and other dtypes."""
+        """Return VML kernels; short arrays and other dtypes use `table`."""
         functions = {
             name: self._vector(word.vml, table[name])
             for name, word in SCALARS.items()
@@ -115,7 +115,7 @@ class Mkl:
         return self._numpy.kernels(table) | functions  # type: ignore[no-any-return]
 
     def gemm(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        """np.matmul for operands of two or more axes."""
+        """Compute np.matmul for operands of two or more axes."""
         rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
         if a.dtype not in _PREFIXES or rows * depth * columns < _LEAST_PRODUCT:
             return self._numpy.gemm(a, b, out)
@@ -124,7 +124,7 @@ class Mkl:
         return self._multiply(a, b, out)
 
     def _multiply(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        """The products of matrices, on one thread."""
+        """Compute the products of matrices on one thread."""
         if out is None:
             batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
             out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
@@ -179,7 +179,7 @@ class Mkl:
         return function
 
     def _vector(self, name: str, fallback: Kernel) -> Kernel:
-        """The kernel that calls VML for long contiguous arrays."""
+        """Return a kernel that calls VML for long contiguous arrays."""
         functions = {}
         for dtype, prefix in _PREFIXES.items():
             function = functions[dtype] = self._library[f"vm{prefix}{name}"]
@@ -205,7 +205,7 @@ class Mkl:
         return kernel
 
     def _apply(self, function: Any, x: Array, out: Array) -> None:
-        """Call a function of vectors on parts of whole arrays."""
+        """Apply a vector function to ranges of contiguous arrays."""
         source, target = (a.__array_interface__["data"][0] for a in (x, out))
 
         def part(start: int) -> None:
@@ -218,9 +218,9 @@ class Mkl:
 
 
 def _layout(x: Array) -> tuple[int, int] | None:
-    """Whether the last two axes are transposed, and the distance between rows.
+    """Return the transposition flag of a matrix, and its leading dimension.
 
-    None where BLAS cannot read the matrix as it lies.
+    Return None if BLAS cannot read the matrix with its strides.
     """
     down, across = (stride // x.itemsize for stride in x.strides[-2:])
     rows, columns = x.shape[-2:]
@@ -234,7 +234,7 @@ def _layout(x: Array) -> tuple[int, int] | None:
 
 
 def _is_stack(out: Array) -> bool:
-    """Whether matrices lie one after the other, row by row, as MKL writes them."""
+    """Return whether matrices are row-major and do not overlap, as MKL requires."""
     rows, lead = out.shape[-2], out.strides[-2]
     stack = zip(out.shape[:-2], out.strides, strict=False)
     apart = all(n == 1 or stride >= rows * lead for n, stride in stack)
@@ -242,7 +242,7 @@ def _is_stack(out: Array) -> bool:
 
 
 def _batch_stride(x: Array, batch: tuple[int, ...]) -> int | None:
-    """The distance between the matrices of a stack; None if it is not one number."""
+    """Return the stride between the matrices of a stack; None if it varies."""
     missing = len(batch) - (x.ndim - 2)
     axes = []
     for i, extent in enumerate(batch):

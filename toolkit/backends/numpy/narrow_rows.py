@@ -1,7 +1,7 @@
-"""Elementwise nodes on many short rows, such as the three channels of images.
+"""Elementwise nodes on many short rows, for example the three channels of images.
 
-A vector would hold one row of them, and mostly nothing. Rows are joined until a whole
-number of vectors holds them, and what is the same in all rows is repeated as often.
+A vector would hold one short row, so most lanes would be empty. This pass joins rows
+until they fill whole vectors. Operands that all rows share are repeated accordingly.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from toolkit import dtypes
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Spec, Value
 
-# Bytes that a joined row is a multiple of: those of the widest vectors.
+# A joined row is a multiple of this number of bytes: the width of the widest vectors.
 _VECTOR = 64
-# From so many elements on.
+# The element count from which rows are joined.
 _LEAST = 4096
 
 
 def join_narrow_rows(graph: Graph, target: Target) -> Graph:
-    """Compute what follows elementwise from inputs on longer rows.
+    """Compute elementwise functions of inputs on longer rows.
 
-    What comes from a product or a convolution is left alone: there elementwise nodes
-    are part of the kernel.
+    The pass does not change epilogues of products and convolutions: their kernel
+    computes them.
     """
-    if target.inputs is not None:  # inputs may be views, which a reshape copies
+    if target.inputs is not None:  # inputs can be views, which a reshape copies
         return graph
     joining = _Joining(graph)
     for node in graph.nodes:
@@ -33,20 +33,20 @@ def join_narrow_rows(graph: Graph, target: Target) -> Graph:
 
 
 class _Joining:
-    """Collects the nodes."""
+    """Collector of the rewritten nodes."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.outputs = set(graph.outputs)
         self.nodes: list[Node] = []
-        # Values that follow from inputs alone, element by element.
+        # Values that are elementwise functions of inputs only.
         self.plain: set[Value] = set(graph.inputs)
-        self.joined: dict[Value, Value] = {}  # the same on longer rows
+        self.joined: dict[Value, Value] = {}  # the same elements in longer rows
         self.repeated: dict[Value, Value] = {}
         self.made: set[Value] = set(graph.inputs)
 
     def add(self, node: Node) -> None:
-        """Put a node down, on longer rows where that is worth it."""
+        """Add a node, on longer rows if that is faster."""
         shape = self._joined_shape(node)
         if node.op.kind is Kind.ELEMENTWISE and self.plain.issuperset(
             x for x in node.inputs if x.spec.size > 1 and not _is_row(x, node)
@@ -64,13 +64,13 @@ class _Joining:
         self.joined.update(zip(node.outputs, outputs, strict=True))
 
     def finished(self) -> list[Node]:
-        """All nodes, with the outputs of the graph as they were."""
+        """Return all nodes, with the original outputs of the graph."""
         for y in self.graph.outputs:
             self._restore(y)
         return self.nodes
 
     def _joined_shape(self, node: Node) -> tuple[int, int] | None:
-        """The shape to compute a node in; None: its own."""
+        """Return the joined shape of a node; None: its original shape."""
         spec = node.outputs[0].spec
         if node.op.kind is not Kind.ELEMENTWISE or spec.size < _LEAST or spec.ndim < 2:
             return None
@@ -117,19 +117,19 @@ class _Joining:
         return y
 
     def _restore(self, x: Value) -> None:
-        """Have a value in its own shape."""
+        """Add a value in its original shape."""
         if x not in self.joined or x in self.made:
             return
         self.made.add(x)
         if x not in self.outputs:
             self._reshaped(self.joined[x], x.spec.shape, x)
             return
-        # What is returned is no view of what is computed.
+        # An output of the graph must not be a view of an intermediate value.
         view = self._reshaped(self.joined[x], x.spec.shape)
         self.nodes.append(Node(PRIMITIVES["stop_gradient"], [view], {}, [x]))
 
 
 def _is_row(x: Value, node: Node) -> bool:
-    """Whether a value is one row that all rows of a node's result meet."""
+    """Return whether a value is one row that broadcasts to all rows of a result."""
     columns = node.outputs[0].spec.shape[-1:]
     return x.spec.size > 1 and x.spec.shape[-1:] == columns == (x.spec.size,)

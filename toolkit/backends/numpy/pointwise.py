@@ -1,7 +1,7 @@
-"""Gradients of kernels that see one pixel at a time: products of two matrices.
+"""Gradients of convolutions with 1x1 kernels, as matrix products.
 
 Such a convolution is a product of pixels and kernel. The gradient of the kernel is then
-one over all pixels, and goes well together with what an optimizer does with it.
+a product over all pixels. The optimizer's update can fuse with it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from math import prod
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Node, Spec, Value
 
-# Kernels with no more elements stay in a cache for all pixels: each is then read where
-# it is, beside what comes before the gradient.
+# Kernels of up to this number of elements stay in a cache for all pixels. The
+# convolution kernel then reads each pixel in its original layout.
 _SMALL = 1 << 14
 
 
 def pointwise_gradients_as_products(graph: Graph, target: Target) -> Graph:
-    """Multiply matrices where kernels have one element along each spatial axis."""
+    """Use matrix products if kernels have one element along each spatial axis."""
     nodes: list[Node] = []
     for node in graph.nodes:
         nodes += _as_product(node) if _is_pointwise(node) else [node]
@@ -33,7 +33,7 @@ def _is_pointwise(node: Node) -> bool:
 
 
 def _as_product(node: Node) -> list[Node]:
-    """The pixels that were read, transposed, times the gradients of the results."""
+    """Return nodes for the transposed pixels times the gradients of the results."""
     nodes: list[Node] = []
 
     def computed(name: str, spec: Spec, *inputs: Value, **attrs: object) -> Value:
@@ -55,7 +55,7 @@ def _as_product(node: Node) -> list[Node]:
             stop=(shape[0], *ends, shape[-1]),
             step=(1, *strides, 1),
         )
-    # Axes of 1 in front, as the kernel has them: the result needs no other shape.
+    # The leading axes of extent 1 give the result the shape of the kernel.
     ones = (1,) * len(strides)
     rows = prod(g.spec.shape[:-1])
     matrices = []

@@ -1,4 +1,4 @@
-"""Where bfloat16 becomes float32: inside programs of generated code."""
+"""Computation in float32 for values that are bfloat16 outside a program."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
 from toolkit.backends.target import Target
 from toolkit.ir import Constant, Graph, Kind, Narrow, Node, Value, cast_node
 
-_OF_BITS = ("bitcast",)  # what a number is made of, not what it is
-# What gives back elements of its operands as they are.
+_OF_BITS = ("bitcast",)  # depends on the representation of a number
+# Operations whose outputs are unchanged elements of their operands.
 _MOVES = (Kind.VIEW, Kind.MOVE)
 _MOVING = {
     *("gather", "take_along_axis", "put_along_axis", "where", "stop_gradient"),
@@ -22,16 +22,17 @@ _MOVING = {
 
 
 def widen(graph: Graph, target: Target) -> Graph:
-    """Compute in float32 what is bfloat16 inside a graph.
+    """Compute in float32 the values that are bfloat16 inside a graph.
 
-    A processor without arithmetic in bfloat16 converts every operand; to keep float32
-    is faster, and more precise. What enters and leaves the graph stays bfloat16, what
-    is cast there and back is rounded, and `storing` says what else is.
+    A processor without bfloat16 arithmetic converts every operand. Computing in float32
+    is faster and more precise. Inputs and outputs of the graph stay bfloat16, and a
+    value with casts in both directions is rounded. `storing` chooses further values to
+    round.
     """
     return _widened(graph, _cast) if _has_narrow(graph) else graph
 
 
-# What to do with an input, given its wide stand-in: the input to declare, and nodes.
+# Declares an input, given its float32 replacement: returns the input and nodes.
 Entry = Callable[[Any, Any], tuple[Any, list[Node]]]
 
 
@@ -49,7 +50,7 @@ def _has_narrow(graph: Graph) -> bool:
 
 
 def _widened(graph: Graph, enter: Entry) -> Graph:
-    """The graph in float32; what it takes and gives back is cast, or replaced too."""
+    """Return the graph in float32; inputs and outputs are cast, or float32 too."""
     stand_ins: dict[Value, Value] = {}
     inputs, nodes = [], []
     for x in graph.inputs:
@@ -91,7 +92,7 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
 
 
 def _only_rounded(graph: Graph) -> set[Value]:
-    """The values in float32 of which nothing but a cast to bfloat16 is read."""
+    """Return the float32 values that only casts to bfloat16 read."""
     rounded: set[Any] = set()
     others: set[Any] = set(graph.outputs)
     for node in graph.nodes:
@@ -101,18 +102,18 @@ def _only_rounded(graph: Graph) -> set[Value]:
 
 
 def _cast_there_and_back(graph: Graph, is_inner: bool) -> set[Value]:
-    """The values that a cast to bfloat16 makes, and that another one reads.
+    """Return the results of casts to bfloat16 that another cast reads.
 
-    Who writes that asks for what is rounded, or for what rounding leaves. What moves
-    elements may stand in between; and what goes into a loop or a branch, or comes out,
-    may be read so there.
+    The author of such a pair of casts wants the rounded value, or the rounding error.
+    Operations that move elements can be between the two casts. Control flow can contain
+    the second cast, so its operands and results count as read.
 
     Args:
-        graph: whose nodes are looked at.
-        is_inner: whether it is a loop's or a branch's.
+        graph: the graph to search.
+        is_inner: whether it is the graph of a loop or a branch.
     """
     none: frozenset[Value] = frozenset()
-    made: dict[Any, frozenset[Value]] = {}  # of each value, what casts made it of
+    made: dict[Any, frozenset[Value]] = {}  # the cast results that a value contains
     read: set[Value] = set()
     for node in graph.nodes:
         casts = none.union(*(made.get(x, none) for x in node.inputs))
@@ -137,13 +138,13 @@ def _wide_node(
     stand_ins: dict[Value, Value],
     rounded: Collection[Value],
 ) -> Node:
-    """A node in float32.
+    """Return a node in float32.
 
     Args:
-        node: what is computed.
-        inputs: the values that it is computed from.
-        stand_ins: for values of the graph; gets those of the node's outputs.
-        rounded: values that are as good as bfloat16.
+        node: the original node.
+        inputs: the values to compute it from.
+        stand_ins: the replacements of values; receives the outputs of the node.
+        rounded: values that only casts to bfloat16 read.
     """
     attrs = {name: _wide_attribute(value) for name, value in node.attrs.items()}
     if node.op.name in PRODUCTS and _are_narrow(node.inputs):
@@ -166,7 +167,7 @@ def _are_narrow(values: Sequence[Any]) -> bool:
 def _narrow_nodes(
     node: Node, inputs: list[Any], stand_ins: dict[Value, Value]
 ) -> list[Node]:
-    """A node whose operands and results stay as narrow as they are, between casts."""
+    """Return a node that keeps its narrow dtypes, between casts."""
     nodes, operands = [], []
     for old, x in zip(node.inputs, inputs, strict=True):
         if x.spec.dtype != old.spec.dtype:

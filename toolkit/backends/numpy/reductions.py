@@ -1,6 +1,6 @@
-"""Reductions over axes that are apart, one after the other.
+"""Separate reductions for axes that are not adjacent.
 
-There is generated code for axes side by side only.
+Generated code reduces adjacent axes only.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from toolkit.backends.loops.plan import MERGES
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
-# From so many elements on, axes that are last are reduced first, in one loop with what
-# makes the elements. Of fewer, a vector would hold many rows: there the axes in front
-# are first, vectors along those that are last.
+# From this number of elements on, trailing axes are reduced first, fused with their
+# producer. With fewer elements a vector would hold many rows. Leading axes are then
+# reduced first, with vectors along the trailing axes.
 _LONG = 32
 
 
 def separate_reductions(graph: Graph, target: Target) -> Graph:
-    """Reduce axes that are apart one after the other."""
+    """Reduce axes that are not adjacent in separate reductions."""
     layouts = Layouts(graph, target.inputs)
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -34,7 +34,7 @@ def separate_reductions(graph: Graph, target: Target) -> Graph:
 def _separated(node: Node, layouts: Layouts, target: Target) -> Iterator[Node]:
     value, keepdims = node.inputs[0], node.attrs["keepdims"]
     if target.rows_independent and not layouts.operand(value).is_contiguous:
-        # The order in which elements are added is that of a whole array.
+        # The summation order must be the order of a contiguous array.
         value, source = Value(value.spec), value
         yield Node(PRIMITIVES["stop_gradient"], [source], {}, [value])
     runs = _runs(node.attrs["axis"])
@@ -52,14 +52,14 @@ def _separated(node: Node, layouts: Layouts, target: Target) -> Iterator[Node]:
 
 
 def _left(axes: tuple[int, ...], done: list[int], keepdims: bool) -> tuple[int, ...]:
-    """The numbers of axes when others are done."""
+    """Renumber axes after the reduction of other axes."""
     if keepdims:
         return axes
     return tuple(a - sum(b < a for b in done) for a in axes)
 
 
 def _runs(axes: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Axes that are neighbours, together."""
+    """Group adjacent axes."""
     runs = [[axes[0]]]
     for before, axis in pairwise(axes):
         if axis > before + 1:

@@ -1,8 +1,8 @@
-"""What is stored as bfloat16 between kernels, where products round their factors.
+"""Storage of intermediate results as bfloat16, if products round their factors.
 
-Inside a program all is computed in float32, see `precision`. But kernels that wait for
-memory wait half as long for numbers of half the bytes. They round large results that
-the program computes in bfloat16, or rounds to it, and widen what they read.
+A program computes in float32, see `precision`. Memory-bound kernels take half the time
+for elements of half the size. They round large results that the program computes in
+bfloat16 or rounds to it. They widen these results when they load them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import Target, rules
 from toolkit.ir import Graph, Kind, Node, Value, cast_node, fused_node, fused_p
 
-# What is elements in memory, read in another way.
+# Operations that return the same elements in memory with another layout.
 _VIEWS = ("reshape", "transpose", "slice")
 
 
 def store_narrow(graph: Graph, target: Target) -> Graph:
-    """Store as bfloat16 what the program rounds to it, if it fills a core's cache.
+    """Store as bfloat16 the values that the program rounds, if they exceed the cache.
 
     Args:
-        graph: whose nodes are fused, and in order.
-        target: what it is compiled for.
+        graph: a graph with fused nodes, in execution order.
+        target: the target of the compilation.
     """
     processor = current()
     if not processor.rounds_factors or rules.rows_independent:
@@ -35,7 +35,7 @@ def store_narrow(graph: Graph, target: Target) -> Graph:
 
 
 class _Storing:
-    """Chooses the values, and changes the nodes around them."""
+    """Selection of the values, and rewriting of the nodes that use them."""
 
     def __init__(self, graph: Graph, least: int) -> None:
         self.graph, self.least = graph, least
@@ -50,12 +50,12 @@ class _Storing:
         self.narrow: dict[Value, Value] = {}
 
     def stored(self) -> Graph:
-        """The graph with narrow values."""
+        """Return the graph with narrow values."""
         nodes = [self._changed(node) for node in self.graph.nodes]
         return self.graph.replace(nodes) if self.narrow else self.graph
 
     def _changed(self, node: Node) -> Node:
-        """A node that reads and writes narrow values, now that those before it do."""
+        """Return a node that reads and writes the narrow values chosen before."""
         given = {x: self.narrow[x] for x in node.inputs if x in self.narrow}
         if node.op.name in _VIEWS and given:
             (x,), (y,) = node.inputs, node.outputs
@@ -68,7 +68,7 @@ class _Storing:
         return node.with_inputs([given.get(x, x) for x in node.inputs])
 
     def _is_chosen(self, node: Node, value: Value) -> bool:
-        """Whether an output of a node is stored as bfloat16."""
+        """Return whether to store an output of a node as bfloat16."""
         if not value.is_narrow or value.spec.nbytes < self.least:
             return False
         return self._may_write(node, value) and all(
@@ -77,7 +77,7 @@ class _Storing:
         )
 
     def _reads(self, value: Value) -> Iterator[tuple[Node | None, Value]]:
-        """What reads a value or a view of it, and which; None: the caller."""
+        """Yield each reader and the value or view that it reads; None: the caller."""
         if value in self.returned:
             yield None, value
         for node in self.readers[value]:
@@ -87,13 +87,13 @@ class _Storing:
                 yield node, value
 
     def _may_write(self, node: Node, value: Value) -> bool:
-        """Whether a node can round what it stores."""
+        """Return whether a node can round its output when it stores it."""
         product = _product(node)
         if product is None:
             return node.op is fused_p and _fills(value, node)
         if product.op.name not in ANCHORS or not _fills(value, node):
             return False
-        # Gradients of weights are sums over a batch, whose rows stand in columns.
+        # The gradient of weights sums over a batch, whose rows are matrix columns.
         return not any(x in self.transposed for x in product.inputs[:1])
 
 
@@ -102,13 +102,13 @@ def _narrow(value: Value) -> Value:
 
 
 def _product(node: Node) -> Node | None:
-    """The product that a node begins with, if it does."""
+    """Return the product that a node starts with, or None."""
     first = node.attrs["body"].nodes[0] if node.op is fused_p else node
     return first if first.op.name in PRODUCTS else None
 
 
 def _fills(value: Value, node: Node) -> bool:
-    """Whether there is an element for each that a node computes: no row or column."""
+    """Return whether a value is full in the iteration space of a node."""
     product = _product(node)
     if product is not None:
         return bool(value.spec.size == product.outputs[0].spec.size)
@@ -116,13 +116,13 @@ def _fills(value: Value, node: Node) -> bool:
 
 
 def _may_read(node: Node, value: Value) -> bool:
-    """Whether a node can widen what it loads, or round it no more."""
+    """Return whether a node can widen a value on load, or rounds it anyway."""
     product = _product(node)
     if product is not None and any(x is value for x in product.inputs):
         return may_round(product)
     if node.op is not fused_p or not _fills(value, node):
         return False
-    # Other nodes, such as one that picks elements of rows, read what is in memory.
+    # Other nodes, for example a gather of row elements, read the array in memory.
     members = {
         member.op.kind for member in node.attrs["body"].nodes if member != product
     }
@@ -132,14 +132,14 @@ def _may_read(node: Node, value: Value) -> bool:
 def _with_casts(
     node: Node, given: dict[Value, Value], made: dict[Value, Value]
 ) -> Node:
-    """A node as a fused one with casts in it, in front of all but a product.
+    """Return a fused node with casts, placed before all nodes except a product.
 
-    What reads an output inside the node reads it rounded, as others do: it may compare
-    it with what they make of it.
+    A member that reads an output inside the node reads the rounded value, like other
+    nodes. A later comparison of both values would otherwise fail.
 
     Args:
-        node: what is computed.
-        given, made: what is narrow of its inputs and outputs.
+        node: the original node.
+        given, made: the narrow replacements of its inputs and outputs.
     """
     members = list(node.attrs["body"].nodes if node.op is fused_p else (node,))
     read = {x for member in members for x in member.inputs}
