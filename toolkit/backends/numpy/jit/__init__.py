@@ -1,8 +1,8 @@
-"""Kernels generated as LLVM IR and compiled for the processor that runs them.
+"""Kernels generated as LLVM IR and compiled for the host processor.
 
-`builder` writes instructions, with indices and pointers that know arithmetic; `kernel`
-is the one writer of kernels: the table, loads and stores, masks, runs. `scalars` and
-`math` say what primitives do to one element. `fused` makes kernels of loop nests,
-`kernels` those of single primitives; `engine` compiles and keeps them, `program` binds
-and runs them.
+`builder` emits instructions; its indices and pointers support arithmetic. `kernel`
+emits all kernel code: the call table, loads and stores, masks, and loops. `scalars` and
+`math` emit the scalar operations of primitives. `fused` generates kernels of loop
+nests, and `kernels` generates kernels of single primitives. `engine` compiles and
+caches them. `program` binds and runs them.
 """

@@ -1,7 +1,7 @@
 """A small builder of LLVM IR as text: values, arithmetic on vectors, loops.
 
-A `Value` knows its dtype and whether it is a vector of `lanes` elements or a scalar;
-instructions take values and return values. Nothing here knows about tensors.
+A `Value` has a dtype, and is a scalar or a vector of `lanes` elements. Instructions
+take values and return values. This module does not depend on tensors.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 
-# LLVM's names of our dtypes. A bool is one byte in memory and one bit in a register;
-# of bfloat16 there are the bits only, which `cast` makes numbers.
+# The LLVM types of dtypes. A bool is one byte in memory and one bit in a register.
+# A bfloat16 is its bit pattern; `cast` converts it to a number.
 TYPES = {
     "bool": "i1",
     "int8": "i8",
@@ -31,14 +31,14 @@ TYPES = {
     "float64": "double",
 }
 MEMORY_TYPES = {**TYPES, "bool": "i8"}
-# The dtype as which elements are moved that are not computed with, by their bytes.
+# The dtype for moving elements without arithmetic, by their size in bytes.
 MOVED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 _BITS = {"float": 32, "double": 64}
 
 
 @record
 class Value:
-    """A register or constant: its text, dtype, and number of lanes (0: a scalar)."""
+    """A register or constant: its text, dtype and number of lanes (0: a scalar)."""
 
     text: str
     dtype: str
@@ -54,15 +54,15 @@ class Value:
 
 
 class Index(Value):
-    """A 64-bit integer in a register, with which other integers are computed.
+    """A 64-bit integer in a register, with operators that emit instructions.
 
-    Operators emit instructions; what they do to integers that are known is left to
-    Python. `//` and `%` round towards zero, comparisons are of signed integers.
+    Operations on Python integers are folded at generation time. `//` and `%` round
+    towards zero. Comparisons are signed.
     """
 
     def __init__(self, builder: Builder, text: str) -> None:
         super().__init__(text, "int64")
-        # The class is frozen, as all values are.
+        # The class is frozen, like all values.
         object.__setattr__(self, "b", builder)
 
     b: Builder
@@ -120,21 +120,21 @@ class Index(Value):
         return self.b.compare("sge", self, other)
 
 
-# An integer that is known now, or when the kernel runs.
+# An integer that is constant at generation time, or a run-time value.
 Number = int | Index
 # The bounds of a loop.
 Range = tuple[Number, Number]
-# The lanes of a vector that exist; None: all of them.
+# The active lanes of a vector; None: all lanes.
 Mask = Value | None
 
 
 class Pointer(Value):
-    """An address. `pointer + n` is that of the n-th element behind it.
+    """An address. `pointer + n` is the address of element n after it.
 
     Args:
-        builder: of the function.
-        text: its name.
-        kind: the LLVM type of the elements; bytes, if nothing else is said.
+        builder: the builder of the function.
+        text: the name of the register.
+        kind: the LLVM type of the elements; the default is bytes.
     """
 
     def __init__(self, builder: Builder, text: str, kind: str = "i8") -> None:
@@ -154,22 +154,22 @@ class Pointer(Value):
         return self if count == 0 else self.element(count, self.kind)
 
     def element(self, number: Number, kind: str) -> Pointer:
-        """The address of an element behind this one, of an LLVM type."""
+        """Return the address of element `number` from this address."""
         text = f"getelementptr {kind}, ptr {self}, i64 {number}"
         return self.b.pointer(text, self.kind)
 
 
 def vector_type(element: str, lanes: int) -> str:
-    """The LLVM type of `lanes` elements, or of a scalar for 0."""
+    """Return the LLVM type of `lanes` elements, or of a scalar for 0."""
     return f"<{lanes} x {element}>" if lanes else element
 
 
 def literal(number: Any, dtype: str) -> str:
-    """A Python number as LLVM writes it."""
+    """Return a Python number in the syntax of LLVM."""
     if dtype == "bool":
         return "true" if number else "false"
     if dtype in ("float32", "float64"):
-        # Hexadecimal doubles are exact; a float must be one that a float can hold.
+        # Hexadecimal doubles are exact; a float literal must be exact in float32.
         if dtype == "float32":
             number = struct.unpack("<f", struct.pack("<f", number))[0]
         return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
@@ -184,18 +184,18 @@ class Accumulation:
         self.values: list[Value] = values
 
     def index_of(self, number: int) -> Index:
-        """One of the values that is a 64-bit integer."""
+        """Return a carried value that is a 64-bit integer."""
         value = self.values[number]
         assert isinstance(value, Index)
         return value
 
     def next(self, values: Sequence[Value]) -> None:
-        """Hand these values to the next iteration."""
+        """Pass these values to the next iteration."""
         self.values = list(values)
 
 
 class Builder:
-    """Emits the instructions of one function."""
+    """Builder of the instructions of one function."""
 
     low: Index
     high: Index
@@ -205,15 +205,15 @@ class Builder:
         self.lanes = lanes
         self.lines: list[str] = []
         self.declarations: set[str] = set()
-        self.selected: set[str] = set()  # the names of what `select` gave
+        self.selected: set[str] = set()  # the names of the results of `select`
         self._count = 0
         self.block: str = "entry"
-        # The parameters of a kernel: the rows [low, high) of a task, and its number.
+        # The parameters of a kernel: the rows [low, high) and the index of a task.
         self.low, self.high, self.slot = map(self.parameter, ("lo", "hi", "slot"))
         self.table: Pointer = self.pointer_parameter("table")
 
     def fresh(self, prefix: str = "v") -> str:
-        """A name that nothing else has."""
+        """Return an unused name."""
         self._count += 1
         return f"{prefix}{self._count}"
 
@@ -235,7 +235,7 @@ class Builder:
     # --- values -----------------------------------------------------------------------
 
     def constant(self, number: Any, like: Value) -> Value:
-        """A number in the dtype and lanes of another value."""
+        """Return a number with the dtype and lanes of another value."""
         text = literal(number, like.dtype)
         if like.lanes:
             element = TYPES[like.dtype]
@@ -243,7 +243,7 @@ class Builder:
         return Value(text, like.dtype, like.lanes)
 
     def splat(self, scalar: Value) -> Value:
-        """A vector whose lanes all hold a scalar."""
+        """Broadcast a scalar to all lanes of a vector."""
         vector = vector_type(TYPES[scalar.dtype], self.lanes)
         first = self.let(
             f"insertelement {vector} poison, {scalar.type} {scalar.text}, i64 0",
@@ -258,19 +258,19 @@ class Builder:
         )
 
     def binary(self, instruction: str, a: Value, b: Value, dtype: str = "") -> Value:
-        """`instruction type a, b`; `dtype` if the result's differs."""
+        """Emit `instruction type a, b`; `dtype` is the dtype of the result."""
         text = f"{instruction} {a.type} {a.text}, {b.text}"
         return self.let(text, dtype or a.dtype, a.lanes)
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
-        """a where the condition holds, else b."""
+        """Select a where the condition holds, otherwise b."""
         text = f"select {condition.type} {condition}, {a.type} {a}, {b.type} {b}"
         found = self.let(text, a.dtype, a.lanes)
         self.selected.add(found.text)
         return found
 
     def across_lanes(self, how: str, condition: Value) -> Value:
-        """The "or", or the "and", of what holds in each lane."""
+        """Reduce the lanes of a condition with "or" or "and"."""
         if not condition.lanes:
             return condition
         name = f"i1 @llvm.vector.reduce.{how}.v{condition.lanes}i1"
@@ -278,14 +278,14 @@ class Builder:
         return self.let(f"call {name}({condition.type} {condition})", "bool")
 
     def convert(self, instruction: str, x: Value, dtype: str) -> Value:
-        """`instruction type x to type`: a conversion or a bitcast."""
+        """Emit `instruction type x to type`: a conversion or a bitcast."""
         target = vector_type(TYPES[dtype], x.lanes)
         return self.let(f"{instruction} {x.type} {x.text} to {target}", dtype, x.lanes)
 
     def intrinsic(self, name: str, *values: Value, dtype: str = "") -> Value:
         """Call `llvm.name` on values of one type.
 
-        `fma` rounds once, or twice where the processor has no such instruction.
+        `fma` rounds once, or twice if the processor has no FMA instruction.
         """
         if name == "fma" and not current().has_fma:
             name = "fmuladd"
@@ -311,47 +311,47 @@ class Builder:
         return Pointer(self, self.let(text, "int64").text, kind)
 
     def parameter(self, name: str) -> Index:
-        """A parameter of the function that is a 64-bit integer."""
+        """Return a parameter of the function that is a 64-bit integer."""
         return Index(self, f"%{name}")
 
     def pointer_parameter(self, name: str) -> Pointer:
-        """A parameter of the function that is an address."""
+        """Return a parameter of the function that is an address."""
         return Pointer(self, f"%{name}")
 
     def integer(self, instruction: str, a: Number, b: Number) -> Index:
-        """`instruction i64 a, b`."""
+        """Emit `instruction i64 a, b`."""
         return self.index(f"{instruction} i64 {a}, {b}")
 
     def compare(self, predicate: str, a: Number, b: Number) -> Value:
-        """Whether a predicate holds of two 64-bit integers."""
+        """Emit a comparison of two 64-bit integers."""
         return self.let(f"icmp {predicate} i64 {a}, {b}", "bool")
 
     def opposite(self, condition: Value) -> Value:
-        """Whether a condition does not hold."""
+        """Emit the negation of a condition."""
         return self.let(f"xor i1 {condition}, true", "bool")
 
     def choose(self, condition: Value, a: Number, b: Number) -> Index:
-        """a if the condition holds, else b."""
+        """Select a if the condition holds, otherwise b."""
         pair = self.int64(a), self.int64(b)
         return Index(self, self.select(condition, *pair).text)
 
     def least(self, a: Number, b: Number) -> Number:
-        """The smaller of two integers."""
+        """Emit the minimum of two integers."""
         return self._extreme("smin", a, b)
 
     def most(self, a: Number, b: Number) -> Number:
-        """The larger of two integers."""
+        """Emit the maximum of two integers."""
         return self._extreme("smax", a, b)
 
     def _extreme(self, name: str, a: Number, b: Number) -> Number:
         return Index(self, self.intrinsic(name, self.int64(a), self.int64(b)).text)
 
     def int64(self, number: Number) -> Value:
-        """An integer as a value."""
+        """Return an integer as a value."""
         return Value(str(number), "int64")
 
     def memory(self, count: int, of: Value) -> Pointer:
-        """Memory of the function, for some values of one type."""
+        """Allocate stack memory for `count` values of one type."""
         name = f"%{self.fresh('memory')}"
         self.emit(f"{name} = alloca [{count} x {of.type}], align 64")
         return Pointer(self, name)
@@ -360,7 +360,7 @@ class Builder:
 
     @contextmanager
     def loop(self, low: Number, high: Number, step: int = 1) -> Iterator[Index]:
-        """for i in range(low, high, step), which may be empty."""
+        """Emit for i in range(low, high, step), which can be empty."""
         head, body, done = (self.fresh(p) for p in ("head", "body", "done"))
         index = Index(self, f"%{self.fresh('i')}")
         following = f"%{self.fresh('i')}"
@@ -368,7 +368,7 @@ class Builder:
         self.emit(f"br label %{head}")
         self.label(head)
         slot = len(self.lines)
-        self.emit("phi")  # known when the body is
+        self.emit("phi")  # replaced after the body
         check = f"%{self.fresh('c')}"
         self.emit(f"{check} = icmp slt i64 {index}, {high}")
         self.emit(f"br i1 {check}, label %{body}, label %{done}")
@@ -385,10 +385,10 @@ class Builder:
     def accumulate(
         self, low: Number, high: Number, step: int, initial: Sequence[Value]
     ) -> Iterator[Accumulation]:
-        """A loop that carries values in registers from iteration to iteration.
+        """Emit a loop that carries values in registers between iterations.
 
-        The body reads `.index` and `.values` and calls `.next(values)` once; after the
-        loop `.values` are the last ones, or the initial ones if the loop never ran.
+        The body reads `.index` and `.values` and calls `.next(values)` once. After the
+        loop, `.values` are the final values, or the initial values of an empty loop.
         """
         head, body, done = (self.fresh(p) for p in ("head", "body", "done"))
         index = Index(self, f"%{self.fresh('i')}")
@@ -397,7 +397,7 @@ class Builder:
         self.emit(f"br label %{head}")
         self.label(head)
         slot = len(self.lines)
-        self.emit("phi")  # known when the body is
+        self.emit("phi")  # replaced after the body
         carried = [self._carried(v) for v in initial]
         check = f"%{self.fresh('c')}"
         self.emit(f"{check} = icmp slt i64 {index}, {high}")
@@ -428,7 +428,7 @@ class Builder:
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
-        """Run what follows only if an i1 holds."""
+        """Emit a block that runs only if an i1 is true."""
         yes, done = self.fresh("yes"), self.fresh("done")
         self.emit(f"br i1 {condition}, label %{yes}, label %{done}")
         self.label(yes)
@@ -437,12 +437,12 @@ class Builder:
         self.label(done)
 
     def function(self, name: str, parameters: Sequence[str]) -> str:
-        """The text of the function that was built."""
+        """Return the text of the function."""
         head = f"define void @{name}({', '.join(parameters)}) #0 {{\nentry:"
         return "\n".join([head, *self.lines, "  ret void", "}"])
 
 
 def mangled(dtype: str) -> str:
-    """The type of a dtype as it stands in the names of intrinsics."""
+    """Return the suffix of a dtype in the names of intrinsics."""
     kind = TYPES[dtype]
     return f"f{_BITS[kind]}" if kind in _BITS else kind

@@ -1,7 +1,8 @@
-"""Functions to generate: what names one, its text, and where it is once loaded.
+"""Functions to generate: their keys, texts, and addresses after loading.
 
-Every generated function has one signature, `f(table, low, high, slot)`: it computes the
-rows [low, high) of a call, whose operands' addresses and numbers stand in the table.
+Every generated function has the signature `f(table, low, high, slot)`. It computes the
+rows [low, high) of a call. The table contains the addresses of the operands and the
+numbers of the call.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" }'
 class Code:
     """A function to generate.
 
-    What decides its text is in its key: the generator's source, the processor, and the
-    arguments, which also tell what the scalar rules say that it is made from.
+    The key covers everything that determines the text: the source of the generator, the
+    processor, and the arguments, which include digests of scalar rules.
 
     Args:
         emit: `emit(*args)` writes the function's body and returns its Builder.
-        args: hashable values whose `repr` tells apart what is to be generated.
+        args: hashable values whose `repr` identifies the function.
     """
 
     def __init__(self, emit: Callable[..., Builder], *args: Any) -> None:
@@ -47,7 +48,7 @@ class Code:
 
     @cached_property
     def key(self) -> str:
-        """A name that only equal functions share, in this process and in others."""
+        """The name, unique for the generated text across processes."""
         what = f"{self.emit.__module__}.{self.emit.__qualname__}{self.args!r}"
         digest = generator_digest()
         if not self.emit.__module__.startswith(_PACKAGE):
@@ -56,7 +57,7 @@ class Code:
         return "f" + hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40]
 
     def text(self) -> str:
-        """The LLVM IR of a module that holds the function."""
+        """Return the LLVM IR of a module that contains the function."""
         with rules.inside(processor=self.processor):
             builder = self.emit(*self.args)
         function = builder.function(self.key, PARAMETERS)
@@ -70,19 +71,19 @@ class Code:
 
 
 def generator_sources() -> list[Path]:
-    """The files that a generated text depends on, in order."""
+    """Return the files that a generated text depends on, in order."""
     own, planned = Path(__file__).parent, Path(loops.__file__).parent
     others = base, operands, special, dtypes, ir, scalars
     found = [p for folder in (own, planned) for p in sorted(folder.rglob("*.[pl][yl]"))]
     return [
-        *(path for path in found if path.parent != own / "native"),  # no kernels
+        *(path for path in found if path.parent != own / "native"),  # without kernels
         *(Path(str(module.__file__)) for module in others),
     ]
 
 
 @lru_cache(maxsize=1)
 def generator_digest() -> str:
-    """A hash of the generator's own source: another generator, other functions."""
+    """Return a hash of the generator's source, which invalidates stale code."""
     digest = hashlib.sha256()
     for path in generator_sources():
         digest.update(path.read_bytes())
@@ -90,8 +91,8 @@ def generator_digest() -> str:
 
 
 _addresses: dict[str, int] = {}
-# A signal's handler may call what interrupts it; and a process that forks waits until
-# nothing is half loaded, which no thread of its child would finish.
+# Reentrant, because a signal handler can call the function that it interrupts. A fork
+# waits until loading is complete: no thread of the child would finish it.
 _loading = RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -102,7 +103,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def load(codes: Iterable[Code]) -> list[int]:
-    """Where functions start, after generating and loading those that are new."""
+    """Return the addresses of functions; generate and load new functions."""
     codes = list(codes)
     with _loading:
         new = {c.key: c for c in codes if c.key not in _addresses}

@@ -1,6 +1,6 @@
-"""From LLVM IR to machine code that is loaded here.
+"""Compilation of LLVM IR to machine code, and loading of machine code.
 
-Compiled objects are kept on disk by the hash of their IR, the CPU and the versions.
+The disk cache stores compiled objects by a hash of their IR, the CPU and the versions.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from toolkit.backends.numpy.jit import llvm
 from toolkit.backends.numpy.jit.processor import Processor, current
 from toolkit.console.progress import Stage, stage
 
-# Changes whenever the meaning of what is cached does.
+# The version of the cache; increase it if the meaning of cached data changes.
 FORMAT = "4"
 SETTINGS = {
     "opt": 2,
     "reloc": "pic",
-    # The large model reaches constants through one offset table, which comes out wrong
-    # where several objects are linked at once.
+    # The large model addresses constants through one offset table. The table is wrong
+    # if several objects are linked at once.
     "codemodel": "small",
 }
 
 
 def facts(processor: Processor) -> tuple[str, ...]:
-    """Whatever changes these makes other machine code of the same text."""
+    """Return the facts that determine the machine code, apart from the text."""
     flags = repr((llvm.FLAGS, sorted(SETTINGS.items())))
     return (FORMAT, llvm.version(), repr(processor), flags)
 
 
 def digest(processor: Processor) -> str:
-    """A hash of the facts."""
+    """Return a hash of the facts."""
     return hashlib.sha256("\0".join(facts(processor)).encode()).hexdigest()
 
 
 def machine(processor: Processor) -> Any:
-    """A new generator of machine code that runs here; for one thread at a time."""
+    """Return a new LLVM target machine for the host; it is not thread-safe."""
     target = llvm.binding().Target.from_default_triple()
     return target.create_target_machine(
         cpu=processor.cpu, features=processor.features, jit=True, **SETTINGS
@@ -50,19 +50,19 @@ def machine(processor: Processor) -> Any:
 
 
 def machine_code(key: str, text: Callable[[], str]) -> bytes:
-    """The object file of a function; see `machine_codes`."""
+    """Return the object file of a function; see `machine_codes`."""
     return machine_codes({key: text})[0]
 
 
 def machine_codes(
     texts: Mapping[str, Callable[[], str]], processor: Processor | None = None
 ) -> list[bytes]:
-    """The object files of functions, from the disk cache if they are there.
+    """Return the object files of functions, from the disk cache if possible.
 
     Args:
-        texts: by the function's name, different for everything that differs, what
-            returns the LLVM IR; called only if the object is not in the cache.
-        processor: that they are for, one that can run here; None: this one.
+        texts: functions that return LLVM IR, by unique function name. A function is
+            called only if its object is not in the cache.
+        processor: the target, which the host must support; None: the host.
     """
     processor = processor or Processor.host()
     folder = cache_folder()
@@ -81,7 +81,7 @@ def machine_codes(
 def _compile_all(
     sources: Iterator[str], count: int, processor: Processor
 ) -> list[bytes]:
-    """The object files of modules; this thread writes the next while others compile."""
+    """Compile modules in parallel, while this thread generates the next text."""
     threads = min(count, settings.num_threads())
     with stage("kernels", count) as written:
         told, to = _told(sources, written), repeat(processor)
@@ -100,13 +100,13 @@ def _told(sources: Iterator[str], written: Stage) -> Iterator[str]:
 
 
 class _Own(local):
-    """What each thread has for itself."""
+    """Thread-local state."""
 
     def __init__(self) -> None:
         self.machines: dict[Processor, Any] = {}
 
     def machine(self, processor: Processor) -> Any:
-        """It takes a third of the time of a short function to make one."""
+        """Return a cached machine: creating one takes a third of a short compile."""
         if processor not in self.machines:
             self.machines[processor] = machine(processor)
         return self.machines[processor]
@@ -116,7 +116,7 @@ _own = _Own()
 
 
 def _compile(source: str, processor: Processor) -> bytes:
-    """The object file of a module of LLVM IR, on any thread."""
+    """Compile a module of LLVM IR to an object file; thread-safe."""
     library = llvm.binding()
     module = library.parse_assembly(source, library.create_context())
     module.verify()
@@ -124,10 +124,10 @@ def _compile(source: str, processor: Processor) -> bytes:
 
 
 def emit(machine: Any, module: Any) -> bytes:
-    """`machine.emit_object(module)` that other threads need not wait for.
+    """Run `machine.emit_object(module)` without the global lock of llvmlite.
 
-    llvmlite lets in one thread at a time. What shares neither a context nor a machine
-    needs no such lock, so the one long call goes around it.
+    llvmlite runs one thread at a time. Threads with separate contexts and machines do
+    not need the lock, so the one long call bypasses it.
     """
     ffi = llvm.binding().ffi
     locked = ffi.lib.LLVMPY_TargetMachineEmitToMemory
@@ -144,9 +144,9 @@ def emit(machine: Any, module: Any) -> bytes:
 
 
 def link(objects: Iterable[bytes], names: Iterable[str]) -> dict[str, int]:
-    """Load object files; the addresses of the functions of these names."""
+    """Load object files and return the addresses of the named functions."""
     library = llvm.binding()
-    # An engine owns its machine, so each gets one of its own.
+    # An engine owns its machine, so each engine needs a new machine.
     machine = library.Target.from_default_triple().create_target_machine(jit=True)
     linked = library.create_mcjit_compiler(library.parse_assembly(""), machine)
     for code in objects:
@@ -156,26 +156,26 @@ def link(objects: Iterable[bytes], names: Iterable[str]) -> dict[str, int]:
     return {name: int(linked.get_function_address(name)) for name in names}
 
 
-# What is loaded stays: programs hold addresses into it.
+# Loaded code is never freed: programs contain its addresses.
 _linked: list[Any] = []
 
 
 class Module:
-    """Loaded machine code; addresses of its functions by name."""
+    """Loaded machine code with the addresses of its functions by name."""
 
     def __init__(self, code: bytes) -> None:
         self._names: dict[str, int] = {}
         self._code = code
 
     def address(self, name: str) -> int:
-        """Where a function starts."""
+        """Return the address of a function."""
         if name not in self._names:
             self._names.update(link([self._code], [name]))
         return self._names[name]
 
 
 def compile_module(source: str) -> Module:
-    """Machine code for IR text, from the disk cache if it is there."""
+    """Compile IR text to machine code, with the disk cache."""
     processor = current()
     what = "\0".join((*facts(processor), source))
     key = hashlib.sha256(what.encode()).hexdigest()
@@ -183,5 +183,5 @@ def compile_module(source: str) -> Module:
 
 
 def cache_folder() -> Path | None:
-    """The folder of compiled objects; None if caching is off or not safe there."""
+    """Return the folder of compiled objects; None if caching is off or unsafe."""
     return disk_cache.folder("jit")

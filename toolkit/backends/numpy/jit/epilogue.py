@@ -1,8 +1,8 @@
-"""What follows an anchor in one kernel: elementwise nodes on its finished vectors.
+"""Epilogues: elementwise nodes after an anchor, applied to its vectors in registers.
 
 A convolution or product computes vectors of its result in registers. The epilogue adds
-the bias, applies the activation, and stores, so that the raw result never reaches
-memory.
+the bias, applies the activation, and stores the result. The raw result is never stored
+in memory.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from toolkit.ir import Graph, Node, Value as GraphValue
 
 
 class Epilogue:
-    """The nodes of a body behind its first one, applied vector by vector.
+    """The nodes after the anchor of a body, applied vector by vector.
 
     Args:
-        body: its first node is the anchor; the others are elementwise, or reshapes, on
-            as many elements as the anchor's result has, on as many as its last axis
-            has, on one for each of its rows, or on one.
-        builder: emits the function.
+        body: the first node is the anchor; the other nodes are elementwise or reshapes.
+            Their operands have the size of the result, one element for each column or
+            for each row of the result, or one element.
+        builder: the builder of the kernel.
         bases: pointers, in the order of the body's inputs and outputs.
     """
 
@@ -49,15 +49,15 @@ class Epilogue:
 
     @property
     def reads_elements(self) -> bool:
-        """Whether an operand has one element for each of the result."""
+        """Whether an operand has one element for each element of the result."""
         return any(x.spec.size == self.size for x in self.operands)
 
     def columns(self, column: Number, mask: Mask = None) -> dict[GraphValue, Value]:
-        """The operands that one column of the result shares: load them once."""
+        """Load the operands that one column of the result shares."""
         loaded = {}
         for value in self.operands:
             base, dtype = self.bases[value], value.spec.dtype
-            # One element of one is full, too: larger sizes share its code.
+            # Size 1 counts as full if the result has size 1: larger sizes use its code.
             if value.spec.size == self.size or has_rows(value, self.size):
                 continue
             if value.spec.size == 1:
@@ -67,7 +67,7 @@ class Epilogue:
         return loaded
 
     def of_row(self, row: Number) -> dict[GraphValue, Value]:
-        """The operands that one row of the result shares."""
+        """Load the operands that one row of the result shares."""
         shared = [x for x in self.operands if has_rows(x, self.size)]
         return {
             x: self.b.splat(
@@ -77,9 +77,9 @@ class Epilogue:
         }
 
     def prefetch(self, element: Number, count: int) -> None:
-        """Ask for what `apply` reads and writes of `count` elements from one on.
+        """Prefetch the operands and outputs of `apply` for `count` elements.
 
-        Where sums of tiles come between, no prefetcher of a core follows them.
+        The hardware prefetchers do not track accesses with sums of tiles between them.
         """
         read = [x for x in self.operands if x.spec.size == self.size]
         outputs = set(self.body.outputs)
@@ -104,7 +104,8 @@ class Epilogue:
             element: the index of its first element in the result.
             column: the index of its first element in the last axis.
             mask: the lanes that exist; None: all.
-            loaded: what `columns` returned for this column, and `of_row` for this row.
+            loaded: the results of `columns` for this column and of `of_row` for this
+                row.
         """
         known = dict(self.columns(column, mask) if loaded is None else loaded)
         known[self.anchor.outputs[0]] = value
@@ -130,10 +131,10 @@ class Epilogue:
 
 
 class Described:
-    """A body as an argument of `Code`: told apart by structure, not by extents.
+    """A body as an argument of `Code`, identified by structure and not by extents.
 
-    Two bodies are equal when the same nodes compute on values of the same dtypes that
-    broadcast in the same way.
+    Two bodies are equal if the same nodes compute on values of the same dtypes with the
+    same broadcasting.
     """
 
     def __init__(self, body: Graph) -> None:
@@ -149,7 +150,7 @@ def _describe(body: Graph) -> str:
     read = {x for node in body.nodes[1:] for x in node.inputs}
     names = {}
     for i, value in enumerate(body.inputs):
-        # How many elements a factor has is the anchor's business.
+        # The extents of factors do not affect the epilogue.
         extent = _extent(value, size) if value in read else "factor"
         names[value] = f"x{i}:{value.spec.dtype}:{extent}"
     lines = []

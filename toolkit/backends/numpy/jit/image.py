@@ -1,8 +1,9 @@
-"""The image of a program: the words that the runtime reads, wherever they are put.
+"""The image of a program: the relocatable words that the runtime reads.
 
-Its words are the runtime's structures and the table of every call. Some are addresses:
-of other words of the image, of kernels, of memory that whoever uses the image has. Such
-a word holds the distance from a `Base`, and becomes an address when that is known.
+The words are the runtime's structures and the table of every call. Some words are
+addresses: of other words of the image, of kernels, or of memory of the image's user.
+Such a word contains the offset from a `Base`. It becomes an address when the base is
+allocated.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from toolkit.definitions.records import record
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.program import NativeProgram
 
-# Words of the runtime's structures.
+# Sizes of the runtime's structures, in words.
 _PROGRAM, _SECTION, _MOVE, _ERROR = 8, 8, 6, 4
-_EVENTS = 7  # which word of a program is the address of its events
+_EVENTS = 7  # the word of a program that contains the address of its events
 
 
 class Base(IntEnum):
-    """What a word of an image is counted from."""
+    """The base of an address in an image."""
 
     NOTHING = 0
     IMAGE = 1  # the first word of the image
-    KERNEL = 2  # no distance: the number of a function
+    KERNEL = 2  # the offset is the number of a function
     ARENA = 3
     WEIGHTS = 4
     CONSTANTS = 5
@@ -39,7 +40,7 @@ class Base(IntEnum):
 
 @record
 class Address:
-    """So many bytes from a base; `address + n` is n bytes further."""
+    """An offset in bytes from a base; `address + n` adds n bytes."""
 
     base: Base
     offset: int = 0
@@ -51,7 +52,7 @@ class Address:
 
 
 Word = int | Address
-# The number of an array of the call or None, and where its operand is from there.
+# The number of an array of the call or None, and the offset of the operand.
 Place = tuple[int | None, Any]
 Resolve = Callable[[int, Reference], Place]
 
@@ -60,23 +61,23 @@ class Image:
     """The words of a program.
 
     Args:
-        program: what the runtime shall run.
-        resolve: the place of an operand, by the index of its node.
-        objects: of a table with a word for each numbered array of a call: the address
-            of what holds the array's address.
-        shift: how far in there, in bytes.
-        error: of the words that take what is wrong with an index; None: of its own.
-        constant: where a constant array is, for the bodies of loops; None: where it
-            is in memory.
+        program: the program to run.
+        resolve: returns the location of an operand, by the index of its node.
+        objects: the address of a table with one word for each numbered array of a call.
+            The word is the address of the object that holds the array's data pointer.
+        shift: the offset of the data pointer in that object, in bytes.
+        error: the address of the words for an index error; None: words of the image.
+        constant: returns the address of a constant array in the bodies of loops; None:
+            its address in this process.
 
     Attributes:
-        words: numbers, or distances from what `bases` says.
-        bases: by the number of a word that is an address.
-        codes: the functions, by number.
-        problems: what to say of a bad index, by the number of a section's first word.
-        error_word: of its own words that tell of an error.
-        parts: the number of the part that each event tells of.
-        is_shared: whether several threads are worth it somewhere.
+        words: numbers, or offsets from the bases in `bases`.
+        bases: the base of each word that is an address, by its number.
+        codes: the functions and their numbers.
+        problems: messages for a bad index, by the number of a section's first word.
+        error_word: the number of the image's first word for an index error.
+        parts: the number of the part that each event belongs to.
+        is_shared: whether several threads are worthwhile for a section.
     """
 
     def __init__(
@@ -104,17 +105,17 @@ class Image:
 
     @property
     def events(self) -> int:
-        """The word that is the address of the events, 0 if none are wanted."""
+        """The number of the word for the events' address; 0 there disables events."""
         return self.header + _EVENTS
 
     def take(self, count: int) -> int:
-        """Reserve consecutive words; the number of the first."""
+        """Reserve consecutive words and return the number of the first."""
         start = len(self.words)
         self.words += [0] * count
         return start
 
     def put(self, words: Sequence[Word]) -> int:
-        """Put words down; the number of the first."""
+        """Append words and return the number of the first."""
         start = self.take(len(words))
         self.write(start, words)
         return start
@@ -129,18 +130,18 @@ class Image:
                 self.words[number] = word
 
     def address(self, number: int) -> Address:
-        """Of a word."""
+        """Return the address of a word."""
         return Address(Base.IMAGE, 8 * number)
 
     def kernel(self, code: Code) -> Address:
-        """Of a function."""
+        """Return the address of a function."""
         return Address(Base.KERNEL, self.codes.setdefault(code, len(self.codes)))
 
     def at(self, bases: dict[Base, int], kernels: Sequence[int]) -> list[int]:
-        """The words, once it is known where all is.
+        """Return the words with all addresses resolved.
 
         Args:
-            bases: the addresses of the bases that are not kernels.
+            bases: the addresses of all bases except kernels.
             kernels: the addresses of the functions.
         """
         found = list(self.words)
@@ -153,7 +154,7 @@ class Image:
 
 
 class _Program:
-    """Writes a program, or the body of a loop in it, to an image."""
+    """Serializer of a program, or of the body of a loop, into an image."""
 
     def __init__(self, image: Image, program: NativeProgram, resolve: Resolve) -> None:
         self.image = image
@@ -163,10 +164,10 @@ class _Program:
         self.patches: list[Word] = []
 
     def put(self, header: int, objects: Word) -> list[int]:
-        """Write it; the number of the part that each event tells of.
+        """Write the program; return the part number of each event.
 
         Args:
-            header: the words of the program itself.
+            header: the number of the first word of the program's header.
             objects: see `Image`.
         """
         image, program = self.image, self.program
@@ -193,7 +194,7 @@ class _Program:
         return self.parts
 
     def _section(self, section: Section | Branches, part: int) -> list[Word]:
-        """The words of a section, after those of its calls."""
+        """Write the calls of a section and return the words of the section."""
         image, first_event = self.image, len(self.parts)
         if isinstance(section, Branches):
             count = section.tasks
@@ -225,7 +226,7 @@ class _Program:
         ]
 
     def _table(self, places: Sequence[Place], numbers: Sequence[Word]) -> int:
-        """Put down addresses and numbers; the number of the first word."""
+        """Append addresses and numbers; return the number of the first word."""
         table = self.image.take(len(places) + len(numbers))
         self._fill(table, places, numbers)
         return table
@@ -233,14 +234,14 @@ class _Program:
     def _fill(
         self, table: int, places: Sequence[Place], numbers: Sequence[Word]
     ) -> None:
-        """Write addresses and numbers; each run fills in those that move."""
+        """Write addresses and numbers; add patches for addresses that vary by run."""
         self.image.write(table, [*(offset for _, offset in places), *numbers])
         for k, (number, offset) in enumerate(places):
             if number is not None:
                 self.patches += [self.image.address(table + k), number, offset]
 
     def _loop(self, loop: Loop, places: dict[Reference, Place]) -> int:
-        """Put down a loop and its body, whose arrays are words that move."""
+        """Append a loop and its body, whose array addresses vary by iteration."""
         image = self.image
         _, arena = places[loop.arena]
         moved = image.take(len(loop.moves))

@@ -1,6 +1,7 @@
-"""The writer of kernels: the table, loads and stores of vectors, masks, runs.
+"""The kernel writer: the call table, vector loads and stores, masks, and loops.
 
-Loads and stores are of whole vectors, under a mask, or gathered; bools are bytes.
+Loads and stores access whole vectors, masked vectors, or gathered elements. In memory a
+bool is a byte.
 """
 
 from __future__ import annotations
@@ -24,29 +25,29 @@ from toolkit.backends.numpy.jit.builder import (
 
 
 class Kernel(Builder):
-    """Writes one kernel. Strides are in bytes, indices count elements."""
+    """Writer of one kernel. Strides are in bytes, indices in elements."""
 
     def __init__(self, lanes: int) -> None:
         super().__init__(lanes)
-        self._read = 0  # entries of the table, by those who read it in order
+        self._read = 0  # the number of table entries read in order
 
     # --- the table --------------------------------------------------------------------
 
     def entry(self, number: int) -> Index:
-        """An integer of the table."""
+        """Load an integer of the table."""
         return self.index(f"load i64, ptr {self.table.element(number, 'i64')}")
 
     def address(self, number: int, dtype: str = "int8") -> Pointer:
-        """An address of the table, of elements of a dtype."""
+        """Load an address of the table, for elements of a dtype."""
         place = self.table.element(number, "i64")
         return self.pointer(f"load ptr, ptr {place}", MEMORY_TYPES[dtype])
 
     def next_entry(self) -> Index:
-        """The next integer of a table that is read in order."""
+        """Load the next integer of a table that is read in order."""
         return self.entry(self._next())
 
     def next_address(self, dtype: str = "int8") -> Pointer:
-        """The next address of a table that is read in order."""
+        """Load the next address of a table that is read in order."""
         return self.address(self._next(), dtype)
 
     def _next(self) -> int:
@@ -55,7 +56,7 @@ class Kernel(Builder):
 
     @contextmanager
     def of_lanes(self, lanes: int) -> Iterator[None]:
-        """Inside, vectors have so many lanes; of too many, LLVM makes several."""
+        """Use vectors of this number of lanes; LLVM splits wide vectors."""
         before, self.lanes = self.lanes, lanes
         yield
         self.lanes = before
@@ -63,62 +64,62 @@ class Kernel(Builder):
     # --- arithmetic -------------------------------------------------------------------
 
     def ceil_div(self, a: Number, b: Number) -> Number:
-        """a / b, rounded up."""
+        """Emit a / b, rounded up."""
         return (a + (b - 1)) // b
 
     def is_inside(self, place: Number, extent: Number) -> Value:
-        """Whether 0 <= place < extent."""
+        """Emit 0 <= place < extent."""
         return self.compare("ult", place, extent)
 
     def split(self, index: Number, count: Number) -> tuple[Number, Number]:
-        """index // count and index % count."""
+        """Emit index // count and index % count."""
         quotient = index // count
         return quotient, index - quotient * count
 
     def part(
         self, index: Number, size: Number, extent: Number
     ) -> tuple[Number, Number]:
-        """The range of the index-th part, of `size`, of an extent."""
+        """Emit the range of tile `index`, of `size` elements, of an extent."""
         low = index * size
         return low, self.least(low + size, extent)
 
     # --- one element ------------------------------------------------------------------
 
     def at(self, base: Pointer, index: Number, dtype: str) -> Pointer:
-        """The address of an element of an array."""
+        """Emit the address of an element of an array."""
         return base.element(index, MEMORY_TYPES[dtype])
 
     def scalar(self, place: Pointer, dtype: str) -> Value:
-        """One element."""
+        """Load one element."""
         if dtype == "bool":
             byte = self.let(f"load i8, ptr {place}", "int8")
             return self.let(f"icmp ne i8 {byte}, 0", "bool")
         return self.let(f"load {MEMORY_TYPES[dtype]}, ptr {place}", dtype)
 
     def integer_at(self, place: Pointer, dtype: str) -> Index:
-        """One signed integer, as 64 bits."""
+        """Load one signed integer, extended to 64 bits."""
         kind = MEMORY_TYPES[dtype]
         given = self.index(f"load {kind}, ptr {place}")
         return given if kind == "i64" else self.index(f"sext {kind} {given} to i64")
 
     def put_scalar(self, value: Value, place: Pointer) -> None:
-        """Write one element."""
+        """Store one element."""
         self.emit(f"store {value.type} {value}, ptr {place}")
 
     def put_first(self, value: Value, place: Pointer) -> None:
-        """Write one element: the first lane of a vector."""
+        """Store one element: the first lane of a vector."""
         if value.dtype == "bool":
             value = self.convert("zext", value, "int8")
         self.put_scalar(self.first_lane(value), place)
 
     def first_lane(self, x: Value) -> Value:
-        """The first lane of a vector."""
+        """Extract the first lane of a vector."""
         return self.let(f"extractelement {x.type} {x}, i64 0", x.dtype)
 
     # --- vectors ----------------------------------------------------------------------
 
     def load(self, base: Pointer, index: Number, dtype: str, mask: Mask) -> Value:
-        """The vector that starts at element `index`."""
+        """Load the vector that starts at element `index`."""
         place = self.at(base, index, dtype)
         stored, vector, size = self._stored(dtype)
         if mask is None:
@@ -136,7 +137,7 @@ class Kernel(Builder):
     def gather(
         self, base: Pointer, stride: Number, index: Number, dtype: str, mask: Mask
     ) -> Value:
-        """Elements `stride` bytes apart, from element `index` on."""
+        """Gather elements with a stride in bytes, from element `index` on."""
         numbers = self.lane_numbers("int64")
         steps = self.binary("mul", numbers, self.splat(self.int64(stride)))
         start = self.splat(self.int64(index * stride))
@@ -145,10 +146,10 @@ class Kernel(Builder):
     def chosen(
         self, base: Pointer, step: int, index: Number, dtype: str, mask: Mask
     ) -> Value:
-        """Elements that are a few apart, from the `index`-th of them on.
+        """Load elements with a small stride, from strided element `index` on.
 
         Args:
-            step: -1, or more than 1.
+            step: the stride in elements: -1, or more than 1.
         """
         size, lanes = dtypes.itemsize(dtype), self.lanes
         stored, first = self._stored(dtype)[0], index * step
@@ -159,11 +160,11 @@ class Kernel(Builder):
             return self._loaded(self.shuffled(found, found, turned), dtype)
         if mask is not None:
             return self.gather(base, step * size, index, dtype, mask)
-        # Nothing is read behind the last element: the last vector ends there.
+        # The last vector ends at the last element, so no load is out of bounds.
         starts = [*range(0, (step - 1) * lanes, lanes), (lanes - 1) * (step - 1)]
         places = range(0, lanes * step, step)
         found = self.load(base, first, stored, None)
-        # The lanes of what is found so far, and how many elements that was found in.
+        # The lanes of the elements loaded so far, and the number of covered elements.
         known, seen = list(places), lanes
         for start in starts[1:]:
             more = self.load(base, first + start, stored, None)
@@ -179,7 +180,7 @@ class Kernel(Builder):
     def gather_at(
         self, base: Pointer, numbers: Value, kind: str, dtype: str, mask: Mask
     ) -> Value:
-        """The elements at some numbers of an LLVM type from an address on."""
+        """Gather the elements with these indices, of an LLVM type, from an address."""
         lanes = self.lanes
         stored, vector, size = self._stored(dtype)
         pointers = f"%{self.fresh('g')}"
@@ -199,7 +200,7 @@ class Kernel(Builder):
         return self._loaded(self.let(text, stored, lanes), dtype)
 
     def store(self, value: Value, base: Pointer, index: Number, mask: Mask) -> None:
-        """Write a vector from element `index` on."""
+        """Store a vector from element `index` on."""
         if value.dtype == "bool":
             value = self.convert("zext", value, "int8")
         size = dtypes.itemsize(value.dtype)
@@ -218,15 +219,15 @@ class Kernel(Builder):
         )
 
     def _settled(self, value: Value) -> Value:
-        """The value; LLVM is not told that it may be what is there already.
+        """Hide from LLVM that a selected value can equal the value in memory.
 
-        It would store what differs alone, by an instruction that takes AMD's
-        processors ten times as long where they have no registers for masks.
+        LLVM would otherwise emit a masked store of the changed lanes. That instruction
+        takes ten times as long on AMD processors without mask registers.
         """
         return self.let(f"freeze {value.type} {value}", value.dtype, value.lanes)
 
     def _stored(self, dtype: str) -> tuple[str, str, int]:
-        """The dtype in memory, the type of a vector of it, and an element's bytes."""
+        """Return the dtype in memory, its vector type, and its item size in bytes."""
         stored = "int8" if dtype == "bool" else dtype
         vector = vector_type(MEMORY_TYPES[dtype], self.lanes)
         return stored, vector, dtypes.itemsize(dtype)
@@ -242,25 +243,25 @@ class Kernel(Builder):
     # --- lanes ------------------------------------------------------------------------
 
     def filled(self, number: float, dtype: str) -> Value:
-        """A number in every lane."""
+        """Return a vector with one number in every lane."""
         return self.constant(number, Value("", dtype, self.lanes))
 
     def lane_numbers(self, dtype: str = "int32") -> Value:
-        """0, 1, 2, ..."""
+        """Return the vector 0, 1, 2, ..."""
         return integers(range(self.lanes), dtype)
 
     def int32(self, number: Value | int) -> Value:
-        """An integer in every lane."""
+        """Return a vector with one integer in every lane."""
         if isinstance(number, int):
             return self.filled(number, "int32")
         return self.splat(self.convert("trunc", number, "int32"))
 
     def first_lanes(self, count: Number, dtype: str = "int32") -> Value:
-        """The first `count` lanes, all of them if there are no more.
+        """Emit a mask of the first `count` lanes, or of all lanes for a larger count.
 
         Args:
-            count: how many.
-            dtype: "int64" where that may have more than 31 bits.
+            count: the number of lanes.
+            dtype: "int64" if the count can have more than 31 bits.
         """
         limit = self.int64(count)
         if dtype == "int32":
@@ -269,16 +270,16 @@ class Kernel(Builder):
         return self.binary("icmp slt", lanes, self.splat(limit), "bool")
 
     def existing(self, count: int) -> Mask:
-        """The first `count` lanes, a number that is known now."""
+        """Return a constant mask of the first `count` lanes."""
         return constant_mask(count, self.lanes)
 
     def first_of_vectors(self, count: Number, vectors: int) -> list[Value]:
-        """The first `count` lanes of some vectors."""
+        """Emit masks of the first `count` lanes of several vectors."""
         starts = range(0, vectors * self.lanes, self.lanes)
         return [self.first_lanes(count - start) for start in starts]
 
     def shuffled(self, x: Value, y: Value, chosen: Iterable[int]) -> Value:
-        """Lanes of x, and of y behind them, in another order."""
+        """Emit a shuffle of the lanes of x, followed by the lanes of y."""
         numbers = [f"i32 {lane}" for lane in chosen]
         return self.let(
             f"shufflevector {x.type} {x}, {y.type} {y}, "
@@ -288,9 +289,9 @@ class Kernel(Builder):
         )
 
     def transposed(self, rows: Sequence[Value]) -> list[Value]:
-        """The columns of square blocks, beside each other, of a power of two of rows.
+        """Transpose adjacent square blocks of a power of two of rows.
 
-        Blocks of 1, 2, 4, ... elements beside the diagonal change places.
+        Off-diagonal blocks of 1, 2, 4, ... elements are exchanged.
         """
         lanes, found = rows[0].lanes, list(rows)
         step = 1
@@ -308,12 +309,12 @@ class Kernel(Builder):
     # --- errors -----------------------------------------------------------------------
 
     def note_bad_index(self, error: Pointer, index: Value, limit: Number) -> None:
-        """Note an index that is out of range: the program stops before it ends."""
+        """Record an index that is out of range: the program stops early."""
         for k, word in enumerate((1, index, limit)):
             self.emit(f"store i64 {word}, ptr {error.element(k, 'i64')}")
 
     def prefetch(self, place: Pointer, write: bool = False, near: int = 3) -> None:
-        """Ask for a cache line that will be read, or written, soon."""
+        """Prefetch a cache line for a read or a write."""
         self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         kind = f"i32 {int(write)}, i32 {near}, i32 1"
         self.emit(f"call void @llvm.prefetch.p0(ptr {place}, {kind})")
@@ -321,10 +322,10 @@ class Kernel(Builder):
     # --- runs -------------------------------------------------------------------------
 
     def run(self, low: Number, high: Number) -> Iterator[tuple[Index, Mask]]:
-        """Loops over range(low, high), a vector at a time.
+        """Emit vector loops over range(low, high).
 
-        Yields (index, mask) twice, for the bodies of two loops: the first visits whole
-        vectors, the second what is left.
+        Yield (index, mask) twice, for the bodies of two loops. The first loop visits
+        whole vectors, the second the remainder.
         """
         whole = self.whole_vectors(low, high, self.lanes)
         with self.loop(low, whole, self.lanes) as index:
@@ -334,7 +335,7 @@ class Kernel(Builder):
 
     @contextmanager
     def each(self, count: int, step: int = 1) -> Iterator[Number]:
-        """range(0, count, step), without a loop if that is one number."""
+        """Emit range(0, count, step), without a loop for a single iteration."""
         if 0 < count <= step:
             yield 0
             return
@@ -342,11 +343,11 @@ class Kernel(Builder):
             yield index
 
     def whole_vectors(self, low: Number, high: Number, width: int) -> Number:
-        """Where the part of range(low, high) that is a multiple of `width` ends."""
+        """Emit the end of the largest multiple of `width` in range(low, high)."""
         return ((high - low) & -width) + low
 
     def copy(self, source: Pointer, target: Pointer, count: Number, dtype: str) -> None:
-        """Copy a run of elements."""
+        """Copy contiguous elements."""
         four = range(0, 4 * self.lanes, self.lanes)
         wide = self.whole_vectors(0, count, 4 * self.lanes)
         with self.loop(0, wide, 4 * self.lanes) as index:
@@ -358,7 +359,7 @@ class Kernel(Builder):
 
 
 def constant_mask(count: int, lanes: int) -> Mask:
-    """The first `count` of some lanes; None: all of them."""
+    """Return a mask of the first `count` lanes; None: all lanes."""
     if count == lanes:
         return None
     bits = (f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes))
@@ -366,6 +367,6 @@ def constant_mask(count: int, lanes: int) -> Mask:
 
 
 def integers(numbers: Iterable[int], dtype: str) -> Value:
-    """A vector of known integers."""
+    """Return a vector of constant integers."""
     found = [f"{TYPES[dtype]} {number}" for number in numbers]
     return Value(f"<{', '.join(found)}>", dtype, len(found))

@@ -1,7 +1,8 @@
-"""Loops over programs of generated code, and choices between them, as calls.
+"""Loops over programs of generated code, and branches, as calls.
 
-A choice is two loops of at most one turn, of which one has none. A loop of unknown
-length asks before each turn; what it carries is in one of two sets of buffers then.
+A branch is two loops of at most one iteration, one of which runs. A loop of unknown
+length checks its condition before each iteration. Its carried values use two sets of
+buffers alternately.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ _COPIED = 1 << 18
 
 @record
 class Loop(Call):
-    """A call that runs a whole program again and again.
+    """A call that runs a whole program repeatedly.
 
     Attributes:
-        body: a program that is generated code alone.
-        arena: where the body keeps its intermediate values.
-        moves: where each array of the body is.
-        turns: how often it runs, at most.
-        condition: a bool that is asked before each turn; None: nothing is.
-        wanted: what it has to be for another turn.
-        done: an int64 that is told how often the body ran; None: nothing is.
+        body: a program of generated code only.
+        arena: the memory of the body's intermediate values.
+        moves: the location of each array of the body.
+        turns: the maximum number of iterations.
+        condition: a bool that is checked before each iteration; None: no check.
+        wanted: the value of the condition that continues the loop.
+        done: an int64 that receives the number of iterations; None: not stored.
     """
 
     can_branch = False
@@ -68,20 +69,20 @@ def lower_loop(
     changing: Collection[Reference] = (),
     **asked: Any,
 ) -> Lowered:
-    """A loop over the program of `body` as a call of a node.
+    """Return a loop over the program of `body` as a call of a node.
 
-    What follows from frozen inputs of the body alone is made once, for all turns.
+    Values that depend on frozen inputs only are hoisted out of the loop.
 
     Args:
-        first_kept: by which number the node knows the first operand that is made once.
-        changing: the operands that are the same in all turns, but not in all runs.
+        first_kept: the number of the node's first hoisted operand.
+        changing: operands that are constant within a run but vary between runs.
         asked: `condition`, `wanted` and `done` of the `Loop`.
     """
     once: list[Call] = []
-    each: list[Call] = []  # of what is made once in each run
+    each: list[Call] = []  # hoisted out of the loop, but computed in each run
     kept: list[int] = []
     moves = list(moves)
-    # The arena has a place even where nothing is in it.
+    # The arena has an address even if it is empty.
     work = max(1, arena[1] + body.arena_bytes)
     for made in body.preparations:
         bases = [moves[source].base for source in made.sources]
@@ -122,7 +123,7 @@ def lower_scan(
     begun: Sequence[tuple[int, Spec]],
     changing: Collection[Reference],
 ) -> Lowered:
-    """A loop of known length, behind copies of what it changes where it is."""
+    """Return a loop of known length, after copies of values updated in place."""
     loop = lower_loop(body, arena, moves, turns, changing=changing)
     copies = [_begun(number, spec) for number, spec in begun if spec.size]
     return replace(loop, calls=(*copies, *loop.calls))
@@ -131,7 +132,7 @@ def lower_scan(
 def lower_choice(
     branches: Sequence[LoopBody], inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered:
-    """One of two programs, by the first input: that for True, or the one behind it."""
+    """Return a branch on the first input: the program for True, or for False."""
     moves = [Move(("in", 1 + i)) for i in range(len(inputs) - 1)]
     moves += [Move(("out", i)) for i in range(len(outputs))]
     condition: Reference = ("in", 0)
@@ -151,15 +152,17 @@ def lower_while(
     limit: int | None,
     begun: Collection[int],
 ) -> Lowered:
-    """A program as long as what it computes last is True.
+    """Return a loop that runs while its program's last output is True.
 
     Args:
-        condition: of carried values and constants, whether there is a first turn.
-        body: of the same, new carried values and whether there is another turn.
-        inputs: the first carried values, then the constants.
-        outputs: the last carried values.
-        limit: turns at most.
-        begun: the numbers of carried values that the body changes where they are.
+        condition: computes from carried values and constants whether to run the first
+            iteration.
+        body: computes from the same inputs the new carried values and whether to
+            continue.
+        inputs: the initial carried values, then the constants.
+        outputs: the final carried values.
+        limit: the maximum number of iterations.
+        begun: the numbers of carried values that the body updates in place.
     """
     count = len(outputs)
     sizes = [0 if i in begun else y.spec.nbytes for i, y in enumerate(outputs)]
@@ -193,7 +196,7 @@ def lower_while(
 
 
 def _together(parts: Sequence[Lowered]) -> Lowered:
-    """Calls one after the other that share scratch memory."""
+    """Return consecutive calls that share scratch memory."""
     return Lowered(
         [call for part in parts for call in part.calls],
         max(part.work for part in parts),
@@ -203,7 +206,7 @@ def _together(parts: Sequence[Lowered]) -> Lowered:
 
 
 def _begun(number: int, spec: Spec) -> Call:
-    """Copies a carried value to where the body changes it."""
+    """Return a copy of a carried value to the output that the body updates."""
     out: Reference = ("out", number)
     return Call(
         Code(emit_begun),
@@ -216,7 +219,7 @@ def _begun(number: int, spec: Spec) -> Call:
 
 
 def emit_begun() -> Kernel:
-    """out = x; a row is a byte."""
+    """Emit out = x; a row is a byte."""
     b = Kernel(current().lanes)
     x, out = (b.address(k, "uint8") for k in range(2))
     b.copy(x + b.low, out + b.low, b.high - b.low, "uint8")
@@ -226,7 +229,7 @@ def emit_begun() -> Kernel:
 def _last(
     number: int, y: Operand, place: Reference, delta: int, done: Reference
 ) -> Call:
-    """Copies a carried value from where the last turn left it."""
+    """Return a copy of a carried value from the buffer of the last iteration."""
     out: Reference = ("out", number)
     other: Reference = ("work", place[1] + delta)
     size = y.spec.nbytes
@@ -241,8 +244,11 @@ def _last(
 
 
 def emit_last() -> Kernel:
-    """out = x after no turn, what is in the first place after an odd number, or else
-    in the second; a row is a byte."""
+    """Emit a copy to out; a row is a byte.
+
+    The source is x after no iteration, the first buffer after an odd number of
+    iterations, and otherwise the second buffer.
+    """
     b = Kernel(current().lanes)
     x, first, second, out = (b.address(k, "uint8") for k in (0, 1, 2, 4))
     turns = b.integer_at(b.address(3, "int64"), "int64")

@@ -1,8 +1,8 @@
-"""How a node becomes calls of generated functions: the vocabulary, and one table.
+"""Lowering of nodes to calls of generated functions.
 
-A lowering is `lower(node, inputs, outputs)` and returns a `Lowered`, or None where no
-generated function fits; those that may take an epilogue get a Graph instead of a node,
-whose first node is theirs.
+A lowering is a function `lower(node, inputs, outputs)`. It returns a `Lowered`, or None
+if no generated function supports the node. The lowering of an anchor receives a Graph
+whose first node is the anchor.
 """
 
 from __future__ import annotations
@@ -23,35 +23,34 @@ from toolkit.definitions.records import record
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph, Node, Value, cast_node
 
-# What lowerings take from here, some of it from elsewhere.
+# Names for the modules of lowerings, some of them imported above.
 __all__ = ["TASKS", "Call", "Lowered", "Operand", "contiguous", "index_problem"]
 
-# ("in" | "out" | "work" | "error", which one, or the offset in bytes).
+# ("in" | "out" | "work" | "error", the operand's number or the offset in bytes).
 Reference = tuple[str, int]
 ERROR: Reference = ("error", 0)
 
 
 @record
 class Call:
-    """One generated function on its operands, and how its work divides.
+    """A call of one generated function, and the division of its work.
 
     Attributes:
         code: the function.
-        operands: whose addresses stand in the table, in this order.
-        numbers: what follows the addresses in the table.
-        rows: the independent units of work; 0: nothing to do.
-        grain: rows of one task. A function of shapes only.
-        row_operands: those of which rows [low, high) touch only the same share of the
-            leading extent, so that chains of calls can run a few rows at a time.
+        operands: the operands with an address in the table, in this order.
+        numbers: the integers after the addresses in the table.
+        rows: the independent units of work; 0: no work.
+        grain: the rows of one task. It depends on shapes only.
+        row_operands: operands of which rows [low, high) access only the same fraction
+            of the leading extent. Chains of calls on such operands run a few rows at a
+            time.
         flops, nbytes: arithmetic and memory traffic of all rows.
-        prepares: the bytes of its only operand that is no input, if all that the call
-            does is to write there what follows from the others, and later calls only
-            read it; else 0.
-        is_stream: whether its rows read on in memory where the ones before them end, so
-            that a thread that is alone should run all of them as one task. What a row
-            computes may not depend on its task then.
-        problem: what to say of a bad index, with {index} and {limit}, as the NumPy
-            kernel of the primitive does.
+        prepares: nonzero if the call only computes one operand from its inputs, and
+            later calls only read this operand. It is then the operand's size in bytes.
+        is_stream: whether the rows are consecutive in memory, so that a single thread
+            runs all rows as one task. The result of a row must not depend on its task.
+        problem: the message for a bad index, with {index} and {limit}, equal to the
+            message of the NumPy kernel.
     """
 
     code: Code
@@ -66,7 +65,7 @@ class Call:
     is_stream: bool = False
     problem: str = "index {index} is out of range for {limit} elements"
 
-    # Whether it can run on any thread beside other calls.
+    # Whether it can run in parallel with other calls.
     can_branch = True
 
     @property
@@ -81,35 +80,36 @@ class Call:
 
     @property
     def follows_from_inputs(self) -> bool:
-        """Whether it reads inputs alone, to write one operand."""
+        """Whether the call computes one operand from inputs only."""
         return len(self.operands) - len(self.given) == 1
 
     @property
     def made(self) -> Reference:
-        """The operand that a call that prepares something writes."""
+        """The operand that a preparing call writes."""
         (found,) = (place for place in self.operands if place[0] != "in")
         return found
 
     @property
     def recipe(self) -> Hashable:
-        """Equal for calls that make the same of the same operands."""
+        """A key that is equal for calls with equal results for equal operands."""
         return self.code, self.numbers, self.rows
 
     @property
     def tasks(self) -> int:
-        """How many tasks the rows divide into."""
+        """The number of tasks."""
         return -(-self.rows // self.grain)
 
 
 @record
 class Lowered:
-    """The calls of a node, in order, and the bytes of scratch memory they share.
+    """The calls of a node, in order, and their scratch memory.
 
     Attributes:
-        calls: of each run.
-        work: the bytes of scratch memory.
-        prepared: calls that one run is enough for.
-        kept: the bytes of what each of those makes: the operands ("kept", number).
+        calls: the calls of each run.
+        work: the size of the shared scratch memory in bytes.
+        prepared: calls that run once, before the first run.
+        kept: the size in bytes of the result of each prepared call: the operands
+            ("kept", number).
     """
 
     calls: Sequence[Call] = field(default_factory=tuple)
@@ -119,7 +119,7 @@ class Lowered:
 
 
 def partition(rows: int, most: int = TASKS) -> int:
-    """The grain of rows, of no more than so many tasks, which are one at least.
+    """Return the rows of a task, for at most `most` tasks.
 
     Consecutive calls on the rows of a batch share one partition.
     """
@@ -127,15 +127,15 @@ def partition(rows: int, most: int = TASKS) -> int:
 
 
 def operands_of(body: Graph) -> tuple[Reference, ...]:
-    """Where the inputs and outputs of a body are."""
+    """Return the references of the inputs and outputs of a body."""
     inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
     return (*inputs, *(("out", i) for i in range(len(body.outputs))))
 
 
 Lowering = Callable[[Any, Sequence[Operand], Sequence[Operand]], Lowered | None]
 
-# The lowering of each primitive, or where it is, by module of this package. Those in
-# ANCHORS take a Graph: their node, followed by elementwise nodes on its result.
+# The lowering of each primitive, or its module and name in this package. The lowerings
+# of ANCHORS receive a Graph: their node, then elementwise nodes on its result.
 _COPY, _FUSED = "kernels.move:lower_copy", "fused.elementwise:lower_fused"
 LOWERINGS: dict[str, str | Lowering] = {
     "fused": _FUSED,
@@ -177,10 +177,10 @@ LOWERINGS: dict[str, str | Lowering] = {
     "attention": "kernels.attention:lower_attention",
     "attention_grad": "kernels.attention:lower_attention_grad",
 }
-# Composites that need not be taken apart, where what they compute with is a float.
+# Composites that are lowered whole, if they compute in floating point.
 COMPOSITES = frozenset({"attention", "attention_grad", "matmul_int4"})
-# Queries that fill the vectors of attention's kernel. For fewer, but for one, which has
-# a kernel of its own, two products and a softmax are quicker.
+# The number of queries from which attention fills the vectors of its kernel. For fewer
+# queries two products and a softmax are faster. A single query has a separate kernel.
 FEWEST_TARGETS = 25
 ANCHORS = frozenset(
     {
@@ -188,14 +188,14 @@ ANCHORS = frozenset(
         *("matmul", "matmul_int4", "matmul_integer"),
     }
 )
-# What some processors compute several times as fast if the factors are bfloat16.
+# Primitives that some processors compute several times faster for bfloat16 factors.
 PRODUCTS = frozenset({"conv", "conv_input_grad", "conv_kernel_grad", "matmul"})
-# Those of ANCHORS that are lowered behind copies of factors that are not contiguous.
+# The ANCHORS that are lowered with copies of factors that are not contiguous.
 STRAIGHT = frozenset({"matmul_int4", "conv_integer"})
 
 
 def may_round(product: Node) -> bool:
-    """Whether a product, of one matrix or group, may round its factors to bfloat16."""
+    """Return whether a product, of one matrix or group, can round its factors."""
     if product.attrs.get("factors") != NARROW:
         return False
     if product.op.name == "matmul":
@@ -204,10 +204,10 @@ def may_round(product: Node) -> bool:
 
 
 def takes_whole(node: Any) -> bool:
-    """Whether a composite is lowered as it is."""
+    """Return whether a composite is lowered without decomposition."""
     if node.op.name not in COMPOSITES:
         return False
-    # What is bfloat16 becomes float32 before it is lowered.
+    # bfloat16 values become float32 before lowering.
     found = {x.spec.dtype for x in node.inputs}
     if node.op.name == "matmul_int4":
         return found <= {"float32", "bfloat16", "int8", "uint8"}
@@ -217,13 +217,13 @@ def takes_whole(node: Any) -> bool:
 
 
 def _targets(attention: Any) -> int:
-    """How many queries each head has."""
+    """Return the number of queries of each head."""
     count: int = attention.inputs[0].spec.shape[1]
     return count
 
 
 def lowering(name: str) -> Lowering | None:
-    """The lowering of a primitive, None if it has none."""
+    """Return the lowering of a primitive; None if it has none."""
     found = LOWERINGS.get(name)
     return _imported(found) if isinstance(found, str) else found
 
@@ -239,11 +239,11 @@ def _imported(place: str) -> Lowering:
 def lower(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """The calls that compute a node, or None if NumPy has to.
+    """Return the calls that compute a node, or None if NumPy must compute it.
 
     Args:
-        node: of a fused or of any other primitive.
-        inputs, outputs: the operands in the order of the node's.
+        node: a node of the primitive "fused" or of another primitive.
+        inputs, outputs: the operands, in the order of the node's.
     """
     if any(is_complex(x.spec.dtype) for x in (*inputs, *outputs)):
         return None
@@ -272,9 +272,9 @@ def _of_wide(
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
 ) -> Lowered | None:
-    """A product that is lowered for float32 only, behind casts of its factors.
+    """Lower a product whose lowering supports float32 only, after casts of its factors.
 
-    None if none of them is bfloat16.
+    Return None if no factor is bfloat16.
     """
     product = argument.nodes[0] if isinstance(argument, Graph) else argument
     wide: dict[Any, Any] = {
@@ -292,7 +292,7 @@ def _of_wide(
 
 
 def _reading(argument: Any, instead: Mapping[Any, Any]) -> Any:
-    """A node, or all nodes of a body, that read other values instead of some."""
+    """Replace the inputs of a node, or of all nodes of a body."""
     inputs = [instead.get(x, x) for x in argument.inputs]
     if not isinstance(argument, Graph):
         return argument.with_inputs(inputs)
@@ -306,9 +306,9 @@ def _of_copies(
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
 ) -> Lowered | None:
-    """What is lowered for contiguous inputs only, behind copies of those that are not.
+    """Lower a node that requires contiguous inputs, after copies of the other inputs.
 
-    None if strides are not why nothing fits.
+    Return None if all inputs are contiguous.
     """
     views = [i for i, x in enumerate(inputs) if not x.is_contiguous]
     if not views:
@@ -324,11 +324,11 @@ def behind_copies(
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
 ) -> Lowered | None:
-    """The calls of a node behind those that copy some inputs.
+    """Return the calls of a node after copies of some inputs.
 
     Args:
-        copies: by the numbers of the inputs, as the node reads them.
-        lower_node, argument, inputs, outputs: what is lowered, and of what.
+        copies: the operands that the node reads instead, by input number.
+        lower_node, argument, inputs, outputs: the lowering and its arguments.
     """
     read = [copies.get(i, x) for i, x in enumerate(inputs)]
     lowered = lower_node(argument, read, outputs)
@@ -349,7 +349,7 @@ def behind_copies(
 
 
 def _copying(source: Operand, copy: Operand) -> Sequence[Call]:
-    """The calls that write the elements of an operand in row-major order."""
+    """Return the calls that copy an operand in row-major order."""
     if source.spec.dtype == copy.spec.dtype:
         lowered = _imported(_COPY)(None, [source], [copy])
     else:
@@ -361,13 +361,14 @@ def _copying(source: Operand, copy: Operand) -> Sequence[Call]:
 
 
 def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowered:
-    """The same where some inputs never change: what they decide alone is made once.
+    """Move calls that depend on frozen inputs only out of the calls of each run.
 
     Args:
         lowered: the calls of a node.
         frozen: the numbers of the inputs that never change.
-        result: the bytes of the only output if that may be made once, too, which it
-            is if one call makes it: the operand ("kept", 0), and no calls are left.
+        result: the size in bytes of the only output if it can be computed once, too;
+            otherwise 0. If one call computes it, it becomes the operand ("kept", 0),
+            and each run has no calls.
     """
     if result and len(lowered.calls) == 1 and not lowered.work:
         call = lowered.calls[0]
@@ -379,13 +380,13 @@ def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowe
     gaps: dict[int, int] = {}
     for call in lowered.calls:
         is_known = all(number in frozen for _, number in call.given)
-        # What is packed of a copy is packed again where the copy is.
+        # A call that packs a copy runs again whenever the copy runs.
         if call.prepares and call.follows_from_inputs and is_known:
             made = call.made
             places[made] = "kept", len(once)
             if made[0] == "work":
                 gaps[made[1]] = aligned(call.prepares)
-            # It runs alone, in no chain of rows.
+            # It runs alone and not in a chain of rows.
             once.append(replace(call, row_operands=frozenset()))
         else:
             calls.append(call)
@@ -405,7 +406,7 @@ def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowe
 
 
 def redirected(call: Call, places: Mapping[Reference, Reference]) -> Call:
-    """The call with some of its operands in other places."""
+    """Return the call with some of its operands replaced."""
     return replace(
         call,
         operands=tuple(places.get(o, o) for o in call.operands),

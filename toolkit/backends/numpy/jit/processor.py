@@ -1,4 +1,4 @@
-"""The processor that machine code is written for: this one, or one by its name."""
+"""The target processor of machine code: the host, or a named processor."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from toolkit.backends.target import rules
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, unknown_choice
 
-# Bytes that caches fetch at once.
+# The size of a cache line in bytes.
 CACHE_LINE = 64
-# The cache that a core has to itself, where the system does not tell.
+# The default size of a core's second-level cache, in bytes.
 _CACHE = 1 << 20
 _CACHE_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
-# Lines of a tile of AMX, and float32 numbers of one.
+# The rows of an AMX tile, and the float32 numbers of a row.
 TILE_LINES = 16
 # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) on x86-64.
 _ASK_FOR_TILES = (158, 0x1023, 18)
 _ARM64 = ("aarch64", "arm64")
-# What LLVM does not find out about 64-bit ARMs: the entry of Linux's auxiliary vector
-# and its bit (arch/arm64/include/uapi/asm/hwcap.h), and what macOS calls it.
+# Features of 64-bit ARM that LLVM does not detect: the entry of Linux's auxiliary
+# vector and its bit (arch/arm64/include/uapi/asm/hwcap.h), and the name on macOS.
 _UNTOLD = {
     "dotprod": ((16, 1 << 20), b"hw.optional.arm.FEAT_DotProd"),
     "bf16": ((26, 1 << 14), b"hw.optional.arm.FEAT_BF16"),
@@ -35,24 +35,25 @@ _UNTOLD = {
 _V2 = ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "movbe", "xsave")
 _V4 = (*_V3, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl")
-# What follows from the name of a processor, in LLVM's words.
+# The features that the name of a processor implies, in LLVM's terms.
 LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 
 
 @record
 class Processor:
-    """What code generators ask of a processor.
+    """The properties of a processor that code generators use.
 
     Attributes:
-        triple, cpu, features, abi: LLVM's names of the system, the processor, what it
-            has beyond that, and of how functions are called ("": the usual way).
-        lanes: float32 numbers in a vector.
-        registers: for vectors.
-        has_fma: whether x * y + z, rounded once, is an instruction.
-        pointer_bits: of an address.
-        cache_bytes: of a core's second cache, which a group's rows should stay in.
-        threads: whether programs may share their work among threads.
-        tiles: whether this process may use AMX's tiles of bfloat16.
+        triple, cpu, features, abi: LLVM's names of the system, the processor, its
+            additional features, and the calling convention ("": the default).
+        lanes: the number of float32 lanes of a vector.
+        registers: the number of vector registers.
+        has_fma: whether a fused multiply-add instruction exists.
+        pointer_bits: the size of an address.
+        cache_bytes: the size of a core's second-level cache. The rows of a group should
+            fit in it.
+        threads: whether programs can divide their work among threads.
+        tiles: whether this process can use AMX tiles of bfloat16.
     """
 
     triple: str
@@ -74,14 +75,15 @@ class Processor:
 
     @property
     def has_tiles(self) -> bool:
-        """Whether tiles multiply, beside vectors that are as long as their rows."""
+        """Whether AMX is available, and vectors have the length of a tile's rows."""
         return self.tiles and self.lanes == TILE_LINES
 
     @property
     def has_dots(self) -> bool:
-        """Whether dot products of bfloat16 take less time than products of float32.
+        """Whether bfloat16 dot products are faster than float32 products.
 
-        Those of Intel's vectors do not: one takes as long as two of float32.
+        The vector dot products of Intel are not faster: one takes as long as two
+        float32 products.
         """
         if self.is_arm64:
             return self.has("bf16")
@@ -89,12 +91,12 @@ class Processor:
 
     @property
     def rounds_factors(self) -> bool:
-        """Whether products round their factors to bfloat16 where the program may."""
+        """Whether products round factors to bfloat16 if the program allows it."""
         return self.has_tiles or self.has_dots
 
     @property
     def has_rounding(self) -> bool:
-        """Whether there are instructions that round to integers."""
+        """Whether instructions for rounding to integers exist."""
         return not self.architecture.startswith("arm")
 
     @property
@@ -103,25 +105,25 @@ class Processor:
         return self.architecture in _ARM64
 
     def has(self, feature: str) -> bool:
-        """Whether a feature is named, or follows from the name of the processor."""
+        """Return whether a feature is listed, or implied by the processor's name."""
         if f"+{feature}" in self.features.split(","):
             return True
         return feature in LEVELS.get(self.cpu, ())
 
     def with_lanes(self, lanes: int) -> Processor:
-        """This one with vectors of another width."""
+        """Return this processor with vectors of another width."""
         registers = 32 if lanes == 16 or self.is_arm64 else 16
         return replace(self, lanes=lanes, registers=registers)
 
     @staticmethod
     @lru_cache(maxsize=1)
     def host() -> Processor:
-        """The processor of this machine, or the lesser one that is to be used."""
+        """Return the host processor, or the baseline that the environment selects."""
         llvm = binding()
         triple = llvm.get_default_triple()
         try:
             features = llvm.get_host_cpu_features()
-        except RuntimeError:  # LLVM does not know how to ask this system
+        except RuntimeError:  # LLVM cannot detect features on this system
             features = llvm.FeatureMap()
         lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
         is_x86 = platform.machine() in ("x86_64", "AMD64")
@@ -139,7 +141,7 @@ class Processor:
 
 
 def _lesser(machine: Processor, name: str) -> Processor:
-    """The processor of a name, on this machine, which has to have all of it."""
+    """Return a named processor, if the host has all its features."""
     kind = machine.architecture.replace("arm64", "aarch64")
     names = [n for n, p in PROCESSORS.items() if p.architecture == kind]
     if name not in names:
@@ -156,10 +158,11 @@ def _lesser(machine: Processor, name: str) -> Processor:
 
 
 def _untold(triple: str) -> list[str]:
-    """What a processor has and LLVM does not find out, in its words.
+    """Return the features that LLVM does not detect, in LLVM's terms.
 
     Args:
-        triple: of this process, which may be one of 32 bits on a processor of 64.
+        triple: the triple of this process. A 32-bit process can run on a 64-bit
+            processor.
     """
     if triple.partition("-")[0] not in _ARM64:
         return []
@@ -190,9 +193,9 @@ def _has_on_mac(key: bytes) -> bool:
 
 
 def _may_use_tiles() -> bool:
-    """Ask Linux for tiles, whose registers it saves for no process that has not asked.
+    """Request AMX tiles: Linux saves tile registers only for processes that do.
 
-    See https://docs.kernel.org/arch/x86/xstate.html; a process may ask many times.
+    Repeated requests are valid. See https://docs.kernel.org/arch/x86/xstate.html
     """
     if sys.platform != "linux":
         return False
@@ -207,7 +210,7 @@ def _host_cache_bytes() -> int:
 
 
 _X86 = Processor("x86_64-unknown-linux-gnu", "")
-# Sizes of caches are those of common cores: wrong ones cost some speed.
+# Cache sizes of common cores. A wrong size costs some speed.
 PROCESSORS = {
     "x86-64-v2": replace(_X86, cpu="x86-64-v2", has_fma=False, cache_bytes=1 << 18),
     "x86-64-v3": replace(_X86, cpu="x86-64-v3", lanes=8, cache_bytes=1 << 19),
@@ -240,23 +243,23 @@ PROCESSORS = {
         threads=False,
     ),
 }
-# Names of several, each of which runs what is written for those before it.
+# Families of processors, each compatible with the previous ones.
 FAMILIES = {"x86-64": ("x86-64-v2", "x86-64-v3", "x86-64-v4")}
 
 
 def current() -> Processor:
-    """The processor that is compiled for at the moment."""
+    """Return the processor of the current compilation."""
     return rules.processor or Processor.host()
 
 
 def find(name: str | None, threads: bool) -> tuple[Processor, ...]:
-    """This machine's processor, or those of a name, with or without threads.
+    """Return the host's processor, or the processors with a name.
 
     Raises:
-        ArgumentError: if none has that name.
+        ArgumentError: if no processor has that name.
     """
     if name is None:
-        # A program that has not asked for tiles may not use them.
+        # A program cannot use tiles without a request to the system.
         found = [replace(Processor.host(), tiles=False)]
     elif name in FAMILIES or name in PROCESSORS:
         found = [PROCESSORS[each] for each in FAMILIES.get(name, (name,))]

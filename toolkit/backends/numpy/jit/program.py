@@ -1,7 +1,8 @@
 """Programs of generated calls, divided into sections.
 
-A `NativeProgram` is what consecutive lowered nodes become, once. An `Image` of it is
-the words that the runtime reads; `bind` puts them on memory: a `Runner`.
+A `NativeProgram` is compiled once from consecutive lowered nodes. Its `Image` contains
+the words that the runtime reads. `bind` binds the program to memory and returns a
+`Runner`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from toolkit.backends.places import Reference
 
 
 class NativeProgram:
-    """Consecutive lowered nodes, their calls divided into sections.
+    """Consecutive lowered nodes, with their calls divided into sections.
 
     Args:
         lowered: the calls of each node.
-        shares: what memory each of their operands is in.
-        barrier: the node before which all earlier ones end.
+        shares: returns the memory that an operand occupies.
+        barrier: the index of the node that starts after all earlier nodes end.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class NativeProgram:
 
     @property
     def moments(self) -> dict[int, Moment]:
-        """When each node runs, in sections."""
+        """The sections during which each node runs."""
         all_of: defaultdict[int, list[int]] = defaultdict(list)
         writing: dict[int, int] = {}
         for moment, section in enumerate(self.sections):
@@ -70,9 +71,9 @@ class NativeProgram:
 
     @property
     def parts(self) -> list[tuple[int, list[int], int, int, list[Code], bool]]:
-        """What is timed by itself: its moment, nodes, flops, bytes, code, if shared.
+        """The timed parts: section, nodes, flops, bytes, code, and whether shared.
 
-        Sections side by side are parts of one moment.
+        Concurrent branches are parts of one section.
         """
         return [
             (
@@ -89,9 +90,9 @@ class NativeProgram:
 
     @property
     def prepared(self) -> list[tuple[int, Call, int]]:
-        """Calls that one run is enough for: the node, the call, and the bytes it makes.
+        """Calls that run once: the node, the call, and the size of its result in bytes.
 
-        The k-th one of a node makes its operand ("kept", k).
+        Call k of a node computes the node's operand ("kept", k).
         """
         return [
             (i, call, nbytes)
@@ -100,12 +101,12 @@ class NativeProgram:
         ]
 
     def bind(self, resolve: Resolve, objects: Any) -> Runner:
-        """Put the program on memory.
+        """Bind the program to memory.
 
         Args:
-            resolve: the place of an operand, by the index of its node.
-            objects: a ctypes array in which the caller puts the `id` of each numbered
-                array before a run.
+            resolve: returns the location of an operand, by the index of its node.
+            objects: a ctypes array for the `id` of each numbered array; the caller
+                fills it before a run.
         """
         load(code for _, call, _ in self.prepared for code in call.codes)
         return Runner(self, resolve, objects)
@@ -113,7 +114,7 @@ class NativeProgram:
     def bind_prepared(
         self, index: int, call: Call, resolve: Resolve, objects: Any
     ) -> Runner:
-        """Put one of the prepared calls of a node on memory; see `bind`."""
+        """Bind one prepared call of a node to memory; see `bind`."""
 
         def share(_: int, operand: Reference) -> Share:
             is_made = operand == call.made

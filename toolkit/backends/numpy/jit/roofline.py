@@ -1,6 +1,6 @@
-"""What this processor can do at best: arithmetic and memory traffic per second.
+"""The roofline of the host: peak arithmetic and memory traffic per second.
 
-Both are measured once, on all threads together, when somebody asks.
+Both are measured once, on all threads together, on first use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolkit.backends.numpy.jit.lowering import Call, Lowered
 from toolkit.backends.numpy.jit.processor import Processor
 from toolkit.backends.numpy.jit.program import NativeProgram
 
-# As many products as are in flight at once on common processors, and some more.
+# Enough independent multiply-adds to fill the pipelines of common processors.
 _CHAINS = 12
 _TURNS = 100_000
 _BYTES = 1 << 26
@@ -26,7 +26,7 @@ _REPEATS = 5
 
 @cache
 def peaks() -> tuple[float, float]:
-    """Floating-point operations and bytes per second, of float32 on all threads."""
+    """Return the float32 operations and the bytes per second of all threads."""
     threads = settings.num_threads()
     lanes = Processor.host().lanes
     flops = 2 * _CHAINS * lanes * _TURNS * threads
@@ -58,7 +58,7 @@ def _fastest(call: Call) -> float:
 
 
 def _products(lanes: int) -> Kernel:
-    """Each row: independent chains of fused multiply-adds, in registers."""
+    """Emit independent chains of fused multiply-adds in registers, for each row."""
     b = Kernel(lanes)
     target = b.address(0)
     zero = b.filled(0.0, "float32")
@@ -76,7 +76,7 @@ def _products(lanes: int) -> Kernel:
 
 
 def _copies(lanes: int) -> Kernel:
-    """Each row: a stretch of memory read and written."""
+    """Emit a copy of a contiguous block of memory, for each row."""
     b = Kernel(lanes)
     source, target, count = b.address(0), b.address(1), b.entry(2)
     with b.loop(b.low, b.high) as row:

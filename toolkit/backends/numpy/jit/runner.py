@@ -1,4 +1,4 @@
-"""Programs in memory, entered with a single foreign call."""
+"""Programs bound to memory, run with a single foreign call."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _EVENT = 3  # words
 
 
 class Runner:
-    """A program bound to memory; one caller at a time may run it.
+    """A program bound to memory; it is not thread-safe.
 
     Args:
-        program: what to run.
-        resolve: the place of an operand, by the index of its node.
+        program: the program to run.
+        resolve: returns the location of an operand, by the index of its node.
         objects: a ctypes array of the `id` of each array of a call.
     """
 
@@ -39,10 +39,10 @@ class Runner:
         self.address: int = start + 8 * self.image.header
 
     def run(self) -> None:
-        """Compute.
+        """Run the program.
 
         Raises:
-            OutOfRangeError: if an index that a call was given is out of range.
+            OutOfRangeError: if an index in an operand is out of range.
         """
         threads = workers() if self.image.is_shared else None
         if self._runtime.run(self.address, threads.pool if threads else 0):
@@ -53,7 +53,7 @@ class Runner:
             raise OutOfRangeError(problem.format(index=index, limit=limit))
 
     def timed(self) -> list[tuple[int, int, int, int]]:
-        """Run; (part, start, end, thread) of each task, in ticks of the clock."""
+        """Run; return (part, start, end, thread) of each task, in clock ticks."""
         events = (ctypes.c_int64 * (_EVENT * len(self.image.parts)))()
         self._words[self.image.events] = ctypes.addressof(events)
         try:

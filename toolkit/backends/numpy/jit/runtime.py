@@ -1,10 +1,10 @@
-"""The threads that run generated programs, and how a program is entered.
+"""The thread pool of generated programs, and the entry point of a program.
 
-`runtime.ll` is the machine code's side: sections and tasks. `threads.ll` shares them
-with workers that look for work for a while before they sleep; how they do that on each
-system is in `waiting/`. Here are the functions' addresses, the pool of workers -
-started by the first program that needs them, forgotten after a fork, joined when the
-interpreter ends - and the clock of its events.
+`runtime.ll` runs sections and tasks. `threads.ll` divides them among workers, which
+spin before they sleep. `waiting/` contains the system calls for sleeping. This module
+loads the functions, calibrates their clock, and owns the worker pool. The first
+parallel program starts the pool. A fork discards it, and the exit of the interpreter
+joins it.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from toolkit.definitions.records import record
 
 _POOL_BYTES = 1024
 _FUNCTIONS = ("run", "prepare", "worker", "stop", "clock", "pauses", "set_spins")
-# How long workers look for work before they sleep: as long as Python takes between the
-# steps of a small network. To be woken takes a third of that.
+# How long workers spin before they sleep. It is the time that Python takes between the
+# steps of a small network. Waking a thread takes a third of it.
 _SPIN_SECONDS = 2e-4
-_PAUSES = 1000  # that are timed, three times
+_PAUSES = 1000  # iterations of each of the three timings
 
 
 @record
 class _Calls:
-    """The numbers of Linux's system calls."""
+    """The numbers of Linux system calls."""
 
     futex: int
     gettid: int
@@ -54,7 +54,7 @@ class _Calls:
 
 @record
 class _Machine:
-    """What differs between processors: Linux's calls, the pause, the clock."""
+    """The architecture's Linux system calls, pause instruction and clock."""
 
     calls: _Calls
     pause: str
@@ -63,10 +63,10 @@ class _Machine:
 
 
 _STEADY = "call i64 @llvm.readsteadycounter()"
-# Linux's numbers on architectures that it came to later.
+# The generic numbers, which newer architectures use.
 _CALLS = _Calls(98, 178, 168, 122, 123)
 _OF_ARM64 = 'call i64 @llvm.read_volatile_register.i64(metadata !{!"cntvct_el0"})'
-# By architecture. A pause takes about 35 to 140 cycles on x86, next to nothing on ARM.
+# By architecture. A pause takes about 35 to 140 cycles on x86, and almost none on ARM.
 _MACHINES = {
     "x86_64": _Machine(
         calls=_Calls(202, 186, 309, 203, 204),
@@ -88,8 +88,8 @@ _MACHINES = {
     ),
     "riscv64": _Machine(calls=_CALLS, pause="", clock=_STEADY, spins=50_000),
 }
-_MACHINES["arm64"] = _MACHINES["aarch64"]  # as Apple calls it
-# Of Windows' kernel, under which LLVM is told where they are.
+_MACHINES["arm64"] = _MACHINES["aarch64"]  # Apple's name
+# Functions of the Windows kernel. LLVM receives their addresses.
 _OF_WINDOWS = ("WaitOnAddress", "WakeByAddressAll", "SwitchToThread")
 _ATTRIBUTES = "attributes #0 = { nounwind }"
 _DECLARED = re.compile(r"^declare .*@([\w.]+)\(.*$\n?", re.MULTILINE)
@@ -97,35 +97,35 @@ _DEFINED = re.compile(r"^define .*@([\w.]+)\(", re.MULTILINE)
 
 
 def can_share(processor: Processor | None = None) -> bool:
-    """Whether programs can run on several threads: of this machine, or of another."""
+    """Return whether programs can use several threads on a processor or the host."""
     processor = processor or Processor.host()
     return processor.threads and processor.architecture in _MACHINES
 
 
 def waiting(processor: Processor) -> str:
-    """How a worker sleeps on the system of a processor: the name of a file."""
+    """Return the name of the file that implements waiting on a processor's system."""
     if "windows" in processor.triple:
         return "address"
     return "futex" if "linux" in processor.triple else "condition"
 
 
 def has_pthreads(processor: Processor) -> bool:
-    """Whether C starts threads there as POSIX says."""
+    """Return whether a C library can start POSIX threads on a processor."""
     return can_share(processor) and waiting(processor) != "address"
 
 
 def usual_spins(processor: Processor) -> int:
-    """How often a worker looks for work before it sleeps; 0: there are none."""
+    """Return the number of spins before a worker sleeps; 0 without threads."""
     return _MACHINES[processor.architecture].spins if can_share(processor) else 0
 
 
 def runtime_text(processor: Processor | None = None, is_library: bool = False) -> str:
-    """The LLVM IR of the runtime.
+    """Return the LLVM IR of the runtime.
 
     Args:
-        processor: that it is for; None: this one.
-        is_library: whether it is a native library's. C starts its threads then, and
-            nobody asks when tasks ran.
+        processor: the target; None: the host.
+        is_library: whether the runtime is part of a native library. C then starts its
+            threads, and tasks are not timed.
     """
     processor = processor or Processor.host()
     shares = has_pthreads(processor) if is_library else can_share(processor)
@@ -151,7 +151,7 @@ def runtime_text(processor: Processor | None = None, is_library: bool = False) -
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:
-    """A module with a word for each `$NAME` in it, all of which must be known."""
+    """Substitute all `$NAME` placeholders of a module."""
     return Template(text).substitute(words)
 
 
@@ -160,14 +160,14 @@ def _text(name: str) -> str:
 
 
 def _function(head: str, body: str, end: str) -> str:
-    """A function of one instruction, and what that calls."""
+    """Return a function with one instruction, and the declaration of its callee."""
     called = re.search(r"call (\w+) (@llvm[\w.]+)\((\w*)", body)
     declared = "declare {} {}({})\n".format(*called.groups()) if called else ""
     return f"{declared}define {head}() #0 {{\n  {body}\n  {end}\n}}\n"
 
 
 def join(texts: Sequence[str]) -> str:
-    """Modules as one: what one of them defines, the others do not declare."""
+    """Join modules and remove declarations of functions that one of them defines."""
     text = "\n".join(texts).replace(_ATTRIBUTES, "")
     known = set(_DEFINED.findall(text))
 
@@ -180,7 +180,7 @@ def join(texts: Sequence[str]) -> str:
 
 
 class Runtime:
-    """The runtime's functions, loaded."""
+    """The loaded functions of the runtime."""
 
     def __init__(self) -> None:
         host = Processor.host()
@@ -189,7 +189,7 @@ class Runtime:
         code = engine.machine_code(f"runtime{key}", runtime_text)
         found = engine.link([code], _FUNCTIONS)
         pointer, long = ctypes.c_void_p, ctypes.c_int64
-        # These release the interpreter's lock while they run.
+        # These release the GIL while they run.
         self.run = ctypes.CFUNCTYPE(long, pointer, pointer)(found["run"])
         self.prepare = ctypes.CFUNCTYPE(None, pointer)(found["prepare"])
         self.worker = ctypes.CFUNCTYPE(pointer, pointer)(found["worker"])
@@ -200,7 +200,7 @@ class Runtime:
 
     @cached_property
     def address_offset(self) -> int:
-        """Where in a NumPy array's object the address of its elements stands."""
+        """The offset of the data pointer in the object of a NumPy array."""
         probes: list[Any] = [np.zeros(3), np.zeros((2, 2), np.int8)[1:]]
         for offset in range(0, 64, 8):
             words = [ctypes.c_int64.from_address(id(a) + offset).value for a in probes]
@@ -210,7 +210,7 @@ class Runtime:
 
 
 def _name_functions() -> None:
-    """Tell LLVM where those functions are that no library has which it looks in."""
+    """Pass LLVM the addresses of functions that it does not find in libraries."""
     if sys.platform == "win32":
         kernel = ctypes.WinDLL("kernelbase")
         for name in _OF_WINDOWS:
@@ -219,23 +219,24 @@ def _name_functions() -> None:
 
 
 class Workers:
-    """Worker threads of this process: all threads but the one that calls.
+    """The worker threads of this process: all threads except the calling thread.
 
-    Once they are stopped, what still has them runs on the thread that calls alone.
+    A program that still uses the pool after `stop` runs on the calling thread only.
     """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._block: Any = None
-        self._running: list[_thread.LockType] = []  # of each: held until it ends
+        self._running: list[_thread.LockType] = []  # each lock is held by its thread
         self._is_stopped = False
         self._lock = RLock()
 
     @property
     def pool(self) -> int:
-        """The address of what the threads share, started now if need be; 0: none.
+        """The address of the shared state; starts the threads; 0 without threads.
 
-        It is there as long as the workers are: whoever runs a program holds them.
+        The address is valid as long as this object exists, so the caller of a program
+        must keep a reference.
         """
         if self.threads < 2:
             return 0
@@ -258,12 +259,12 @@ class Workers:
             try:
                 _thread.start_new_thread(_work, (argument, running, block))
             except RuntimeError:
-                break  # as many as the system gives
+                break  # the system refuses more threads
             self._running.append(running)
         self._block = block
 
     def stop(self) -> None:
-        """End the threads, after what they are doing."""
+        """End the threads after their current work."""
         with self._lock:
             self._is_stopped = True
         if self._block is None:
@@ -274,7 +275,7 @@ class Workers:
 
 
 def _seconds_of_a_pause() -> float:
-    """What a pause takes: from a few cycles to 140, by the processor."""
+    """Return the duration of a pause: a few to 140 cycles, by processor."""
     times = []
     for _ in range(3):
         start = perf_counter()
@@ -284,7 +285,7 @@ def _seconds_of_a_pause() -> float:
 
 
 def _work(argument: int, running: _thread.LockType, block: Any) -> None:
-    """What a worker thread does; the block is there as long as that takes."""
+    """Run a worker thread; the argument keeps the shared block alive."""
     try:
         runtime().worker(argument)
     finally:
@@ -293,11 +294,11 @@ def _work(argument: int, running: _thread.LockType, block: Any) -> None:
 
 _runtime: Runtime | None = None
 _workers: Workers | None = None
-_creating = RLock()  # a signal's handler may call what it interrupts
+_creating = RLock()  # reentrant: a signal handler can call the interrupted function
 
 
 def runtime() -> Runtime:
-    """The runtime of this process."""
+    """Return the runtime of this process."""
     global _runtime
     if _runtime is None:
         with _creating:
@@ -307,7 +308,7 @@ def runtime() -> Runtime:
 
 
 def workers() -> Workers:
-    """The workers of this process, as many as `settings.num_threads()` says."""
+    """Return the worker pool of this process, with `settings.num_threads()` threads."""
     global _workers
     found = _workers
     if found is None or found.threads != _wanted():
@@ -320,7 +321,7 @@ def workers() -> Workers:
 
 
 def stop_workers() -> None:
-    """End the threads, after what they are doing; the next program starts others."""
+    """End the threads after their current work; the next program starts new ones."""
     global _workers
     with _creating:
         found, _workers = _workers, None
@@ -333,7 +334,7 @@ def _wanted() -> int:
 
 
 def _after_fork() -> None:
-    """Begin anew: the threads are not in the child."""
+    """Reset the pool: threads do not exist in the child process."""
     global _creating, _workers
     _creating, _workers = RLock(), None
 

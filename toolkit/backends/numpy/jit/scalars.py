@@ -1,4 +1,4 @@
-"""The scalar vocabulary as LLVM IR: what elementwise primitives are written in."""
+"""The scalar operations of elementwise primitives as LLVM IR."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ _COMPARE = {
 _ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul"}
 _BOOL_ARITHMETIC = {"add": "or", "multiply": "and"}
 _BITWISE = ("and", "or", "xor")
-# What `__getattr__` finds besides functions.
+# Attributes of `LLVMScalars` that are not methods or functions.
 _NAMES = {*_COMPARE, *_ARITHMETIC}
 _NAMES |= {f"{prefix}_{kind}" for prefix in ("logical", "bitwise") for kind in _BITWISE}
-# A float as the builder writes it: the bits of a double, without and with its sign.
+# A float literal of the builder: the bits of a double, and masks for its value.
 _LITERAL = re.compile(r"\b0x([0-9A-F]{16})\b")
 _SIGNLESS, _INFINITE = (1 << 63) - 1, 0x7FF << 52
-# What makes no sense of truth values, or would give others than NumPy does.
+# Operations that are undefined for bool, or differ from NumPy.
 _NOT_OF_BOOL = frozenset(("negative", "abs", "sign", "subtract"))
-# Whether the first of two values is the one that is wanted.
+# Returns whether to select the first of two values.
 _Relation = Callable[[Value, Value], Value]
 
 
 class LLVMScalars:
-    """Emits each scalar operation with a builder; arguments and results are Values."""
+    """Emitter of scalar operations; arguments and results are Values."""
 
     def __init__(self, builder: Builder) -> None:
         self.b = builder
 
     @classmethod
     def has(cls, name: str, dtype: str) -> bool:
-        """Whether there is a word for operands of a dtype."""
+        """Return whether an operation supports operands of a dtype."""
         if name in math.INTEGERS and dtypes.is_integer(dtype):
             return True
         if name == "divide" or name in math.FLOATS:
@@ -59,15 +59,15 @@ class LLVMScalars:
         return is_known and not (dtype == "bool" and name in _NOT_OF_BOOL)
 
     def const(self, number: Any, like: Value) -> Value:
-        """A number in the dtype of another value."""
+        """Return a number in the dtype of another value."""
         return self.b.constant(number, like)
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
-        """a where the condition holds, else b."""
+        """Select a where the condition holds, otherwise b."""
         return self.b.select(condition, a, b)
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """x in another dtype; floats are truncated."""
+        """Convert x to another dtype; float to integer truncates."""
         source = x.dtype
         if source == dtype:
             return x
@@ -92,8 +92,8 @@ class LLVMScalars:
         return self.b.convert("zext" if _is_unsigned(source) else "sext", x, dtype)
 
     def _float_to_integer(self, x: Value, dtype: str) -> Value:
-        # Through a type that holds all of this one, and so what NumPy's cast does on
-        # x86 for most values out of range.
+        # Convert through a type that contains all values of this dtype. Most values
+        # out of range then have the result of NumPy's cast on x86.
         if dtype == "uint64":
             limit = self.const(2.0**63, x)
             high = self.b.convert("fptosi", self.subtract(x, limit), "int64")
@@ -104,7 +104,7 @@ class LLVMScalars:
         return self.cast(self.b.convert("fptosi", x, wide), dtype)
 
     def saturate(self, x: Value, dtype: str, offset: int, bits: int) -> Value:
-        """x + offset, rounded to the nearest of 2 ** bits numbers; NaN: 0."""
+        """Emit x + offset, rounded and saturated to `bits` bits; NaN gives 0."""
         if offset:
             x = self.b.binary("fadd", x, self.const(offset, x))
         low, high = 0, 2**bits - 1
@@ -113,13 +113,13 @@ class LLVMScalars:
         if current().architecture != "x86_64":
             return self.cast(self.round(near), dtype)
         whole = self._nearest(near)
-        # What changes nothing, but tells LLVM of instructions that pack such numbers.
+        # This does not change the value. LLVM then selects pack instructions.
         whole = self.b.intrinsic("smax", whole, self.const(0, whole))
         whole = self.b.intrinsic("smin", whole, self.const(255, whole))
         return self.b.convert("trunc", whole, dtype)
 
     def _nearest(self, x: Value) -> Value:
-        """x rounded to int32, halves to even: one instruction, on x86."""
+        """Round x to int32, half to even: one instruction on x86."""
         kind = f"f{8 * dtypes.itemsize(x.dtype)}"
         lanes, result = (
             (f"v{x.lanes}", f"<{x.lanes} x i32>") if x.lanes else ("", "i32")
@@ -129,71 +129,71 @@ class LLVMScalars:
         return self.b.let(f"call {result} {name}({x.type} {x})", "int32", x.lanes)
 
     def negative(self, x: Value) -> Value:
-        """-x."""
+        """Emit -x."""
         if dtypes.is_float(x.dtype):
             return self.b.let(f"fneg {x.type} {x.text}", x.dtype, x.lanes)
         return self.b.binary("sub", self.const(0, x), x)
 
     def abs(self, x: Value) -> Value:
-        """|x|."""
+        """Emit |x|."""
         if dtypes.is_float(x.dtype):
             return self.b.intrinsic("fabs", x)
         return x if _is_unsigned(x.dtype) else self.maximum(x, self.negative(x))
 
     def sign(self, x: Value) -> Value:
-        """-1, 0 or 1; NaN stays."""
+        """Emit -1, 0 or 1; NaN stays NaN."""
         zero = self.const(0, x)
         up = self.select(self.less(zero, x), self.const(1, x), x)
         return self.select(self.less(x, zero), self.const(-1, x), up)
 
     def divide(self, a: Value, b: Value) -> Value:
-        """a / b, for floats."""
+        """Emit a / b, for floats."""
         return self.b.binary("fdiv", a, b)
 
     def maximum(self, a: Value, b: Value) -> Value:
-        """The larger; NaN if either is."""
+        """Emit the larger value; NaN if either is NaN."""
         return self._limit(lambda x, y: self.less(y, x), a, b)
 
     def minimum(self, a: Value, b: Value) -> Value:
-        """The smaller; NaN if either is."""
+        """Emit the smaller value; NaN if either is NaN."""
         return self._limit(self.less, a, b)
 
     def _limit(
         self, wins: Callable[[Value, Value], Value], a: Value, b: Value
     ) -> Value:
-        """The first of two values if it wins, else the second; NaN if either is."""
+        """Select the first value if it wins, otherwise the second; NaN propagates."""
         if not dtypes.is_float(a.dtype):
             return self.select(wins(a, b), a, b)
         if _is_number(b):
             a, b = b, a
-        if _is_number(a):  # against NaN nothing wins: one instruction, on x86
+        if _is_number(a):  # a loses against NaN: one instruction on x86
             return self.select(wins(a, b), a, b)
         return self.select(self.isnan(a), a, self.select(wins(a, b), a, b))
 
     def isnan(self, x: Value) -> Value:
-        """Whether x is NaN."""
+        """Emit whether x is NaN."""
         if not dtypes.is_float(x.dtype):
             return self._everywhere(False, x)
         return self.b.let(f"fcmp uno {x.type} {x.text}, {x.text}", "bool", x.lanes)
 
     def isinf(self, x: Value) -> Value:
-        """Whether x is infinite."""
+        """Emit whether x is infinite."""
         if not dtypes.is_float(x.dtype):
             return self._everywhere(False, x)
         return self._compare("equal", self.abs(x), self.const(float("inf"), x))
 
     def isfinite(self, x: Value) -> Value:
-        """Whether x is neither infinite nor NaN."""
+        """Emit whether x is neither infinite nor NaN."""
         if not dtypes.is_float(x.dtype):
             return self._everywhere(True, x)
         return self._compare("less", self.abs(x), self.const(float("inf"), x))
 
     def _everywhere(self, answer: bool, x: Value) -> Value:
-        """The same truth value wherever x has a value."""
+        """Return a constant bool with the lanes of x."""
         return self.const(answer, self._compare("equal", x, x))
 
     def logical_not(self, x: Value) -> Value:
-        """Not x."""
+        """Emit not x."""
         return self.b.binary("xor", x, self.const(True, x))
 
     def __getattr__(self, name: str) -> Any:
@@ -210,7 +210,7 @@ class LLVMScalars:
         raise AttributeError(name)
 
     def bitwise_not(self, x: Value) -> Value:
-        """The other bits."""
+        """Emit the complement of the bits of x."""
         return self.b.binary("xor", x, self.const(-1, x))
 
     def _arithmetic(self, name: str, a: Value, b: Value) -> Value:
@@ -241,7 +241,7 @@ class LLVMScalars:
 
 
 def _is_number(x: Value) -> bool:
-    """Whether a float is known when the code is written, and not NaN."""
+    """Return whether a float is a constant that is not NaN."""
     words = set(_LITERAL.findall(x.text))
     return bool(words) and all(int(word, 16) & _SIGNLESS <= _INFINITE for word in words)
 

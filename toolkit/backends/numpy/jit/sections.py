@@ -1,10 +1,10 @@
-"""Which calls run together: chains over the same rows, a few rows at a time.
+"""Sections: chains of calls over the same rows, run a few rows at a time.
 
-A convolution, its activation and its pooling touch megabytes for a whole batch, and
-kilobytes for one image. Calls whose rows are the same rows join one section, as long as
-each reads of what the section writes only the rows that it is at; the section then runs
-depth first, and what one call writes is still in the cache when the next one reads it.
-The order of calls changes only where nothing depends on it.
+A convolution, its activation and its pooling access megabytes for a whole batch, and
+kilobytes for one image. Calls over the same rows join one section if each call reads
+only the current rows of the section's results. The section then runs depth first, so
+the results of one call are still in the cache for the next call. Only independent calls
+are reordered.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from toolkit.backends.base import Share
 from toolkit.backends.numpy.jit.lowering import Call, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
 
-# What one core does in a second, roughly: enough to tell what is worth sharing.
+# Approximate speed of one core, for the decision whether to use several threads.
 _FLOPS, _BYTES = 5e10, 1e10
-# Dispatch and join take less than a microsecond when the workers are awake.
+# Dispatch and join take less than a microsecond if the workers are awake.
 _LEAST_SHARED = 15e-6
-# A task may have the rows of up to this many tasks of a partition.
+# The maximum size of a task, in tasks of a partition.
 _MOST_PARTITIONS = 2
 
 
 def seconds(call: Call) -> float:
-    """About how long a call takes on one thread."""
+    """Return the approximate duration of a call on one thread."""
     return max(call.flops / _FLOPS, call.nbytes / _BYTES)
 
 
-# The share of an operand, by the index of its node.
+# Returns the share of an operand, by the index of its node.
 Shares = Callable[[int, Reference], Share]
 
 
@@ -40,7 +40,7 @@ class Section:
 
     calls: pairs of the index of the node and the call.
     factors: rows of each call per row of the section.
-    is_late: whether all that comes before the barrier has to be done.
+    is_late: whether all calls before the barrier must end first.
     """
 
     calls: list[tuple[int, Call]]
@@ -49,53 +49,53 @@ class Section:
     grain: int
     is_late: bool = False
     row_bytes: int = 0
-    # What all rows read or write, by its owner; and the bytes of that.
+    # The size in bytes of memory that all rows access, by owner; and the total.
     common: dict[Hashable, int] = field(default_factory=dict)
     common_bytes: int = 0
-    has_slots: bool = False  # whether a call adds up there what each task finds
-    # Of the processor, in which the rows of a group should stay.
+    has_slots: bool = False  # whether a call accumulates a partial result per task
+    # The cache of the processor. The rows of a group should fit in it.
     cache_bytes: int = field(default_factory=lambda: current().cache_bytes)
-    # Owners of memory that the section writes; whether only the rows it is at.
+    # Owners of written memory; whether a row writes only its own part.
     writes: dict[Hashable, bool] = field(default_factory=dict)
     touches: set[Hashable] = field(default_factory=set)
 
     @property
     def sections(self) -> list[Section]:
-        """Itself: what runs side by side."""
+        """The parallel branches: only this section."""
         return [self]
 
     @property
     def tasks(self) -> int:
-        """How many tasks the rows divide into."""
+        """The number of tasks."""
         return -(-self.rows // self.grain)
 
     @property
     def group(self) -> int:
-        """How many rows run before the next ones begin."""
+        """The number of rows that run together, depth first."""
         if len(self.calls) == 1:
             return self.rows
         return min(self.grain, max(1, self.cache_bytes // 4 // max(1, self.row_bytes)))
 
     @property
     def is_shared(self) -> bool:
-        """Whether several threads are worth it."""
+        """Whether several threads are worthwhile."""
         total = sum(seconds(call) for _, call in self.calls)
         return self.tasks > 1 and total >= _LEAST_SHARED
 
     @property
     def is_stream(self) -> bool:
-        """Whether a thread that is alone runs all tasks as one."""
+        """Whether a single thread runs all tasks as one."""
         return len(self.calls) == 1 and self.calls[0][1].is_stream
 
     @property
     def is_branch(self) -> bool:
-        """Whether it may run on one thread while others run on other threads."""
+        """Whether it can run on one thread, in parallel with other sections."""
         return not self.is_shared and all(call.can_branch for _, call in self.calls)
 
     def grain_with(self, call: Call, factor: int) -> int:
-        """The rows of a task if a call joins: some calls are slow on few rows.
+        """Return the grain if a call joins: some calls are slow for few rows.
 
-        Slots are of a certain number of rows.
+        The grain of a section with slots is fixed.
         """
         wanted = -(-call.grain // factor)
         has_slots = self.has_slots or _has_slots(call)
@@ -104,7 +104,7 @@ class Section:
         return max(self.grain, wanted)
 
     def add(self, index: int, call: Call, factor: int, shares: Shares) -> None:
-        """Let a call join, last."""
+        """Append a call."""
         self.grain = self.grain_with(call, factor)
         self.has_slots |= _has_slots(call)
         self.calls.append((index, call))
@@ -125,7 +125,7 @@ class Section:
 
 
 def _gathers(call: Call, operand: Reference) -> bool:
-    """Whether a call adds up there what its tasks find, each in its slot if several."""
+    """Return whether a call accumulates partial results, one slot for each task."""
     return operand[0] in ("out", "work") and operand not in call.row_operands
 
 
@@ -135,19 +135,19 @@ def _has_slots(call: Call) -> bool:
 
 @dataclass
 class Branches:
-    """Sections that do not depend on each other, side by side."""
+    """Independent sections that run in parallel."""
 
     sections: list[Section]
     is_shared = True
 
     @property
     def tasks(self) -> int:
-        """Each section is one task."""
+        """The number of tasks; each section is one task."""
         return len(self.sections)
 
     @property
     def is_late(self) -> bool:
-        """As for each of the sections."""
+        """Whether all calls before the barrier must end first."""
         return self.sections[0].is_late
 
     @property
@@ -157,17 +157,17 @@ class Branches:
 
     @property
     def gain(self) -> float:
-        """About what two threads save, in seconds."""
+        """The approximate time that two threads save, in seconds."""
         costs = [sum(seconds(call) for _, call in s.calls) for s in self.sections]
         return sum(costs) - max(costs)
 
 
 def side_by_side(found: Sequence[Section]) -> list[Section | Branches]:
-    """Let sections that one thread is enough for run beside others, if independent.
+    """Run independent sections in parallel if each needs only one thread.
 
-    Each joins the first ones that it can run beside: the weights of a convolution, say,
-    are packed while the one before it computes. What saves less than waking a thread
-    costs stays in line.
+    Each section joins the first possible branches. For example, the weights of a
+    convolution are packed while the previous convolution runs. Branches that save less
+    than the cost of a wake-up stay sequential.
     """
     line = _Line()
     for section in found:
@@ -176,18 +176,18 @@ def side_by_side(found: Sequence[Section]) -> list[Section | Branches]:
 
 
 class _Line:
-    """Sections and branches one after the other, and what they do to memory."""
+    """A sequence of sections and branches, with the memory that they access."""
 
     def __init__(self) -> None:
         self.parts: list[Section | Branches] = []
-        self.branches: list[int] = []  # which of the parts are
-        # The number of the last part that writes, or touches, what belongs to an owner.
+        self.branches: list[int] = []  # the indices of the branches in `parts`
+        # The last part that writes, or accesses, the memory of an owner.
         self.written: dict[Hashable, int] = {}
         self.touched: dict[Hashable, int] = {}
-        self.late = 0  # the first part behind the barrier
+        self.late = 0  # the first part after the barrier
 
     def take(self, section: Section) -> None:
-        """Put a section beside the first branches that it may run beside, or last."""
+        """Add a section to the first branches that it can join, or append it."""
         if section.is_late and not (self.parts and self.parts[-1].is_late):
             self.late = len(self.parts)
         place = self._place(section) if section.is_branch else None
@@ -204,7 +204,7 @@ class _Line:
             self.written[owner] = max(place, self.written.get(owner, -1))
 
     def _place(self, section: Section) -> int | None:
-        """The first branches behind all that a section depends on."""
+        """Return the first branches after all dependencies of a section."""
         depends = [self.written.get(owner, -1) for owner in section.touches]
         depends += [self.touched.get(owner, -1) for owner in section.writes]
         first = max([*depends, self.late - 1 if section.is_late else -1]) + 1
@@ -213,7 +213,7 @@ class _Line:
 
 
 def _worthwhile(part: Section | Branches) -> Sequence[Section | Branches]:
-    """Branches, or else their sections one after the other."""
+    """Return branches, or their sections in sequence if the gain is small."""
     if isinstance(part, Section) or part.gain >= _LEAST_SHARED:
         return [part]
     return part.sections
@@ -222,12 +222,12 @@ def _worthwhile(part: Section | Branches) -> Sequence[Section | Branches]:
 def sections(
     calls: Sequence[tuple[int, Call]], shares: Shares, barrier: int
 ) -> list[Section]:
-    """Calls in an order that depends on nothing but them, joined where they can be.
+    """Join calls to sections in a deterministic order.
 
     Args:
         calls: pairs of the index of the node and the call, in a valid order.
-        shares: what memory each operand is in.
-        barrier: calls of this node and those after it run after all others.
+        shares: returns the memory that an operand occupies.
+        barrier: calls of this node and of later nodes run after all other calls.
     """
     joining = _Joining(shares)
     for index, call in calls:
@@ -241,18 +241,18 @@ def sections(
 
 
 class _Joining:
-    """The sections so far, and calls that wait for what reads their results."""
+    """The sections so far, and calls that wait for a reader of their results."""
 
     def __init__(self, shares: Shares) -> None:
         self.shares = shares
         self.found: list[Section] = []
-        self.earliest = 0  # the first section that a call may join
+        self.earliest = 0  # the first section that a call can join
         self.is_late = False
-        self.writer: dict[Hashable, int] = {}  # the last section that writes there
-        self.waiting: dict[Hashable, tuple[int, Call]] = {}  # by what they make
+        self.writer: dict[Hashable, int] = {}  # the last section that writes an owner
+        self.waiting: dict[Hashable, tuple[int, Call]] = {}  # by written owner
 
     def take(self, index: int, call: Call) -> None:
-        """Let a call join the section that it depends on, or begin one."""
+        """Join a call to the section that it depends on, or start a section."""
         owners = {
             operand: self.shares(index, operand).owner
             for operand in call.operands
@@ -273,24 +273,24 @@ class _Joining:
         self._put(index, call, self._last(owners.values()))
 
     def flush(self) -> None:
-        """Let the calls that nothing has asked for run now."""
+        """Append the calls that still wait for a reader."""
         waiting = {id(pair): pair for pair in self.waiting.values()}
         self.waiting.clear()
         for pair in waiting.values():
             self._put(*pair, len(self.found) - 1)
 
     def _made(self, index: int, call: Call) -> set[Hashable]:
-        """Owners of what a call writes."""
+        """Return the owners of the memory that a call writes."""
         operands = (o for o in call.operands if o[0] in ("out", "work"))
         return {self.shares(index, operand).owner for operand in operands}
 
     def _may_wait(self, call: Call) -> bool:
-        """Whether what a call makes is made row by row: random numbers, say."""
+        """Return whether a call only writes rows, for example random numbers."""
         made = [operand for operand in call.operands if operand[0] != "in"]
         return bool(made) and call.row_operands.issuperset(made)
 
     def _last(self, owners: Iterable[Hashable]) -> int:
-        """The last section that writes any of these."""
+        """Return the last section that writes one of these owners."""
         return max((self.writer.get(owner, -1) for owner in owners), default=-1)
 
     def _put(self, index: int, call: Call, section: int) -> None:
@@ -304,7 +304,7 @@ class _Joining:
 
 
 def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
-    """Let a call join a section if it can; whether it did."""
+    """Join a call to a section if possible; return whether it joined."""
     if not call.row_operands or not section.calls[0][1].row_operands:
         return False
     factor, rest = divmod(call.rows, section.rows)
@@ -322,10 +322,10 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
                 return False
         if not by_rows:
             common[share.owner] = share.nbytes
-            # In other tasks than its own, two threads would add to one place.
+            # With a different grain, two threads would accumulate in the same slot.
             if _gathers(call, operand) and call.grain != factor * section.grain:
                 return False
-    # What every group reads again.
+    # Memory that every group reads again.
     known = sum(section.common.get(owner, 0) for owner in common)
     if section.common_bytes - known + sum(common.values()) > section.cache_bytes // 2:
         return False

@@ -1,1 +1,1 @@
-"""Fused bodies as kernels: the loops of a plan, its rows, and sums over tasks."""
+"""Kernels of fused bodies: loop nests, passes over rows, and sums over tasks."""

@@ -1,4 +1,4 @@
-"""Fused bodies as calls: elementwise nodes, and reductions of rows and columns."""
+"""Lowering of fused bodies to calls: elementwise nodes and reductions."""
 
 from __future__ import annotations
 
@@ -42,19 +42,18 @@ DTYPES = (
     *("bool", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64", "float32", "float64"),
 )
-# Elements of one task where the work has no leading extent to divide along.
+# Elements of one task if no leading extent divides the work.
 GRAIN = 32768
-# Below this much memory traffic there is one task.
+# Work with less memory traffic than this number of bytes is one task.
 LEAST_BYTES = 1 << 15
-# What bodies were lowered to, by their structure and operands: most networks repeat
-# their layers.
+# Lowered bodies by structure and operands: most networks repeat their layers.
 _known: dict[Hashable, Lowered] = {}
-_NOTHING = Lowered()  # stands for None
+_NOTHING = Lowered()  # represents None
 _MOST_KNOWN = 1024
 
 
 def is_fusable(node: Node) -> bool:
-    """Whether a node can be part of a generated kernel."""
+    """Return whether a node can be part of a generated kernel."""
     dtypes = [v.spec.dtype for v in (*node.inputs, *node.outputs)]
     if node.op.name == "cast" and converts(*dtypes):
         return True
@@ -72,7 +71,7 @@ def is_fusable(node: Node) -> bool:
 def lower_fused(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """The calls of a body: one for its loops, one for each sum over tasks."""
+    """Return the calls of a body: one for its loops, one for each sum over tasks."""
     structure = structure_of(body)
     if structure is None:
         return _lower(body, inputs, outputs)
@@ -105,7 +104,7 @@ def _lower(
 
 
 def _crossing(planned: SizedNest) -> list[int]:
-    """The operands that lie across the rows, where rows are not turned."""
+    """Return the operands that are contiguous across rows but not transposed."""
     found = [
         read.operand
         for read, strides in zip(planned.plan.reads, planned.strides, strict=False)
@@ -121,7 +120,7 @@ def _crossing(planned: SizedNest) -> list[int]:
 
 
 def _problem(body: Graph) -> str:
-    """What to say of a bad index."""
+    """Return the message for a bad index."""
     for node in body.nodes:
         if picks_in_rows(node):
             return index_problem(node.op.name, node.attrs["axis"])
@@ -130,7 +129,7 @@ def _problem(body: Graph) -> str:
 
 @dataclass
 class _Lowering:
-    """The calls of a plan."""
+    """Builder of the calls of a plan."""
 
     planned: SizedNest
     inputs: Sequence[Operand]
@@ -157,12 +156,12 @@ class _Lowering:
         return GRAIN if whole and grain > GRAIN else grain
 
     def _take(self, nbytes: int) -> Reference:
-        """A piece of scratch memory."""
+        """Allocate scratch memory."""
         start, self.work = self.work, self.work + aligned(nbytes)
         return "work", start
 
     def lowered(self) -> Lowered:
-        """The calls, and the scratch memory that they share."""
+        """Return the calls with their shared scratch memory."""
         plan, loops = self.plan, self.planned.loops
         operands: list[Reference] = [("in", read.operand) for read in plan.reads]
         partials, combinations = [], []
@@ -220,7 +219,7 @@ class _Lowering:
         )
 
     def _row_operands(self, operands: Sequence[Reference]) -> frozenset[Reference]:
-        """The operands that fall apart along the rows of the call."""
+        """Return the operands that divide along the rows of the call."""
         plan, found = self.plan, []
         if plan.one_row or plan.ragged:
             return frozenset()

@@ -1,7 +1,7 @@
-"""Writes the function of a plan: loops over rows, passes over each row, accumulators.
+"""The function of a plan: loops over rows, passes over each row, accumulators.
 
-The table holds the addresses of what is read and written and of the row buffers, and
-then the numbers of `Numbers`, in its order.
+The table contains the addresses of operands, outputs and row buffers, then the numbers
+of `Numbers` in order.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from toolkit.backends.numpy.jit.processor import current
 
 
 def emit_plan(plan: LoopNest) -> Kernel:
-    """The body of the function of a plan."""
+    """Emit the body of the function of a plan."""
     builder = Kernel(current().lanes)
     _Nest(builder, plan).write()
     return builder
 
 
 class _Nest:
-    """Writes one function with a builder."""
+    """Emitter of the function of one plan."""
 
     def __init__(self, builder: Kernel, plan: LoopNest) -> None:
         self.b = builder
@@ -34,7 +34,7 @@ class _Nest:
         self.partials = Partials(self.values)
 
     def write(self) -> None:
-        """The whole function."""
+        """Emit the whole function."""
         b, plan = self.b, self.plan
         values, bases = self.values, self.values.bases
         unit = values.entry(values.numbers.unit)

@@ -1,8 +1,8 @@
 """Sums over rows: one partial result for each task, and their combination.
 
-A function finds the partial results of its task in memory, and empties them where the
-task begins. Those of single numbers, and of the columns of short rows, stay in
-registers while it runs.
+A function loads the partial results of its task from memory. It initializes them at the
+start of the task. Single numbers, and the columns of short rows, stay in registers
+during the loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Partials:
     """The partial results of one function.
 
     Args:
-        values: of the function; the addresses of partial results become the task's.
+        values: the values of the function. The addresses of partial results become the
+            addresses of the task's slot.
     """
 
     def __init__(self, values: Values) -> None:
@@ -37,7 +38,7 @@ class Partials:
         self.reducers = {
             k: values.reducer_of(write.source[1]) for k, write in self.writes.items()
         }
-        # What is in registers, in the order of the parts of a row.
+        # The values in registers, in the order of the parts of a row.
         self.held: dict[int, list[Value]] = {}
         if self.writes:
             self._find()
@@ -68,10 +69,10 @@ class Partials:
             self.b.store(nothing, self._address(write), index, mask)
 
     def load(self, parts: Sequence[tuple[Number, Mask]]) -> list[Value]:
-        """Take what is held in registers from b.
+        """Load the partial results that stay in registers.
 
         Args:
-            parts: the (column, mask) of each vector of a row, if rows are held.
+            parts: the (column, mask) of each vector of a row that is kept in registers.
         """
         b = self.b
         for k, write in self.writes.items():
@@ -86,7 +87,7 @@ class Partials:
         return self.values
 
     def store(self, parts: Sequence[tuple[Number, Mask]]) -> None:
-        """Put what is held in registers into memory."""
+        """Store the partial results that are in registers."""
         b = self.b
         for k, values in self.held.items():
             if self.writes[k].role == ONE:
@@ -97,34 +98,34 @@ class Partials:
 
     @property
     def values(self) -> list[Value]:
-        """What is in registers, one after the other."""
+        """The values in registers, in order."""
         return list(chain.from_iterable(self.held.values()))
 
     def hold(self, values: Sequence[Value]) -> None:
-        """Go on with other registers for what is held."""
+        """Replace the values in registers."""
         rest = list(values)
         for k, old in self.held.items():
             self.held[k], rest = rest[: len(old)], rest[len(old) :]
 
     def add(self, write: int, value: Value, part: int = 0) -> None:
-        """Combine a value with what is held."""
+        """Merge a value into a partial result in a register."""
         held = self.held[write]
         (held[part],) = self.reducers[write].merge([held[part]], [value])
 
     def add_in_memory(
         self, write: int, base: Pointer, index: Number, mask: Mask, value: Value
     ) -> None:
-        """Combine a vector of a row with the partial results of its columns."""
+        """Merge a vector of a row into the partial results of its columns."""
         total = self.b.load(base, index, value.dtype, mask)
         (total,) = self.reducers[write].merge([total], [value])
         self.b.store(total, base, index, mask)
 
 
 def emit_combination(op: str, dtype: str) -> Kernel:
-    """Combine partial results, in the order of the tasks.
+    """Emit the combination of partial results, in the order of the tasks.
 
-    The table: the address of the partial results and of the result, how many there are,
-    and the bytes from one to the next. A row is an element.
+    The table contains the addresses of the partial results and of the result, the
+    number of partial results, and their stride in bytes. A row is an element.
     """
     b = Kernel(current().lanes)
     combine = reducer(op, dtype, b)

@@ -1,4 +1,4 @@
-"""How vectors are combined into one value: sums, extremes, and where they are."""
+"""Reductions of vectors to one value: sums, extremes, and positions of extremes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ State = list[Value]
 
 
 def reducer(op: str, dtype: str, builder: Kernel) -> Reducer:
-    """The reducer of a primitive for elements of a dtype."""
+    """Return the reducer of a primitive for elements of a dtype."""
     kind = Position if op.startswith("arg") else Reducer
     return kind(op, dtype, builder)
 
 
 class Reducer:
-    """Combines elements with an associative operation.
+    """Reducer with an associative operation.
 
-    A state is a list of vectors: what each lane has seen.
+    A state is a list of vectors: the partial result of each lane.
     """
 
     def __init__(self, op: str, dtype: str, builder: Kernel) -> None:
@@ -31,30 +31,30 @@ class Reducer:
         self.like: Value = Value("", dtype, builder.lanes)
 
     def initial(self) -> State:
-        """What changes nothing."""
+        """Return the identity state."""
         return [self.b.constant(identity(self.op, self.dtype), self.like)]
 
     def add(self, state: State, value: Value, mask: Mask, index: Number) -> State:
-        """One more vector.
+        """Accumulate a vector.
 
         Args:
-            mask: the lanes that count; None: all.
-            index: the position of its first element in the row.
+            mask: the active lanes; None: all lanes.
+            index: the index of its first element in the row.
         """
         if mask is not None:
             value = self.b.select(mask, value, self.initial()[0])
         return self.merge(state, [value])
 
     def merge(self, a: State, b: State) -> State:
-        """Two states as one."""
+        """Merge two states."""
         combine = getattr(self.scalars, MERGES[self.op])
         return [combine(a[0], b[0])]
 
     def finish(self, state: State) -> Value:
-        """The result, in every lane: halves are combined until one element is left.
+        """Reduce the lanes by halves and return the result in every lane.
 
-        Halves are vectors of their own. In whole vectors, whose first lane alone counts
-        at the end, LLVM 22 adds the first lane of the last pair to itself.
+        Each half is a narrower vector. With whole vectors of which only the first lane
+        is used, LLVM 22 adds the first lane of the last pair to itself.
         """
         width = self.b.lanes
         while width > 1:
@@ -64,11 +64,11 @@ class Reducer:
         return self.b.splat(self.result(state))
 
     def result(self, state: State) -> Value:
-        """The vector of a state that holds the result."""
+        """Return the vector of a state that contains the result."""
         return state[-1]
 
     def part(self, x: Value, start: int, width: int) -> Value:
-        """The lanes of a vector from `start` on; a single one as a scalar."""
+        """Extract the lanes of a vector from `start` on; one lane is a scalar."""
         if width == 1:
             text = f"extractelement {x.type} {x.text}, i64 {start}"
             return self.b.let(text, x.dtype)
@@ -82,10 +82,10 @@ class Reducer:
 
 
 class Position(Reducer):
-    """Where the first greatest or least element is; NaN counts as beyond all."""
+    """Reducer for the index of the first maximum or minimum; NaN is beyond all."""
 
     def initial(self) -> State:
-        """Worse than everything, and behind it."""
+        """Return a state that is worse than every element, with a larger index."""
         worst = identity(self.op, self.dtype)
         last = Value("", "int32", self.b.lanes)
         return [
@@ -94,7 +94,7 @@ class Position(Reducer):
         ]
 
     def add(self, state: State, value: Value, mask: Mask, index: Number) -> State:
-        """One more vector, of the elements at index, index + 1, ..."""
+        """Accumulate a vector of the elements at index, index + 1, ..."""
         start = self.b.int32(self.b.int64(index))
         place = self.b.binary("add", start, self.b.lane_numbers())
         if mask is not None:
@@ -104,7 +104,7 @@ class Position(Reducer):
         return self.merge(state, [value, place])
 
     def merge(self, a: State, b: State) -> State:
-        """The better of each lane; of equals, the one in front."""
+        """Select the better element of each lane; the lower index if equal."""
         s = self.scalars
         (x, i), (y, k) = a, b
         better = s.less(x, y) if self.op == "argmax" else s.less(y, x)

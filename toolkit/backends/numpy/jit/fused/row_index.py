@@ -1,4 +1,4 @@
-"""Elements of rows by index, inside the loops of a fused body."""
+"""Access to elements of rows by index, inside the loops of a fused body."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolkit.backends.numpy.jit.fused.values import COLUMNS, Known, Values
 
 
 class Picks(Values):
-    """Values, among them elements at an index that is a value itself."""
+    """Values of a function, with elements at an index that is computed."""
 
     def compute(self, step: int, known: Known) -> Value:
         record = self.plan.steps[step]
@@ -24,7 +24,7 @@ class Picks(Values):
         return self._put(row, at, update, known[COLUMNS], record.attrs[0][1])
 
     def _place(self, index: Value) -> Value:
-        """An index from the row's start on; -1, and an error, if it is out of range."""
+        """Check an index and normalize it; -1, and an error, if it is out of range."""
         b, s = self.b, self.scalars
         index = s.cast(index, "int64")
         extent = b.splat(self.extents[-1])
@@ -39,16 +39,16 @@ class Picks(Values):
     def _put(
         self, row: Value, place: Value, update: Value, columns: Value, mode: str
     ) -> Value:
-        """A vector of a row with an update at one column."""
+        """Emit a vector of a row with an update at one column."""
         s = self.scalars
         if mode != "set":
             update = getattr(s, UPDATES[mode])(row, update)
         return s.select(s.equal(columns, place), update, row)
 
     def _pick(self, source: Source, place: Source) -> Value:
-        """A full value at one column, computed for it alone."""
+        """Compute a full value for one column only."""
         at = self.value(place, {})
-        # Where the index was bad, any column will do.
+        # If the index is out of range, the result is unused: any column is valid.
         wide = self.b.first_lane(self.scalars.cast(at, "int64"))
         column = self.b.most(Index(self.b, wide.text), 0)
         needed = self._needed(source)
@@ -62,7 +62,7 @@ class Picks(Values):
         return self.value(source, known)
 
     def _needed(self, source: Source) -> set[Source]:
-        """The full values that one is computed from, and itself."""
+        """Return the full values that a value depends on, with the value."""
         found, stack = set(), [source]
         while stack:
             source = stack.pop()
@@ -73,7 +73,7 @@ class Picks(Values):
         return found
 
     def _element(self, k: int, column: Number) -> Value:
-        """What is read at one column of the row."""
+        """Load the element at one column of the row."""
         read = self.plan.reads[k]
         stride: Number = dtypes.itemsize(read.dtype)
         if read.inner != 1:

@@ -1,4 +1,4 @@
-"""One row of a fused body: in passes over memory, or held in registers."""
+"""One row of a fused body: in passes over memory, or in registers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.dtypes import is_float
 
 # (bases, index, column, mask, states) -> states, for one vector of a pass: `index` is
-# its place in the innermost loop, `column` in the whole row.
+# relative to the innermost loop, `column` to the whole row.
 PassStep = Callable[[Bases, Number, Number, Mask, list[State]], list[State]]
-# Sums side by side; what costs more than so many additions has no need of them.
+# Independent accumulators. Above this cost in additions, one accumulator is enough.
 _CHAINS, _DEAR = 4, 8
-# Elements of a row that are summed by themselves: how exact a sum is follows from as
-# many additions as each lane has of these, and not from the length of the row.
+# Elements of a row that are summed separately. The rounding error of a sum then depends
+# on the additions of each lane in a block, and not on the length of the row.
 _BLOCK = 4096
 
 
 def _end_row(v: Values, partials: Partials, bases: Bases) -> None:
-    """Write what a row has one of."""
+    """Store the values with one element for each row."""
     for k, write in enumerate(v.plan.writes):
         step = v.plan.steps[write.source[1]]
         if write.role == ROW:
@@ -35,7 +35,7 @@ def _end_row(v: Values, partials: Partials, bases: Bases) -> None:
 
 
 class Streamed:
-    """Rows of any length: one loop over vectors for each phase."""
+    """Rows of any length, with one loop over vectors for each phase."""
 
     def __init__(self, values: Values, partials: Partials) -> None:
         self.v = values
@@ -44,7 +44,7 @@ class Streamed:
         self.partials = partials
         self.phases: Phases = Phases(values.plan)
         self.buffers: list[Pointer] = []
-        self.parts: list[tuple[Number, Mask]] = []  # nothing of a row is held
+        self.parts: list[tuple[Number, Mask]] = []  # no row values are in registers
         if self.phases.kept:
             self._find_buffers()
 
@@ -57,11 +57,11 @@ class Streamed:
             self.buffers.append(base + i * step)
 
     def part(self, bases: Bases, low: Number, high: Number) -> None:
-        """Elements of the only loop."""
+        """Emit a range of elements of the only loop."""
         self._pass(self.phases.phases[0], bases, low, high)
 
     def whole(self, bases: Bases, index: Number) -> None:
-        """A row, the index-th."""
+        """Emit the row with this index."""
         self.v.begin_row(bases, self.phases.before)
         extent = self.v.row_extent(index)
         for phase in self.phases.phases:
@@ -100,9 +100,9 @@ class Streamed:
             self.partials.add(k, self.v.row[writes[k].source])
 
     def _chains(self, phase: Phase, reduced: Sequence[int]) -> tuple[int, int]:
-        """Sums side by side, and vectors of one iteration.
+        """Return the numbers of independent accumulators and of unrolled vectors.
 
-        There are enough to hide how long an addition takes.
+        The accumulators hide the latency of an addition.
         """
         cost = sum(cost_of(self.plan.steps[i].op) for i in phase.steps)
         unroll = 1 if not reduced or cost > _DEAR else _CHAINS
@@ -111,7 +111,7 @@ class Streamed:
     def _values(
         self, phase: Phase, bases: Bases, index: Number, column: Number, mask: Mask
     ) -> Known:
-        """What a pass reads and computes, for one vector."""
+        """Return the values that a pass loads and computes for one vector."""
         v, known = self.v, Known()
         if self.plan.picks:
             known[COLUMNS] = v.columns(column)
@@ -129,7 +129,7 @@ class Streamed:
     def _kept(
         self, step: int, bases: Bases, index: Number, column: Number
     ) -> tuple[Pointer, Number]:
-        """Where a full value is kept: the address, and the index there."""
+        """Return the address of a stored full value, and the index relative to it."""
         for k, write in enumerate(self.plan.writes):
             if write.source == ("step", step):
                 return bases[self.v.first_write + k], index
@@ -161,11 +161,11 @@ class _Columns:
     """The loops over the columns of a row for one pass.
 
     Args:
-        values: of the function.
-        step: what a pass does with a vector.
-        reducers: what it accumulates.
-        chains: how many results are accumulated side by side, vectors taking turns.
-        unroll: how many vectors an iteration takes: all of a turn, or one.
+        values: the values of the function.
+        step: emits the computation of a pass for one vector.
+        reducers: the reducers of the pass.
+        chains: the number of independent accumulators, used for vectors in rotation.
+        unroll: the number of vectors of an iteration: `chains`, or one.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class _Columns:
         column: Number,
         states: list[State],
     ) -> list[State]:
-        """The loops from this one on; `column` is where in the row they start."""
+        """Emit the loops from `loop` on; `column` is their start in the row."""
         if loop == self.v.numbers.rank - 1:
             adds = any(r.op == "sum" and is_float(r.dtype) for r in self.reducers)
             innermost = self._blocks if adds else self._vectors
@@ -215,7 +215,7 @@ class _Columns:
         column: Number,
         states: list[State],
     ) -> list[State]:
-        """The innermost loop in blocks: of long rows no sum adds little to much."""
+        """Emit the innermost loop in blocks, to limit the rounding error of sums."""
         with self.b.accumulate(low, high, _BLOCK, _flat(states)) as iteration:
             end = self.b.least(iteration.index + _BLOCK, high)
             fresh = [r.initial() for r in self.reducers]
@@ -232,14 +232,14 @@ class _Columns:
         column: Number,
         states: list[State],
     ) -> list[State]:
-        """Several vectors in an iteration, then what is left."""
+        """Emit iterations of several vectors, then the remainder."""
         b, lanes, count = self.b, self.b.lanes, self.chains
         end = b.whole_vectors(low, high, lanes * count)
         parallel = [states, *[[r.initial() for r in self.reducers]] * (count - 1)]
         initial = [v for group in parallel for v in _flat(group)]
         with b.accumulate(low, end, lanes * self.unroll, initial) as iteration:
             size = len(initial) // count
-            # What waits for its turn moves up; after a whole turn all are in place.
+            # Rotate the accumulators: after a full rotation all are in order again.
             following: list[Value] = list(iteration.values[self.unroll * size :])
             for i in range(self.unroll):
                 index = iteration.index + i * lanes
@@ -267,7 +267,7 @@ class _Columns:
         return [r.merge(x, y) for r, x, y in rows]
 
     def _like(self, values: Sequence[Value]) -> list[State]:
-        """Values in a row as the states of the reducers."""
+        """Group a flat list of values into the states of the reducers."""
         rest, states = list(values), []
         for r in self.reducers:
             size = len(r.initial())
@@ -281,7 +281,7 @@ def _flat(states: Sequence[State]) -> list[Value]:
 
 
 class Held:
-    """Short rows: every value of a row stays in registers, and is computed once."""
+    """Short rows: every value of a row is computed once and stays in registers."""
 
     def __init__(self, values: Values, partials: Partials) -> None:
         self.v = values
@@ -306,11 +306,11 @@ class Held:
         return [self.v.load(k, bases[k], start, mask) for start, mask in self.parts]
 
     def part(self, bases: Bases, low: Number, high: Number) -> None:
-        """Elements of the only loop: never held."""
+        """Raise an error: a single loop over elements has no rows in registers."""
         raise AssertionError("a loop over elements is not held in registers")
 
     def whole(self, bases: Bases, index: Number) -> None:
-        """A row, the index-th."""
+        """Emit the row with this index."""
         v = self.v
         v.begin_row(bases, ())
         known = dict(self.fixed)

@@ -1,9 +1,9 @@
-"""Rows that jump through what they read, while their neighbours lie beside them.
+"""Transposed reads: rows are strided, but columns are contiguous.
 
-What is read so, a transposed array, say, is put in order tile by tile: square blocks
-are turned in registers, and rows read the tile instead. A tile takes and fills whole
-cache lines, which therefore need not stay in a cache, where lines that are a power of
-two apart would displace one another.
+A transposed operand, for example, is read this way. It is transposed tile by tile:
+square blocks are transposed in registers, and rows then read the tile. A tile reads and
+fills whole cache lines, so the lines need not stay in a cache. Lines at a distance of a
+power of two would evict one another.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from toolkit.backends.numpy.jit.fused.rows import Streamed
 from toolkit.backends.numpy.jit.fused.values import Bases
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 
-# What a row of a tile fills, in cache lines.
+# The length of a row of a tile, in cache lines.
 _LINES = 4
-# Bytes of the vectors that are turned, if those of the processor are shorter, or the
-# elements are.
+# Bytes of the transposed vectors, if the processor's vectors or the elements are
+# shorter.
 _SHORT = 16
 
 
 class Turned:
-    """Writes the loops of a plan with turned reads.
+    """Emitter of the loops of a plan with transposed reads.
 
     Args:
-        row: what is done with a part of a row.
+        row: emits the computation of a part of a row.
     """
 
     def __init__(self, row: Streamed) -> None:
@@ -38,7 +38,7 @@ class Turned:
         self.turn: int = row.plan.turn
         reads = [k for k, read in enumerate(self.plan.reads) if read.turned]
         self.sizes = {k: dtypes.itemsize(self.plan.reads[k].dtype) for k in reads}
-        # All tiles have as many rows and columns.
+        # All tiles have the same number of rows and of columns.
         self.rows: int = CACHE_LINE // min(self.sizes.values())
         self.columns: int = CACHE_LINE * _LINES // max(self.sizes.values())
         count = self.rows * self.columns
@@ -48,7 +48,7 @@ class Turned:
         }
 
     def write(self, low: Number, high: Number) -> None:
-        """All loops, with these bounds of the outermost."""
+        """Emit all loops, with these bounds of the outermost loop."""
         self.low, self.high = low, high
         others = [i for i in range(self.plan.row_loops) if i != self.turn]
         self._loops(others, self.v.bases)
@@ -57,7 +57,7 @@ class Turned:
         return (0, self.v.extents[loop]) if loop else (self.low, self.high)
 
     def _loops(self, loops: Sequence[int], bases: Bases) -> None:
-        """The loops over rows, but for the turned one, and then those over tiles."""
+        """Emit the row loops except `turn`, then the loops over tiles."""
         if loops:
             with self.b.loop(*self._range(loops[0])) as index:
                 self._loops(loops[1:], self.v.moved(bases, loops[0], index))
@@ -73,9 +73,9 @@ class Turned:
     def _tile(
         self, bases: Bases, rows: tuple[Number, Number], columns: tuple[Number, Number]
     ) -> None:
-        """Parts of some rows, behind tiles of what is turned for them."""
+        """Emit parts of several rows, after their transposed tiles."""
         b, (first, last) = self.b, rows
-        # Where an array ends, a tile starts before its rows, so that blocks are whole.
+        # At the end of an array, a tile starts before its rows, so blocks are whole.
         start = b.most(b.least(first, self.v.extents[self.turn] - self.rows), 0)
         for k in self.tiles:
             self._fill(k, bases[k], (start, last), columns)
@@ -94,17 +94,17 @@ class Turned:
         rows: tuple[Number, Number],
         columns: tuple[Number, Number],
     ) -> None:
-        """Turn a tile of what is read: blocks of as many rows as columns."""
+        """Transpose a tile of an operand in square blocks."""
         b, (start, last), (column, end) = self.b, rows, columns
         size, kind = self.sizes[k], MOVED[self.sizes[k]]
         side = self._side(size)
         stride = self.v.strides[k, self.v.numbers.rank - 1]
         with b.of_lanes(side), b.loop(column, end, side) as index:
-            # A column that does not exist is another time the last.
+            # Columns after the end repeat the last column.
             numbers = [b.least(index + i, end - 1) for i in range(side)]
             lines = [base + number * stride for number in numbers]
             with b.loop(start, last, side) as row:
-                # What the last block shares with the one before is the same again.
+                # The last block can overlap the previous block, with equal results.
                 begin = b.least(row, self.v.extents[self.turn] - side)
                 block = [b.load(line, begin, kind, None) for line in lines]
                 place = (begin - start) * self.columns + (index - column)
@@ -112,6 +112,6 @@ class Turned:
                     b.store(found, self.tiles[k], place + i * self.columns, None)
 
     def _side(self, itemsize: int) -> int:
-        """Rows and columns of a block, of elements of so many bytes."""
+        """Return the number of rows and columns of a block, for an item size."""
         vector = 4 * self.b.lanes if itemsize >= 4 else _SHORT
         return max(vector, _SHORT) // itemsize

@@ -1,4 +1,4 @@
-"""The values of a fused body: what is read, computed, and the same for a row."""
+"""The values of a fused body: reads, computed steps, and values of a row."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.ir import PRIMITIVES
 
-# The address of every array at one place of the loops.
+# The address of every array at the current loop indices.
 Bases = list[Pointer]
-# What is known of one vector.
+# The available values of one vector.
 Known = dict[Source, Value]
-# The columns of the vector that is computed.
+# The columns of the current vector.
 COLUMNS: Source = ("columns",)
 
 
 class Numbers:
-    """Where the numbers of a plan stand in the table.
+    """The entries of a plan's numbers in the table.
 
     unit: iterations of the outermost loop per row of the call; grain: rows of a task;
-    count: elements in all. Then the bytes from a task's buffers to the next one's and
-    from one buffer to the next, the loops' extents, the bytes from one partial result
-    of each write to the next, and the strides of every array, from the outermost loop
-    on.
+        count: the total number of elements. The next entries are the stride between the
+        buffers of tasks, and between the buffers of a task. Then follow the extents of
+        the loops, the stride between partial results of each write, and the strides of
+        every array, outermost loop first. All strides are in bytes.
     """
 
     grain: int
@@ -52,16 +52,16 @@ class Numbers:
         self.strides: int = self.partials + len(plan.writes)
 
     def stride(self, array: int, loop: int) -> int:
-        """The entry of an array's stride along a loop."""
+        """Return the entry of an array's stride along a loop."""
         return self.strides + array * self.rank + loop
 
 
 class Values:
-    """Loads and computes values with a builder.
+    """Emitter of loads and computations.
 
     Args:
-        builder: writes the function.
-        plan: what it computes.
+        builder: the builder of the function.
+        plan: the plan of the function.
     """
 
     def __init__(self, builder: Kernel, plan: LoopNest) -> None:
@@ -72,7 +72,7 @@ class Values:
         self.numbers: Numbers = Numbers(plan)
         self.first_write: int = len(plan.reads)
         self.strides: dict[tuple[int, int], Index] = {}
-        # What stays the same for the whole call, and for a row.
+        # Values that are constant during the call, and during a row.
         self.constant: Known = {}
         self.row: Known = {}
         self.bases = self._load_table()
@@ -98,7 +98,7 @@ class Values:
         return bases
 
     def _moves(self, array: int, loop: int) -> bool:
-        """Whether an array's address may change along a loop."""
+        """Return whether an array's address can vary along a loop."""
         in_row = loop >= self.plan.row_loops
         if array < self.first_write:
             read = self.plan.reads[array]
@@ -107,7 +107,7 @@ class Values:
         return role in ((FULL, COLUMN) if in_row else (FULL, ROW))
 
     def moved(self, bases: Bases, loop: int, index: Number) -> Bases:
-        """The addresses at an index of a loop."""
+        """Return the addresses at an index of a loop."""
         return [
             base + index * self.strides[array, loop]
             if (array, loop) in self.strides
@@ -116,13 +116,13 @@ class Values:
         ]
 
     def _hoist(self, bases: Bases) -> None:
-        """Load what never changes."""
+        """Load the values that are constant during the call."""
         for k, read in enumerate(self.plan.reads):
             if not read.by_row and not read.by_column:
                 self.constant["read", k] = self.splat(bases[k], read.dtype)
 
     def splat(self, base: Pointer, dtype: str) -> Value:
-        """A vector of the one element at an address."""
+        """Broadcast the element at an address to a vector."""
         return self.b.splat(self.b.scalar(base, dtype))
 
     # --- values -----------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Values:
         return self.b.filled(number, dtype)
 
     def compute(self, step: int, known: Known) -> Value:
-        """A step's value from those of its arguments."""
+        """Compute the value of a step from its arguments."""
         record = self.plan.steps[step]
         arguments = [self.value(a, known) for a in record.arguments]
         rule: Any = PRIMITIVES[record.op].scalar
@@ -141,7 +141,7 @@ class Values:
         return value
 
     def value(self, source: Source, known: Known) -> Value:
-        """A value that is a number, known, or the same for the row or the call."""
+        """Return a number, an available value, or a value of the row or the call."""
         if source[0] == "number":
             return self._number(source)
         for found in (known, self.row, self.constant):
@@ -150,13 +150,13 @@ class Values:
         raise KeyError(source)
 
     def compute_rows(self, steps: Sequence[int]) -> None:
-        """Compute what a row has one of."""
+        """Compute the steps with one element for each row."""
         for i in steps:
             if not self.plan.steps[i].reduces:
                 self.row["step", i] = self.compute(i, {})
 
     def load(self, k: int, base: Pointer, index: Number, mask: Mask) -> Value:
-        """One vector of what is read, at an index of the innermost loop."""
+        """Load one vector of a read, at an index of the innermost loop."""
         read = self.plan.reads[k]
         if read.inner == 0:
             return self.splat(base, read.dtype)
@@ -168,14 +168,14 @@ class Values:
         return self.b.gather(base, stride, index, read.dtype, mask)
 
     def columns(self, start: Number) -> Value:
-        """The columns of a vector that starts at one."""
+        """Emit the columns of the vector that starts at a column."""
         first = self.b.int32(self.b.int64(start))
         return self.b.binary("add", first, self.b.lane_numbers())
 
     # --- rows -------------------------------------------------------------------------
 
     def begin_row(self, bases: Bases, before: Sequence[int]) -> None:
-        """Load and compute what is the same for a whole row."""
+        """Load and compute the values that are constant during a row."""
         self.row, self.row_bases = {}, bases
         for k, read in enumerate(self.plan.reads):
             if read.by_row and not read.by_column:
@@ -183,7 +183,7 @@ class Values:
         self.compute_rows(before)
 
     def row_extent(self, index: Number) -> Number:
-        """How often the outermost loop in a row runs."""
+        """Return the extent of the outermost loop within a row."""
         extent = self.extents[self.plan.row_loops]
         if not self.plan.ragged:
             return extent
@@ -191,7 +191,7 @@ class Values:
         return self.b.least(self.count - start, extent)
 
     def reducer_of(self, step: int) -> Reducer:
-        """What combines the elements that a reduction reads."""
+        """Return the reducer of a reduction."""
         record = self.plan.steps[step]
         return reducer(record.op, self._dtype(record.arguments[0]), self.b)
 
