@@ -1,4 +1,4 @@
-; In place of threads.ll where there are none: nobody helps.
+; The replacement of threads.ll for a build without threads.
 
 define i1 @borrow(ptr %pool) #0 {
   ret i1 false

@@ -1,33 +1,35 @@
-; Runs programs of generated functions, on the calling thread and on workers.
+; Runs programs of generated functions on the calling thread and on workers.
 ;
-; A program is a list of sections, run one after the other. A section is a few calls on
-; the same rows: its rows are divided into tasks, which any thread may take, and each
-; task runs all its calls on one small group of rows after the other, so that what one
-; call writes is still in the cache when the next one reads it. Which thread takes which
-; task never changes a result. Sections that do not depend on each other can be the
-; tasks of one.
+; A program is a list of sections that run in order. A section is a list of calls on the
+; same rows. Its rows are divided into tasks, and any thread can take a task. A task
+; runs
+; all calls on one small group of rows before it continues with the next group, so the
+; results of one call are still in the cache for the next call. The assignment of tasks
+; to threads never changes a result. Independent sections can be the tasks of a section.
 
-; patches, addresses: before a run, each word that a patch names is filled in
-; events: null, or where each task notes when it ran, and on which thread
-; Addresses are words, whatever the size of a pointer.
+; patches, addresses: before a run, `patch` writes the word of each patch
+; events: null, or the address of the events, which record the time and thread of a task
+; An address is one word of 64 bits on every target.
 %Program = type { i64, i64, i64, i64, i64, i64, i64, i64 }
 ;                 patches,  sections, objects, address offset, error, events
 %Patch = type { i64, i64, i64 }                             ; word, object, offset
 %Section = type { i64, i64, i64, i64, i64, i64, i64, i64 }
 ;                 tasks, rows of a task, rows, rows of a group, calls, parallel, event
-; calls: how many and where; 0: the address of a loop; -1: of as many sections as tasks
-; parallel: 1 if several threads are worth it, + 2 if one that is alone runs all as one task
+; calls: their number and address; 0: the address of a loop; -1: of one section per task
+; parallel: 1 if several threads are worthwhile; + 2 if a single thread runs all tasks
+; as one
 %Call = type { i64, i64, i64 }                              ; code, table, row factor
-; where it is asked whether to go on, where the turns are counted: 0, if they are not;
-; what the answer has to be; program, turns at most, moves, the words that they fill in
+; address of the condition, address of the iteration count (each 0 if unused), value of
+; the condition that continues; program, maximum of iterations, moves, words to write
 %Loop = type { i64, i64, i64, i64, i64, i64, i64, i64 }
-; address in the first and last turn or 0, base, bytes per turn, phase, bytes every other
+; address in the first and last iteration or 0; base, stride, phase, offset of odd
+; iterations
 %Move = type { i64, i64, i64, i64, i64, i64 }
 %Event = type { i64, i64, i64 }                             ; start, end, thread
 
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @clock()
-; Of threads.ll, or of alone.ll
+; Defined in threads.ll or alone.ll
 declare i1 @borrow(ptr)
 declare void @give_back(ptr)
 declare void @share(ptr, ptr, i64, ptr)
@@ -47,7 +49,7 @@ entry:
   %is.branch = icmp eq i64 %calls, -1
   br i1 %is.branch, label %branch, label %groups
 branch:
-  ; Each task is a section of its own.
+  ; Each task is a section.
   %first.v = extractvalue %Section %section.v, 5
   %first = inttoptr i64 %first.v to ptr
   %branch.at = getelementptr %Section, ptr %first, i64 %task
@@ -69,7 +71,7 @@ done:
   ret void
 }
 
-; Run all calls on some rows, a group after the other.
+; Run all calls on a range of rows, one group at a time.
 define internal void @rows(ptr %section, i64 %low, i64 %high, i64 %task) #0 {
 entry:
   %section.v = load %Section, ptr %section
@@ -109,7 +111,7 @@ done:
   ret void
 }
 
-; Write down when a task of a section began, and that it ends now.
+; Record the start and the end of a task.
 define void @note(ptr %section, i64 %task, ptr %events, i64 %start, i64 %thread) #0 {
 entry:
   %timed = icmp ne ptr %events, null
@@ -131,7 +133,7 @@ end:
 
 ; --- a program -------------------------------------------------------------------------
 
-; Fill in the addresses of what comes with a call.
+; Write the addresses of the arrays of a call.
 define void @patch(ptr %program) #0 {
 entry:
   %program.v = load %Program, ptr %program
@@ -166,7 +168,7 @@ end:
   ret void
 }
 
-; Run the sections one after the other, until an error. Pool: null, or whose workers help.
+; Run the sections in order, until an error. pool: null, or the pool of helping workers.
 define void @sections(ptr %program, ptr %pool) #0 {
 entry:
   %program.v = load %Program, ptr %program
@@ -187,7 +189,7 @@ next:
   %more = icmp ult ptr %s, %last
   br i1 %more, label %begin, label %end
 begin:
-  ; Whoever finds the error word set wants to know which section did it.
+  ; The reader of an error needs the section.
   %s.number = ptrtoint ptr %s to i64
   store i64 %s.number, ptr %error.section
   %tasks = load i64, ptr %s
@@ -203,7 +205,7 @@ choose:
   %shared = and i1 %wide, %together
   %stream.bit = and i64 %parallel, 2
   %is.stream = icmp ne i64 %stream.bit, 0
-  ; Each task notes its own time.
+  ; Each task records its time.
   %whole = and i1 %is.stream, %untimed
   br i1 %shared, label %share, label %unshared
 unshared:
@@ -241,7 +243,7 @@ end:
   ret void
 }
 
-; Run a program again and again, its arrays moving from turn to turn.
+; Run a program repeatedly, with array addresses that vary by iteration.
 define void @loop(ptr %loop, ptr %pool, ptr %error) #0 {
 entry:
   %loop.v = load %Loop, ptr %loop
@@ -325,7 +327,7 @@ end:
   ret void
 }
 
-; Run a program; the first word of its error block.
+; Run a program; return the first word of its error block.
 define i64 @run(ptr %program, ptr %pool) #0 {
 entry:
   %error.at = getelementptr %Program, ptr %program, i32 0, i32 6
@@ -333,7 +335,7 @@ entry:
   %error = inttoptr i64 %error.v to ptr
   store i64 0, ptr %error
   call void @patch(ptr %program)
-  ; The workers serve one caller at a time; another one goes on alone.
+  ; The workers serve one caller at a time; a second caller runs without them.
   %some = icmp ne ptr %pool, null
   br i1 %some, label %try, label %alone
 try:

@@ -1,4 +1,4 @@
-; How long threads look for work before they sleep, as this machine needs it.
+; Calibration of the time that threads spin before they sleep.
 
 declare void @pause()
 

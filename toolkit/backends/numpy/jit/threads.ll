@@ -1,7 +1,8 @@
-; Threads that share the tasks of a section: the caller's, and workers that wait.
+; The threads that run the tasks of a section: the calling thread and workers.
 
-; What the threads share; each word that changes often has a cache line of its own.
-; ticket: number of tasks << 42 | how many were taken from the end << 21 | from the start
+; The shared state; each word that changes often has a separate cache line.
+; ticket: number of tasks << 42 | tasks taken from the end << 21 | tasks taken from the
+; start
 %Pool = type {
   i64, [7 x i64], ; 0  ticket
   i64, [7 x i64], ; 2  tasks done
@@ -9,24 +10,25 @@
   i32, [15 x i32], ; 6  sleepers
   i32, [15 x i32], ; 8  in use
   i64, i64, i32, [11 x i32], ; 10 section, 11 events, 12 quit
-  [16 x i64], [16 x i64], ; 14 mutex, 15 condition: as large as any system's
-  ; 16 processor of the last waking thread + 1, 17 how many workers have begun, 18 their
-  i32, i32, [32 x $LONG] } ; threads, as far as they are known
+  [16 x i64], [16 x i64], ; 14 mutex, 15 condition: large enough for any system
+  ; 16 processor of the last waking thread + 1, 17 number of started workers, 18 their
+  i32, i32, [32 x $LONG] } ; thread ids, 0 if unknown
 %Worker = type { i64, i64 }                                 ; pool, number
 
 declare i32 @sched_yield()
 declare void @pause()
-; Of a file in waiting/: make a pool ready; begin as a worker; sleep unless it was woken
-; since its wakes were so many; wake all who sleep.
+; Defined in a file of waiting/: initialize a pool; register a worker; sleep unless the
+; number of wakes has changed; wake all sleeping workers.
 declare void @prepare(ptr)
 declare void @arrive(ptr)
 declare void @sleep_since(ptr, i32)
 declare void @wake(ptr)
 declare void @task(ptr, i64, ptr, i64)
 
-; How often a worker looks for work before it sleeps. After each sixteenth of that, those
-; that look for work or for its end let other threads have the processor: where there are
-; more than cores, one of them may be the one that is waited for.
+; The number of spins before a worker sleeps. After each sixteenth of the spins, a
+; waiting
+; thread yields the processor. With more threads than cores, the yielding thread can
+; otherwise block the thread that it waits for.
 @spins = internal global i64 $SPINS
 
 define internal i64 @spins_at_once() #0 {
@@ -36,7 +38,7 @@ define internal i64 @spins_at_once() #0 {
   ret i64 %at.once
 }
 
-; Take the workers, if no other caller has them.
+; Reserve the workers, if no other caller has reserved them.
 define i1 @borrow(ptr %pool) #0 {
   %used.at = getelementptr %Pool, ptr %pool, i32 0, i32 8
   %swap = cmpxchg ptr %used.at, i32 0, i32 1 acq_rel monotonic
@@ -50,7 +52,7 @@ define void @give_back(ptr %pool) #0 {
   ret void
 }
 
-; Whether a ticket has tasks that nobody has taken.
+; Return whether a ticket has free tasks.
 define internal i1 @is_open(i64 %ticket) #0 {
   %first = and i64 %ticket, 2097151
   %rest = lshr i64 %ticket, 21
@@ -61,9 +63,10 @@ define internal i1 @is_open(i64 %ticket) #0 {
   ret i1 %open
 }
 
-; Take and run tasks until none is left; how many this thread ran. Every other thread
-; begins with the last task: what a thread has read or written in one section or run, or
-; its neighbours, is then in its own cache when it takes the same tasks of the next.
+; Take and run tasks until none is free; return the number of tasks that this thread
+; ran.
+; Odd threads start with the last task. A thread then tends to run the same tasks of
+; consecutive sections and runs, whose data is in its cache.
 define i64 @take(ptr %pool, i64 %thread) #0 {
 entry:
   %odd = and i64 %thread, 1
@@ -76,7 +79,7 @@ look:
   %open = call i1 @is_open(i64 %seen)
   br i1 %open, label %claim, label %none
 claim:
-  ; The section may have changed since the look: only what this returns counts.
+  ; The section can have changed since the load: only the result of atomicrmw counts.
   %ticket = atomicrmw add ptr %pool, i64 %one acq_rel
   %mine = call i1 @is_open(i64 %ticket)
   br i1 %mine, label %run, label %none
@@ -127,7 +130,7 @@ work:
   %at.once = call i64 @spins_at_once()
   br label %wait
 wait:
-  ; Only tasks that a worker has begun are waited for.
+  ; Wait only for tasks that a worker has taken.
   %turn = phi i64 [ 0, %work ], [ %turn.next, %patience ], [ 0, %impatience ]
   %done = load atomic i64, ptr %done.at acquire, align 8
   %all = icmp eq i64 %done, %tasks
@@ -146,7 +149,7 @@ end:
   ret void
 }
 
-; What a worker thread runs: spin for a while, then sleep until there is work.
+; The main function of a worker: spin for some time, then sleep until a wake-up.
 define ptr @worker(ptr %worker) #0 {
 entry:
   %pool.v = load i64, ptr %worker
@@ -183,7 +186,7 @@ yield:
 bed:
   %wakes = load atomic i32, ptr %wakes.at seq_cst, align 4
   %in = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
-  ; Work published before this thread counted as asleep did not wake it.
+  ; The wake-up for work published before the increment of sleepers did not happen.
   %late = load atomic i64, ptr %pool seq_cst, align 8
   %open = call i1 @is_open(i64 %late)
   %quit.early = load atomic i32, ptr %quit.at seq_cst, align 4

@@ -1,13 +1,13 @@
-"""Functions of one element, or of a vector of them, as instructions of a builder.
+"""Elementary functions of scalars or vectors, as instructions of a builder.
 
     y = of_vectors(FLOATS["exp"], builder, x)
 
-x is a `Value` of dtype float32 or float64 with any number of lanes; what a lane
-holds never depends on the others. The results are within 2 units in the last place
-(float32) or 4 (float64) everywhere, but that `sigmoid` may be 0 where it would be
-denormal, with NumPy's values at infinities, NaN, signed zeros and denormals;
-`floor_divide` and `remainder` are exact. What has code for rare lanes ends the current
-basic block.
+x is a `Value` of dtype float32 or float64 with any number of lanes. Lanes are
+independent. All results have an error of at most 2 units in the last place (float32) or
+4 (float64). The exception is `sigmoid`, which can be 0 instead of a denormal number.
+Infinities, NaN, signed zeros and denormals have the results of NumPy. `floor_divide`
+and `remainder` are exact. Functions with code for rare lanes end the current basic
+block.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MODULES = (
     *(division, error_function, exponential, hyperbolic, inverse_trigonometric),
     *(logarithm, powers, trigonometric),
 )
-# By the word of the scalar vocabulary: functions of vectors of floats, and those of a
+# By the name of the scalar operation: functions of float vectors, and functions of a
 # builder and integers.
 FLOATS: dict[str, Callable[..., Vector]] = {
     name: getattr(module, name)
@@ -48,6 +48,6 @@ INTEGERS: dict[str, Callable[[Builder, Value, Value], Value]] = {
 
 
 def of_vectors(function: Callable[..., Any], b: Builder, *xs: Value) -> Value:
-    """A function of vectors, applied to values of a builder."""
+    """Apply a function of vectors to values of a builder."""
     result: Vector = function(*(Vector(b, x) for x in xs))
     return result.value

@@ -1,4 +1,4 @@
-"""Conversions between float32 and bfloat16, which is its upper half, rounded."""
+"""Conversions between float32 and bfloat16, its rounded upper half."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ NARROW, WIDE = "bfloat16", "float32"
 
 
 def converts(source: str, target: str) -> bool:
-    """Whether a cast is one of these conversions."""
+    """Return whether a cast is one of these conversions."""
     return {source, target} == {NARROW, WIDE}
 
 
 def widened(b: Builder, x: Value) -> Value:
-    """float32 from bfloat16."""
+    """Convert bfloat16 to float32."""
     bits = b.convert("zext", x, "int32")
     return b.convert("bitcast", b.binary("shl", bits, b.constant(16, bits)), WIDE)
 
 
 def narrowed(b: Builder, x: Value) -> Value:
-    """The nearest bfloat16, a tie to the even one.
+    """Convert float32 to the nearest bfloat16, ties to even.
 
-    ARMs have an instruction for it; that of AVX512_BF16 makes denormal numbers 0.
+    ARM has an instruction for this. The instruction of AVX512_BF16 flushes denormal
+    numbers to 0, so it is not used.
     """
     if current().is_arm64 and current().has("bf16"):
         half, bits_of = (vector_type(kind, x.lanes) for kind in ("bfloat", "i16"))
@@ -34,7 +35,7 @@ def narrowed(b: Builder, x: Value) -> Value:
         return b.constant(number, bits)
 
     upper = b.binary("lshr", bits, constant(16))
-    # A carry into the exponent is right too.
+    # A carry into the exponent also gives the right result.
     odd = b.binary("and", upper, constant(1))
     rounded = b.binary("add", bits, b.binary("add", odd, constant(0x7FFF)))
     rounded = b.binary("lshr", rounded, constant(16))

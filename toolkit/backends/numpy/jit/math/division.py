@@ -1,10 +1,10 @@
-"""floor_divide and remainder of floats, to the bit as NumPy's.
+"""floor_divide and remainder of floats, bitwise equal to NumPy.
 
-|x| = q * |y| + r with a whole number q and 0 <= r < |y|. As long as q is small, the
-rounded quotient has q or q + 1 as its whole part, and x - q * y is a number of the
-dtype: a fused multiply-add has it without an error. What is larger is divided in
-steps, each of which leaves less than y times a power of two. r is always exact; what
-is rounded behind it is rounded as NumPy does.
+|x| = q * |y| + r with an integer q and 0 <= r < |y|. If q is small, the integer part of
+the rounded quotient is q or q + 1. x - q * y is then representable, and a fused
+multiply-add computes it exactly. Larger quotients are divided in steps. The rest of
+each step is less than y times a power of two. r is always exact, and later operations
+round like NumPy.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from toolkit.backends.numpy.jit.processor import current
 
 
 def floor_divide(x: Vector, y: Vector) -> Vector:
-    """The largest whole number up to x / y."""
+    """Return the largest integer up to x / y."""
     return _divided(x, y)[0]
 
 
 def remainder(x: Vector, y: Vector) -> Vector:
-    """x - floor(x / y) * y, with the sign of y."""
+    """Return x - floor(x / y) * y, with the sign of y."""
     return _divided(x, y)[1]
 
 
 def _divided(x: Vector, y: Vector) -> tuple[Vector, Vector]:
-    """The quotient and the remainder."""
+    """Return the quotient and the remainder."""
     a, b = absolute(x), absolute(y)
     quotient = a / b
     q, r = _whole_part(quotient, a, b)
-    r = a.where(a < b, r)  # which an infinite y would make NaN
+    r = a.where(a < b, r)  # r is NaN for an infinite y
     signs = x.bits() ^ y.bits()
     differ = signs < 0
     sign = signs.convert("bitcast", x.value.dtype)
     floor = copysign((q + 1.0).where(differ & (r > 0.0), q), sign)
-    # NumPy's remainder is NaN, and so the quotient, but where the divisor is 0.
+    # NumPy returns NaN for both results of an infinite x, unless the divisor is 0.
     floor = x.constant(math.nan).where(a.equals(math.inf) & (b > 0.0), floor)
-    # Below, NumPy's quotient is the whole number, too, however it rounds.
+    # Below this limit, NumPy's quotient is exact, too, independent of rounding.
     limit = 2.0 ** (x.format.mantissa - 1)
     large = (quotient > limit) & (b > 0.0) & (a < math.inf)
 
@@ -60,7 +60,7 @@ def _divided(x: Vector, y: Vector) -> tuple[Vector, Vector]:
 
 
 def _whole_part(quotient: Vector, a: Vector, b: Vector) -> tuple[Vector, Vector]:
-    """The whole part of a / b, from a small rounded quotient, and the rest."""
+    """Return the integer part of a / b for a small quotient, and the rest."""
     q = rounded("trunc", quotient)
     r = _difference(a, q, b)
     above = r < 0.0
@@ -68,23 +68,23 @@ def _whole_part(quotient: Vector, a: Vector, b: Vector) -> tuple[Vector, Vector]
 
 
 def _difference(a: Vector, q: Vector, b: Vector) -> Vector:
-    """a - q * b, where that is a number of the dtype."""
+    """Return a - q * b, which must be representable."""
     if current().has_fma:
         return fma(q, -b, a)
-    # Numbers near the largest one have no halves.
+    # Near the largest number, splitting into halves would overflow.
     scale = a.constant(2.0**-a.format.mantissa)
     scale = scale.where(b > 2.0 ** (a.format.bias // 2), 1.0)
     return exact_fma(q, b * -scale, a * scale) / scale
 
 
 def _rest_of_large(a: Vector, b: Vector) -> Vector:
-    """a - q * b, however large q is."""
+    """Return a - q * b for any integer q."""
     exponent = _exponent(b)
-    most = a.format.mantissa - 1  # bits of a step's quotient, but one
+    most = a.format.mantissa - 1  # bits of a step's quotient, minus one
 
     def step(r: Vector) -> tuple[Vector, Vector]:
         raised = (_exponent(r) - exponent - most).intrinsic("smax", 0)
-        # 2**raised may be no number of the dtype; b * 2**raised is one, below r.
+        # 2**raised can be out of range; b * 2**raised is below r and representable.
         half, dtype = raised >> 1, a.value.dtype
         divisor = b * power_of_two(half, dtype) * power_of_two(raised - half, dtype)
         _, rest = _whole_part(r / divisor, r, divisor)
@@ -94,7 +94,7 @@ def _rest_of_large(a: Vector, b: Vector) -> Vector:
 
 
 def _exponent(x: Vector) -> Vector:
-    """The biased exponent of x >= 0, below 1 where x is denormal."""
+    """Return the biased exponent of x >= 0, below 1 if x is denormal."""
     layout = x.format
     scale = layout.mantissa + 1
     denormal = x < layout.tiny
@@ -103,6 +103,6 @@ def _exponent(x: Vector) -> Vector:
 
 
 def _rounded_quotient(x: Vector, y: Vector, rest: Vector, below: Vector) -> Vector:
-    """What NumPy makes of the rest: a quotient that is rounded to whole or half."""
+    """Return NumPy's quotient from the rest, rounded to an integer or a half."""
     quotient = (x - copysign(rest, x)) / y
     return rounded("floor", (quotient - 1.0).where(below, quotient))

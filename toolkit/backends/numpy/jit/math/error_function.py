@@ -21,10 +21,10 @@ from toolkit.definitions.records import record
 
 @record
 class _Constants:
-    """The numbers of one dtype."""
+    """The constants of one dtype."""
 
     border: float  # between the two polynomials
-    saturated: float  # erf is 1 from here up
+    saturated: float  # erf is 1 from this number up
     near: tuple[float, ...]  # erf(a) / a - 1, in a**2
     far: tuple[float, ...]  # log(1 - erf(a)), in a - 1
 
@@ -95,7 +95,7 @@ _CONSTANTS = {
 
 
 def erf(x: Vector) -> Vector:
-    """An odd polynomial near 0, 1 - e**polynomial further out."""
+    """Return erf(x): an odd polynomial near 0, otherwise 1 - e**polynomial."""
     numbers = _CONSTANTS[x.value.dtype]
     a = absolute(x).at_most(numbers.saturated)
     near = fma(a, polynomial(a * a, numbers.near), a)
@@ -105,15 +105,15 @@ def erf(x: Vector) -> Vector:
 
 @record
 class _Quotient:
-    """A polynomial over another one."""
+    """A rational function: the quotient of two polynomials."""
 
     top: tuple[float, ...]
     bottom: tuple[float, ...]
 
 
 # For z = x**2 and r = sqrt(-log((1 - |x|) / 2)): (erfinv(x) / x - sqrt(pi) / 2) / z in
-# 0.7225 - z, and r - erfinv(|x|) in r - 1.6. Those for float32 were made for this file
-# by weighted least squares in 160 bits, with weights that level the relative error of
+# 0.7225 - z, and r - erfinv(|x|) in r - 1.6. The float32 constants are fitted by
+# weighted least squares in 160 bits, with weights that level the relative error of
 # erfinv, and rounded: 2**-27.2 and 2**-28.6, up to the last number before 1.
 _CENTRE = {
     "float32": _Quotient(
@@ -133,14 +133,14 @@ _FAR = _Quotient(special.FAR_TOP, special.FAR_BOTTOM)  # the same in r - 5, for 
 
 
 def erfinv(x: Vector) -> Vector:
-    """An odd function up to 0.85, one of the logarithm of 1 - |x| further out."""
+    """Return erfinv(x): odd up to 0.85, otherwise a function of log(1 - |x|)."""
     dtype = x.value.dtype
     a = absolute(x)
     z = a * a
     tail = a > 0.85
     square = -log((1.0 - a) * 0.5)
     r = square.intrinsic("sqrt")
-    # r may have a larger unit in the last place than the result.
+    # r can have a larger unit in the last place than the result.
     lost = exact_fma(-r, r, square) / (r + r)
     u, v = special.CENTRE - z, r - 1.6
     near, far = _CENTRE[dtype], _TAIL[dtype]
@@ -149,7 +149,7 @@ def erfinv(x: Vector) -> Vector:
     quotient = top / bottom
     centre = fma(a, fma(z, quotient, special.HALF_SQRT_PI - 1.0), a)
     y = (r - (quotient - lost)).where(tail, centre)
-    if dtype == "float64":  # no float32 but 1 is so near to 1
+    if dtype == "float64":  # in float32, only 1 is so close to 1
 
         def found() -> list[Vector]:
             w = r - 5.0

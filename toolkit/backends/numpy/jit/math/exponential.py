@@ -1,8 +1,9 @@
-"""exp, expm1 and what follows from them: sigmoid and tanh.
+"""exp, expm1, and functions of them: sigmoid and tanh.
 
-exp(x) = 2**n * exp(r) with n the integer next to x / log(2) and r = x - n * log(2),
-|r| <= log(2) / 2, in two steps (Cody and Waite): with a fused multiply-add the first,
-x - n * high, is exact; without one `high` has so few bits that it is, too.
+exp(x) = 2**n * exp(r) with n the integer nearest to x / log(2) and r = x - n * log(2),
+|r| <= log(2) / 2. r is computed in two steps (Cody and Waite). With a fused
+multiply-add the first step, x - n * high, is exact. Without it, `high` is short enough
+that the product is exact, too.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ TANH_BORDER = 0.55  # between tanh's polynomial and its quotient
 
 @record
 class _Constants:
-    """The numbers of one dtype."""
+    """The constants of one dtype."""
 
     coefficients: tuple[float, ...]  # of (exp(r) - 1 - r) / r**2
-    underflow: float  # exp is 0 from here down
-    overflow: float  # exp is infinite from here up
-    moderate: float  # up to here exp is a normal number, above and below 0
-    minus_one: float  # expm1 is -1 from here down
-    saturated: float  # tanh is 1 from here up
+    underflow: float  # exp is 0 from this number down
+    overflow: float  # exp is infinite from this number up
+    moderate: float  # exp(x) and exp(-x) are normal numbers up to this number
+    minus_one: float  # expm1 is -1 from this number down
+    saturated: float  # tanh is 1 from this number up
     tanh: tuple[float, ...]  # (tanh(a) / a - 1) / a**2 in a**2, for a <= TANH_BORDER
 
 
@@ -92,26 +93,26 @@ _CONSTANTS = {
 
 
 def exp(x: Vector, low: Vector | None = None) -> Vector:
-    """e**x, or e**(x + low) for a low that is small beside 1.
+    """Return e**x, or e**(x + low) for a low that is small compared with 1.
 
     Denormal results are rounded once.
     """
     limits = _CONSTANTS[x.value.dtype]
-    # Processors take a hundred times as long to round to nothing as to select it, and
-    # what attention masks is far below.
+    # An underflow takes a hundred times as long as the selection of 0, and masked
+    # values of attention are far below the limit.
     vanishes = x < limits.underflow
     x = x.constant(0.0).where(vanishes, x).at_most(limits.overflow)
     return x.constant(0.0).where(vanishes, _exp_in_range(x, low))
 
 
 def _exp_in_range(x: Vector, low: Vector | None) -> Vector:
-    """e**(x + low) where it is not zero."""
+    """Return e**(x + low) for nonzero results."""
     n, shifted, y = _reduced(x, low)
     scaled = times_power_of_two(y + 1.0, n)
     if scaled is not None:
         return scaled
-    # 2**n may be no normal number even where the result is: two factors of half its
-    # exponent are, and only the last product rounds.
+    # 2**n can be out of range even if the result is a normal number. Two factors with
+    # half the exponent are in range, and only the last product rounds.
     half = fma(n, 0.5, x.format.shift).bits()
     first = power_of_two(half, x.value.dtype)
     second = power_of_two(shifted.bits() - half, x.value.dtype)
@@ -119,7 +120,7 @@ def _exp_in_range(x: Vector, low: Vector | None) -> Vector:
 
 
 def exp_of_moderate(x: Vector) -> Vector:
-    """e**x where 2**n is a normal number: |x| <= `moderate`."""
+    """Return e**x if 2**n is a normal number: |x| <= `moderate`."""
     n, shifted, y = _reduced(x)
     scaled = times_power_of_two(y + 1.0, n)
     if scaled is not None:
@@ -128,16 +129,16 @@ def exp_of_moderate(x: Vector) -> Vector:
 
 
 def quarter_of_exp(x: Vector) -> Vector:
-    """e**x / 4 for x >= 0, finite where e**x / 2 is."""
+    """Return e**x / 4 for x >= 0, finite if e**x / 2 is finite."""
     _, shifted, y = _reduced(x)
     return (y + 1.0) * power_of_two(shifted.bits() - 2, x.value.dtype)
 
 
 def expm1(x: Vector) -> Vector:
-    """e**x - 1, precise near 0."""
+    """Return e**x - 1, precise near 0."""
     limits = _CONSTANTS[x.value.dtype]
     n, shifted, y = _reduced(x.at_least(limits.minus_one).at_most(limits.overflow))
-    # 2**n (y + 1) - 1, through 2**(n - 1) because 2**n may overflow before the result.
+    # 2**n (y + 1) - 1, with 2**(n - 1) because 2**n can overflow before the result.
     half = power_of_two(shifted.bits() - 1, x.value.dtype)
     far = fma(y, half, half - 0.5)
     # y loses the sign of 0.
@@ -145,15 +146,15 @@ def expm1(x: Vector) -> Vector:
 
 
 def sigmoid(x: Vector) -> Vector:
-    """1 / (1 + e**-x), which is 0 from where 2**n is infinite: there it is denormal."""
+    """Return 1 / (1 + e**-x); denormal results are 0, because 2**n is infinite."""
     numbers = _CONSTANTS[x.value.dtype]
-    # Further to the right e**-x is lost beside 1.
+    # Above this limit, 1 + e**-x rounds to 1.
     _, shifted, y = _reduced(-x.at_most(numbers.moderate).at_least(-numbers.overflow))
     return 1.0 / ((y + 1.0) * power_of_two(shifted.bits(), x.value.dtype) + 1.0)
 
 
 def tanh(x: Vector) -> Vector:
-    """An odd polynomial near 0, 1 - 2 / (e**2x + 1) further out."""
+    """Return tanh(x): an odd polynomial near 0, otherwise 1 - 2 / (e**2x + 1)."""
     numbers = _CONSTANTS[x.value.dtype]
     a = absolute(x).at_most(numbers.saturated)
     z = a * a
@@ -163,13 +164,13 @@ def tanh(x: Vector) -> Vector:
 
 
 def _reduced(x: Vector, low: Vector | None = None) -> tuple[Vector, Vector, Vector]:
-    """(n, n with an integer's bits lowest, e**r - 1) with x + low = n * log(2) + r."""
+    """Return n, n in the lowest bits, and e**r - 1; x + low = n * log(2) + r."""
     log_2, log_2_low = log_2_of(x.value.dtype)
     shifted = fma(x, INVERSE_LOG_2, x.format.shift)
     n = shifted - x.format.shift
     high = fma(n, -log_2, x)
     low = n * -log_2_low if low is None else fma(n, -log_2_low, low)
-    # `low` joins in the smaller term, so that it rounds less.
+    # `low` is added to the smaller term, so that it rounds less.
     r = high + low
     coefficients = _CONSTANTS[x.value.dtype].coefficients
     return n, shifted, high + fma(r * r, polynomial(r, coefficients), low)

@@ -14,7 +14,7 @@ from toolkit.backends.numpy.jit.math.vector import (
     polynomial,
 )
 
-# sinh and cosh are infinite from here up.
+# sinh and cosh are infinite from this number up.
 _OVERFLOW = {"float32": 90.0, "float64": 711.0}
 # Minimax for the relative errors of sinh on [0, 1] and arctanh on [0, 0.5], found by a
 # Remez exchange in 250-bit arithmetic and rounded: 2**-27.5 and 2**-27.7 (float32),
@@ -61,7 +61,7 @@ _INVERSE_TANGENT = {
 
 
 def sinh(x: Vector) -> Vector:
-    """An odd polynomial up to 1, (e**x - e**-x) / 2 further out."""
+    """Return sinh(x): an odd polynomial up to 1, otherwise (e**x - e**-x) / 2."""
     a = absolute(x).at_most(_OVERFLOW[x.value.dtype])
     z = a * a
     near = fma(a * z, polynomial(z, _SINE[x.value.dtype]), a)
@@ -71,29 +71,29 @@ def sinh(x: Vector) -> Vector:
 
 
 def cosh(x: Vector) -> Vector:
-    """(e**x + e**-x) / 2."""
+    """Return (e**x + e**-x) / 2."""
     quarter = quarter_of_exp(absolute(x).at_most(_OVERFLOW[x.value.dtype]))
     return (quarter + quarter) + 0.125 / quarter
 
 
 def arcsinh(x: Vector) -> Vector:
-    """log1p(a + (sqrt(1 + a**2) - 1)) for a = |x|, with x's sign."""
+    """Return log1p(a + (sqrt(1 + a**2) - 1)) for a = |x|, with the sign of x."""
     a = absolute(x)
-    # The second term, which is the smaller one, without a difference of near numbers.
+    # The second, smaller term, without a difference of close numbers.
     term = a * (a / (fma(a, a, 1.0).intrinsic("sqrt") + 1.0))
     return copysign(_log1p_of_sum(a, term, a), x)
 
 
 def arccosh(x: Vector) -> Vector:
-    """log1p((x - 1) + sqrt(x**2 - 1)); NaN below 1."""
+    """Return log1p((x - 1) + sqrt(x**2 - 1)); NaN below 1."""
     v = x - 1.0
     root = fma(v, v, v + v).intrinsic("sqrt")
     return x.constant(math.nan).where(x < 1.0, _log1p_of_sum(root, v, x))
 
 
 def _log1p_of_sum(larger: Vector, smaller: Vector, x: Vector) -> Vector:
-    """log(1 + larger + smaller), which is log(2 * x) for large x."""
-    large = x > 2.0 ** (x.format.mantissa + 1)  # 1 is lost beside it
+    """Return log(1 + larger + smaller), which is log(2 * x) for large x."""
+    large = x > 2.0 ** (x.format.mantissa + 1)  # x + 1 rounds to x
     total = larger + smaller
     lost = x.constant(0.0).where(large, (larger - total) + smaller)
     result = log1p(x.where(large, total), lost)
@@ -101,7 +101,7 @@ def _log1p_of_sum(larger: Vector, smaller: Vector, x: Vector) -> Vector:
 
 
 def arctanh(x: Vector) -> Vector:
-    """An odd polynomial up to 1/2, log((1 + x) / (1 - x)) / 2 further out."""
+    """Return arctanh(x): an odd polynomial up to 1/2, otherwise a logarithm."""
     a = absolute(x)
     z = a * a
     near = fma(a * z, polynomial(z, _INVERSE_TANGENT[x.value.dtype]), a)

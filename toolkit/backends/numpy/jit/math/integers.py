@@ -1,7 +1,7 @@
-"""Division and shifts of integers, where machines trap or promise nothing, as NumPy's.
+"""Integer division and shifts with the results of NumPy, without traps.
 
-Quotients are rounded down, and 0 where the divisor is; shifts by a negative number of
-bits or by more than there are leave nothing but the sign.
+Quotients are rounded down, and are 0 for a divisor of 0. A shift by a negative number
+of bits, or by at least the width of the dtype, keeps only the sign.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from toolkit.backends.numpy.jit.builder import Builder, Value
 
 
 def floor_divide(b: Builder, x: Value, y: Value) -> Value:
-    """x // y."""
+    """Return x // y."""
     return _divided(b, x, y)[0]
 
 
 def remainder(b: Builder, x: Value, y: Value) -> Value:
-    """x - x // y * y, 0 where y is; it has the sign of y."""
+    """Return x - x // y * y, with the sign of y; 0 if y is 0."""
     return _divided(b, x, y)[1]
 
 
 def _divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
-    """The quotient and the remainder."""
+    """Return the quotient and the remainder."""
     zero, one = b.constant(0, x), b.constant(1, x)
     none = _compare(b, "eq", y, zero)
     divisor = b.select(none, one, y)
@@ -29,7 +29,7 @@ def _divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
         quotient = b.binary("udiv", x, divisor)
         rest = b.binary("urem", x, divisor)
     else:
-        # The least integer divided by -1 would overflow, and trap.
+        # The smallest integer divided by -1 would overflow and trap.
         negated = _compare(b, "eq", y, b.constant(-1, y))
         divisor = b.select(negated, one, divisor)
         quotient = b.binary("sdiv", x, divisor)
@@ -44,13 +44,13 @@ def _divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
 
 
 def left_shift(b: Builder, x: Value, y: Value) -> Value:
-    """x << y."""
+    """Return x << y."""
     within, count = _count(b, x, y)
     return b.select(within, b.binary("shl", x, count), b.constant(0, x))
 
 
 def right_shift(b: Builder, x: Value, y: Value) -> Value:
-    """x >> y."""
+    """Return x >> y."""
     within, count = _count(b, x, y)
     if x.dtype.startswith("u"):
         return b.select(within, b.binary("lshr", x, count), b.constant(0, x))
@@ -59,7 +59,7 @@ def right_shift(b: Builder, x: Value, y: Value) -> Value:
 
 
 def _count(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
-    """Whether there are as many bits, and a count of bits that there are."""
+    """Return whether a shift count is in range, and a count that is in range."""
     within = _compare(b, "ult", y, b.constant(8 * dtypes.itemsize(x.dtype), y))
     return within, b.select(within, y, b.constant(0, y))
 

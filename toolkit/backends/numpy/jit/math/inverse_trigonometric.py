@@ -11,14 +11,14 @@ from toolkit.backends.numpy.jit.math.vector import (
     polynomial,
 )
 
-# Above, the arcsine follows from that of a smaller number. It is so large that twice
-# that arcsine's error is below one unit in the last place of the result.
+# Above this number, arcsin(x) uses the arcsine of a smaller number. The border is so
+# large that twice the error of that arcsine is below one unit in the last place.
 _BORDER = 0.55
 
 # Minimax for the relative errors of arctan on [0, 1] and arcsin on [0, 0.55], found by
 # a Remez exchange in 250-bit arithmetic and rounded: 2**-27.2 and 2**-28.3 (float32),
-# 2**-54.0 and 2**-55.2 (float64). Those for arctan in float32 are rounded in such a way
-# that arctan(1) is the nearest number to pi/4.
+# 2**-54.0 and 2**-55.2 (float64). The float32 coefficients of arctan are rounded so
+# that arctan(1) is the number nearest to pi/4.
 # (arctan(t) / t - 1) / z, in z = t**2
 _ARCTANGENT = {
     "float32": (
@@ -84,7 +84,7 @@ _ARCSINE = {
 
 
 def arctan(x: Vector) -> Vector:
-    """The angle whose tangent is x: pi/2 - arctan(1 / x) of large numbers."""
+    """Return arctan(x), as pi/2 - arctan(1 / x) for large numbers."""
     a = absolute(x)
     steep = a > 1.0
     angle = _of_slope((1.0 / a).where(steep, a))
@@ -93,19 +93,19 @@ def arctan(x: Vector) -> Vector:
 
 
 def arctan2(y: Vector, x: Vector) -> Vector:
-    """The angle of the point (x, y), in (-pi, pi].
+    """Return the angle of the point (x, y), in (-pi, pi].
 
-    That of the smaller coordinate over the larger one is added to or taken from the
-    multiple of pi/2 in whose direction the larger one is.
+    The arctangent of the smaller over the larger coordinate is added to a multiple of
+    pi/2, or subtracted. The multiple is the direction of the larger coordinate.
     """
     a, b = absolute(y), absolute(x)
     steep = a > b
     smaller, larger = b.where(steep, a), a.where(steep, b)
-    # Two zeros make 0, two infinities 1.
+    # The slope of two zeros is 0, and the slope of two infinities is 1.
     of_equal = x.constant(1.0).where(smaller > 0.0, smaller)
     slope = of_equal.where(smaller.equals(larger), smaller / larger)
     angle = _of_slope(slope)
-    behind = x.bits() < 0  # -0 is
+    behind = x.bits() < 0  # includes -0
     angle = (-angle).where(steep ^ behind, angle)
     quarters = x.constant(2.0).where(behind, 0.0)
     quarters = x.constant(1.0).where(steep, quarters)
@@ -114,30 +114,30 @@ def arctan2(y: Vector, x: Vector) -> Vector:
 
 
 def _of_slope(t: Vector) -> Vector:
-    """arctan(t) for 0 <= t <= 1."""
+    """Return arctan(t) for 0 <= t <= 1."""
     z = t * t
     return fma(t * z, polynomial(z, _ARCTANGENT[t.value.dtype]), t)
 
 
 def arcsin(x: Vector) -> Vector:
-    """The angle whose sine is x: pi/2 - 2 * arcsin(sqrt((1 - x) / 2)) near 1."""
+    """Return arcsin(x), as pi/2 - 2 * arcsin(sqrt((1 - x) / 2)) near 1."""
     far, angle = _arcsine(absolute(x))
     high, low = half_pi(x.value.dtype)
     return copysign((high - (angle + angle - low)).where(far, angle), x)
 
 
 def arccos(x: Vector) -> Vector:
-    """The angle whose cosine is x: pi/2 - arcsin(x), or twice an arcsine near 1."""
+    """Return arccos(x), as pi/2 - arcsin(x), or twice an arcsine near 1."""
     far, angle = _arcsine(absolute(x))
     high, low = half_pi(x.value.dtype)
-    # Near -1 it is pi - 2 * angle, twice what is left of a quarter.
+    # Near -1 the result is pi - 2 * angle = 2 * (pi/2 - angle).
     left = high - (angle.where(far, copysign(angle, x)) - low)
     left = (left + left).where(far, left)
     return (angle + angle).where(far & (x > 0.0), left)
 
 
 def _arcsine(a: Vector) -> tuple[Vector, Vector]:
-    """Whether a is beyond the border, and arcsin(a), or of sqrt((1 - a) / 2) there."""
+    """Return whether a > border, and arcsin(a), or arcsin(sqrt((1 - a) / 2))."""
     far = a > _BORDER
     half = (1.0 - a) * 0.5
     t = half.intrinsic("sqrt").where(far, a)

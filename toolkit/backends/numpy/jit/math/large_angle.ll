@@ -1,7 +1,8 @@
-; Payne and Hanek's reduction: the quarter turn that a large angle is nearest to, and what
-; is left. Only those bits of 2/pi are multiplied that matter: what is before them gives
-; whole turns, and seven words leave 2**-138 of a quarter, where no number is nearer
-; to a multiple of it than 2**-62.
+; The reduction of Payne and Hanek: the nearest multiple of pi/2 and the rest. Only the
+; relevant bits of 2/pi are multiplied. Higher bits give whole turns. Seven words leave
+; an
+; error of 2**-138 of a quarter turn, and no number is nearer to a multiple of it than
+; 2**-62.
 
 @large_angle.words = private constant [COUNT x i32] [ WORDS ], align 4
 
@@ -17,19 +18,19 @@ not.a.number:
   %nan.result = insertvalue { double, i64 } zeroinitializer, double %nan, 0
   ret { double, i64 } %nan.result
 number:
-  ; |x| is a whole number, 2**32 * above + below, times 2**exponent.
+  ; |x| is the integer 2**32 * above + below, times 2**exponent.
   %fraction = and i64 %bits, 4503599627370495
   %whole = or i64 %fraction, 4503599627370496
   %above = lshr i64 %whole, 32
   %below = and i64 %whole, 4294967295
-  ; The table begins with 64 zeros: exponents are from -62 on.
+  ; The table starts with 64 zeros, so exponents start at -62.
   %place = sub i64 %biased, 1013
   %first = lshr i64 %place, 5
   %shift = and i64 %place, 31
   %lowest = add i64 %first, 6
   br label %next
 next:
-  ; From the lowest word of the product on; its last five are kept.
+  ; From the lowest word of the product up; the last five words are kept.
   %k = phi i64 [ 0, %number ], [ %k.next, %next ]
   %right = phi i64 [ 0, %number ], [ %word, %next ]
   %carry.below = phi i64 [ 0, %number ], [ %carry.below.next, %next ]
@@ -55,7 +56,7 @@ next:
   %more = icmp ult i64 %k.next, 7
   br i1 %more, label %next, label %quarters
 quarters:
-  ; Two bits of quarters and 126 behind the point, then rounded to the nearest quarter.
+  ; Two bits of quarters and 126 fraction bits, then rounded to the nearest quarter.
   %high.left = shl i64 %p, 32
   %high.word = or i64 %high.left, %p.1
   %low.left = shl i64 %p.2, 32
@@ -67,7 +68,7 @@ quarters:
   %quarter = lshr i64 %rounded, 62
   %left.high = call i64 @llvm.fshl.i64(i64 %high, i64 %low, i64 2)
   %left.low = shl i64 %low, 2
-  ; What is left, as a sign, 64 bits of which the first is 1, and an exponent.
+  ; The rest as a sign, 64 bits with a leading 1, and an exponent.
   %sign = ashr i64 %left.high, 63
   %flipped.high = xor i64 %left.high, %sign
   %flipped.low = xor i64 %left.low, %sign
@@ -78,7 +79,7 @@ quarters:
   %second.short = trunc i64 %moved to i32
   %first.double = uitofp i32 %first.short to double
   %second.double = uitofp i32 %second.short to double
-  ; Times pi/2, the first 17 bits of which make exact products with 32 bits.
+  ; Times pi/2, whose first 17 bits have exact products with 32 bits.
   %second.scaled = fmul double %second.double, 0x3DF0000000000000
   %main = fmul double %first.double, 0x3FF921F000000000
   %small.first = fmul double %first.double, 0x3EE6A8885A308D31
@@ -89,7 +90,7 @@ quarters:
   %scale.bits = shl i64 %exponent, 52
   %scale = bitcast i64 %scale.bits to double
   %scaled = fmul double %size, %scale
-  ; The signs of the angle and of what is left; the quarter turns the other way.
+  ; The sign of the rest is the product of both signs; the quarter takes the sign of x.
   %minus = ashr i64 %bits, 63
   %either = xor i64 %minus, %sign
   %sign.bit = and i64 %either, -9223372036854775808

@@ -11,12 +11,12 @@ import math
 from toolkit.backends.numpy.jit.math.vector import Vector, fma, polynomial
 from toolkit.backends.numpy.jit.processor import current
 
-# log(2) as the nearest number and what that lacks.
+# log(2) as the nearest number and its rounding error.
 LOG_2 = {
     "float32": (0.6931471824645996, -1.9046542121259336e-09),
     "float64": (0.6931471805599453, 2.3190468138462996e-17),
 }
-# The same with a first part so short that its product with an exponent is exact.
+# log(2) with a short first part, whose product with an exponent is exact.
 _SHORT_LOG_2 = {
     "float32": (0.693145751953125, 1.4286068203094173e-06),
     "float64": (0.6931471803691238, 1.9082149292705877e-10),
@@ -49,37 +49,37 @@ _TAIL_64 = (
 
 
 def log_2_of(dtype: str) -> tuple[float, float]:
-    """log(2) in two parts, of which n times the first can be added without an error."""
+    """Return log(2) in two parts; adding n times the first part is exact."""
     return (LOG_2 if current().has_fma else _SHORT_LOG_2)[dtype]
 
 
 def log(x: Vector) -> Vector:
-    """The natural logarithm: -inf of 0, NaN of negative numbers."""
+    """Return the natural logarithm: -inf of 0, NaN of negative numbers."""
     e, m = split(x)
     return _outside(x, _combine(e, m - 1.0), zero=0.0)
 
 
 def log1p(x: Vector, low: Vector | None = None) -> Vector:
-    """log(1 + x), precise near 0: -inf of -1, NaN below.
+    """Return log(1 + x), precise near 0: -inf of -1, NaN below.
 
-    Or log(1 + x + low) for a low that is small beside x.
+    With `low`, return log(1 + x + low) for a low that is small compared with x.
     """
     u = x + 1.0
     e, m = split(u)
-    # What the sum lost (Knuth's two-sum), as a part of u: log(u + lost) - log(u).
+    # The rounding error of the sum (Knuth's two-sum), relative to u.
     back = u - 1.0
     lost = (x - back) + (1.0 - (u - back))
     near = e.equals(0.0)
     f = x.where(near, m - 1.0)
     lost = x.constant(0.0).where(near, lost)
     correction = (lost if low is None else lost + low) / u
-    # x stands here for itself where it is -0.
+    # Select x itself for 0, because it can be -0.
     result = x.where(x.equals(0.0), _combine(e, f, correction))
     return _outside(x, result, zero=-1.0)
 
 
 def split(x: Vector) -> tuple[Vector, Vector]:
-    """(e, m) with x = 2**e * m and sqrt(1/2) <= m < sqrt(2), of finite x > 0."""
+    """Return (e, m), x = 2**e * m, sqrt(1/2) <= m < sqrt(2), for finite x > 0."""
     layout, root = x.format, SQUARE_ROOT_HALF_BITS[x.value.dtype]
     denormal = x < layout.tiny
     scale = layout.mantissa + 1
@@ -87,7 +87,7 @@ def split(x: Vector) -> tuple[Vector, Vector]:
     one = layout.bias << layout.mantissa
     bits = normal.bits() + (one - root)
     m = (bits & ((1 << layout.mantissa) - 1)) + root
-    # The biased exponent, written into the lowest bits of 2**mantissa, is a float.
+    # 2**mantissa with the biased exponent in its lowest bits is a float.
     large = 2.0**layout.mantissa
     e = (bits >> layout.mantissa) | x.constant(large).bits()
     offset = x.constant(large + layout.bias + scale)
@@ -97,7 +97,7 @@ def split(x: Vector) -> tuple[Vector, Vector]:
 
 
 def _combine(e: Vector, f: Vector, correction: Vector | None = None) -> Vector:
-    """e * log(2) + log(1 + f) + correction."""
+    """Return e * log(2) + log(1 + f) + correction."""
     high, low = log_2_of(f.value.dtype)
     small = fma(e, low, _tail(f))
     if correction is not None:
@@ -106,12 +106,12 @@ def _combine(e: Vector, f: Vector, correction: Vector | None = None) -> Vector:
 
 
 def _tail(f: Vector) -> Vector:
-    """log(1 + f) - f for 1 + f between sqrt(1/2) and sqrt(2)."""
+    """Return log(1 + f) - f for 1 + f between sqrt(1/2) and sqrt(2)."""
     square = f * f
     if f.value.dtype == "float32":
         return fma(square, -0.5, square * f * polynomial(f, _TAIL_32))
     # log(1 + f) = 2 * atanh(s) = f - s * f + s * z * (...), and s * f is
-    # f**2 / 2 - s * f**2 / 2, which needs s in a smaller term only.
+    # f**2 / 2 - s * f**2 / 2, which uses s only in a smaller term.
     s = f / (f + 2.0)
     z = s * s
     half = square * 0.5
@@ -119,7 +119,7 @@ def _tail(f: Vector) -> Vector:
 
 
 def _outside(x: Vector, result: Vector, zero: float) -> Vector:
-    """The result with its values at inf and NaN, at `zero` (-inf) and below (NaN)."""
+    """Set the results at inf and NaN, at `zero` (-inf), and below it (NaN)."""
     result = result.where(x < math.inf, x)
     invalid = x.constant(-math.inf).where(x.equals(zero), math.nan)
     return invalid.where(x <= zero, result)

@@ -1,7 +1,7 @@
-"""power: e**(y * log(x)), with as many bits in the logarithm as y can make count.
+"""power: e**(y * log(x)), with enough bits in the logarithm for every y.
 
-Numbers with more bits than a dtype has are unevaluated sums: every name with _low is
-what the name without it lacks.
+Numbers with extended precision are unevaluated sums: a name with _low is the rounding
+error of the name without it.
 """
 
 from __future__ import annotations
@@ -44,47 +44,47 @@ _OUT_OF_RANGE = 800.0  # e to this power overflows, to its negative it underflow
 
 
 def power(x: Vector, y: Vector) -> Vector:
-    """x**y with the special cases of C's pow."""
+    """Return x**y with the special cases of C's pow."""
     a = absolute(x)
     magnitude = _magnitude(a, y)
-    whole = rounded("trunc", y).equals(y)  # infinities are
+    whole = rounded("trunc", y).equals(y)  # true for infinities
     half = y * 0.5
     even = rounded("trunc", half).equals(half)
     result = copysign(magnitude, x).where(whole & ~even, magnitude)
     undefined = (x < 0.0) & (x > -math.inf) & ~whole
     result = x.constant(math.nan).where(undefined, result)
-    # 1 whatever the other operand is, NaN and infinity included.
+    # 1 for every value of the other operand, including NaN and infinity.
     one = y.equals(0.0) | x.equals(1.0)
     one = one | (a.equals(1.0) & absolute(y).equals(math.inf))
     return x.constant(1.0).where(one, result)
 
 
 def _magnitude(a: Vector, y: Vector) -> Vector:
-    """a**y for a >= 0; NaN where the exponent is 0 * infinity."""
+    """Return a**y for a >= 0; NaN if the exponent is 0 * infinity."""
     high, low = _precise_log(a)
     high = high.where(a < math.inf, a)
     high = a.constant(-math.inf).where(a.equals(0.0), high)
     product = y * high
     product_low = fma(y, low, exact_fma(y, high, -product))
-    # Beyond, the parts may be infinities whose difference is NaN.
+    # Outside this range the parts can be infinities with a difference of NaN.
     inside = absolute(product) < _OUT_OF_RANGE
     return exp(product, product_low.where(inside, 0.0))
 
 
 def _precise_log(a: Vector) -> tuple[Vector, Vector]:
-    """log(a) for finite a > 0."""
+    """Return log(a) for finite a > 0, with extended precision."""
     e, m = split(a)
     high, low = _precise_log_near_1(m)
     log_2, log_2_low = LOG_2[a.value.dtype]
     whole = e * log_2
     whole_low = fma(e, log_2_low, exact_fma(e, log_2, -whole))
-    # |e| * log(2) is 0 or larger than the other part: the sum's error is exact.
+    # |e| * log(2) is 0 or larger than the other part, so the sum's error is exact.
     total = whole + high
     return total, (whole - total + high) + (whole_low + low)
 
 
 def _precise_log_near_1(m: Vector) -> tuple[Vector, Vector]:
-    """log(m) for m between sqrt(1/2) and sqrt(2).
+    """Return log(m) for m between sqrt(1/2) and sqrt(2).
 
     2 * atanh(s) = 2 * s + s * z * (2/3 + z * series(z)) with s = (m - 1) / (m + 1) and
     z = s**2.

@@ -1,4 +1,4 @@
-"""What few lanes need: code that is passed by where no lane does."""
+"""Branches around code for rare lanes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from toolkit.backends.numpy.jit.math.vector import Vector
 def unless(
     rare: Vector, usual: Sequence[Vector], found: Callable[[], Sequence[Vector]]
 ) -> list[Vector]:
-    """The usual values; in rare lanes, those that a function emits code for.
+    """Return the usual values; in rare lanes, the values that `found` emits.
 
-    Its code is run only if any lane is rare. It ends the current basic block.
+    The code of `found` runs only if a lane is rare. It ends the current basic block.
     """
     b = rare.builder
     slow, done, before = b.fresh("rare"), b.fresh("done"), b.block
@@ -30,7 +30,7 @@ def unless(
 
 
 def phi(like: Vector, *sources: tuple[Value, str]) -> Vector:
-    """The value of the block that was run before this one."""
+    """Emit the value of the block that ran before this block."""
     value = like.value
     listed = ", ".join(f"[ {x.text}, %{block} ]" for x, block in sources)
     b = like.builder
@@ -38,7 +38,7 @@ def phi(like: Vector, *sources: tuple[Value, str]) -> Vector:
 
 
 def repeated(first: Vector, step: Callable[[Vector], tuple[Vector, Vector]]) -> Vector:
-    """A value after steps, at least one: each says whether a lane needs another."""
+    """Emit a loop of at least one step; a step returns whether lanes continue."""
     b = first.builder
     loop, done, before = b.fresh("again"), b.fresh("done"), b.block
     b.emit(f"br label %{loop}")
@@ -47,7 +47,7 @@ def repeated(first: Vector, step: Callable[[Vector], tuple[Vector, Vector]]) -> 
     current = phi(first, (first.value, before))
     following, more = step(current)
     again = b.across_lanes("or", more.value)
-    # The block that a step ends in, and its result, are known only now.
+    # The end block and the result of the step are not available earlier.
     text = f"phi {first.value.type} [ {first.value.text}, %{before} ], "
     text += f"[ {following.value.text}, %{b.block} ]"
     b.lines[slot] = f"  {current.value.text} = {text}"

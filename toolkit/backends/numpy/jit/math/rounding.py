@@ -1,7 +1,7 @@
-"""Rounding to integers, where the processor has no instruction for it.
+"""Rounding to integers, for processors without instructions for it.
 
-Adding 2**mantissa to a number that is smaller rounds it to an integer, ties to even;
-larger ones are integers.
+Adding 2**mantissa to a smaller number rounds it to an integer, ties to even. Larger
+numbers are integers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from toolkit.backends.numpy.jit.processor import current
 
 
 def _nearest(x: Vector) -> Vector:
-    """The nearest integer, the even one of two."""
+    """Return the nearest integer, ties to even."""
     large = 2.0**x.format.mantissa
     a = absolute(x)
     return copysign(((a + large) - large).where(a < large, a), x)
@@ -42,12 +42,12 @@ _FUNCTIONS: dict[str, Callable[[Vector], Vector]] = {
 
 
 def rounded(name: str, x: Vector) -> Vector:
-    """x rounded by the intrinsic of this name, or by what does the same."""
+    """Return x rounded by the intrinsic of this name, or by equivalent code."""
     if current().has_rounding:
         return x.intrinsic(name)
     return _FUNCTIONS[name](x)
 
 
 def is_rounding(name: str) -> bool:
-    """Whether an intrinsic rounds to integers."""
+    """Return whether an intrinsic rounds to integers."""
     return name in _FUNCTIONS

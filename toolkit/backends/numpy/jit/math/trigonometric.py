@@ -1,9 +1,9 @@
 """sin, cos and tan.
 
-x = n * pi/2 + r with |r| <= pi/4, in three steps (Cody and Waite): with exact products
-the first is exact and the others round what they leave, so r is precise
-also where it is small. Beyond `limit`, where pi/2 would need more parts, the lanes
-concerned are reduced one by one, in integers: rare, and slow (large_angle.ll).
+x = n * pi/2 + r with |r| <= pi/4, in three steps (Cody and Waite). With exact products
+the first step is exact, and the other steps round only the rest. r is therefore precise
+even if it is small. Above `limit`, pi/2 would need more parts. Such lanes are reduced
+one by one with integers, which is rare and slow (large_angle.ll).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TWO_OVER_PI = 0.6366197723675814
 
 @record
 class _Constants:
-    """The numbers of one dtype; pi/2 is the sum of its parts."""
+    """The constants of one dtype; pi/2 is the sum of its parts."""
 
     parts: tuple[float, float, float]
     limit: float
@@ -95,20 +95,20 @@ _CONSTANTS = {
 
 
 def sin(x: Vector) -> Vector:
-    """The sine of x radians."""
+    """Return the sine of x radians."""
     # The polynomial would lose the sign of 0.
     return x.where(x.equals(0.0), _rotated(x, 0))
 
 
 def cos(x: Vector) -> Vector:
-    """The cosine of x radians."""
+    """Return the cosine of x radians."""
     return _rotated(x, 1)
 
 
 def tan(x: Vector) -> Vector:
-    """The tangent of x radians: an odd polynomial, inverted in every other quarter."""
+    """Return the tangent of x radians: an odd polynomial or its inverse."""
     dtype = x.value.dtype
-    # What rounding r makes wrong would be too much of an inverse in float32.
+    # In float32, the rounding error of r would be too large in the inverse.
     r, n = _reduced(x if dtype == "float64" else x.convert("fpext", "float64"))
     z = r * r
     y = fma(r * z, polynomial(z, _CONSTANTS[dtype].tangent), r)
@@ -119,7 +119,7 @@ def tan(x: Vector) -> Vector:
 
 
 def _rotated(x: Vector, quarters: int) -> Vector:
-    """sin(x + quarters * pi/2)."""
+    """Return sin(x + quarters * pi/2)."""
     numbers = _CONSTANTS[x.value.dtype]
     r, n = _reduced(x)
     z = r * r
@@ -134,13 +134,13 @@ def _rotated(x: Vector, quarters: int) -> Vector:
 
 
 def half_pi(dtype: str) -> tuple[float, float]:
-    """pi / 2 as the nearest number and what that lacks."""
+    """Return pi / 2 as the nearest number and its rounding error."""
     high, low, _ = _CONSTANTS[dtype].parts
     return high, low
 
 
 def _reduced(x: Vector) -> tuple[Vector, Vector]:
-    """r and an integer n whose lowest bits count: x = n * pi/2 + r."""
+    """Return r and an integer n with x = n * pi/2 + r; n is exact modulo 4."""
     numbers = _CONSTANTS[x.value.dtype]
     shifted = fma(x, TWO_OVER_PI, x.format.shift)
     n = shifted - x.format.shift
@@ -163,7 +163,7 @@ _WORDS = 39
 
 
 def _reduced_one_by_one(x: Vector) -> tuple[Vector, Vector]:
-    """As `_reduced`, of numbers of at least the limit."""
+    """Reduce numbers of at least the limit, lane by lane; see `_reduced`."""
     b, value = x.builder, x.value
     b.declarations |= {
         "declare i64 @llvm.fshl.i64(i64, i64, i64)",
@@ -184,7 +184,7 @@ def _reduced_one_by_one(x: Vector) -> tuple[Vector, Vector]:
 
 
 def _large(b: Builder, x: Value) -> tuple[Vector, Vector]:
-    """As `_reduced`, of one number."""
+    """Reduce one number; see `_reduced`."""
     wide = x if x.dtype == "float64" else b.convert("fpext", x, "float64")
     pair = b.let(f"call {_PAIR} @large_angle(double {wide.text})", "float64")
     r = b.let(f"extractvalue {_PAIR} {pair.text}, 0", "float64")
@@ -202,7 +202,7 @@ def _with_lane(x: Vector, one: Vector, lane: int) -> Vector:
 
 @lru_cache(maxsize=1)
 def _large_angle() -> str:
-    """The function that reduces one number."""
+    """Return the function that reduces one number."""
     words = [0, 0, *_two_over_pi(_WORDS - 2)]
     text = Path(__file__).with_name("large_angle.ll").read_text(encoding="utf-8")
     listed = ", ".join(f"i32 {word}" for word in words)
@@ -210,7 +210,7 @@ def _large_angle() -> str:
 
 
 def _two_over_pi(count: int) -> list[int]:
-    """Its first words of 32 bits."""
+    """Return the first 32-bit words of 2 / pi."""
     one = 1 << (32 * count + 64)
     # Machin's formula.
     pi = 4 * (4 * _arctangent_of_inverse(5, one) - _arctangent_of_inverse(239, one))
@@ -219,7 +219,7 @@ def _two_over_pi(count: int) -> list[int]:
 
 
 def _arctangent_of_inverse(n: int, one: int) -> int:
-    """arctan(1 / n) of a fixed-point `one`, by its series."""
+    """Return arctan(1 / n) for a fixed-point `one`, by its series."""
     power, total, k = one // n, 0, 1
     while power:
         total += power // k if k % 4 == 1 else -(power // k)

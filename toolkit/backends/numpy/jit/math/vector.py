@@ -1,7 +1,7 @@
-"""Arithmetic on one element with operators, so that formulas read as formulas.
+"""Operators for values of a builder, so that code reads like formulas.
 
-A `Vector` is a `Value` of the builder together with the builder that it belongs to.
-Operators and functions emit instructions; a Python number becomes a constant.
+A `Vector` is a `Value` with its builder. Operators and functions emit instructions. A
+Python number becomes a constant.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from toolkit.definitions.records import record
 
 @record
 class Format:
-    """How a floating dtype is stored: [sign | exponent + bias | mantissa]."""
+    """The layout of a floating dtype: [sign | exponent + bias | mantissa]."""
 
     integer: str  # the dtype of the bits
     mantissa: int
@@ -23,7 +23,7 @@ class Format:
 
     @property
     def shift(self) -> float:
-        """Added to a small x, leaves x rounded to an integer in the lowest bits."""
+        """A number: adding it to a small x leaves round(x) in the lowest bits."""
         return 1.5 * 2.0**self.mantissa
 
     @property
@@ -40,7 +40,7 @@ FORMATS = {
 
 @record(eq=False)
 class Vector:
-    """A value, of any number of lanes, that emits into its builder."""
+    """A value, of any number of lanes, with its builder."""
 
     builder: Builder
     value: Value
@@ -51,7 +51,7 @@ class Vector:
         return FORMATS[self.value.dtype]
 
     def constant(self, number: float | Vector) -> Vector:
-        """A number as a vector like this one."""
+        """Return a number as a vector like this one."""
         if isinstance(number, Vector):
             return number
         return Vector(self.builder, self.builder.constant(number, self.value))
@@ -68,7 +68,7 @@ class Vector:
         return self._binary(f"f{name}" if floating else name, other)
 
     def _compare(self, condition: str, other: float | Vector) -> Vector:
-        """Of floating vectors: false where either is NaN; of integers: signed."""
+        """Compare floats (false if either is NaN) or signed integers."""
         floating = self.value.dtype in FORMATS
         if floating:
             return self._binary(f"fcmp o{condition}", other, "bool")
@@ -114,7 +114,7 @@ class Vector:
         return self._binary("shl", count)
 
     def __rshift__(self, count: int) -> Vector:
-        """Zeros move in from above."""
+        """Shift right logically."""
         return self._binary("lshr", count)
 
     def __lt__(self, other: float | Vector) -> Vector:
@@ -127,84 +127,84 @@ class Vector:
         return self._compare("gt", other)
 
     def equals(self, other: float | Vector) -> Vector:
-        """Whether the two are equal (== stays Python's)."""
+        """Emit whether both are equal; == is not overloaded."""
         return self._compare("eq", other)
 
     def where(self, condition: Vector, other: float | Vector) -> Vector:
-        """This where the condition holds, else the other."""
+        """Select self where the condition holds, otherwise `other`."""
         operand = self.constant(other).value
         result = self.builder.select(condition.value, self.value, operand)
         return Vector(self.builder, result)
 
     def at_most(self, limit: float) -> Vector:
-        """The smaller of this and a limit; NaN stays."""
+        """Return the smaller of self and a limit; NaN stays NaN."""
         return self.constant(limit).where(self > limit, self)
 
     def at_least(self, limit: float) -> Vector:
-        """The larger of this and a limit; NaN stays."""
+        """Return the larger of self and a limit; NaN stays NaN."""
         return self.constant(limit).where(self < limit, self)
 
     def intrinsic(self, name: str, *others: float | Vector) -> Vector:
-        """`llvm.name` of this and others."""
+        """Emit `llvm.name` with self and other operands."""
         values = [self.constant(other).value for other in others]
         return Vector(self.builder, self.builder.intrinsic(name, self.value, *values))
 
     def bits(self) -> Vector:
-        """A floating vector's bits as integers."""
+        """Return the bits of a floating vector as integers."""
         return self.convert("bitcast", self.format.integer)
 
     def convert(self, instruction: str, dtype: str) -> Vector:
-        """`instruction` to another dtype."""
+        """Emit `instruction` to another dtype."""
         result = self.builder.convert(instruction, self.value, dtype)
         return Vector(self.builder, result)
 
 
 def absolute(x: Vector) -> Vector:
-    """|x|."""
+    """Return |x|."""
     return x.intrinsic("fabs")
 
 
 def copysign(x: Vector, sign: Vector) -> Vector:
-    """|x| with another's sign."""
+    """Return |x| with the sign of another vector."""
     return x.intrinsic("copysign", sign)
 
 
 def fma(x: Vector, y: float | Vector, z: float | Vector) -> Vector:
-    """x * y + z, rounded once, or twice where the processor cannot."""
+    """Return x * y + z, rounded once, or twice without an FMA instruction."""
     return x.intrinsic("fma", y, z)
 
 
 def exact_fma(x: Vector, y: float | Vector, z: float | Vector) -> Vector:
-    """x * y + z, rounded once or nearly so, also where the product cancels z."""
+    """Return x * y + z, rounded about once, also if the product cancels z."""
     if current().has_fma:
         return fma(x, y, z)
     y, z = x.constant(y), x.constant(z)
     product = x * y
     lost = _lost_in_product(x, y, product)
-    # And what the sum loses (Knuth's two-sum).
+    # Add the rounding error of the sum (Knuth's two-sum).
     total = product + z
     back = total - product
     return total + ((product - (total - back)) + (z - back) + lost)
 
 
 def _lost_in_product(x: Vector, y: Vector, product: Vector) -> Vector:
-    """x * y - product, of halves whose products are exact (Dekker)."""
+    """Return x * y - product, from halves with exact products (Dekker)."""
     (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
     lost = x_high * y_high - product
     lost = (lost + x_high * y_low + x_low * y_high) + x_low * y_low
-    # Numbers that are too large for halves are in products that overflow, or with 0.
+    # If a number is too large to split, the product overflows or the other factor is 0.
     return lost.where(lost.equals(lost), 0.0)
 
 
 def _halves(x: Vector) -> tuple[Vector, Vector]:
-    """Two numbers of half the bits, whose sum is x."""
+    """Return two numbers of half the bits with the sum x."""
     spread = x * (2.0 ** (x.format.mantissa // 2 + 1) + 1.0)
     high = spread - (spread - x)
     return high, x - high
 
 
 def polynomial(x: Vector, coefficients: Sequence[float]) -> Vector:
-    """coefficients[0] + x * (coefficients[1] + x * (...)), at least two of them."""
+    """Return coefficients[0] + x * (coefficients[1] + ...), for two or more."""
     result = x.constant(coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         result = fma(result, x, coefficient)
@@ -212,7 +212,7 @@ def polynomial(x: Vector, coefficients: Sequence[float]) -> Vector:
 
 
 def times_power_of_two(x: Vector, exponent: Vector) -> Vector | None:
-    """x * 2 ** exponent, rounded once; None where that is no single instruction."""
+    """Return x * 2 ** exponent, rounded once; None without an instruction for it."""
     value = x.value
     fills = value.dtype == "float32" and value.lanes == 16
     if not fills or not current().has("avx512f"):
@@ -224,15 +224,16 @@ def times_power_of_two(x: Vector, exponent: Vector) -> Vector | None:
         f"{kind} {text}"
         for text in (value.text, exponent.value.text, "zeroinitializer")
     )
-    # All lanes, rounding as usual.
+    # All lanes, with the current rounding mode.
     text = f"call {kind} {function}({arguments}, i16 -1, i32 4)"
     return Vector(x.builder, x.builder.let(text, value.dtype, value.lanes))
 
 
 def power_of_two(exponent: Vector, dtype: str) -> Vector:
-    """2 ** exponent, of integers whose result is a normal number.
+    """Return 2 ** exponent for integers, if the result is a normal number.
 
-    Only the exponent's lowest bits count, as many as fit beside the mantissa.
+    Only the lowest bits of the exponent are used, as far as they fit above the
+    mantissa.
     """
     layout = FORMATS[dtype]
     return ((exponent + layout.bias) << layout.mantissa).convert("bitcast", dtype)

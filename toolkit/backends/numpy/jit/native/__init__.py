@@ -1,7 +1,7 @@
-"""Programs as object files that C calls.
+"""Programs as object files with a C interface.
 
-`images` writes programs down, their addresses counted from bases that are known when
-the library is used; `layout` says what is where in a workspace and among the weights;
-`tables` are the constants that `library.ll` and `threads.ll` read; `build` links all of
-it to one object.
+`images` serializes programs with addresses relative to bases that the user of the
+library allocates. `layout` assigns offsets in the workspace and in the weights.
+`tables` defines the constants that `library.ll` and `threads.ll` read. `build` links
+everything to one object.
 """

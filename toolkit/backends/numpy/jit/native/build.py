@@ -1,4 +1,4 @@
-"""From programs to one object file."""
+"""Compilation of programs to one object file."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from toolkit.backends.numpy.jit.runtime import (
 )
 from toolkit.errors import UnsupportedError
 
-_ADDRESSABLE = 1 << 31  # by 32-bit pointers, whose differences have a sign
+_ADDRESSABLE = 1 << 31  # by 32-bit pointers, whose differences are signed
 _LONGEST_MESSAGE = 160
 _TYPES = "%Tensor = type { ptr, i32, i32, ptr }"
 
 
 def library(source: LibrarySource) -> Library:
-    """One object file of programs; see `Backend.library`."""
+    """Return one object file of programs; see `Backend.library`."""
     source = replace(source, programs=sorted(source.programs, key=lambda p: p.batch))
     _check(source)
     return _Library(source).built()
@@ -68,11 +68,11 @@ def _check(source: LibrarySource) -> None:
 
 
 class _Library:
-    """What goes into the object of a library."""
+    """Builder of the object file of a library."""
 
     def __init__(self, source: LibrarySource) -> None:
         self.source = source
-        # What this one does not run, `init` refuses.
+        # `init` fails on a processor that does not support this one.
         self.processor = source.processors[0]
         self.stored = stored_weights(source.weights)
         self.weights_bytes = sum(stored.nbytes for stored in self.stored)
@@ -80,8 +80,8 @@ class _Library:
         in_place = all(body.in_place for body in bodies)
         self.layout = Layout(source, in_place, zero_bytes(source.programs))
         self.images = Images(source, self.layout, self.stored)
-        self.ends: dict[int, int] = defaultdict(int)  # the largest, of each batch
-        self.sizes: list[list[int | str]] = []  # as library.ll has them
+        self.ends: dict[int, int] = defaultdict(int)  # the largest end of each batch
+        self.sizes: list[list[int | str]] = []  # the records of library.ll
         self.problems: list[list[int]] = []
         self.problem_texts = b"an index is out of range\0"
         self.stream = b""
@@ -95,7 +95,7 @@ class _Library:
         self.threads = has_pthreads(self.processor)
 
     def _add(self, number: int) -> None:
-        """Lay out a processor's sizes: images and what they keep, then the arena."""
+        """Lay out the sizes for a processor: images, prepared data, then the arena."""
         arena_bytes = 0
         for program in self.source.programs:
             once = self._image(self.images.preparing(program, number), number)
@@ -107,7 +107,7 @@ class _Library:
             self.sizes.append([batch, image, arena, end, once])
 
     def _image(self, image: Image, processor: int) -> str:
-        """Reserve memory for an image; the record of it."""
+        """Reserve memory for an image and return its record."""
         offset = self.layout.take(8 * len(image.words))
         row = tables.record(
             (offset, len(image.words), 8 * image.header, len(self.stream))
@@ -122,7 +122,7 @@ class _Library:
         return f"%Image {row}"
 
     def built(self) -> Library:
-        """The object, and what is to be known of it."""
+        """Return the object with its metadata."""
         self._check_addresses()
         digest = hashlib.sha256()
         for stored in self.stored:
@@ -155,7 +155,7 @@ class _Library:
         )
 
     def _check_addresses(self) -> None:
-        """The processor has to be able to count the bytes."""
+        """Check that the processor can address all memory."""
         if self.processor.pointer_bits > 32:
             return
         found = [("weights", self.weights_bytes)]
@@ -170,7 +170,7 @@ class _Library:
                 )
 
     def _text(self, sha256: bytes) -> str:
-        """The module of all but kernels."""
+        """Return the module without the kernels."""
         names = ["library.ll", "pool.ll" if self.threads else "no_pool.ll"]
         asks = self.processor.architecture == "x86_64"
         names.append("processor_x86.ll" if asks else "processor.ll")
@@ -180,7 +180,7 @@ class _Library:
         return join([_TYPES, texts[0], runtime, *texts[1:], *self._tables(sha256)])
 
     def _words(self, sha256: bytes) -> dict[str, str]:
-        """What stands for each `$NAME` in the modules."""
+        """Return the substitution of each `$NAME` in the modules."""
         layout, bits = self.layout, self.processor.pointer_bits
         only_whole = layout.only_whole
         numbers = {
@@ -213,7 +213,7 @@ class _Library:
         }
 
     def _exported(self, text: str) -> str:
-        """A module whose functions with `#1` programs outside may call."""
+        """Export the functions with the attribute `#1` of a module."""
         is_wasm = self.processor.architecture == "wasm32"
 
         def head(found: re.Match[str]) -> str:
@@ -223,7 +223,7 @@ class _Library:
         return re.sub(r"define (\w+) @(\w+)\((.*)\) #1 \{", head, text)
 
     def _mark(self, sha256: bytes) -> int:
-        """What tells workspaces of this library from others."""
+        """Return a mark that identifies workspaces of this library."""
         content = repr((self.source.prefix, self.sizes, self.stream, sha256))
         digest = hashlib.sha256(content.encode()).digest()
         return int.from_bytes(digest[:8], "little", signed=True)
@@ -275,7 +275,7 @@ def _records(name: str, kind: str, rows: Iterable[Iterable[int | str]]) -> str:
 
 
 def _message(problem: str) -> bytes:
-    """What is wrong with an index; bytes 1 and 2 stand for it and its limit."""
+    """Return the message of a bad index; bytes 1 and 2 are its placeholders."""
     said = problem.replace("{index}", "\1").replace("{limit}", "\2")
     return said.encode()[:_LONGEST_MESSAGE] + b"\0"
 

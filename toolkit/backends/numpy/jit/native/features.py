@@ -1,4 +1,4 @@
-"""What an x86 processor is asked for before code that is written for another runs."""
+"""The x86 features that a native library checks before it runs its code."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from toolkit.backends.numpy.jit.processor import LEVELS, Processor
 
-# Bits of cpuid, by LLVM's names: of ECX of leaf 1, of EBX and of ECX of leaf 7, and of
-# EAX of that leaf's second part.
+# Bits of cpuid by LLVM's names: of ECX in leaf 1, of EBX and ECX in leaf 7, and of EAX
+# in subleaf 1 of leaf 7.
 _ONE_C = {
     "sse3": 0,
     "pclmul": 1,
@@ -43,13 +43,13 @@ _SEVEN_C = {
     "avx512vpopcntdq": 14,
 }
 _PART_A = {"avxvnni": 4, "avx512bf16": 5}
-_OSXSAVE = 27  # of leaf 1: the system tells what it saves
-# The registers that a system has to save for vectors of 32 and of 64 bytes.
+_OSXSAVE = 27  # of leaf 1: xgetbv reports the registers that the system saves
+# The registers that the system must save for vectors of 32 and of 64 bytes.
 _AVX, _AVX512 = 0x06, 0xE6
 
 
 def needed(processor: Processor) -> list[str]:
-    """What processor_x86.ll compares with what it finds, as it has it."""
+    """Return the fields of the record that processor_x86.ll compares with cpuid."""
     own = (x[1:] for x in processor.features.split(",") if x.startswith("+"))
     features = {*LEVELS.get(processor.cpu, ()), *own}
     states = _AVX if "avx" in features else 0
@@ -65,6 +65,6 @@ def needed(processor: Processor) -> list[str]:
 
 
 def _mask(bits: dict[str, int], features: Iterable[str]) -> int:
-    """The bits of some features, as a signed number of 32 bits."""
+    """Return the bits of features as a signed 32-bit integer."""
     found = sum(1 << bits[name] for name in features if name in bits)
     return found - (1 << 32) if found >> 31 else found

@@ -1,4 +1,4 @@
-"""The images of a library's programs: one pool of kernels and of constants."""
+"""The images of a library's programs, with one pool of kernels and constants."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from toolkit.backends.numpy.jit.native.layout import (
 from toolkit.backends.numpy.jit.program import NativeProgram
 from toolkit.backends.places import Reference
 
-# In the stream: the word is in a table of its own. The others are a `Base`.
+# A tag of the stream: the word is in a separate table. The other tags are a `Base`.
 _WIDE = 7
 _WIDEST = 1 << 58
 
 
 def constant_arrays(program: Any) -> Iterator[np.ndarray]:
-    """The constants of a program and of the bodies of its loops."""
+    """Yield the constants of a program and of the bodies of its loops."""
     yield from program.constants.values()
     for _, call in program.code.calls:
         if isinstance(call, Loop):
@@ -38,22 +38,22 @@ def constant_arrays(program: Any) -> Iterator[np.ndarray]:
 
 
 def zero_bytes(programs: Sequence[LibraryProgram]) -> int:
-    """The size of the largest constant that is nothing but zeros."""
+    """Return the size of the largest constant that contains only zeros."""
     bodies = (body for program in programs for body in program.bodies)
     arrays = (x for body in bodies for x in constant_arrays(body))
     return max((x.nbytes for x in arrays if not _has_bits(x)), default=0)
 
 
 def _has_bits(array: np.ndarray) -> bool:
-    """Whether a bit is set: -0.0 has one."""
+    """Return whether a bit is set; -0.0 has a set bit."""
     return bool(np.frombuffer(raw(array), np.uint8).any())
 
 
 class Constants:
-    """The constant arrays of all programs, equal ones once.
+    """The constant arrays of all programs, without duplicates.
 
     Args:
-        zeros: where in a workspace nothing but zeros is.
+        zeros: the offset of a block of zeros in a workspace.
     """
 
     def __init__(self, zeros: int) -> None:
@@ -63,7 +63,7 @@ class Constants:
         self._known: dict[tuple[int, bytes], int] = {}
 
     def address(self, array: np.ndarray) -> Address:
-        """Where the bytes of an array are."""
+        """Return the address of the bytes of an array; store them if they are new."""
         if not _has_bits(array):
             return Address(Base.WORKSPACE, self.zeros)
         content = bytes(raw(array))
@@ -77,12 +77,12 @@ class Constants:
 
 
 class Images:
-    """What programs become: words in a stream, and what these refer to.
+    """The images of programs: a stream of words, and the objects that it refers to.
 
     Attributes:
         codes: the kernels, by number.
-        constants: the arrays that are part of programs.
-        wide: the words that the stream has no room for.
+        constants: the constant arrays of programs.
+        wide: the words that do not fit in the stream.
     """
 
     def __init__(
@@ -92,24 +92,24 @@ class Images:
         self.codes: dict[Code, int] = {}
         self.constants = Constants(layout.zeros[0])
         self.wide: list[int] = []
-        # Where what is made once is, in order: of the program at hand, and whatever
-        # it is.
+        # Offsets of prepared operands, in order: of the current program, and by the
+        # recipe of any program.
         self.kept: dict[tuple[int, Reference], int] = {}
         self._known: dict[Any, int] = {}
         numbers = {id(weight): i for i, weight in enumerate(source.weights)}
         self._offsets = {numbers[id(s.weight)]: s.offset for s in stored}
 
     def begin(self) -> None:
-        """Forget what is made once: memory behind the layout is reserved anew."""
+        """Reset the prepared operands: memory after the shared layout is reused."""
         self._known.clear()
 
     def image(self, program: LibraryProgram, number: int) -> Image:
-        """The words of a program's body; what it keeps has its place then."""
+        """Return the image of a program's body; prepared operands have offsets."""
         body = program.bodies[number]
         return self._image(body.code, self._resolve(program, body))
 
     def preparing(self, program: LibraryProgram, number: int) -> Image:
-        """The words of what has to run once for a body, and not for earlier ones."""
+        """Return the image of the calls to prepare that earlier bodies do not share."""
         body = program.bodies[number]
         code = body.code
         resolve = self._resolve(program, body)
@@ -128,7 +128,7 @@ class Images:
         lowered = [Lowered(calls[i]) for i in range(len(code.lowered))]
 
         def share(index: int, operand: Reference) -> Share:
-            owner = resolve(index, operand)  # some are made from what others make
+            owner = resolve(index, operand)  # a prepared call can read another's result
             return Share(owner, sizes.get((index, operand), 0), False)
 
         return self._image(NativeProgram(lowered, share), resolve)
@@ -161,7 +161,7 @@ class Images:
         return resolve
 
     def _operands(self, program: LibraryProgram) -> Iterator[int | Address]:
-        """The number of each array's place, or where it is among the weights."""
+        """Yield the slot of each array, or its address in the weights."""
         source, states = self.source, self.layout.state_places
         yield from range(len(source.inputs))
         for weight in program.weights:
@@ -173,7 +173,7 @@ class Images:
         yield from (states[weight] + 1 for weight in program.updates)
 
     def stream(self, image: Image) -> bytes:
-        """The words as library.ll reads them: numbers of seven bits a byte."""
+        """Serialize the words for library.ll: seven bits of a number in each byte."""
         codes = list(image.codes)
         numbers = [self.codes.setdefault(code, len(self.codes)) for code in codes]
         found = bytearray()

@@ -1,4 +1,4 @@
-"""Where everything is: weights in their file, and what a workspace holds."""
+"""The memory layout: weights in their file, and the contents of a workspace."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from toolkit.backends.library import (
 )
 from toolkit.definitions.records import record
 
-# The first words of a workspace: see library.ll.
+# The first words of a workspace, see library.ll.
 HEADER_WORDS = 48
 ERROR_WORD = 10
 
 
 def stored_weights(weights: Sequence[LibraryWeight]) -> list[StoredWeight]:
-    """Weights one behind the other; all but small odd ones begin a cache line."""
+    """Assign offsets to weights; all except small odd ones are cache-line aligned."""
 
     def order(weight: LibraryWeight) -> tuple[bool, int]:
         return weight.array.nbytes % ALIGNMENT != 0, -weight.array.itemsize
@@ -36,18 +36,18 @@ def stored_weights(weights: Sequence[LibraryWeight]) -> list[StoredWeight]:
 
 
 def raw(array: np.ndarray) -> memoryview:
-    """The bytes of an array, row by row."""
+    """Return the bytes of an array in row-major order."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(np.uint8).data if flat.size else memoryview(b"")
 
 
 def is_batched(tensor: LibraryTensor) -> bool:
-    """Whether the batch is its first axis."""
+    """Return whether the first axis is the batch."""
     return tensor.shape[:1] == (-1,)
 
 
 def row_bytes(tensor: LibraryTensor) -> int:
-    """Of a row of a batch; 0 where there is no batch."""
+    """Return the size of a row of a batch in bytes; 0 without a batch."""
     if not is_batched(tensor):
         return 0
     return math.prod(tensor.shape[1:]) * dtypes.itemsize(tensor.dtype)
@@ -55,7 +55,7 @@ def row_bytes(tensor: LibraryTensor) -> int:
 
 @record
 class State:
-    """A weight that runs change: its two places, of the value and of the next one."""
+    """A weight that runs update, with memory for its value and its next value."""
 
     weight: int
     nbytes: int
@@ -64,14 +64,15 @@ class State:
 
 
 class Layout:
-    """The offsets of what a workspace holds.
+    """The offsets in a workspace.
 
     Attributes:
-        only_whole: whether each run is one of a program's batch.
-        places: how many operands have one: inputs, outputs, and both values of states.
-        padded: of the rows of each input and output, for a batch that is too small.
-        states: those that runs change.
-        zeros: where constants are that are nothing but zeros, of so many bytes.
+        only_whole: whether a run must have exactly the batch of a program.
+        places: the number of operands with an address slot: inputs, outputs, and both
+            values of states.
+        padded: offsets of padded rows of each input and output, for a smaller batch.
+        states: the states that runs update.
+        zeros: the offset and the size of a block of zeros, for constants.
     """
 
     def __init__(self, source: LibrarySource, in_place: bool, zeros: int) -> None:
@@ -103,16 +104,16 @@ class Layout:
         return State(number, nbytes, offset, offset if in_place else self.take(nbytes))
 
     def take(self, nbytes: int) -> int:
-        """Reserve memory; where it begins."""
+        """Reserve memory and return its offset."""
         start = self._end
         self._end += aligned(nbytes)
         return start
 
     def rewind(self, end: int) -> None:
-        """Reserve what is behind anew: of several uses there is one at a time."""
+        """Release memory after an offset: only one processor's layout is in use."""
         self._end = end
 
     @property
     def end(self) -> int:
-        """Where what is reserved ends."""
+        """The end of the reserved memory."""
         return self._end

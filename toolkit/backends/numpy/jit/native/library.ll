@@ -1,22 +1,25 @@
-; The functions of a native library, on tables that are written for each.
+; The functions of a native library. They read tables that are generated for each
+; library.
 ;
-; A workspace begins with words: 0 a mark that `init` has been here, 1 how many sizes are
-; in use, 2 the bases that words of images are counted from, 9 the number of the
-; processor whose programs are used, 10 what an index is wrong
-; about, 16 the message of that; then a word with the address of each operand's place,
-; then those places. States, padded rows, images and the arena are behind them.
+; A workspace starts with words: 0 a mark that `init` has run, 1 the number of sizes in
+; use, 2 to 8 the bases of addresses in images, 9 the number of the processor with the
+; selected programs, 10 the error block of a bad index, 16 its message. Then follow two
+; words for each operand: first the addresses of all slots, then the slots, which
+; contain
+; the addresses of operands. States, padded rows, images and the arena follow.
 
-; offset, words, offset of the program in it, where it is in the stream
+; offset, words, offset of the program in it, offset in the stream
 %Image = type { i64, i64, i64, i64 }
-; rows, image of each run, offset of the arena, end, image of what runs once
+; rows, image of each run, offset of the arena, end, image of the calls that run once
 %Size = type { i64, %Image, i64, i64, %Image }
 ; bytes of a row, offset of padded rows
 %Operand = type { i64, i64 }
-; among the weights, bytes, offsets of the value and of the next, their places
+; offset in the weights, bytes, offsets of the value and of the next value, their slots
 %State = type { i64, i64, i64, i64, i64, i64 }
-; offset of a section, where the text is, of which processor
+; offset of a section, offset of the text, processor
 %Problem = type { i64, i64, i64 }
-; what cpuid has to say of leaf 1 (ECX) and leaf 7 (EBX, ECX), the registers to be saved
+; required bits of cpuid leaf 1 (ECX), of leaf 7 (EBX, ECX), and of subleaf 1 (EAX); the
+; registers that the system must save
 %Needs = type { i32, i32, i32, i32, i64 }
 
 declare i64 @run(ptr, ptr)
@@ -27,7 +30,7 @@ define i32 @${PREFIX}_abi() #1 {
   ret i32 $ABI
 }
 
-; Say how many, to those who ask.
+; Store a number, if the address is not null.
 define internal void @count(ptr %to, i32 %number) #0 {
 entry:
   %none = icmp eq ptr %to, null
@@ -77,13 +80,13 @@ some:
   %last = sub i64 %count, 1
   %end.at = getelementptr %Size, ptr @sizes, i64 %last, i32 3
   %end.v = load i64, ptr %end.at
-  ; An address can be rounded up in it.
+  ; The workspace is aligned by rounding its address up.
   %size = add i64 %end.v, 64
   %result = $SIZE_AS_LONG
   ret $LONG %result
 }
 
-; How many sizes have up to so many rows; one at least, all for 0.
+; Return the number of sizes with up to `most` rows, at least 1; all sizes for 0.
 define internal i64 @sizes_up_to(i64 %most) #0 {
 entry:
   %all = icmp sle i64 %most, 0
@@ -116,7 +119,7 @@ define internal ptr @rounded_up(ptr %given) #0 {
   ret ptr %address
 }
 
-; The workspace, null if `init` has not been here.
+; Return the aligned workspace; null if `init` has not run.
 define internal ptr @ready(ptr %given) #0 {
 entry:
   %none = icmp eq ptr %given, null
@@ -164,8 +167,9 @@ end:
   ret void
 }
 
-; Write an image to a workspace. The stream has seven bits of a number in each
-; byte, the lowest first; its last three say what the word is counted from.
+; Write an image to a workspace. Each byte of the stream has seven bits of a number,
+; lowest
+; bits first. The three lowest bits of a number are the base of the word.
 define internal void @unpack(ptr %image, ptr %w) #0 {
 entry:
   %image.v = load %Image, ptr %image
@@ -326,7 +330,7 @@ done:
   ret i32 0
 }
 
-; A size of the processor whose programs are used; the table has them one by one.
+; Return a size of the selected processor; the table is ordered by processor.
 define internal ptr @size(ptr %w, i64 %number) #0 {
   %processor.at = getelementptr i64, ptr %w, i64 9
   %processor = load i64, ptr %processor.at
@@ -336,7 +340,7 @@ define internal ptr @size(ptr %w, i64 %number) #0 {
   ret ptr %at
 }
 
-; Where the address of an operand stands.
+; Return the slot with the address of an operand.
 define internal ptr @place(ptr %w, i64 %number) #0 {
   %from = add i64 %number, $FIRST_PLACE
   %word = add i64 %from, $PLACES
@@ -344,7 +348,7 @@ define internal ptr @place(ptr %w, i64 %number) #0 {
   ret ptr %at
 }
 
-; Set all states to their first values.
+; Set all states to their initial values.
 define internal void @start(ptr %w) #0 {
 entry:
   %weights.at = getelementptr i64, ptr %w, i64 6
@@ -452,7 +456,7 @@ end:
   ret i32 0
 }
 
-; Run the program of an image; not 0: an index is wrong.
+; Run the program of an image; a nonzero result reports a bad index.
 define internal i64 @enter(ptr %image, ptr %w) #0 {
   %image.v = load %Image, ptr %image
   %offset = extractvalue %Image %image.v, 0
@@ -464,7 +468,7 @@ define internal i64 @enter(ptr %image, ptr %w) #0 {
   ret i64 %flag
 }
 
-; Whether an address is missing in a table.
+; Return whether a table has a null address.
 define internal i1 @lacks(ptr %table, i64 %count) #0 {
 entry:
   %none = icmp eq ptr %table, null
@@ -485,8 +489,9 @@ no:
   ret i1 false
 }
 
-; The number of the largest size of up to so many rows, else of the smallest one. Where
-; only whole batches will do: of just so many rows, else -1.
+; Return the number of the largest size of up to `rest` rows, otherwise the smallest
+; size.
+; If only whole batches are supported: the size of exactly `rest` rows, otherwise -1.
 define internal i64 @chosen(ptr %w, i64 %rest) #0 {
 entry:
   %count.at = getelementptr i64, ptr %w, i64 1
@@ -508,8 +513,8 @@ smallest:
   ret i64 $OTHERWISE
 }
 
-; Put down where operands are: in the caller's arrays, or padded in the workspace, where
-; inputs have their last row again and again.
+; Set the addresses of operands: in the caller's arrays, or padded in the workspace. The
+; last row of a padded input is repeated.
 define internal void @bring(ptr %w, ptr %table, i64 %first, i64 %count, i64 %done, i64 %used, i64 %rows) #0 {
 entry:
   %pads = icmp slt i64 %used, %rows
@@ -558,7 +563,7 @@ end:
   ret void
 }
 
-; Copy the rows of padded outputs that a caller asked for.
+; Copy the rows of padded outputs to the caller's arrays.
 define internal void @take_back(ptr %w, ptr %outputs, i64 %done, i64 %used) #0 {
 entry:
   br label %next
@@ -585,7 +590,7 @@ end:
   ret void
 }
 
-; The next values of states become their values.
+; Exchange the values and the next values of states.
 define internal void @swap(ptr %w) #0 {
 entry:
   br label %next
@@ -612,8 +617,9 @@ end:
 
 ; --- messages --------------------------------------------------------------------------
 
-; Write the message of a wrong index: the text of its section, whose bytes 1 and 2 stand
-; for the index and its limit.
+; Write the message of a bad index from the text of its section. Bytes 1 and 2 of the
+; text
+; are placeholders for the index and its limit.
 define internal void @explain(ptr %w) #0 {
 entry:
   %index.at = getelementptr i64, ptr %w, i64 11
@@ -672,7 +678,7 @@ end:
   ret void
 }
 
-; Write an integer; where it ends.
+; Write an integer; return its end.
 define internal ptr @decimal(ptr %to, i64 %number) #0 {
 entry:
   %digits = alloca [24 x i8]

@@ -1,4 +1,4 @@
-"""One object file of several modules, for any processor."""
+"""Linking of several modules to one object file, for any processor."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from toolkit.backends.numpy.jit.engine import emit
 from toolkit.backends.numpy.jit.llvm import binding_for_all
 from toolkit.backends.numpy.jit.processor import Processor
 
-# Architecture -> the least of its processors, whose code all others run.
+# Architecture -> the baseline processor, whose code all processors run.
 _LEAST = {"x86_64": "x86-64"}
 
 
 class Linker:
-    """Links modules of LLVM IR.
+    """Linker of LLVM IR modules.
 
     Args:
-        processor: that the object is for, but for what is written for a better one.
+        processor: the target of the object; kernels can have a better target.
 
-    Kernels alone are written for it. What calls them, `init` among it, runs on any
-    processor of the architecture, as far as there is one that has nothing more, for
-    it has to tell the others that they lack something.
+    Only kernels use the features of their processor. Their callers, such as `init`, use
+    the baseline of the architecture if it has one. They must run on every processor, to
+    report missing features.
     """
 
     def __init__(self, processor: Processor) -> None:
@@ -66,11 +66,11 @@ class Linker:
         self.module.get_function(code.key).name = name
 
     def fill(self, marker: bytes, parts: Iterable[bytes | memoryview]) -> None:
-        """Put bytes where a constant begins with a marker."""
+        """Replace the constant that starts with a marker."""
         self.fillings.append((marker, parts))
 
     def object(self, prefix: str) -> bytes:
-        """The object file, in which only names that begin with a prefix are seen."""
+        """Return the object file; only names with a prefix are exported."""
         for function in self.module.functions:
             if not function.is_declaration and not function.name.startswith(prefix):
                 function.linkage = "internal"

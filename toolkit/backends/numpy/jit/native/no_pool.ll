@@ -1,4 +1,4 @@
-; In place of pool.ll where there are no threads.
+; The replacement of pool.ll for a build without threads.
 
 define internal ptr @helpers() #0 {
   ret ptr null

@@ -1,4 +1,4 @@
-; The threads of a library.
+; The thread pool of a library.
 
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join($LONG, ptr)
@@ -12,12 +12,12 @@ declare void @prepare(ptr)
 @pool = internal global [128 x i64] zeroinitializer, align 64
 @workers = internal global [255 x %Worker] zeroinitializer
 @handles = internal global [255 x $LONG] zeroinitializer
-; How many have been started: only for who has borrowed the pool.
+; The number of started threads; guarded by the reservation of the pool.
 @started = internal global i32 0
-; How many there are for runs.
+; The number of threads available for runs.
 @running = internal global i32 0
 
-; The pool, null if there are no threads.
+; Return the pool; null without threads.
 define internal ptr @helpers() #0 {
   %count = load atomic i32, ptr @running acquire, align 4
   %some = icmp ne i32 %count, 0
@@ -25,12 +25,12 @@ define internal ptr @helpers() #0 {
   ret ptr %pool
 }
 
-; Borrow the pool, after the run that has it; other runs go on alone meanwhile.
+; Reserve the pool after the current run; other runs continue without threads meanwhile.
 define internal void @seize() #0 {
 entry:
   br label %try
 try:
-  ; Another caller may have started threads since the last look.
+  ; Another caller can have started threads in the meantime.
   store atomic i32 0, ptr @running release, align 4
   %got = call i1 @borrow(ptr @pool)
   br i1 %got, label %end, label %wait
@@ -41,7 +41,7 @@ end:
   ret void
 }
 
-; End the threads of a pool that is borrowed.
+; End the threads of a reserved pool.
 define internal void @quit() #0 {
 entry:
   %count = load i32, ptr @started
@@ -81,7 +81,7 @@ begin:
   br i1 %many, label %fewer, label %clear
 clear:
   %c = phi i64 [ 0, %begin ], [ %c.next, %cleared ]
-  ; That it is borrowed stays.
+  ; The pool stays reserved.
   %used.at = getelementptr %Pool, ptr @pool, i32 0, i32 8
   %word.at = getelementptr i64, ptr @pool, i64 %c
   %keeps = icmp eq ptr %word.at, %used.at

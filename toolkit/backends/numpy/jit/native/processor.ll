@@ -1,4 +1,4 @@
-; Nobody asks other processors what they have.
+; Libraries for other architectures have only one target processor.
 
 define internal i64 @processor() #0 {
   ret i64 0

@@ -1,11 +1,12 @@
-; Which code of a library this processor has all for that it is written for.
+; The selection of the library's code that this processor supports.
 
-; cpuid and xgetbv as functions, of which there are no intrinsics:
-; (i32 leaf, i32 part, ptr to four i32), and () with an i64 as result.
+; cpuid and xgetbv as functions, because LLVM has no intrinsics for them:
+; (i32 leaf, i32 subleaf, ptr to four i32), and () with an i64 as result.
 @cpuid = internal constant [31 x i8] c"\F3\0F\1E\FA\53\49\89\D0\89\F8\89\F1\0F\A2\41\89\00\41\89\58\04\41\89\48\08\41\89\50\0C\5B\C3", section ".text", align 16
 @xgetbv = internal constant [17 x i8] c"\F3\0F\1E\FA\31\C9\0F\01\D0\48\C1\E2\20\48\09\D0\C3", section ".text", align 16
 
-; The number of the last of the library's processors whose code runs here, else -1.
+; Return the number of the library's last processor that this one supports, otherwise
+; -1.
 define internal i64 @processor() #0 {
 entry:
   %found = alloca [4 x i32], align 16
@@ -21,7 +22,7 @@ ask:
   %seven.b.at = getelementptr i32, ptr %found, i64 1
   %seven.b = load i32, ptr %seven.b.at
   %seven.c = load i32, ptr %c.at
-  ; Some processors have no second part, and tell something else instead.
+  ; Processors without subleaf 1 return unrelated data for it.
   %parts = load i32, ptr %found
   call void @cpuid(i32 7, i32 1, ptr %found)
   %part.told = load i32, ptr %found
@@ -54,7 +55,7 @@ look:
   %fine = and i1 %some.fine, %others.fine
   br i1 %fine, label %system, label %next
 system:
-  ; Whether the system saves the registers of vectors. Leaf 1 has said that it tells.
+  ; Check that the system saves vector registers. Leaf 1 has confirmed xgetbv.
   %wanted = icmp ne i64 %saved.needed, 0
   br i1 %wanted, label %states, label %this
 states:

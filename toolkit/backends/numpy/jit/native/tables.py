@@ -1,4 +1,4 @@
-"""The constants of a library, as LLVM IR."""
+"""The constants of a library as LLVM IR."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ UNKNOWN = "an unknown status"
 
 
 def table(name: str, kind: str, rows: Iterable[str]) -> str:
-    """A constant array of elements as LLVM writes them."""
+    """Return a constant array of elements in the syntax of LLVM."""
     rows = list(rows)
     content = f"[ {', '.join(f'{kind} {row}' for row in rows)} ]"
     return f"@{name} = internal constant [{len(rows)} x {kind}] {content}, align 8"
 
 
 def record(fields: Iterable[int | str]) -> str:
-    """A structure of 64-bit integers, and of structures that are written already."""
+    """Return a structure of 64-bit integers and of nested structures."""
     found = (f"i64 {x}" if isinstance(x, int) else x for x in fields)
     return f"{{ {', '.join(found)} }}"
 
 
 def data(name: str, content: bytes, align: int = 1) -> str:
-    """Constant bytes."""
+    """Return constant bytes."""
     return (
         f"@{name} = internal constant [{len(content)} x i8] "
         f'c"{_escaped(content)}", align {align}'
@@ -42,7 +42,7 @@ def data(name: str, content: bytes, align: int = 1) -> str:
 
 
 def filled_later(name: str, marker: bytes, nbytes: int) -> str:
-    """Constant bytes that are put into the object: they begin with a marker."""
+    """Return constant bytes that start with a marker and are replaced at link time."""
     rest = max(0, nbytes - len(marker))
     return (
         f"@{name} = internal constant <{{ [{len(marker)} x i8], [{rest} x i8] }}> "
@@ -52,12 +52,12 @@ def filled_later(name: str, marker: bytes, nbytes: int) -> str:
 
 
 def text(name: str, content: str) -> str:
-    """A string of C."""
+    """Return a C string."""
     return data(name, content.encode() + b"\0")
 
 
 def tensors(name: str, found: Sequence[LibraryTensor]) -> list[str]:
-    """An array of structures for C, and what they point to."""
+    """Return an array of C structures and the constants that they point to."""
     lines, rows = [], []
     for k, x in enumerate(found):
         lines.append(text(f"{name}.name{k}", x.name))
@@ -70,7 +70,7 @@ def tensors(name: str, found: Sequence[LibraryTensor]) -> list[str]:
 
 
 def messages() -> list[str]:
-    """What each status means."""
+    """Return the messages of all statuses."""
     found = [*(MESSAGES[status] for status in Status), UNKNOWN]
     lines = [text(f"status{k}", message) for k, message in enumerate(found)]
     rows = (f"@status{k}" for k in range(len(found)))

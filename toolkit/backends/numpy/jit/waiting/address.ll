@@ -1,5 +1,4 @@
-; Workers sleep by Windows' WaitOnAddress, on the word that counts how often they were
-; woken.
+; Workers sleep with WaitOnAddress of Windows, on the word that counts wake-ups.
 
 declare i32 @WaitOnAddress(ptr, ptr, $LONG, i32)
 declare void @WakeByAddressAll(ptr)
@@ -22,7 +21,7 @@ define void @sleep_since(ptr %pool, i32 %wakes) #0 {
   %seen = alloca i32
   store i32 %wakes, ptr %seen
   %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
-  ; 4 bytes, and for as long as it takes
+  ; 4 bytes, no timeout
   %slept = call i32 @WaitOnAddress(ptr %wakes.at, ptr %seen, $LONG 4, i32 -1)
   ret void
 }

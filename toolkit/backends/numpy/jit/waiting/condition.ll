@@ -1,4 +1,4 @@
-; Workers sleep by a mutex and a condition, which every POSIX system has.
+; Workers sleep with a mutex and a condition variable of POSIX.
 
 declare i32 @pthread_mutex_init(ptr, ptr)
 declare i32 @pthread_mutex_lock(ptr)
@@ -42,7 +42,7 @@ define void @wake(ptr %pool) #0 {
   %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
   %mutex = getelementptr %Pool, ptr %pool, i32 0, i32 14
   %condition = getelementptr %Pool, ptr %pool, i32 0, i32 15
-  ; Counted with the mutex: not between a worker's look and its sleep.
+  ; The mutex excludes a wake-up between a worker's check and its sleep.
   %locked = call i32 @pthread_mutex_lock(ptr %mutex)
   %before = atomicrmw add ptr %wakes.at, i32 1 seq_cst
   %unlocked = call i32 @pthread_mutex_unlock(ptr %mutex)

@@ -1,4 +1,4 @@
-; Workers sleep by Linux's futex, on the word that counts how often they were woken.
+; Workers sleep with the futex of Linux, on the word that counts wake-ups.
 
 declare $LONG @syscall($LONG, ...)
 
@@ -6,7 +6,7 @@ define void @prepare(ptr %pool) #0 {
   ret void
 }
 
-; Tell the pool of a worker that begins: what Linux calls its thread.
+; Register the Linux thread id of a starting worker.
 define void @arrive(ptr %pool) #0 {
 entry:
   %count.at = getelementptr %Pool, ptr %pool, i32 0, i32 17
@@ -38,9 +38,11 @@ define void @wake(ptr %pool) #0 {
   ret void
 }
 
-; Let workers run wherever the caller may, but where it runs now. In a virtual machine
-; Linux takes processors that rest for busy ones, and wakes threads where the caller is:
-; both then have that processor in turns of some milliseconds.
+; Exclude the caller's current processor from the affinity of workers. In a virtual
+; machine
+; Linux can consider idle processors busy and wake threads on the caller's processor.
+; Both
+; threads then alternate on that processor, in time slices of some milliseconds.
 define internal void @make_room(ptr %pool) #0 {
 entry:
   %mask = alloca [128 x i8], align 8
@@ -55,7 +57,7 @@ entry:
   %stay = or i1 %unknown, %same
   br i1 %stay, label %end, label %ask
 ask:
-  ; As many processors as a mask of the C library has.
+  ; The size of the C library's processor mask.
   store [128 x i8] zeroinitializer, ptr %mask
   %bytes = call $LONG ($LONG, ...) @syscall($LONG $GETAFFINITY, $LONG 0, $LONG 128, ptr %mask)
   %told = icmp sgt $LONG %bytes, 0
@@ -84,7 +86,7 @@ look:
   %known = icmp ne $LONG %thread, 0
   br i1 %known, label %move, label %moved
 move:
-  ; Refused, with no effect, where no other processor is allowed.
+  ; The call fails, without an effect, if no other processor is allowed.
   %set = call $LONG ($LONG, ...) @syscall($LONG $SETAFFINITY, $LONG %thread, $LONG %bytes, ptr %mask)
   br label %moved
 moved:
