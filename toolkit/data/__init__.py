@@ -1,6 +1,7 @@
-"""Data on its way into a model. Stands alone on NumPy.
+"""Input pipelines for models. This package depends only on NumPy.
 
-What a data set needs is imported when the first one is made: models need but a part.
+The modules of the pipeline are imported at the construction of the first dataset,
+because models need only some of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Streams whose elements threads make ahead, in source order.
+"""Streams whose elements threads prefetch, in source order.
 
-Each thread takes the next element of the source, one at a time, and makes of it what
-the stage's function says, at the same time as the others. A thread is started for each
-call, since what is worth making ahead waits: for files, for the network, for sleep.
+One thread at a time takes the next element of the source. All threads apply the stage's
+function in parallel. Each call needs one thread, because the work worth a thread waits
+for I/O: files, the network, sleep.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from toolkit.data.streams import SKIPPED, ClosedError, Pass, Stream
 from toolkit.data.structure import size_of
 from toolkit.data.tuning import Knob, Tuner
 
-WORTH_A_THREAD = 200_000  # ns: cheaper elements are made when they are asked for
-FAR_WORTH_A_THREAD = 5_000_000  # ns: more than what is done once in a while
-SOON = 0.001  # s: so long may the first element take, with the start of a thread
-SHARE_OF_SNAPSHOTS = 100  # at most one part in so many of the time is spent on them
+WORTH_A_THREAD = 200_000  # ns: cheaper elements are computed inline
+FAR_WORTH_A_THREAD = 5_000_000  # ns: slower than an occasional refill or file open
+SOON = 0.001  # s: limit for the first element, with thread start
+SHARE_OF_SNAPSHOTS = 100  # snapshots use at most 1/100 of the time
 
 
 class Slot:
-    """An element in the making."""
+    """Slot of an element that a thread computes."""
 
     __slots__ = ("error", "index", "origin", "ready", "value")
 
@@ -43,24 +43,24 @@ class Slot:
         self.ready.acquire()
 
 
-END = None  # what follows the last slot
+END = None  # marks the end of the slots
 
 
 class AheadStream(Stream):
-    """Elements that threads make ahead.
+    """Stream of elements that threads compute ahead of the consumer.
 
-    Its position is one of the source, some way back, and how many elements have been
-    given out since: those in the making are made again.
+    The position is an earlier position of the source and the number of elements
+    delivered since then. After a restore, elements in progress are computed again.
 
     Args:
-        function: what is made of an element; None: nothing.
-        workers: how many threads there are.
-        capacity: how many elements may be in the making or wait; None: a few more than
-            there are threads.
-        ordered: whether elements are given out in the order of the source.
-        elements: each with random numbers of its own, whichever thread makes it.
-        gate: what a thread must hold while it takes an element of the source.
-        news: set when an element is ready, or the end has come.
+        function: the function to apply to each element, or None for no function.
+        workers: the number of threads.
+        capacity: the maximum number of elements in progress or ready. None allows a few
+            more than the number of threads.
+        ordered: whether to keep the order of the source.
+        elements: the random state for each element, independent of the thread.
+        gate: a semaphore that a thread holds while it takes an element of the source.
+        news: an event to set when an element is ready or the source ends.
     """
 
     def __init__(
@@ -82,18 +82,18 @@ class AheadStream(Stream):
         self._workers = workers
         self._capacity = capacity
         self._base: Any = None  # a position of the source
-        self._since = 0  # elements given out since then
-        self._given = 0  # elements given out in all
+        self._since = 0  # number of elements delivered since then
+        self._given = 0  # total number of elements delivered
         self._snapshots: deque[tuple[int, Any]] = deque()
-        self._is_inline = True  # no threads have been started so far
+        self._is_inline = True  # whether no threads run yet
         self._has_begun_inline = False
-        self._was_slow = False  # the last element that was made inline
+        self._was_slow = False  # whether the last inline element was slow
         self._gate, self._news = gate, news
         if not ordered:
             here.run.unordered.append(dataset._name)
         self._tuner = Tuner(self.stage, here.run.options, workers, capacity)
 
-    # The position
+    # Position
 
     def state(self) -> Any:
         if self._base is None or self._has_begun_inline:
@@ -109,30 +109,30 @@ class AheadStream(Stream):
             cheap = self._made_while_cheap if self._function else self._while_cheap
             yield from cheap(self._from_position())
             if self._is_inline:
-                return  # cheap to the end
+                return  # all elements were cheap
         yield from self._taken()
 
     @property
     def is_ready(self) -> bool:
-        """Whether the next element, or the end, has come already."""
+        """Return whether the next element, or the end, is ready."""
         return not self._slots.empty()
 
     def begin(self) -> None:
-        """Start the threads now, not when the first element is asked for."""
+        """Start the threads now, before the first request for an element."""
         self._start(self._from_position())
 
     def _from_position(self) -> Iterator[Any]:
-        """The source's elements after those that were given out."""
+        """Return an iterator over the source after the delivered elements."""
         if self._base is None:
             self._base = self.parent.state()
         return self.parent.skip(self._since) if self._since else iter(self.parent)
 
     def _while_cheap(self, source: Iterator[Any]) -> Iterator[Any]:
-        """The source's elements, until one takes so long that a thread is worth it."""
+        """Yield elements of the source until one is slow enough for a thread."""
         waited, start = 0, perf_counter_ns()
         for element in source:
             spent = perf_counter_ns() - start
-            waited += spent  # who takes the elements has waited for this one
+            waited += spent  # the consumer waited for this element
             self._given += 1
             self._has_begun_inline = True
             if spent <= WORTH_A_THREAD:
@@ -145,13 +145,13 @@ class AheadStream(Stream):
             start = perf_counter_ns()
 
     def _made_while_cheap(self, source: Iterator[Any]) -> Iterator[Any]:
-        """Elements made here, until one takes so long that threads are worth it."""
+        """Compute elements inline until one is slow enough for threads."""
         waited, draws = 0, self._draws()
         for element in source:
             slot = Slot(self._given, self.parent.origin())
             slot.value = element
             is_first = not self._has_begun_inline
-            start = perf_counter_ns()  # the source is not what threads would share
+            start = perf_counter_ns()  # excludes the source, which stays serial
             if is_first and not self._is_soon_made(slot):
                 self._start(source, slot)
                 return
@@ -160,7 +160,8 @@ class AheadStream(Stream):
             value = self._given_out(slot)
             spent = perf_counter_ns() - start
             waited += spent
-            # The first is made by a thread, which takes its time.
+            # A new thread computes the first element, so its time is not
+            # representative.
             is_worth_threads = self._is_worth_threads(spent) and not is_first
             self._has_begun_inline = True
             if is_worth_threads:
@@ -171,18 +172,18 @@ class AheadStream(Stream):
                 return
 
     def _is_worth_threads(self, spent: int) -> bool:
-        """Whether elements take long: this one far too long, or it and the last one."""
+        """Return whether this element, or this one and the last, are slow."""
         was_slow, self._was_slow = self._was_slow, spent > WORTH_A_THREAD
         return spent > FAR_WORTH_A_THREAD or (self._was_slow and was_slow)
 
     def _start_behind(self, source: Iterator[Any], waited: int) -> None:
-        """Start the threads behind elements for which their taker has waited."""
+        """Start the threads after elements for which the consumer waited."""
         self.stage.waited += waited
         self._base, self._since = self.parent.state(), 0
         self._start(source)
 
     def _is_soon_made(self, slot: Slot) -> bool:
-        """Whether a thread makes the first element so fast that none was needed."""
+        """Return whether the first element is fast enough to need no threads."""
         threading.Thread(target=self._scout, args=(slot,), daemon=True).start()
         is_made = slot.ready.acquire(timeout=SOON)
         if is_made:
@@ -194,7 +195,7 @@ class AheadStream(Stream):
         slot.ready.release()
 
     def _given_out(self, slot: Slot) -> Any:
-        """The value of an element that is made; raises its error."""
+        """Return the value of a computed element or raise its error."""
         if slot.error is not None:
             self._stop()
             stage = self.dataset
@@ -204,17 +205,17 @@ class AheadStream(Stream):
         self._given += 1
         return slot.value
 
-    # The threads
+    # Threads
 
     def _start(self, source: Iterator[Any], first: Slot | None = None) -> None:
-        """Start the threads; the first element may be in the making already."""
+        """Start the threads; one thread can already compute the first element."""
         self._is_inline = self._has_begun_inline = False
         self._source = source
         self._pulling, self._counting = allocate_lock(), allocate_lock()
         self._pulled = self._given + (first is not None)
         self._is_over = self._is_closed = self._is_ending = False
         self._slots: SimpleQueue[Slot | None] = SimpleQueue()
-        # Places that are free: a queue takes a tenth of the time of a semaphore.
+        # Free slots. A SimpleQueue takes a tenth of the time of a semaphore.
         self._room: SimpleQueue[None] = SimpleQueue()
         for _ in range(self._most()):
             self._room.put(None)
@@ -228,12 +229,12 @@ class AheadStream(Stream):
         self._hire()
 
     def _most(self) -> int:
-        """How many elements may be in the making or wait."""
+        """Return the maximum number of elements in progress or ready."""
         workers = self._workers.value
         return self._capacity.value if self._capacity else workers + workers // 2 + 1
 
     def _hire(self) -> None:
-        """Start the threads that are missing, as many as the system allows."""
+        """Start the missing threads, as many as the system allows."""
         while self._threads < self._workers.value:
             number = self._threads
             name = f"data-{self.dataset._name}-{number}"
@@ -258,12 +259,12 @@ class AheadStream(Stream):
         self._is_closed = True
         self._put(END)
         self._room.put(None)  # wakes one thread, which wakes the next
-        self._source = iter(())  # its files are closed
+        self._source = iter(())  # closes its files
         self.here.run.has_ended(self._stop)
 
     def _work(self, number: int) -> None:
         if number == 0 and self._first is not None:
-            with self._first.ready:  # it has a thread of its own
+            with self._first.ready:  # another thread computes it
                 pass
             if not self._ordered:
                 self._put(self._first)
@@ -273,14 +274,14 @@ class AheadStream(Stream):
             if self._is_closed:
                 self._room.put(None)
                 return
-            if number >= self._workers.value:  # there are too many of us
+            if number >= self._workers.value:  # the tuner reduced the number of threads
                 with self._counting:
                     self._threads -= 1
                 self._room.put(None)
                 return
             slot = self._pull()
             if slot is None:
-                self._room.put(None)  # so that the others see it, too
+                self._room.put(None)  # wakes the next thread to see the end
                 return
             if slot.error is None and self._function is not None:
                 self._make(slot, draws)
@@ -294,7 +295,7 @@ class AheadStream(Stream):
             self._news.set()
 
     def _pull(self) -> Slot | None:
-        """The next element of the source, to be made; None after the last."""
+        """Take the next element of the source; return None at the end."""
         with self._pulling:
             if self._is_over or self._is_closed:
                 return None
@@ -320,7 +321,7 @@ class AheadStream(Stream):
             return slot
 
     def _note_position(self, pulled: int) -> None:
-        """Write down where the source is, now and then: little is to be made again."""
+        """Record the source position periodically, to shorten a restore."""
         now = perf_counter()
         if now < self._next_snapshot or self.here.run.unordered:
             return
@@ -329,7 +330,7 @@ class AheadStream(Stream):
         self._next_snapshot = now + max(0.05, spent * SHARE_OF_SNAPSHOTS)
 
     def _draws(self) -> ElementDraws | None:
-        """What a thread needs for the elements that it makes."""
+        """Return the random state for the elements of one thread."""
         return None if self._elements is None else self._elements.draws()
 
     def _make(self, slot: Slot, draws: ElementDraws | None) -> None:
@@ -345,10 +346,11 @@ class AheadStream(Stream):
             slot.error = error
         self.stage.record(start, perf_counter_ns())
 
-    # What is given out
+    # Delivery
 
     def __iter__(self) -> Iterator[Any]:
-        # The threads measure what they make; who takes it is measured here.
+        # The threads record the time of the function. The base class would record the
+        # consumer.
         return self.elements() if self._function else super().__iter__()
 
     def _taken(self) -> Iterator[Any]:
@@ -366,10 +368,10 @@ class AheadStream(Stream):
                 yield value
 
     def _wait(self) -> Slot | None:
-        """The next slot that is ready; None at the end.
+        """Return the next slot when it is ready, or None at the end.
 
         Raises:
-            ClosedError: the pass is over, and the end has not come.
+            ClosedError: the pass was closed before the end.
         """
         empty = self._slots.empty()
         start = perf_counter_ns()
@@ -377,7 +379,7 @@ class AheadStream(Stream):
         if slot is None:
             return None
         empty = empty or slot.ready.locked()
-        with slot.ready:  # others may wait for it, too
+        with slot.ready:  # another thread can wait for it too
             pass
         waited = perf_counter_ns() - start
         self.stage.waited += waited
@@ -386,7 +388,7 @@ class AheadStream(Stream):
         return slot
 
     def _next_slot(self) -> Slot | None:
-        # Where the order is free, the end may come before those in the making.
+        # Without a fixed order, END can arrive before elements in progress.
         while not self._is_ending or self._given < self._pulled:
             slot = self._slots.get()
             if slot is not END:

@@ -1,4 +1,4 @@
-"""Stages that put elements together, and take them apart again."""
+"""Stages that combine elements into batches, and split batches into elements."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 
 
 def check_size(stage: str, size: int) -> int:
-    """A batch size, or an error."""
+    """Return a valid batch size or raise an error."""
     if size < 1:
         raise ArgumentError(f"{stage}: expected batch_size >= 1; received {size}")
     return int(size)
 
 
 class _Batched(Dataset):
-    """Base of stages that make one element of several that follow each other."""
+    """Base class of stages that combine consecutive elements into one."""
 
     def __init__(self, dataset: Dataset, batch_size: int, drop_remainder: bool) -> None:
         super().__init__(dataset)
@@ -87,7 +87,7 @@ class _BatchStream(Stream):
 
 
 class _StackStream(Stream):
-    """Batches as the stream before stacks them, which may know a quicker way."""
+    """Stream of batches; the parent stream can have a faster way to stack them."""
 
     def __init__(self, dataset: _Batched, here: Pass, parent: Stream) -> None:
         super().__init__(dataset, here, parent)
@@ -99,17 +99,19 @@ class _StackStream(Stream):
 
 @transformation("batch")
 class Batch(_Batched):
-    """Elements in batches: values of equal shapes are stacked along a new first axis.
+    """Batches of consecutive elements, stacked along a new first axis.
 
     Args:
-        batch_size: how many elements a batch has; the last has what is left.
-        drop_remainder: whether to leave out a last batch that is not full.
-        num_parallel_calls: how many batches are put together at the same time, each by
-            a thread of its own; AUTOTUNE finds out how many are worth it.
-        deterministic: whether these keep their order; as the options say if None.
+        batch_size: the number of elements in a batch. The last batch can be smaller.
+        drop_remainder: whether to drop a last batch that is not full.
+        num_parallel_calls: the number of batches to assemble in parallel, each in one
+            thread. AUTOTUNE selects the number.
+        deterministic: whether to keep the order of the batches. None uses the options
+            of the dataset.
 
     Raises:
-        ShapeError: values of a batch differ in shape (`padded_batch`, `ragged_batch`).
+        ShapeError: values of a batch differ in shape (see `padded_batch`,
+            `ragged_batch`).
 
     Example:
         >>> from toolkit.data import Dataset
@@ -143,7 +145,7 @@ class Batch(_Batched):
         return stacked(elements)
 
     def _merging(self, here: Pass) -> Callable[[list[Any]], Any]:
-        """What makes a batch of its elements: all of it, or this process's share."""
+        """Return a function that merges elements: all rows, or the local shard."""
         rows = here.run.shares.get(self)
         return self._merged if rows is None else partial(self._shared, rows)
 
@@ -154,7 +156,7 @@ class Batch(_Batched):
         return share(len(elements), mine, merged)
 
     def _open(self, here: Pass) -> Stream:
-        """The elements; others than those of a share need not be made."""
+        """Open the elements; elements outside the local shard can be skipped."""
         rows, before = here.run.shares.get(self), self._parents[0]
         first: Dataset | None = before
         if rows is not None and here.on_error is None:
@@ -191,16 +193,16 @@ class Batch(_Batched):
 
 @transformation("padded_batch")
 class PaddedBatch(_Batched):
-    """Elements in batches, with values filled up to equal shapes.
+    """Batches of consecutive elements, with values padded to equal shapes.
 
     Args:
-        batch_size: how many elements a batch has.
-        padded_shapes: the shape that each value is filled up to, nested as elements
-            are; None or -1 for an extent: as long as the longest of the batch, which
-            is what None for all of it means.
-        padding_values: with what, nested as elements are, or one for all; None: 0, or
-            the empty string.
-        drop_remainder: whether to leave out a last batch that is not full.
+        batch_size: the number of elements in a batch.
+        padded_shapes: the padded shape of each value, with the structure of an element.
+            None or -1 pads a dimension to the longest value of the batch. None as the
+            whole argument does this for all dimensions.
+        padding_values: the padding values, with the structure of an element, or one
+            value for all. None pads with 0 or the empty string.
+        drop_remainder: whether to drop a last batch that is not full.
 
     Raises:
         ShapeError: a value is longer than its padded shape.
@@ -232,7 +234,7 @@ class PaddedBatch(_Batched):
 
 
 def padded(elements: list[Any], shapes: Any, fill: Any) -> Any:
-    """Elements as one, padded to shapes that are nested as an element is."""
+    """Return elements merged into one, padded to a structure of shapes."""
     first = elements[0]
     if not isinstance(first, (tuple, dict)):
         return pad(elements, shapes, fill)
@@ -247,12 +249,12 @@ def padded(elements: list[Any], shapes: Any, fill: Any) -> Any:
 
 @transformation("ragged_batch")
 class RaggedBatch(_Batched):
-    """Elements in batches whose rows may differ in length.
+    """Batches of consecutive elements whose rows can differ in length.
 
     Args:
-        batch_size: how many elements a batch has.
-        drop_remainder: whether to leave out a last batch that is not full.
-        row_splits_dtype: of the numbers that say where rows begin: int64 or int32.
+        batch_size: the number of elements in a batch.
+        drop_remainder: whether to drop a last batch that is not full.
+        row_splits_dtype: the dtype of the row splits: int64 or int32.
 
     Example:
         >>> import numpy as np
@@ -288,7 +290,8 @@ class RaggedBatch(_Batched):
 
 @transformation("unbatch")
 class Unbatch(Dataset):
-    """The rows of each element, one after the other.
+    """The rows of each element as separate elements.
+
 
     Example:
         >>> from toolkit.data import Dataset
@@ -321,7 +324,7 @@ def _row(number: int, value: Any) -> Any:
 
 
 class _UnbatchStream(Stream):
-    """Rows of elements; where an element has been begun, it is remembered whole."""
+    """Stream of rows; its state stores a partly consumed element in full."""
 
     fields = ("position", "batch")
 
@@ -356,11 +359,11 @@ class _UnbatchStream(Stream):
 
 @transformation("rebatch")
 class Rebatch(Dataset):
-    """Batches of other sizes with the same rows.
+    """Batches of a different size with the same rows.
 
     Args:
-        batch_size: how many rows a batch has; a list: the sizes in turn.
-        drop_remainder: whether to leave out a last batch that is not full.
+        batch_size: the number of rows in a batch, or a list of sizes to cycle through.
+        drop_remainder: whether to drop a last batch that is not full.
 
     Example:
         >>> from toolkit.data import Dataset

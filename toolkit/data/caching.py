@@ -1,4 +1,4 @@
-"""Stages that keep elements, in memory or in files, so that they are made once."""
+"""Stages that cache elements in memory or in files, to compute them only once."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import spec_of
 from toolkit.errors import DatasetError, UnsupportedError, unknown_choice
 
-ELEMENTS = "elements.data"  # in the folder of a saved data set
+ELEMENTS = "elements.data"  # in the folder of a saved dataset
 
 
 @transformation("cache")
 class Cache(Dataset):
-    """The elements, kept when they come for the first time.
+    """A cache of the elements, filled in the first pass.
 
-    Elements that have numbers are kept one by one, in any order; others when a whole
-    pass has ended. Rows of arrays in memory are not kept a second time.
+    Indexable elements are cached separately, in any order. Other elements are cached
+    when a full pass ends. Rows of arrays in memory are not copied.
 
     Args:
-        filename: the file to keep them in, for later programs too; "": in memory. A
-            file that was made by other stages is refused; delete it to begin anew.
+        filename: the file for the cache, which later programs can reuse. "" caches in
+            memory. A file from a different pipeline raises an error; delete it to start
+            again.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -68,13 +69,13 @@ class Cache(Dataset):
                 return _KeptRows(rows, self._values)
         if not here.run.kept.setdefault(self, self.kept() is not None):
             return None
-        if self.kept() is None:  # a position of a time when the cache was full
+        if self.kept() is None:  # the position is from a pass with a full cache
             for _ in self._stream(here):
                 pass
         return self.kept()
 
     def kept(self) -> Rows | None:
-        """All elements; None as long as there has been no whole pass."""
+        """Return all elements, or None before the end of the first full pass."""
         if self._kept is None and self._path and Path(self._path).exists():
             rows, label = StoredRows(self._path), self.label()
             if rows.label != label:
@@ -87,16 +88,16 @@ class Cache(Dataset):
         return self._kept
 
     def label(self) -> str:
-        """What elements a file of these is of."""
+        """Return the label that identifies the cached pipeline in a file."""
         return _label(self._parents[0])
 
     def sink(self) -> Any:
-        """What takes the elements of a whole pass."""
+        """Return a sink for the elements of a full pass."""
         return _File(self, self._path) if self._path else _Memory(self)
 
     @staticmethod
     def _first(here: Pass) -> Pass:
-        """The pass whose elements are kept; the order is that of the first in any."""
+        """Return the pass to cache; later passes repeat the order of the first."""
         return here._replace(epoch=(0,))
 
     def _stream(self, here: Pass) -> Stream:
@@ -104,7 +105,7 @@ class Cache(Dataset):
 
 
 class _File(Writer):
-    """Takes elements for a cache in a file, and shows how far it is."""
+    """Sink that writes a file cache and shows its progress."""
 
     def __init__(self, cache: Cache, path: str) -> None:
         super().__init__(path, cache.label(), cache._compression)
@@ -120,7 +121,7 @@ class _File(Writer):
 
 
 class _Memory:
-    """Takes elements for a cache in memory."""
+    """Sink that fills a memory cache."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -138,7 +139,7 @@ class _Memory:
 
 
 class _KeptRows(Rows):
-    """Rows that are made once each."""
+    """Rows that are computed once and cached."""
 
     def __init__(self, rows: Rows, values: dict[int, Any]) -> None:
         super().__init__(len(rows))
@@ -158,17 +159,17 @@ class _KeptRows(Rows):
 
 
 class _CachingStream(Stream):
-    """Hands on elements and keeps them, if it sees them all from the first one on.
+    """Stream that forwards elements, and caches them if it reads from the first one.
 
-    A pass that begins before the cache is full stays such a stream to its end, and so
-    do positions in it, though later repetitions read what the first has kept.
+    A pass that starts before the cache is full keeps this stream until its end.
+    Positions in such a pass do so too, although later repetitions read the cache.
     """
 
     def __init__(self, dataset: Cache, here: Pass, parent: Stream) -> None:
         super().__init__(dataset, here, parent)
         self._of = dataset
         self.position = 0
-        self._is_beside = False  # the parent has come to our position, too
+        self._is_beside = False  # whether the parent is at our position
 
     def state(self) -> Any:
         return [self.position, self.parent.state() if self._is_beside else None]
@@ -212,14 +213,14 @@ class _CachingStream(Stream):
 
 @transformation("snapshot")
 class Snapshot(Cache):
-    """The elements, kept in a folder that other data sets may use too.
+    """A snapshot of the elements in a folder that datasets can share.
 
     Args:
-        path: the folder; each chain of stages, with its arguments and functions, has a
-            file of its own in it (see `fingerprint`).
-        compression: "GZIP" packs arrays; "AUTO", "" and None do not.
-        reader_func, shard_func: elements are in one file, which is read in any order:
-            anything but None is refused.
+        path: the folder. It contains one file for each pipeline, with its arguments and
+            functions (see `fingerprint`).
+        compression: "GZIP" compresses arrays; "AUTO", "" and None do not.
+        reader_func, shard_func: must be None. All elements are in one file, which can
+            be read in any order.
 
     Example:
         >>> import tempfile
@@ -239,7 +240,7 @@ class Snapshot(Cache):
         shard_func: None = None,
     ) -> None:
         refuse("snapshot", reader_func=reader_func, shard_func=shard_func)
-        # A stage's own name may hold what some system takes for a path, or refuses.
+        # A custom stage name can contain path separators or invalid characters.
         name = re.sub(r"[^\w.-]", "-", dataset._name)
         file = f"{name}-{fingerprint(dataset):016x}.data"
         super().__init__(dataset, Path(path) / file)
@@ -251,7 +252,7 @@ def _label(dataset: Dataset) -> str:
 
 
 def refuse(stage: str, **arguments: Any) -> None:
-    """Raise if one of these is given: elements are in one file."""
+    """Raise an error if a sharding argument is given: elements are in one file."""
     for name, value in arguments.items():
         if value:
             raise UnsupportedError(
@@ -267,13 +268,13 @@ def save(
     shard_func: None = None,
     checkpoint_args: None = None,
 ) -> None:
-    """Write all elements into a folder, for `Dataset.load`.
+    """Write all elements to a folder, for `Dataset.load`.
 
     Args:
-        path: the folder; it is made if it does not exist.
-        compression: "GZIP" packs arrays; None: they are read without a copy.
-        shard_func, checkpoint_args: elements are in one file, which appears when it is
-            whole: anything but None is refused.
+        path: the folder, created if it does not exist.
+        compression: "GZIP" compresses arrays. None allows reading without a copy.
+        shard_func, checkpoint_args: must be None. All elements are in one file, which
+            appears when it is complete.
 
     Example:
         >>> import tempfile
@@ -301,17 +302,16 @@ Dataset.save = save  # type: ignore[attr-defined]
 
 @source("load")
 class Load(Dataset):
-    """The elements that `save` has written; they are read where they are needed.
+    """The elements of a dataset written by `save`, read on demand.
 
     Args:
         path: the folder.
-        element_spec: the TensorSpecs of an element, if they are known.
-        compression: accepted as TensorFlow does; the file itself says it.
-        reader_func, wait: elements are in one file, which is whole: anything but the
-            default is refused.
+        element_spec: the TensorSpecs of an element, if known.
+        compression: accepted for compatibility with TensorFlow; the file records it.
+        reader_func, wait: must be the defaults. All elements are in one complete file.
 
     Raises:
-        DatasetError: the file is damaged or cut off; it says where.
+        DatasetError: the file is corrupt or truncated; the message gives the offset.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class Load(Dataset):
     def _spec(self) -> Any:
         if self._given_spec is not None:
             return self._given_spec
-        last = len(self._stored) - 1  # it may be a batch that is not full
+        last = len(self._stored) - 1  # can be a partial batch
         return joined([super()._spec(), spec_of(self._stored[last])])
 
     def _cardinality(self) -> int:

@@ -1,4 +1,4 @@
-"""Stages of several data sets: side by side, one after the other, by turns."""
+"""Stages that combine several datasets: zip, concatenate and sample."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from toolkit.errors import ArgumentError, ArgumentTypeError, DatasetError
 
 
 def check_datasets(stage: str, datasets: Sequence[Any]) -> None:
-    """Raise unless these are data sets, and some."""
+    """Raise an error unless the list has datasets only, and at least one."""
     wrong = [type(d).__name__ for d in datasets if not isinstance(d, Dataset)]
     if wrong or not datasets:
         raise ArgumentTypeError(
@@ -35,12 +35,12 @@ def check_datasets(stage: str, datasets: Sequence[Any]) -> None:
 
 @source("zip")
 class Zip(Dataset):
-    """Elements of several data sets side by side, until one of them ends.
+    """Tuples of elements of several datasets, up to the end of the shortest.
 
     Args:
-        *args: data sets, for tuples of their elements; or one nest of tuples and dicts
-            of them, for elements nested alike.
-        datasets: that nest, by its name.
+        *args: datasets, for tuples of their elements; or one structure of tuples and
+            dicts of datasets, for elements with that structure.
+        datasets: that structure as a keyword.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -85,7 +85,7 @@ class Zip(Dataset):
 
 
 def _filled(nest: Any, parts: Iterator[Any]) -> Any:
-    """A nest with its leaves replaced by parts, in turn."""
+    """Return a structure with its leaves replaced by consecutive items of a list."""
     if isinstance(nest, tuple):
         return like(nest, [_filled(item, parts) for item in nest])
     if isinstance(nest, dict):
@@ -102,10 +102,10 @@ class _ZipStream(Stream):
 
 @transformation("concatenate")
 class Concatenate(Dataset):
-    """The elements of this data set, then those of another.
+    """The elements of this dataset followed by the elements of another.
 
     Args:
-        dataset: whose elements follow.
+        dataset: the dataset to append.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -147,16 +147,16 @@ class _ConcatenateStream(Stream):
 
 
 class _Chosen(Dataset):
-    """Base of stages that take the next element of one of several data sets."""
+    """Base class of stages that select one of several datasets for each element."""
 
     def __init__(self, datasets: Sequence[Dataset], *more: Dataset, stops: bool):
         check_datasets(self._name, datasets)
         super().__init__(*datasets, *more)
         self._count, self._stops = len(datasets), stops
-        self._never: list[int] = []  # data sets that are never chosen
+        self._never: list[int] = []  # datasets that are never selected
 
     def _choices(self, here: Pass, position: int) -> Iterator[int]:
-        """Which data set is next, from a position on."""
+        """Return the selected dataset indices from a position on."""
         raise NotImplementedError
 
     def _stream(self, here: Pass) -> Stream:
@@ -172,11 +172,11 @@ class _ChosenStream(Stream):
     def __init__(self, dataset: _Chosen, here: Pass, *parents: Stream) -> None:
         super().__init__(dataset, here, *parents)
         self._of = dataset
-        self.position = 0  # among the choices
-        self.ended = list(dataset._never)  # data sets that have no more elements
+        self.position = 0  # index among the choices
+        self.ended = list(dataset._never)  # whether each dataset is exhausted
 
     def elements(self) -> Iterator[Any]:
-        if self._is_over():  # a position after the end
+        if self._is_over():  # the position is after the end
             return
         sources = [iter(parent) for parent in self.parents]
         for choice in self._choices(sources):
@@ -197,7 +197,7 @@ class _ChosenStream(Stream):
 
     def _choices(self, sources: list[Iterator[Any]]) -> Iterator[int]:
         of = self._of
-        if len(sources) > of._count:  # the last stream holds the choices
+        if len(sources) > of._count:  # the last stream supplies the choices
             return map(self._checked, sources[-1])
         return of._choices(self.here, self.position)
 
@@ -212,15 +212,16 @@ class _ChosenStream(Stream):
 
 @source("sample_from_datasets")
 class SampleFromDatasets(_Chosen):
-    """Each element from one of several data sets, drawn at random.
+    """Elements sampled at random from several datasets.
 
     Args:
-        datasets: a list of data sets.
-        weights: how often each is drawn, relative to the others; None: all alike.
-        seed: what the draws depend on; None draws one.
-        stop_on_empty_dataset: whether to end when a data set does; otherwise the rest
-            of the others follows.
-        rerandomize_each_iteration: whether each pass has other draws; False by default.
+        datasets: a list of datasets.
+        weights: the relative sampling weights. None samples uniformly.
+        seed: the random seed; None draws one.
+        stop_on_empty_dataset: whether to stop when one dataset ends. Otherwise the
+            remaining datasets are sampled to their end.
+        rerandomize_each_iteration: whether each pass draws a new order; False by
+            default.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -264,13 +265,13 @@ class SampleFromDatasets(_Chosen):
 
 @source("choose_from_datasets")
 class ChooseFromDatasets(_Chosen):
-    """Each element from the data set that another one names.
+    """Elements of the datasets selected by a dataset of indices.
 
     Args:
-        datasets: a list of data sets.
-        choice_dataset: numbers of data sets in the list, as scalars.
-        stop_on_empty_dataset: whether to end when a chosen data set is at its end;
-            otherwise it is passed over.
+        datasets: a list of datasets.
+        choice_dataset: a dataset of scalar indices into the list.
+        stop_on_empty_dataset: whether to stop when a selected dataset is exhausted.
+            Otherwise that choice is skipped.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -296,12 +297,12 @@ def reduce(
     reduce_func: Callable[..., Any],
     name: str | None = None,
 ) -> Any:
-    """The state after a function has been given each element.
+    """Reduce the elements to one state.
 
     Args:
-        initial_state: before the first element.
-        reduce_func: from (state, element) to the next state.
-        name: what errors call it.
+        initial_state: the state before the first element.
+        reduce_func: a function of (state, element) that returns the next state.
+        name: the name of the stage in error messages.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -320,13 +321,13 @@ def reduce(
 
 
 def get_single_element(self: Dataset, name: str | None = None) -> Any:
-    """The element of a data set that has only one.
+    """Return the element of a dataset with exactly one element.
 
     Args:
-        name: what errors call it.
+        name: the name of the stage in error messages.
 
     Raises:
-        DatasetError: it has none, or more.
+        DatasetError: the dataset is empty or has more than one element.
 
     Example:
         >>> from toolkit.data import Dataset

@@ -23,22 +23,23 @@ class CsvDataset(Records):
     Rows end with LF, CR LF or CR. Numbers have ASCII digits and no underscores.
 
     Args:
-        filenames: one path or several, or a data set of them.
-        record_defaults: for each column that is read its dtype, if it must not be
-            empty, or the value that stands for an empty one, whose dtype it has.
-        compression_type: "GZIP", "ZLIB", or None for none.
-        buffer_size: how many bytes are read at once; 256 KB by default.
-        header: whether each file begins with a row of names.
-        field_delim: what stands between fields.
-        use_quote_delim: whether double quotes may enclose fields.
-        na_value: what also counts as empty.
-        select_cols: the numbers of the columns to read, in rising order; None: all.
-        exclude_cols: those of columns not to read, in its place.
-        skip_errors: whether rows that do not fit are left out, with one warning for a
-            file, instead of an error.
+        filenames: one path, several paths, or a dataset of paths.
+        record_defaults: for each selected column, a dtype for a required field, or a
+            default value for empty fields, which also sets the dtype.
+        compression_type: "GZIP", "ZLIB", or None for uncompressed files.
+        buffer_size: the read buffer size in bytes; 256 KB by default.
+        header: whether the first row of each file is a header.
+        field_delim: the field delimiter.
+        use_quote_delim: whether double quotes can enclose fields.
+        na_value: a string that also counts as an empty field.
+        select_cols: the indices of the columns to read, in ascending order. None
+            selects all columns.
+        exclude_cols: the indices of the columns to drop, instead of `select_cols`.
+        skip_errors: whether to skip invalid rows, with one warning for each file,
+            instead of an error.
 
     Raises:
-        DatasetError: a row that does not fit; it names the file and the byte.
+        DatasetError: a row is invalid; the message gives the file and the byte offset.
 
     Example:
         >>> import tempfile
@@ -75,7 +76,7 @@ class CsvDataset(Records):
         self._format = {
             "delimiter": field_delim,
             "quoting": csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE,
-            "strict": True,  # a file that ends inside of quotes is cut off
+            "strict": True,  # a file that ends in a quoted field is truncated
         }
 
     def _of_file(self, path: Any) -> Dataset:
@@ -93,7 +94,7 @@ class CsvDataset(Records):
         line = file.readline()
         first = line.splitlines(keepends=True)[:1]
         size = sum(map(len, first))
-        if size < len(line):  # lines end with CR: the header is a part of what was read
+        if size < len(line):  # lines end with CR: the buffer has more rows
             file.seek(size)
         return size
 
@@ -135,7 +136,7 @@ class CsvDataset(Records):
 
 
 class _Counted:
-    """The lines of a file, and how many bytes were read since the last row."""
+    """Lines of a file, with a count of the bytes read since the last row."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines = lines
@@ -149,7 +150,7 @@ class _Counted:
                 yield row.decode("utf-8")
 
 
-# Python's numbers have no width: what the columns that they stand for have.
+# Python numbers have no fixed width: map them to the default column dtypes.
 _NARROW = {
     np.dtype("float64"): np.dtype("float32"),
     np.dtype("int64"): np.dtype("int32"),
@@ -157,7 +158,7 @@ _NARROW = {
 
 
 class _Column:
-    """What a field of a column becomes: text stays text."""
+    """Parser of one column; text stays text."""
 
     def __init__(self, default: Any) -> None:
         named = isinstance(default, type) or hasattr(default, "name")
@@ -178,7 +179,7 @@ class _Column:
                 self.dtype = _NARROW.get(self.dtype, self.dtype)
 
     def value(self, field: str, na_value: str) -> Any:
-        """A field as a value."""
+        """Return the value of a field."""
         if field in ("", na_value):
             if self.is_required:
                 raise RecordError("a field that must not be empty is empty")
@@ -193,7 +194,7 @@ class _Column:
 
 
 def _boolean(text: str) -> bool:
-    """Return what a field of a column of booleans says."""
+    """Return the value of a boolean field."""
     found = {"true": True, "1": True, "false": False, "0": False}.get(text.lower())
     if found is None:
         raise RecordError(f"expected true, false, 1 or 0; received {text!r:.60}")

@@ -1,8 +1,8 @@
-"""Dataset: elements that come one after the other, and what can be made of them.
+"""Dataset: a lazy sequence of elements with chainable transformations.
 
-Each source and each transformation is a class of its own, in the file of its family; a
-decorator makes it a method of `Dataset`. A stage says how many elements it has, and how
-they are had: by their number (`_rows`), or one after the other (`_stream`).
+Each source and each transformation is a class, in the module of its family. A decorator
+adds it to `Dataset` as a method. A stage defines its cardinality, and access to its
+elements: random access by index (`_rows`) or sequential (`_stream`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
-SHARED = 0.0002  # s between two looks whether another thread still takes an element
+SHARED = 0.0002  # s between polls while another thread takes an element
 _COUNTS = {
     INFINITE_CARDINALITY: "without end",
     UNKNOWN_CARDINALITY: "of unknown length",
@@ -45,13 +45,13 @@ Stage = TypeVar("Stage", bound="type[Dataset]")
 
 
 class Dataset(Methods):
-    """Elements that come one after the other: the input pipeline of a model.
+    """Sequence of elements: the input pipeline of a model.
 
-    A data set begins at a source, such as `Dataset.from_tensor_slices`, and is changed
-    by transformations, such as `map`, `shuffle`, `batch` and `prefetch`; each returns a
-    new data set and changes nothing. An element is an array or a number, or a nest of
-    tuples and dicts of them. Nothing is read before elements are taken, by a loop or by
-    `fit`; each loop begins a new pass.
+    A dataset starts with a source, such as `Dataset.from_tensor_slices`.
+    Transformations, such as `map`, `shuffle`, `batch` and `prefetch`, return a new
+    dataset and change nothing. An element is an array, a number, or a structure of
+    tuples and dicts of them. A dataset is lazy: a loop or `fit` reads its elements.
+    Each loop starts a new pass.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -62,17 +62,17 @@ class Dataset(Methods):
         [16 25]
     """
 
-    _name = "dataset"  # of the stage
-    _seed = 0  # of its random choices, if it has any
-    _hands_on = False  # whether its elements are some of its parent's, as they are
+    _name = "dataset"  # name of the stage
+    _seed = 0  # random seed of the stage
+    _hands_on = False  # whether its elements are unchanged elements of the parent
 
     def __init__(self, *parents: Dataset) -> None:
-        import_module("toolkit.data.pipeline")  # whoever made it: it has all methods
+        import_module("toolkit.data.pipeline")  # adds all methods to the class
         self._parents = parents
         self._passes = 0
         self._watch: Watch | None = None
-        # What becomes of each value for who loops over the elements; not for `fit`,
-        # `map` and the like, which take the arrays.
+        # Converts each value for loops over the elements. `fit`, `map` and other stages
+        # use the arrays without conversion.
         given = (parent._shown for parent in parents if isinstance(parent, Dataset))
         self._shown: Callable[[Any], Any] | None = next(filter(None, given), None)
 
@@ -80,57 +80,57 @@ class Dataset(Methods):
 
         def __getattr__(self, name: str) -> Any: ...
 
-    # What a stage defines
+    # Interface of a stage
 
     def _cardinality(self) -> int:
-        """The number of elements; `INFINITE_` or `UNKNOWN_CARDINALITY`."""
+        """Return the number of elements, `INFINITE_` or `UNKNOWN_CARDINALITY`."""
         return UNKNOWN_CARDINALITY
 
     def _rows(self, here: Pass) -> Rows | None:
-        """The elements by their number; None where they cannot be had so."""
+        """Return random access to the elements, or None if not supported."""
         return None
 
     def _stream(self, here: Pass) -> Stream:
-        """The elements one after the other."""
+        """Return a stream of the elements."""
         raise NotImplementedError(f"{type(self).__name__} defines no elements")
 
     def _made_of(self, here: Pass) -> Dataset | None:
-        """The data set of whose elements these are made, each of that of its number."""
+        """Return the dataset with the input of each element at the same index."""
         return None
 
     def _spec(self) -> Any:
-        """The TensorSpecs of an element; here, what the first ones have in common."""
+        """Return the TensorSpecs of an element; by default, from the first elements."""
         return spec_of_examples(looked(self))
 
     def _examples(self) -> list[Any]:
-        """Some elements, out of which others can be made to see what they are like."""
+        """Return example elements, from which later stages infer their specs."""
         return examples(self)
 
     def _detail(self) -> str:
-        """What the stage was given, in a few words."""
+        """Return a short description of the arguments of the stage."""
         return ""
 
     def _worked_ahead(self, always: bool = False) -> Dataset:
-        """The data set, made ahead by a thread where stages of it are parallel."""
+        """Return the dataset, with a prefetch thread if a stage is parallel."""
         stages = self._ancestors()
         if always or any(getattr(stage, "_workers", None) for stage in stages):
             return self.prefetch(AUTOTUNE)
         return self
 
-    # What users call
+    # Public methods
 
     @property
     def element_spec(self) -> Any:
-        """The TensorSpecs of an element's values, nested as they are.
+        """The TensorSpecs of an element's values, with the structure of the element.
 
-        Extents that vary are None. Where they are not known otherwise, the first
-        elements are made to see, and functions are called with these, and with one
-        that is longer where lengths vary: that is no pass, and changes none.
+        Dimensions that vary are None. If a spec is unknown, the first elements are
+        computed to infer it. Functions receive them, and one longer element if lengths
+        vary. This does not count as a pass and does not change later passes.
         """
         return self._spec()
 
     def cardinality(self) -> int:
-        """The number of elements; `INFINITE_` or `UNKNOWN_CARDINALITY`."""
+        """Return the number of elements, `INFINITE_` or `UNKNOWN_CARDINALITY`."""
         return self._cardinality()
 
     def __len__(self) -> int:
@@ -149,33 +149,33 @@ class Dataset(Methods):
         return kind(self, (epoch,))
 
     def prefetched(self, rows: RowsOf | None = None) -> DatasetIterator:
-        """A pass that is made ahead, as `fit` takes it.
+        """Return an iterator over a prefetched pass, for `fit`.
 
         Args:
-            rows: which rows of each batch to make, where `batch` is the last stage but
-                for some that hand on its batches; each of them is a Share then.
+            rows: the rows to compute of each batch, if `batch` is the last stage except
+                for stages that forward its batches. Each element is then a Share.
         """
         epoch, self._passes = self._passes, self._passes + 1
         return DatasetIterator(self._worked_ahead(always=True), (epoch,), rows)
 
     def _own_rows(self, rows: RowsOf, makes_all: bool = False) -> Dataset:
-        """Some rows of each batch, without making the others if need not be."""
+        """Return a dataset of the selected rows of each batch."""
         return import_module("toolkit.data.own_rows").OwnRows(self, rows, makes_all)
 
     def _first_row(self) -> Any:
-        """What makes the first row of a batch by itself, and by which functions."""
+        """Return the first row of a batch, computed separately, and its functions."""
         return import_module("toolkit.data.own_rows").FirstRow(self)
 
     def get_state(self) -> dict[str, Any]:
-        """What later passes depend on: a dict that JSON can hold, for `set_state`."""
+        """Return the state that later passes depend on, as a JSON-serializable dict."""
         seeds = [stage._seed for stage in self._ancestors()]
         return {"pipeline": repr(self), "passes": self._passes, "seeds": seeds}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Have later passes be those of the data set that `get_state` was asked for.
+        """Restore the state that `get_state` returned.
 
         Raises:
-            ArgumentError: it is the state of a data set of other stages.
+            ArgumentError: the state is from a different pipeline.
         """
         if state.get("pipeline") != repr(self):
             raise ArgumentError(
@@ -187,16 +187,16 @@ class Dataset(Methods):
             stage._reseed(seed)
 
     def _reseed(self, seed: int) -> None:
-        if "_seed" in self.__dict__:  # else it makes no random choices
-            self._seed = type(self._seed)(seed)  # still given, or drawn
+        if "_seed" in self.__dict__:  # else the stage makes no random choices
+            self._seed = type(self._seed)(seed)  # keeps its type: fixed or drawn
 
     def as_numpy_iterator(self) -> DatasetIterator:
-        """An iterator over the elements; their values are NumPy's in any case."""
+        """Return an iterator over the elements with NumPy values."""
         epoch, self._passes = self._passes, self._passes + 1
         return DatasetIterator(self, (epoch,))
 
     def options(self) -> Options:
-        """The options that hold for this data set, `with_options` and those before."""
+        """Return the merged options of this dataset and its inputs."""
         merged = Options()
         for parent in self._parents:
             merged = merged.updated(parent.options())
@@ -204,7 +204,7 @@ class Dataset(Methods):
 
     @checked
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """What a function makes of this data set.
+        """Apply a function to this dataset and return the result.
 
         Example:
             >>> from toolkit.data import Dataset
@@ -219,24 +219,24 @@ class Dataset(Methods):
         return result
 
     def stats(self) -> Stats:
-        """Where the time of the last pass went: a table, and what to do about it."""
+        """Return a table of the time of each stage in the last pass, with advice."""
         if self._watch is None:
             raise ArgumentError("stats: no element of this data set has been taken yet")
         return Stats(self._watch)
 
     def timeline(self, path: str | Path) -> None:
-        """Write the last pass for ui.perfetto.dev: who worked when, in which thread."""
+        """Write a trace of the threads of the last pass for ui.perfetto.dev."""
         self.stats().timeline(path)
 
     def plot(self, to_file: str | Path | None = None) -> Picture:
-        """A picture of the last pass: when each stage, and the consumer, was at work.
+        """Plot a timeline of the last pass: the work of each stage and of the consumer.
 
         Args:
-            to_file: where to save it: ".svg" needs no other package, ".png" and
+            to_file: the path of the picture. ".svg" needs no other package; ".png" and
                 ".pdf" need Matplotlib.
 
         Returns:
-            A picture that notebooks show; its `svg()` is text, `save(path)` a file.
+            A picture for notebooks; `svg()` returns text, `save(path)` writes a file.
         """
         return self.stats().plot(to_file)
 
@@ -254,7 +254,7 @@ class Dataset(Methods):
         return f"<Dataset {' > '.join(self._chain())}>"
 
     def _chain(self) -> list[str]:
-        """The names of the stages up to here, along the first parents."""
+        """Return the names of the stages up to this one, along the first parents."""
         before = self._parents[0]._chain() if self._parents else []
         return [*before, self._name]
 
@@ -265,17 +265,16 @@ class Dataset(Methods):
 
 
 def last_batches(dataset: Dataset) -> Dataset:
-    """The stage whose elements a data set hands on, as they are."""
+    """Return the stage whose elements a dataset forwards unchanged."""
     while dataset._hands_on:
         dataset = dataset._parents[0]
     return dataset
 
 
 def _method(stage: Stage) -> Callable[..., Dataset]:
-    """A function that makes a stage, with the stage's signature and docstring.
+    """Return a function that creates a stage, with its signature and docstring.
 
-    Its argument `name` is what tables, errors and `repr` call the stage beside its
-    kind.
+    Its argument `name` is added to the stage name in tables, errors and `repr`.
     """
 
     def make(*args: Any, name: str | None = None, **arguments: Any) -> Dataset:
@@ -296,7 +295,7 @@ def _method(stage: Stage) -> Callable[..., Dataset]:
 
 
 def transformation(name: str) -> Callable[[Stage], Stage]:
-    """Make a stage a method of Dataset; its first argument is the data set."""
+    """Add a stage to Dataset as a method; its first argument is the dataset."""
 
     def add(stage: Stage) -> Stage:
         method = _method(stage)
@@ -309,7 +308,7 @@ def transformation(name: str) -> Callable[[Stage], Stage]:
 
 
 def source(name: str) -> Callable[[Stage], Stage]:
-    """Make a stage a static method of Dataset."""
+    """Add a stage to Dataset as a static method."""
 
     def add(stage: Stage) -> Stage:
         method = _method(stage)
@@ -322,10 +321,10 @@ def source(name: str) -> Callable[[Stage], Stage]:
 
 
 class DatasetIterator:
-    """One pass over a data set, whose position can be saved and restored.
+    """Iterator over one pass of a dataset, with a position to save and restore.
 
-    Used in a `with` statement, or closed, it stops its threads at once; otherwise they
-    stop when it is dropped.
+    In a `with` statement, or after `close`, its threads stop at once. Otherwise they
+    stop when the iterator is deleted.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -374,23 +373,23 @@ class DatasetIterator:
         while True:
             try:
                 return next(self._elements)
-            except ClosedError:  # by another thread: to it, the loop ends here
+            except ClosedError:  # closed by another thread: the loop ends
                 raise StopIteration from None
             except BaseException as error:
-                if not _is_taken(error):  # at the end, too, nothing goes on behind it
+                if not _is_taken(error):  # the end is final for all threads
                     self._close()
                     raise
             sleep(SHARED)
 
     def get_next(self) -> Any:
-        """The next element; StopIteration after the last."""
+        """Return the next element; raise StopIteration at the end."""
         return next(self)
 
     def get_state(self) -> dict[str, Any]:
-        """The position: a dict that JSON can hold, for `set_state`.
+        """Return the position as a JSON-serializable dict, for `set_state`.
 
         Raises:
-            UnsupportedError: a parallel stage keeps no order (deterministic=False).
+            UnsupportedError: a parallel stage has no fixed order (deterministic=False).
         """
         assert self._run is not None
         if self._run.unordered:
@@ -411,10 +410,10 @@ class DatasetIterator:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go to a position that `get_state` has returned, here or in another process.
+        """Restore a position from `get_state`, in this process or another.
 
         Raises:
-            ArgumentError: it is the position in a data set of other stages.
+            ArgumentError: the position is from a different pipeline.
         """
         self._dataset.set_state(state)
         self.close()
@@ -434,7 +433,7 @@ class DatasetIterator:
 
 
 class _ShownIterator(DatasetIterator):
-    """A pass for who loops over elements whose values are shown in another form."""
+    """Iterator that converts the values of elements for the user."""
 
     def __next__(self) -> Any:
         element, shown = super().__next__(), self._dataset._shown
@@ -442,9 +441,10 @@ class _ShownIterator(DatasetIterator):
 
 
 def _is_taken(error: BaseException) -> bool:
-    """Whether another thread is taking an element: a generator says so by itself.
+    """Return whether the error means that another thread is taking an element.
 
-    A lock, held for each element, would cost as much as a cheap element.
+    A generator detects this itself. A lock for each element would cost as much as a
+    cheap element.
     """
     trace = error.__traceback__
     return isinstance(error, ValueError) and trace is not None and not trace.tb_next

@@ -1,4 +1,4 @@
-"""Stages that look at one element after the other: map, filter, scan and their kin."""
+"""Stages that process elements separately: map, filter, scan and similar stages."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
 
 @transformation("map")
 class Map(Dataset):
-    """Each element as a function makes it.
+    """Results of a function for each element.
 
     Args:
-        map_func: from an element to another; the parts of a tuple become arguments.
-        num_parallel_calls: how many elements are made at the same time, each by a
-            thread of its own; AUTOTUNE finds out how many are worth it. None: one
-            after the other, where they are needed.
-        deterministic: whether the elements keep their order; as the options say if
-            None.
-        synchronous: whether to refuse parallel calls.
-        use_unbounded_threadpool: whether there may be more threads than the options
-            allow.
-        workers: "thread", or "process" for functions that keep Python itself busy:
-            these run in processes of their own.
+        map_func: a function from an element to a new element; tuples are unpacked.
+        num_parallel_calls: the number of calls in parallel, each in one thread.
+            AUTOTUNE selects the number. None calls it sequentially, on demand.
+        deterministic: whether to keep the order of the elements. None uses the options
+            of the dataset.
+        synchronous: whether to forbid parallel calls.
+        use_unbounded_threadpool: whether the number of threads can exceed the limit in
+            the options.
+        workers: "thread", or "process" for pure Python functions that hold the GIL.
+            These run in worker processes.
 
     Raises:
-        Exception: what `map_func` raises, with a note of the stage and the element.
+        Exception: an exception of `map_func`, with a note of the stage and the element.
 
     Example:
         >>> from toolkit.data import AUTOTUNE, Dataset
@@ -75,7 +74,7 @@ class Map(Dataset):
         self._workers = num_parallel_calls
         self._deterministic = deterministic
         self._kind = workers
-        # What functions draw in other processes changes no generator here.
+        # Draws in worker processes must not change a generator of this process.
         self._salt = new_seed() if workers == "process" else 0
 
     def _cardinality(self) -> int:
@@ -85,13 +84,13 @@ class Map(Dataset):
         return name_of(self._function)
 
     def over(self, dataset: Dataset) -> Map:
-        """The same stage after another data set."""
+        """Return the same stage for another input dataset."""
         other = copy.copy(self)
         other._parents = (dataset,)
         return other
 
     def is_ordered(self, options: Options) -> bool:
-        """Whether elements come in the order in which they are taken."""
+        """Return whether the elements keep the order of the source."""
         given = self._deterministic
         return options.is_ordered if given is None else given
 
@@ -99,7 +98,7 @@ class Map(Dataset):
         return self._parents[0] if self.is_ordered(here.run.options) else None
 
     def _rows(self, here: Pass) -> Rows | None:
-        # Where errors are passed over, numbers do not say which elements there are.
+        # If errors are skipped, an index does not identify an element.
         if self._workers is not None or here.on_error is not None:
             return None
         rows = here.rows(self._parents[0])
@@ -112,7 +111,7 @@ class Map(Dataset):
         try:
             return applied(spread(self._function), self._parents[0]._examples())
         except Exception:
-            return looked(self)  # which tells where an error comes from
+            return looked(self)  # reports the origin of an error
 
     def _stream(self, here: Pass) -> Stream:
         parent = here.open(self._parents[0])
@@ -121,7 +120,7 @@ class Map(Dataset):
         ordered = self.is_ordered(here.run.options)
         workers = Knob.of(self._workers, here.run.options, self._is_unbounded)
         if self._kind == "process":
-            # Late: pipes and processes would slow down every start.
+            # Imported late: pipes and subprocesses would slow down each start.
             from toolkit.data.processes import ProcessStream
 
             words = [self._salt, *here.epoch]
@@ -138,9 +137,9 @@ class Map(Dataset):
 def _passing_over(
     function: Callable[[Any], Any], here: Pass, dataset: Dataset
 ) -> Callable[[Any], Any]:
-    """The function, with SKIPPED for elements whose error is passed over.
+    """Return a function that returns SKIPPED for elements with ignored errors.
 
-    Those that another process makes stay ABSENT.
+    Elements that another process computes stay ABSENT.
     """
     if here.selection is not None:
         function = but_absent(function)
@@ -190,10 +189,10 @@ class _MapStream(Stream):
 
 @transformation("filter")
 class Filter(Dataset):
-    """The elements for which a function is true.
+    """The elements for which a predicate is true.
 
     Args:
-        predicate: from an element to a boolean; parts of a tuple become arguments.
+        predicate: a function from an element to a boolean; tuples are unpacked.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -221,7 +220,7 @@ class _FilterStream(Stream):
     def __init__(self, dataset: Filter, here: Pass, parent: Stream) -> None:
         super().__init__(dataset, here, parent)
         self._predicate = spread(dataset._predicate)
-        self.position = 0  # among all elements
+        self.position = 0  # index among all elements
 
     def elements(self) -> Iterator[Any]:
         predicate, on_error = self._predicate, self.here.on_error
@@ -243,10 +242,10 @@ class _FilterStream(Stream):
 
 @transformation("enumerate")
 class Enumerate(Dataset):
-    """Each element with its number: (number, element).
+    """Each element with its index: (index, element).
 
     Args:
-        start: the number of the first.
+        start: the first index.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -291,10 +290,10 @@ class _EnumerateStream(Stream):
 
 @transformation("take_while")
 class TakeWhile(Dataset):
-    """The elements before the first for which a function is false.
+    """The elements before the first for which a predicate is false.
 
     Args:
-        predicate: from an element to a boolean; parts of a tuple become arguments.
+        predicate: a function from an element to a boolean; tuples are unpacked.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -345,11 +344,11 @@ class _TakeWhileStream(Stream):
 
 @transformation("scan")
 class Scan(Dataset):
-    """Elements that a function makes with a state, which it hands on.
+    """Outputs of a function with a running state.
 
     Args:
-        initial_state: the state before the first element; a nest of arrays.
-        scan_func: from (state, element) to (new state, element to give out).
+        initial_state: the state before the first element; a structure of arrays.
+        scan_func: a function from (state, element) to (new state, output element).
 
     Example:
         >>> from toolkit.data import Dataset
@@ -384,7 +383,7 @@ class Scan(Dataset):
             made = applied(given_out, self._parents[0]._examples())
         except Exception:
             made = []
-        return [*looked(self), *made]  # also what later states make
+        return [*looked(self), *made]  # adds the specs of later states
 
 
 class _ScanStream(Stream):
@@ -409,7 +408,7 @@ class _ScanStream(Stream):
 
 @transformation("unique")
 class Unique(Dataset):
-    """Each value once, where it comes first; the values must be single ones.
+    """The distinct values in order of first occurrence; elements must be scalars.
 
     Example:
         >>> from toolkit.data import Dataset

@@ -1,4 +1,4 @@
-"""Positions of iterators as JSON: numbers and lists as they are, the rest marked."""
+"""Encoding of iterator positions as JSON, with tags for other types."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from toolkit.errors import ArgumentError
 
 PLAIN = (bool, int, float, str, type(None))
 
-# name -> (type, to what is encoded in its place, and back): `encodes` adds to it.
+# name -> (type, encoder, decoder); `encodes` adds entries.
 KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {}
 
 
 def encodes(
     name: str, kind: type, to: Callable[[Any], Any], back: Callable[[Any], Any]
 ) -> None:
-    """Let positions hold objects of a type."""
+    """Register a type for objects in positions."""
     KINDS[name] = kind, to, back
 
 
 def encode(value: Any, buffers: list[bytes] | None = None) -> Any:
-    """A nest of numbers, strings, arrays, tuples, lists and dicts, for JSON.
+    """Encode a structure of numbers, strings, arrays, tuples, lists and dicts for JSON.
 
     Args:
-        buffers: where to put the bytes of arrays; None: into the JSON, in base64.
+        buffers: a list that receives the bytes of arrays. None writes base64 into the
+            JSON.
 
     Example:
         >>> from toolkit.data.encoding import decode, encode
@@ -51,7 +52,7 @@ def encode(value: Any, buffers: list[bytes] | None = None) -> Any:
         return {"number": _name(value.dtype), "of": _encode_array(value, None)}
     if isinstance(value, np.ndarray):
         return {"array": _name(value.dtype), "of": _encode_array(value, buffers)}
-    if hasattr(value, "__array__"):  # a tensor: it comes back as an array
+    if hasattr(value, "__array__"):  # a tensor; decoded as an array
         return encode(np.asarray(value), buffers)
     for name, (kind, to, _) in KINDS.items():
         if isinstance(value, kind):
@@ -77,7 +78,7 @@ def _encode_array(value: Any, buffers: list[bytes] | None) -> Any:
 
 
 def decode(value: Any, buffers: Sequence[memoryview] = ()) -> Any:
-    """What `encode` was given; a named tuple comes back as a tuple."""
+    """Decode a value from `encode`; a named tuple becomes a tuple."""
     if isinstance(value, list):
         return [decode(item, buffers) for item in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Options of a data set, and what an error in an element does: raise or skip."""
+"""Stages for dataset options and for error handling: raise or skip."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolkit.errors import ArgumentError, DatasetError
 
 
 class _SameStream(Stream):
-    """The elements as they are."""
+    """Stream of unchanged elements."""
 
     def elements(self) -> Iterator[Any]:
         return iter(self.parent)
@@ -22,12 +22,14 @@ class _SameStream(Stream):
 
 @transformation("ignore_errors")
 class IgnoreErrors(Dataset):
-    """The elements without those whose functions, in the stages before, raise.
+    """The elements without those whose computation in earlier stages raises an error.
 
     Args:
-        log_warning: accepted as TensorFlow does; errors are told in any case.
-        log: called with a sentence for each error: `print`, `logging.warning`, a
-            list's `append`. Nothing is passed over silently: None warns.
+        log_warning: accepted for compatibility with TensorFlow; errors are always
+            reported.
+        log: a function called with a message for each error, for example `print`,
+            `logging.warning` or a list's `append`. None issues a warning, so that no
+            error is silent.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -53,7 +55,7 @@ class IgnoreErrors(Dataset):
     def _spec(self) -> Any:
         try:
             return self._parents[0]._spec()
-        except Exception:  # of an element that is passed over
+        except Exception:  # the element is skipped
             return super()._spec()
 
     def _note(self, error: Exception, stage: str) -> None:
@@ -63,13 +65,13 @@ class IgnoreErrors(Dataset):
 
 @transformation("assert_cardinality")
 class AssertCardinality(Dataset):
-    """The same elements, whose number is known: as of a generator it cannot be.
+    """The same elements with a known cardinality, for example after a generator.
 
     Args:
-        expected_cardinality: how many elements there are, or INFINITE_CARDINALITY.
+        expected_cardinality: the number of elements, or INFINITE_CARDINALITY.
 
     Raises:
-        DatasetError: there are more or fewer.
+        DatasetError: the number of elements differs.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -121,10 +123,10 @@ class _CountedStream(Stream):
 
 @transformation("with_options")
 class WithOptions(Dataset):
-    """The same elements, under other options.
+    """The same elements with other options.
 
     Args:
-        options: those that are None stay as they are.
+        options: the new options. Options that are None do not change.
 
     Example:
         >>> from toolkit.data import Dataset, Options
@@ -134,7 +136,7 @@ class WithOptions(Dataset):
 
     def __init__(self, dataset: Dataset, options: Options) -> None:
         super().__init__(dataset)
-        self._options = Options().merge(options)  # a copy: they can be set
+        self._options = Options().merge(options)  # a copy, because options are mutable
 
     _hands_on = True
 

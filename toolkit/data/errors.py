@@ -1,4 +1,4 @@
-"""What an error is told on its way to the user: which stage, element and file."""
+"""Notes on errors: the stage, element and file where an error occurred."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ MARK = "data set: "
 
 
 def place(stage: str, index: int, origin: str | None, detail: str = "") -> str:
-    """A stage and an element in words; `detail` is what the stage was given."""
+    """Return the text for a stage and an element; `detail` describes the arguments."""
     where = f", from {origin}" if origin else ""
     return f"stage {stage}, element {index:,}{where}" + (detail and f", in {detail}")
 
 
 def note(error: BaseException, where: str) -> None:
-    """Note on an error where it happened; only the innermost place is noted."""
+    """Add a note with the location to an error; only the innermost one is kept."""
     if not any(text.startswith(MARK) for text in getattr(error, "__notes__", ())):
         error.add_note(MARK + where)
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """A function's name, for messages."""
+    """Return a function's name for messages."""
     return getattr(function, "__qualname__", None) or type(function).__name__
 
 
 def no_answer(predicate: Callable[..., Any]) -> ArgumentTypeError:
-    """The error of a predicate that gave None."""
+    """Return the error for a predicate that returned None."""
     return ArgumentTypeError(
         f"{name_of(predicate)}: expected a boolean; received None, which a function "
         "without `return` gives"
@@ -36,9 +36,9 @@ def no_answer(predicate: Callable[..., Any]) -> ArgumentTypeError:
 
 
 def spread(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """A function of an element whose parts, if it is a tuple, become arguments.
+    """Return a function of an element that unpacks a tuple into arguments.
 
-    A named tuple is one argument, as a dict is.
+    A named tuple or a dict is one argument.
     """
 
     def call(element: Any) -> Any:
@@ -46,7 +46,7 @@ def spread(function: Callable[..., Any]) -> Callable[[Any], Any]:
             if type(element) is tuple:
                 return function(*element)
             return function(element)
-        except StopIteration as error:  # it would pass for the end of the elements
+        except StopIteration as error:  # would look like the end of the elements
             raise RuntimeError(f"{name_of(function)} raised StopIteration") from error
 
     return call

@@ -1,4 +1,4 @@
-"""Example messages, which TFRecord files often hold, without Protocol Buffers.
+"""Reader and writer of tf.train.Example messages, without Protocol Buffers.
 
 An Example maps names to lists of bytes, floats or integers:
 https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/example/example.proto
@@ -29,12 +29,13 @@ KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "float32", INT64_LIST: "int64"}
 
 @dataclass(frozen=True)
 class FixedLenFeature:
-    """A feature with the same number of values in each Example.
+    """Feature with the same number of values in each Example.
 
     Args:
-        shape: of the values.
+        shape: the shape of the values.
         dtype: "int64", "float32", "string" or `bytes`.
-        default_value: for Examples without it; None: it must be there.
+        default_value: the value for Examples without the feature. None makes it
+            required.
     """
 
     shape: tuple[int, ...]
@@ -44,7 +45,7 @@ class FixedLenFeature:
 
 @dataclass(frozen=True)
 class VarLenFeature:
-    """A feature with any number of values: an array, and in batches a Ragged.
+    """Feature with any number of values: an array, and in batches a Ragged.
 
     Args:
         dtype: "int64", "float32", "string" or `bytes`.
@@ -55,14 +56,14 @@ class VarLenFeature:
 
 @dataclass(frozen=True)
 class FixedLenSequenceFeature:
-    """A feature with any number of parts of one shape; batches are padded.
+    """Feature with a variable number of steps of one shape; batches are padded.
 
     Args:
-        shape: of a part.
+        shape: the shape of a step.
         dtype: "int64", "float32", "string" or `bytes`.
-        allow_missing: True: an Example without it has no parts. Examples need True; a
-            SequenceExample may do without.
-        default_value: what fills up the shorter ones of a batch; None: 0 or b"".
+        allow_missing: whether the feature can be missing, which means no steps. It must
+            be True for Examples; it is optional for a SequenceExample.
+        default_value: the padding value in a batch. None pads with 0 or b"".
     """
 
     shape: tuple[int, ...]
@@ -71,7 +72,7 @@ class FixedLenSequenceFeature:
     default_value: Any = None
 
     def check_step(self, name: str, values: Array) -> Array:
-        """Return the values of a step of a sequence in their shape."""
+        """Return the values of a sequence step in the shape of the feature."""
         dtype, count = numpy_dtype(self.dtype), int(np.prod(self.shape))
         if values.size and values.dtype != dtype:
             raise DTypeError(
@@ -105,7 +106,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def message_fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
-    """(number, wire type, value) of each field of a message."""
+    """Yield (number, wire type, value) of each field of a message."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -127,7 +128,7 @@ def message_fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
 
 
 def _integers(data: memoryview) -> list[int]:
-    """Packed integers."""
+    """Return packed integers as an array."""
     values, at = [], 0
     while at < len(data):
         value, at = _varint(data, at)
@@ -136,14 +137,14 @@ def _integers(data: memoryview) -> list[int]:
 
 
 def as_bytes(value: Any) -> bytes:
-    """What a field of bytes holds; of a number it would be so many zeros."""
+    """Return a bytes field; `bytes(n)` of an integer would return n zeros."""
     if isinstance(value, int):
         raise ValueError("a field of bytes holds a number")
     return bytes(value)
 
 
 def read_list(kind: int, message: memoryview) -> Array:
-    """The values of a list of a kind, packed or one by one."""
+    """Return the values of a list, packed or unpacked."""
     fields = [
         (wire, value) for number, wire, value in message_fields(message) if number == 1
     ]
@@ -159,7 +160,7 @@ def read_list(kind: int, message: memoryview) -> Array:
 
 
 def read_features(message: memoryview) -> dict[str, Array]:
-    """The values of each feature in a Features message."""
+    """Return the values of each feature in a Features message."""
     found: dict[str, Array] = {}
     for _, _, entry in message_fields(message):
         parts = {number: value for number, _, value in message_fields(entry)}
@@ -170,13 +171,13 @@ def read_features(message: memoryview) -> dict[str, Array]:
 
 
 def read_lists(message: memoryview) -> Iterator[tuple[int, Array]]:
-    """(kind, values) of each list in a Feature message; valid ones have at most one."""
+    """Return (kind, values) of each list in a Feature message; at most one is valid."""
     for kind, _, values in message_fields(message):
         yield kind, read_list(kind, values)
 
 
 def read_example(serialized: bytes) -> dict[str, Array]:
-    """All features of an Example.
+    """Read all features of an Example.
 
     Example:
         >>> from toolkit.data import make_example, read_example
@@ -197,15 +198,16 @@ def read_example(serialized: bytes) -> dict[str, Array]:
 def parse_single_example(
     serialized: bytes, features: Mapping[str, Feature]
 ) -> dict[str, Any]:
-    """The features of an Example that are asked for, as arrays.
+    """Parse the requested features of an Example into arrays.
 
     Args:
-        serialized: the message, such as an element of a TFRecordDataset.
-        features: name -> what is expected of it.
+        serialized: the message, for example an element of a TFRecordDataset.
+        features: name -> feature specification.
 
     Raises:
-        MalformedDataError: it is no Example, or lacks a feature without default.
-        ShapeError, DTypeError: a feature has other values than expected.
+        MalformedDataError: the message is not an Example, or a required feature is
+            missing.
+        ShapeError, DTypeError: the values of a feature do not match its specification.
 
     Example:
         >>> from toolkit.data import (
@@ -221,7 +223,7 @@ def parse_single_example(
 
 
 def check_feature(name: str, feature: Any, values: Array | None) -> Any:
-    """Return the values of a feature in the shape and dtype that it must have."""
+    """Return the values of a feature in its required shape and dtype."""
     dtype = numpy_dtype(feature.dtype)
     if values is None or not values.size:
         if isinstance(feature, VarLenFeature):
@@ -267,11 +269,11 @@ def _need_allow_missing(name: str, feature: FixedLenSequenceFeature) -> None:
 
 
 def parse_example(serialized: Any, features: Mapping[str, Feature]) -> dict[str, Any]:
-    """The features of a batch of Examples: arrays, and Ragged of those that vary.
+    """Parse a batch of Examples into arrays, and Ragged for variable lengths.
 
     Args:
-        serialized: messages in a row, such as a batch of a TFRecordDataset.
-        features: name -> what is expected of it.
+        serialized: a sequence of messages, for example a batch of a TFRecordDataset.
+        features: name -> feature specification.
 
     Example:
         >>> from toolkit.data import FixedLenFeature, make_example, parse_example
@@ -296,7 +298,7 @@ def stack_features(feature: Any, values: list[Any]) -> Any:
 
 
 def make_example(features: Mapping[str, Any]) -> bytes:
-    """An Example message.
+    """Return a serialized Example.
 
     Args:
         features: name -> values: bytes or strings, floats, or integers.
@@ -310,7 +312,7 @@ def make_example(features: Mapping[str, Any]) -> bytes:
 
 
 def encoded_features(features: Mapping[str, Any]) -> bytes:
-    """A Features message: name -> values."""
+    """Return a Features message for a dict of names and values."""
     return b"".join(
         encoded_field(
             1,
@@ -322,11 +324,11 @@ def encoded_features(features: Mapping[str, Any]) -> bytes:
 
 
 def encoded_feature(name: str, values: Any) -> bytes:
-    """A Feature message of values; errors tell its name."""
+    """Return a Feature message of values; errors include its name."""
     if isinstance(values, (str, bytes)):
         values = [values]
     if isinstance(values, (list, tuple)) and not values:
-        return b""  # of no kind
+        return b""  # an empty list has no kind
     is_text = isinstance(values, (list, tuple)) and isinstance(values[0], (str, bytes))
     array = object_array(values) if is_text else np.asarray(values)
     if array.dtype.kind in "OUS":
@@ -350,7 +352,7 @@ def encoded_feature(name: str, values: Any) -> bytes:
 
 
 def encoded_number(value: int) -> bytes:
-    """An integer as a message holds it."""
+    """Return an integer as a varint."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:
@@ -361,5 +363,5 @@ def encoded_number(value: int) -> bytes:
 
 
 def encoded_field(number: int, data: bytes) -> bytes:
-    """A field of bytes, or of a message, of a message."""
+    """Return a length-delimited field of bytes or of a nested message."""
     return encoded_number(number << 3 | BYTES) + encoded_number(len(data)) + data

@@ -1,4 +1,4 @@
-"""Records of files, one after the other: lines of text, rows of CSV, TFRecords."""
+"""Datasets of the records of files: lines of text, CSV rows, TFRecords."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from toolkit.reading.clear import check_plain
 from toolkit.reading.packed import budget_of, decompressed, limited_lines
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
-BLOCK = 1 << 18  # bytes read from a file at once
-DAMAGES = (  # what reading a damaged file may raise; a RecordError is a ValueError
+BLOCK = 1 << 18  # read buffer size in bytes
+DAMAGES = (  # errors when a file is corrupt; a RecordError is a ValueError
     *(OSError, EOFError, ValueError, ArithmeticError, IndexError),
     *(csv.Error, zlib.error),
 )
@@ -38,14 +38,14 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Dataset
 
 
 def as_paths(files: Paths) -> list[str]:
-    """A list of paths of whatever names files."""
+    """Return a list of paths from the accepted types of file names."""
     if isinstance(files, (str, bytes, os.PathLike)):
         return [os.fsdecode(files)]
     return [os.fsdecode(file) for file in files]
 
 
 def open_file(path: str, compression: str | None, block: int = BLOCK) -> IO[bytes]:
-    """A file, whose reader takes large blocks, unpacked as it is read."""
+    """Open a file with a large read buffer, decompressed on the fly."""
     check_plain(path, DatasetError, MissingDataError)
     try:
         if compression == "GZIP":
@@ -60,20 +60,20 @@ def open_file(path: str, compression: str | None, block: int = BLOCK) -> IO[byte
 
 
 def lines_of(file: IO[bytes], path: str, compression: str | None) -> Iterable[bytes]:
-    """The lines of a file; those of a packed one have a limit."""
+    """Return the lines of a file; lines of a compressed file have a maximum length."""
     return limited_lines(file, budget_of(path)) if compression else file
 
 
 class Records(Dataset):
-    """Base of data sets of the records of files.
+    """Base class of datasets of the records of files.
 
     Args:
-        filenames: one path or several, or a data set of them.
-        compression_type: "GZIP", "ZLIB", or None for none.
-        buffer_size: how many bytes are read at once; 256 KB by default.
-        num_parallel_reads: how many files are read at the same time, their records by
-            turns; None: one after the other.
-        name: what tables, errors and `repr` call it.
+        filenames: one path, several paths, or a dataset of paths.
+        compression_type: "GZIP", "ZLIB", or None for uncompressed files.
+        buffer_size: the read buffer size in bytes; 256 KB by default.
+        num_parallel_reads: the number of files to read in parallel, with interleaved
+            records. None reads the files sequentially.
+        name: the name in tables, errors and `repr`.
     """
 
     def __init__(
@@ -112,15 +112,15 @@ class Records(Dataset):
         super().__init__(*([self._turns] if self._turns else []))
 
     def _of_file(self, path: Any) -> Dataset:
-        """The same kind of data set, of one file."""
+        """Return the same kind of dataset for one file."""
         raise NotImplementedError
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        """Each record from a position of a file on, and how many bytes it takes."""
+        """Yield each record from the file position on, with its size in bytes."""
         raise NotImplementedError
 
     def begin(self, file: IO[bytes]) -> int:
-        """Pass over what comes before the first record; how many bytes that is."""
+        """Skip the header of a file; return its size in bytes."""
         return 0
 
     def _detail(self) -> str:
@@ -131,7 +131,7 @@ class Records(Dataset):
 
 
 class _FileStream(Stream):
-    """Where reading is: which file, at which byte, after how many records."""
+    """Stream of records, with a position of file, byte offset and record count."""
 
     fields = ("turn", "offset", "record")
 
@@ -170,16 +170,16 @@ class _FileStream(Stream):
 
 
 class TextLineDataset(Records):
-    """The lines of text files, without their ends.
+    """The lines of text files, without line endings.
 
     Args:
-        filenames: one path or several, or a data set of them.
-        compression_type: "GZIP", "ZLIB", or None for none.
-        buffer_size: how many bytes are read at once; 256 KB by default.
-        num_parallel_reads: how many files are read at the same time, their lines by
-            turns; None: one after the other.
-        name: what tables, errors and `repr` call it.
-        encoding: of the text; None: lines are bytes.
+        filenames: one path, several paths, or a dataset of paths.
+        compression_type: "GZIP", "ZLIB", or None for uncompressed files.
+        buffer_size: the read buffer size in bytes; 256 KB by default.
+        num_parallel_reads: the number of files to read in parallel, with interleaved
+            lines. None reads the files sequentially.
+        name: the name in tables, errors and `repr`.
+        encoding: the text encoding. None returns lines as bytes.
 
     Example:
         >>> import tempfile
@@ -222,18 +222,19 @@ class TextLineDataset(Records):
 
 
 class TFRecordDataset(Records):
-    """The records of TFRecord files, as bytes; their checksums are verified.
+    """The records of TFRecord files as bytes, with verified checksums.
 
     Args:
-        filenames: one path or several, or a data set of them.
-        compression_type: "GZIP", "ZLIB", or None for none.
-        buffer_size: how many bytes are read at once; 256 KB by default.
-        num_parallel_reads: how many files are read at the same time, their records by
-            turns; None: one after the other.
-        name: what tables, errors and `repr` call it.
+        filenames: one path, several paths, or a dataset of paths.
+        compression_type: "GZIP", "ZLIB", or None for uncompressed files.
+        buffer_size: the read buffer size in bytes; 256 KB by default.
+        num_parallel_reads: the number of files to read in parallel, with interleaved
+            records. None reads the files sequentially.
+        name: the name in tables, errors and `repr`.
 
     Raises:
-        DamagedFileError: a record is damaged; it names the file and the byte.
+        DamagedFileError: a record is corrupt; the message gives the file and the
+            offset.
 
     Example:
         >>> import tempfile
@@ -260,20 +261,20 @@ class TFRecordDataset(Records):
 
 
 class FixedLengthRecordDataset(Records):
-    """Records of a fixed number of bytes each.
+    """Records of a fixed size in bytes.
 
     Args:
-        filenames: one path or several, or a data set of them.
+        filenames: one path, several paths, or a dataset of paths.
         record_bytes: the size of a record.
-        header_bytes: how much to pass over at the beginning of each file.
-        footer_bytes: how much at its end is no record.
-        buffer_size: how many bytes are read at once; 256 KB by default.
-        compression_type: "GZIP", "ZLIB", or None for none.
-        num_parallel_reads: how many files are read at the same time.
-        name: what tables, errors and `repr` call it.
+        header_bytes: the number of bytes to skip at the start of each file.
+        footer_bytes: the number of bytes to skip at the end of each file.
+        buffer_size: the read buffer size in bytes; 256 KB by default.
+        compression_type: "GZIP", "ZLIB", or None for uncompressed files.
+        num_parallel_reads: the number of files to read in parallel.
+        name: the name in tables, errors and `repr`.
 
     Raises:
-        DamagedFileError: a file ends inside of a record.
+        DamagedFileError: a file ends in the middle of a record.
     """
 
     _name = "fixed_length_records"
@@ -309,7 +310,7 @@ class FixedLengthRecordDataset(Records):
         return len(file.read(self._header))
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        ahead = file.read(self._footer)  # what may be the footer
+        ahead = file.read(self._footer)  # possibly the footer
         while more := file.read(self._size):
             ahead += more
             record, ahead = ahead[: self._size], ahead[self._size :]

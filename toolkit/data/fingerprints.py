@@ -1,4 +1,4 @@
-"""Whether two data sets are made alike: a number of their stages and arguments."""
+"""Fingerprints of datasets: a hash of their stages and arguments."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from toolkit.data.dataset import Dataset
 from toolkit.data.randomness import DrawnSeed
 from toolkit.data.structure import TensorSpec
 
-# What a stage keeps while it runs, or what follows from its arguments.
+# Attributes that are runtime state, or that follow from the arguments.
 PASSING = {"_before", "_file", "_kept", "_parents", "_passes", "_sets", "_stored"}
 PASSING |= {"_turns", "_values", "_watch"}
 PLAIN = (str, bytes, int, float, complex, range, slice, TensorSpec, type(None))
-MUTABLE = (list, dict, set)  # enclosed by a function: perhaps what it has counted
+MUTABLE = (list, dict, set)  # in a closure: possibly runtime state, such as a counter
 
 
 def fingerprint(self: Dataset) -> int:
-    """A number of 64 bits that depends on the stages and all that they were given.
+    """Return a 64-bit hash of the stages and their arguments.
 
-    Functions count with their code and the numbers, strings, tuples, functions and
-    arrays that they enclose, but not with the functions that they call; arrays with
-    their values, files with their paths. Seeds that were drawn, because none was given,
-    do not count. It is the same in another process of the same version of Python.
+    The hash of a function covers its code and the numbers, strings, tuples, functions
+    and arrays in its closure, but not the functions that it calls. The hash covers the
+    values of arrays, and the paths of files. It excludes seeds drawn by default. It is
+    equal in other processes with the same version of Python.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -47,9 +47,9 @@ Dataset.fingerprint = fingerprint  # type: ignore[attr-defined]
 
 
 def _parts(value: Any, above: tuple[Any, ...]) -> Iterator[bytes]:
-    """What counts of a value; `above` are those that it is a part of."""
+    """Yield the hashed parts of a value; `above` holds the enclosing values."""
     yield type(value).__qualname__.encode()
-    if any(value is other for other in above):  # it refers to itself
+    if any(value is other for other in above):  # a reference cycle
         return
     above = (*above, value)
     if isinstance(value, DrawnSeed):

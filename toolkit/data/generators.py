@@ -1,4 +1,4 @@
-"""Elements that a generator yields: checked and stacked many at once for batches."""
+"""Datasets of generators: elements are checked and stacked in bulk for batches."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ from toolkit.spares import Spares
 
 @source("from_generator")
 class FromGenerator(Dataset):
-    """What a generator yields; each pass calls it anew.
+    """The elements of a generator; each pass calls its function again.
 
     Args:
         generator: a function that returns an iterable, called with `args`.
-        output_types: the dtypes of an element's values, nested as they are; older than
-            `output_signature`.
-        output_shapes: their shapes, None for what varies; all may vary by default.
+        output_types: the dtypes of an element's values, with the structure of the
+            element. `output_signature` replaces it.
+        output_shapes: their shapes, with None for variable dimensions. By default, all
+            dimensions can vary.
         args: arguments of `generator`, as NumPy arrays.
         output_signature: the TensorSpecs of an element's values.
 
-    An element that does not fit these raises; without any of them, elements are taken
-    as they come. Arrays that fit are not copied: yield a new one for each element. A
-    position is restored by taking as many elements as were taken.
+    An element that does not match these raises an error. Without a signature, elements
+    are not checked. Arrays that match are not copied, so the generator must yield a new
+    array for each element. To restore a position, the dataset takes and discards
+    elements.
 
     Example:
         >>> from toolkit.data import Dataset, TensorSpec
@@ -75,20 +77,20 @@ class FromGenerator(Dataset):
         return _GeneratorStream(self, here)
 
     def _spec(self) -> Any:
-        if self._signature is None:  # nobody has said which extents vary
+        if self._signature is None:  # the variable dimensions are unknown
             return map_leaves(opened, super()._spec())
         return self._signature
 
 
 def _core_spec(spec: Any) -> Any:
-    """Return a spec of a subclass as a TensorSpec, whose dtype is of NumPy."""
+    """Return a spec of a subclass as a TensorSpec with a NumPy dtype."""
     if isinstance(spec, TensorSpec) and type(spec) is not TensorSpec:
         return TensorSpec(spec.shape, spec.dtype, spec.name)
     return spec
 
 
 def _signature(types: Any, shapes: Any) -> Any:
-    """The TensorSpecs of types and shapes that are nested alike."""
+    """Return the TensorSpecs for types and shapes with the same structure."""
     if isinstance(types, (tuple, list)):
         given = [None] * len(types) if shapes is None else shapes
         return tuple(map(_signature, types, given))
@@ -108,7 +110,7 @@ class _GeneratorStream(Stream):
         self.position = 0
 
     def _yielded(self) -> Iterator[Any]:
-        """What the generator yields from the position on."""
+        """Return an iterator over the generator from the current position."""
         made = iter(self._from._generator(*self._from._args))
         return islice(made, self.position, None)
 
@@ -127,14 +129,14 @@ class _GeneratorStream(Stream):
         spares = Spares()
         for elements in self._kept(size):
             if drops and len(elements) < size:
-                self._fitted(elements)  # what is left out is checked all the same
+                self._fitted(elements)  # checks the discarded elements too
                 return
             batch = self._stacked(elements, spares.empty)
             self.position += len(elements)
             yield batch
 
     def _kept(self, size: int) -> Iterator[list[Any]]:
-        """As many elements as a batch has, kept as the generator goes on."""
+        """Return the elements of a batch, copied if the generator can reuse them."""
         yielded: Iterator[Any] | None = None
         while True:
             elements: list[Any] = []
@@ -145,24 +147,24 @@ class _GeneratorStream(Stream):
                     yielded = self._yielded()
                     if self._keeping is not None:
                         yielded = self._keeping.keep(yielded)
-                elements.extend(islice(yielded, size))  # has those before an error
+                elements.extend(islice(yielded, size))  # those before an error
             except Exception as raised:
                 error = raised
             if error is not None:
                 try:
-                    # Out of the `except`: a misfit does not come of this error.
+                    # Outside the `except`: this error is not the cause of a mismatch.
                     self.position += len(self._fitted(elements))
                     self._note(error)
                     raise error
                 finally:
-                    del error  # its traceback has this frame
+                    del error  # its traceback refers to this frame
             if not elements:
                 return
             self.stage.record(start, perf_counter_ns(), len(elements))
             yield elements
 
     def _fitted(self, elements: list[Any]) -> list[Any]:
-        """Elements as the signature asks for; an error tells the first that is not."""
+        """Return elements converted to the signature, or raise for a mismatch."""
         if self._keeping is None:
             return elements
         fitted: list[Any] = []
@@ -176,7 +178,7 @@ class _GeneratorStream(Stream):
 
     def _stacked(self, elements: list[Any], empty: Empty) -> Any:
         if self._keeping is not None:
-            with suppress(Exception):  # whatever it is, it is due to an element
+            with suppress(Exception):  # a single element causes any error
                 return self._keeping.stacked(elements, empty)
         return stacked(self._fitted(elements), empty)
 

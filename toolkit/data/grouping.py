@@ -1,4 +1,4 @@
-"""Stages that gather elements which belong together: windows, groups, buckets."""
+"""Stages that group elements: windows, groups by key, length buckets."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
 
 @transformation("window")
 class Window(Dataset):
-    """Data sets of elements that follow each other.
+    """Datasets of consecutive elements.
 
     Args:
-        size: how many elements a window has.
-        shift: how far one begins after the other; `size` by default.
-        stride: how far the elements of a window lie apart.
-        drop_remainder: whether to leave out windows that are not full.
+        size: the number of elements in a window.
+        shift: the distance between the starts of windows; `size` by default.
+        stride: the distance between the elements of a window.
+        drop_remainder: whether to drop windows that are not full.
 
-    Elements that are tuples or dicts give tuples or dicts of data sets.
+    Elements that are tuples or dicts give tuples or dicts of datasets.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -80,7 +80,7 @@ class Window(Dataset):
 
 
 def _specified(window: Any, spec: TensorSpec) -> Any:
-    """A window that says of its elements what is known of all elements."""
+    """Return a window with the element spec of the whole dataset."""
     return from_elements(window._elements, spec)
 
 
@@ -110,13 +110,13 @@ class _WindowStream(Stream):
 
 @transformation("group_by_window")
 class GroupByWindow(Dataset):
-    """Elements gathered by a key; of each full group a function makes a data set.
+    """Results of a reduction of each group of elements with the same key.
 
     Args:
-        key_func: from an element to the key of its group, an integer.
-        reduce_func: from (key, data set of the group's elements) to a data set.
-        window_size: how many elements make a group full.
-        window_size_func: from a key to that; it excludes `window_size`.
+        key_func: a function from an element to an integer key.
+        reduce_func: a function from (key, dataset of the group) to a dataset.
+        window_size: the number of elements in a full group.
+        window_size_func: a function from a key to the size, instead of `window_size`.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -159,7 +159,7 @@ class GroupByWindow(Dataset):
             return spec_inside(
                 lambda group: self._reduce(key, from_elements(group, spec)), groups
             )
-        except Exception:  # of a group that is smaller than the function expects
+        except Exception:  # the group is smaller than the function expects
             return super()._spec()
 
 
@@ -171,7 +171,7 @@ class _GroupStream(Stream):
         self._of, self._key = dataset, spread(dataset._key)
         self.position = 0
         self.groups: dict[int, list[Any]] = {}
-        self.ready: list[Any] = []  # in reverse: the next one is the last
+        self.ready: list[Any] = []  # reversed: the next one is the last
 
     def elements(self) -> Iterator[Any]:
         yield from self._given()
@@ -212,17 +212,17 @@ class _GroupStream(Stream):
 
 @transformation("bucket_by_sequence_length")
 class BucketBySequenceLength(Dataset):
-    """Batches of elements of similar lengths, so that little is padded.
+    """Batches of elements of similar lengths, to reduce padding.
 
     Args:
-        element_length_func: from an element to its length.
-        bucket_boundaries: the lengths at which the next bucket begins.
-        bucket_batch_sizes: how many elements a batch of each bucket has: one more than
-            there are boundaries.
-        padded_shapes, padding_values: as of `padded_batch`.
-        pad_to_bucket_boundary: whether to pad to one less than the bucket's boundary.
-        no_padding: whether all elements of a bucket are alike in shape.
-        drop_remainder: whether to leave out batches that are not full.
+        element_length_func: a function from an element to its length.
+        bucket_boundaries: the lengths that start the next bucket.
+        bucket_batch_sizes: the batch size of each bucket: one more than there are
+            boundaries.
+        padded_shapes, padding_values: as for `padded_batch`.
+        pad_to_bucket_boundary: whether to pad to the bucket's boundary minus one.
+        no_padding: whether all elements of a bucket have the same shape.
+        drop_remainder: whether to drop batches that are not full.
 
     Example:
         >>> import numpy as np
@@ -294,7 +294,7 @@ class BucketBySequenceLength(Dataset):
         return here.open(self._parents[0])
 
     def _spec(self) -> Any:
-        elements = self._parents[0]._parents[0]  # what is grouped
+        elements = self._parents[0]._parents[0]  # the input of the groups
         rows = known_spec(
             elements, lambda s: replace(s, shape=s.shape and _varying(s.shape))
         )
@@ -305,5 +305,5 @@ class BucketBySequenceLength(Dataset):
 
 
 def _varying(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """A shape whose first extent, the length, may vary."""
+    """Return a shape whose first dimension, the length, can vary."""
     return (None, *shape[1:]) if shape else ()

@@ -1,4 +1,4 @@
-"""Elements that are computed from their index: data sets of files and windows."""
+"""Datasets of elements that are computed from their index."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Make = Callable[[np.ndarray[Any, Any]], Any]
 
 
 class Made(FromRows):
-    """Elements that a function makes, several at once.
+    """Elements that a function computes in groups from their indices.
 
     Args:
-        count: how many there are.
-        make: from an integer array of their numbers to the elements, with a first axis
-            for them: an array, or a nest of tuples and dicts of arrays.
+        count: the number of elements.
+        make: a function from an integer array of indices to the elements, stacked along
+            a first axis: an array, or a structure of tuples and dicts of arrays.
 
     Example:
         >>> from toolkit.data.indexed import Made
@@ -61,14 +61,15 @@ def made_batches(
     seed: int | None,
     shown: Callable[[Any], Any] | None = None,
 ) -> Dataset:
-    """Made elements in batches, or one by one, as `keras.utils` returns them.
+    """Return computed elements in batches, or separately, as `keras.utils` does.
 
     Args:
         count, make: as for Made.
-        batch_size: None: elements come one by one.
-        shuffle: whether each pass has a new order.
-        seed: of the orders.
-        shown: what a loop over the elements, in any later stage, gets of each value.
+        batch_size: the batch size. None returns single elements.
+        shuffle: whether to reshuffle for each pass.
+        seed: the shuffle seed.
+        shown: a function that converts each value for loops over this dataset and its
+            later stages.
     """
     dataset: Dataset = Made(count, make)
     dataset._shown = shown
@@ -78,9 +79,9 @@ def made_batches(
 
 
 def check_format(caller: str, format: str) -> None:
-    """Raise unless `format` is one of Keras's names for a kind of data set.
+    """Raise an error unless `format` is one of Keras's dataset formats.
 
-    There is one kind here, and both of the names stand for it.
+    The toolkit has one kind of dataset for both formats.
     """
     if format not in ("tf", "grain"):
         raise ArgumentError(

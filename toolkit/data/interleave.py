@@ -1,4 +1,4 @@
-"""Stages that open a data set for each element: interleave and flat_map."""
+"""Stages that open a dataset for each element: interleave and flat_map."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from toolkit.data.streams import Pass, Stream
 from toolkit.data.tuning import AUTOTUNE, WIDE, Knob, check_workers
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
-CYCLE = 16  # data sets that take turns; never the number of processors
+CYCLE = 16  # default number of open datasets; it does not depend on the CPU count
 
 
 @transformation("interleave")
 class Interleave(Dataset):
-    """Elements of the data sets that a function makes of each element, by turns.
+    """Interleaved elements of the datasets that a function returns for each element.
 
-    `cycle_length` data sets are open at a time; `block_length` elements of the first
-    are given out, then of the second, and so on; where one ends, the next is opened.
+    The stage opens `cycle_length` datasets. It takes `block_length` elements of the
+    first, then of the second, in a cycle. When a dataset ends, the next one opens.
 
     Args:
-        map_func: from an element, such as the name of a file, to a data set.
-        cycle_length: how many are open at a time; 16 by default.
-        block_length: how many elements of each are given out in turn.
-        num_parallel_calls: how many of them are read at the same time, ahead, by
-            threads; AUTOTUNE: all. None: one after the other, where they are needed.
-        deterministic: whether the turns are kept where one is not ready; as the options
-            say if None.
+        map_func: a function from an element, such as a file name, to a dataset.
+        cycle_length: the number of open datasets; 16 by default.
+        block_length: the number of consecutive elements from each dataset.
+        num_parallel_calls: the number of datasets that threads prefetch in parallel;
+            AUTOTUNE means all. None reads them sequentially, on demand.
+        deterministic: whether to keep the cycle order if a dataset is not ready. None
+            uses the options of the dataset.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -74,16 +74,16 @@ class Interleave(Dataset):
         try:
             function = spread(self._function)
             return spec_inside(function, [one for one in some if one is not ANYTHING])
-        except Exception:  # of one that is empty, or cannot be
+        except Exception:  # the dataset is empty or fails
             return super()._spec()
 
 
 @transformation("flat_map")
 class FlatMap(Interleave):
-    """The elements of the data sets that a function makes of each element.
+    """Elements of the datasets that a function returns for each element.
 
     Args:
-        map_func: from an element to a data set.
+        map_func: a function from an element to a dataset.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -96,10 +96,10 @@ class FlatMap(Interleave):
 
 
 class _Child:
-    """A data set in its turn.
+    """State of an open dataset.
 
     Attributes:
-        number, element: of the source, of which it was made.
+        number, element: the index and the element of the source.
         stream: its stream.
         elements: its iterator.
     """
@@ -110,14 +110,14 @@ class _Child:
 
 
 class _InterleaveStream(Stream):
-    """The children that are open; the first one has its turn."""
+    """Stream of the open datasets; the first one is current."""
 
     def __init__(self, dataset: Interleave, here: Pass, parent: Stream) -> None:
         super().__init__(dataset, here, parent)
         self._of = dataset
         self._function = spread(dataset._function)
-        self._children: deque[_Child] = deque()  # the first one has its turn
-        self._given = 0  # elements of the turn
+        self._children: deque[_Child] = deque()  # the first one is current
+        self._given = 0  # elements taken from the current block
         self._opened = 0
         self._is_over = False
         options = here.run.options
@@ -157,7 +157,7 @@ class _InterleaveStream(Stream):
         self._given = 0
 
     def _find_ready(self) -> None:
-        """Give the turn to the next child that has an element."""
+        """Move to the next dataset that has an element ready."""
         while not self._given:
             self._news.clear()
             for _ in range(len(self._children)):
@@ -168,7 +168,7 @@ class _InterleaveStream(Stream):
             self._news.wait()
 
     def _fill(self, source: Iterator[Any]) -> None:
-        """Open data sets until enough of them are open."""
+        """Open datasets up to the cycle length."""
         while len(self._children) < self._of._cycle and not self._is_over:
             element = next(source, self)
             if element is self:
@@ -180,7 +180,7 @@ class _InterleaveStream(Stream):
                 self._children.append(_Child(number, element, stream))
 
     def _open(self, number: int, element: Any, position: Any = None) -> Stream | None:
-        """The stream of an element's data set, from a position on."""
+        """Return the stream of an element's dataset from a position on."""
         dataset = self._made(number, element)
         if dataset is None:
             return None
@@ -201,7 +201,7 @@ class _InterleaveStream(Stream):
         return stream
 
     def _made(self, number: int, element: Any) -> Dataset | None:
-        """What the function makes of an element; None if its error is passed over."""
+        """Return the dataset for an element, or None if its error is ignored."""
         origin = self.parent.origin() or _in_words(element)
         try:
             dataset = self._function(element)
@@ -241,5 +241,5 @@ class _InterleaveStream(Stream):
 
 
 def _in_words(element: Any) -> str | None:
-    """An element that is a name, such as a file's; None: it is none."""
+    """Return an element as text if it is a name such as a path, else None."""
     return str(element) if isinstance(element, (str, bytes)) else None

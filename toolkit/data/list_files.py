@@ -1,4 +1,4 @@
-"""The paths that match patterns, as elements."""
+"""Dataset of the paths that match patterns."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class ListFiles(Dataset):
     """The paths that match patterns, as strings.
 
     Args:
-        file_pattern: such as "data/*.csv"; one or several.
-        shuffle: whether they come in a random order, a new one in each pass.
-        seed: what the order depends on; None draws one.
+        file_pattern: one or several glob patterns, such as "data/*.csv".
+        shuffle: whether to shuffle the paths again in each pass.
+        seed: the shuffle seed; None draws one.
 
     Raises:
-        DatasetError: nothing matches.
+        DatasetError: no file matches.
 
     Example:
         >>> import tempfile

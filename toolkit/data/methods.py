@@ -1,5 +1,5 @@
-"""The methods of data sets that stages add; the stub beside lists them for editors."""
+"""Dataset methods that stages add; the stub file lists them for editors."""
 
 
 class Methods:
-    """Base of Dataset: `transformation` and `source` make a stage a method of it."""
+    """Base class of Dataset; `transformation` and `source` add methods to it."""

@@ -1,4 +1,4 @@
-"""What holds for a whole data set."""
+"""Options of a dataset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.machine import available_cores
 
-WHY_NOT = {  # options of TensorFlow's that mean nothing here
+WHY_NOT = {  # TensorFlow options without an effect in this package
     "autotune_algorithm": "there is one way of tuning",
     "dataset_name": "stages have names, map(..., name=...)",
     "experimental_distribute": "data sets are divided by Dataset.shard",
@@ -25,7 +25,7 @@ WHY_NOT = {  # options of TensorFlow's that mean nothing here
     "max_intra_op_parallelism": "a function is run as it is, by one thread",
 }
 
-# By the type of an attribute: what to call it, and whether a value is one.
+# type of an attribute -> (its name in messages, validator)
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bool | None": (
         "True, False or None",
@@ -47,7 +47,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 class _Checked:
-    """Base of options: attributes that do not exist, or cannot be so, are refused."""
+    """Base class of options that rejects unknown attributes and invalid values."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in WHY_NOT:
@@ -74,7 +74,7 @@ class _Checked:
         return UnsupportedError(f"Options: {name} is not supported: {WHY_NOT[name]}")
 
     def updated(self: Any, other: Any) -> Any:
-        """These options, with those of the other that are not None."""
+        """Return these options, updated with the other's values that are not None."""
         given = {k: v for k, v in vars(other).items() if v is not None}
         for name, value in given.items():
             if isinstance(value, _Checked):
@@ -84,10 +84,10 @@ class _Checked:
 
 @dataclass
 class ThreadingOptions(_Checked):
-    """How many threads there are.
+    """Options for the number of threads.
 
     Args:
-        private_threadpool_size: at most so many for each parallel stage.
+        private_threadpool_size: the maximum number of threads for each parallel stage.
     """
 
     private_threadpool_size: int | None = None
@@ -95,15 +95,15 @@ class ThreadingOptions(_Checked):
 
 @dataclass
 class AutotuneOptions(_Checked):
-    """What AUTOTUNE may do.
+    """Options for AUTOTUNE.
 
     Args:
-        enabled: whether it changes what it has begun with; True by default.
-        cpu_budget: for how many processors it plans; all by default.
-        ram_budget: how many bytes the buffers that it sizes may take in all; a quarter
-            of the free memory by default.
-        initial_parallelism: with how many threads a stage begins; 16 by default.
-        min_parallelism: how many threads it leaves a stage at least; 1 by default.
+        enabled: whether AUTOTUNE changes the initial values; True by default.
+        cpu_budget: the number of CPUs to plan for; all by default.
+        ram_budget: the maximum total size of the buffers in bytes; a quarter of the
+            free memory by default.
+        initial_parallelism: the initial number of threads of a stage; 16 by default.
+        min_parallelism: the minimum number of threads of a stage; 1 by default.
     """
 
     enabled: bool | None = None
@@ -121,24 +121,24 @@ class _Options(_Checked):
 
 
 class Options(_Options):
-    """What holds for a whole data set; None leaves the default.
+    """Options of a whole dataset; None keeps the default.
 
-    Each can be given here, or set later: `threads` is the same as
-    `threading.private_threadpool_size`, the budgets are those of `autotune`.
+    Each option can also be set as an attribute. `threads` is an alias of
+    `threading.private_threadpool_size`; the budgets are aliases of those in `autotune`.
 
     Args:
-        deterministic: whether parallel stages give their elements in the order in which
-            they took them; True by default. Otherwise: as they become ready.
-        threads: at most so many threads for each parallel stage; 64 by default.
-        cpu_budget: for how many processors AUTOTUNE plans; all by default.
-        ram_budget: how many bytes the buffers that AUTOTUNE sizes may take in all; a
-            quarter of the free memory by default.
-        autotune: whether AUTOTUNE changes what it has begun with; True by default. Or
+        deterministic: whether parallel stages keep the order of their input; True by
+            default. Otherwise elements arrive as they become ready.
+        threads: the maximum number of threads for each parallel stage; 64 by default.
+        cpu_budget: the number of CPUs that AUTOTUNE plans for; all by default.
+        ram_budget: the maximum total size of the buffers that AUTOTUNE sizes, in bytes;
+            a quarter of the free memory by default.
+        autotune: whether AUTOTUNE changes the initial values; True by default. Or
             AutotuneOptions.
-        threading: ThreadingOptions, in the place of `threads`.
+        threading: ThreadingOptions, instead of `threads`.
 
     Raises:
-        UnsupportedError: an option of TensorFlow's that means nothing here is set.
+        UnsupportedError: a TensorFlow option without an effect in this package is set.
 
     Example:
         >>> from toolkit.data import Dataset, Options
@@ -193,27 +193,27 @@ class Options(_Options):
         return super().__getattr__(name)
 
     def merge(self, options: Options) -> Options:
-        """These options, with those of the other that are not None."""
+        """Return these options, updated with the other's values that are not None."""
         return self.updated(options)
 
     @property
     def is_ordered(self) -> bool:
-        """`deterministic`, or its default."""
+        """Return `deterministic` or its default."""
         return self.deterministic is not False
 
     @property
     def most_threads(self) -> int:
-        """`threads`, or its default."""
+        """Return `threads` or its default."""
         return self.threading.private_threadpool_size or 64
 
     @property
     def processors(self) -> int:
-        """`cpu_budget`, or its default."""
+        """Return `cpu_budget` or its default."""
         return self.autotune.cpu_budget or available_cores()
 
     @property
     def memory(self) -> int:
-        """`ram_budget`, or its default."""
+        """Return `ram_budget` or its default."""
         return self.autotune.ram_budget or free_memory() // 4
 
 
@@ -221,7 +221,7 @@ ALIASES = ("experimental_deterministic", "experimental_threading")
 
 
 def free_memory() -> int:
-    """Bytes of memory that are free now; 4 GB where the system does not tell."""
+    """Return the free memory in bytes; 4 GB if the system does not report it."""
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError):

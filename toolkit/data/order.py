@@ -1,4 +1,4 @@
-"""Stages that choose which elements come, and in which order."""
+"""Stages that select and reorder elements."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from toolkit.errors import ArgumentError
 
 
 class _Alike(Dataset):
-    """Base of stages whose elements are of the same kind as those before."""
+    """Base class of stages whose elements have the spec of their input."""
 
     def _spec(self) -> Any:
         return self._parents[0]._spec()
 
 
 class _Choice(_Alike):
-    """Base of stages that choose elements by their number.
+    """Base class of stages that select elements by index.
 
-    Where elements are made by a parallel map, they are chosen before it: numbers, not
-    elements. What is left out is not made.
+    If a parallel map computes the elements, the selection applies to its input indices.
+    Elements that are not selected are not computed.
     """
 
     _before: Dataset | None = None
@@ -51,18 +51,18 @@ class _Choice(_Alike):
         return self._before_map(here)
 
     def _before_map(self, here: Pass) -> Dataset | None:
-        """The same elements, chosen before a parallel map; None where it cannot be."""
+        """Return the same selection before a parallel map, or None if not possible."""
         parallel: Dataset | None = self._parents[0]
         if isinstance(parallel, _Choice):
             parallel = parallel._before_map(here)
         if not isinstance(parallel, Map) or not parallel.is_ordered(here.run.options):
             return None
-        if here.on_error is not None:  # the choice would be one of all elements
+        if here.on_error is not None:  # the selection would include skipped elements
             return None
         first = parallel._parents[0]
         if not isinstance(first, Map) and here.rows(first) is None:
             return None
-        if self._before is None:  # kept: its stages are known by what they are
+        if self._before is None:  # cached, because state keys are stage objects
             again = copy(self)
             again._parents = (first,)
             self._before = parallel.over(again)
@@ -73,15 +73,15 @@ class _Choice(_Alike):
 class Shuffle(_Choice):
     """The elements in a random order.
 
-    A buffer is filled with the first elements; then a random one of the buffer goes
-    out and the next element takes its place. A buffer that holds all elements gives
-    each order the same chance. Where elements have numbers, as rows of arrays do, the
-    buffer holds numbers, and the elements are read in their new order.
+    The stage fills a buffer with the first elements. Then it repeatedly outputs a
+    random element of the buffer, and the next element replaces it. A buffer of all
+    elements gives a uniform shuffle. For indexable elements, such as rows of arrays,
+    the buffer holds indices, and the elements are read in the new order.
 
     Args:
-        buffer_size: the size of the buffer; None holds everything.
-        seed: what the order depends on, with the number of the pass; None draws one.
-        reshuffle_each_iteration: whether each pass has another order.
+        buffer_size: the size of the buffer; None means all elements.
+        seed: the seed of the order, combined with the pass number; None draws one.
+        reshuffle_each_iteration: whether to reshuffle for each pass.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -112,7 +112,7 @@ class Shuffle(_Choice):
         return "all" if self._size is None else f"{self._size:,}"
 
     def key(self, here: Pass) -> Any:
-        """What the order of a pass depends on."""
+        """Return the random key for the order of a pass."""
         return key_of(self._seed, here.epoch if self._is_new_each_time else ())
 
     def _rows(self, here: Pass) -> Rows | None:
@@ -157,7 +157,7 @@ class _ShuffleStream(Stream):
             yield buffer.pop()
 
     def _exchanged(self, source: Iterator[Any]) -> Iterator[Any]:
-        """Elements of the buffer, for each of which the next one moves in."""
+        """Yield random elements of the buffer, each replaced by the next element."""
         buffer = self.buffer
         draws = Draws(self._key, max(1, len(buffer)))
         for element in source:
@@ -170,10 +170,10 @@ class _ShuffleStream(Stream):
 
 @transformation("repeat")
 class Repeat(_Alike):
-    """The elements several times; what is shuffled before is shuffled anew each time.
+    """The elements, repeated; earlier shuffle stages reshuffle for each repetition.
 
     Args:
-        count: how often; None or -1: without end.
+        count: the number of repetitions. None or -1 repeats indefinitely.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -210,7 +210,7 @@ class _RepeatStream(Stream):
         self._count = dataset._count
         first = here.inside(0).open(dataset._parents[0])
         super().__init__(dataset, here, first)
-        self._is_empty = True  # so far; without elements there would be no end
+        self._is_empty = True  # so far; an empty dataset would loop indefinitely
 
     def elements(self) -> Iterator[Any]:
         while self.repetition != self._count:
@@ -236,12 +236,12 @@ class _RepeatStream(Stream):
 
 
 class _Some(_Choice):
-    """Base of stages that leave a share of the elements which numbers say."""
+    """Base class of stages that select a subset of the elements by index."""
 
     _hands_on = True
 
     def _kept(self, n: int) -> range:
-        """The numbers that stay, of n."""
+        """Return the selected range of indices among n elements."""
         raise NotImplementedError
 
     def _cardinality(self) -> int:
@@ -260,14 +260,14 @@ class _Some(_Choice):
 
 
 class _SomeStream(Stream):
-    """The elements that are kept, where it is not known how many there are."""
+    """Stream of the selected elements when the cardinality is unknown."""
 
     fields = ("position",)
 
     def __init__(self, dataset: _Some, here: Pass, parent: Stream) -> None:
         super().__init__(dataset, here, parent)
         self._kept = dataset._kept(1 << 62)
-        self.position = 0  # among all elements
+        self.position = 0  # index among all elements
 
     def elements(self) -> Iterator[Any]:
         kept = self._kept
@@ -292,7 +292,7 @@ class Take(_Some):
     """The first elements.
 
     Args:
-        count: how many; -1: all.
+        count: the number of elements; -1 means all.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -321,7 +321,7 @@ class Skip(_Some):
     """The elements after the first ones.
 
     Args:
-        count: how many to leave out; -1: all.
+        count: the number of elements to skip; -1 means all.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -345,8 +345,8 @@ class Shard(_Some):
     """Every n-th element, for one of n workers.
 
     Args:
-        num_shards: n.
-        index: which of them, from 0 on.
+        num_shards: the number of shards.
+        index: the index of the shard, from 0.
 
     Example:
         >>> from toolkit.data import Dataset

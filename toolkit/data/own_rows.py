@@ -1,4 +1,4 @@
-"""The rows of each batch that one process of a job computes."""
+"""The local shard of each batch for one process in distributed training."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from toolkit.data.structure import leaves, map_leaves
 
 
 class OwnRows(Dataset):
-    """Some rows of each batch; others are not made where that can be.
+    """Some rows of each batch; other rows are not computed if possible.
 
     Args:
-        dataset: of whole batches.
-        rows: which rows, of so many.
-        makes_all: whether to make the others nevertheless.
+        dataset: the dataset of global batches.
+        rows: a function that selects the rows.
+        makes_all: whether to compute all rows nevertheless.
     """
 
     _name = "own rows"
@@ -31,7 +31,7 @@ class OwnRows(Dataset):
     def __init__(self, dataset: Dataset, rows: RowsOf, makes_all: bool = False) -> None:
         passes = dataset._passes
         super().__init__(dataset)
-        self._passes = passes  # which go on here
+        self._passes = passes  # continues the count of the passes
         self.rows: RowsOf = rows
         self._makes_all = makes_all
 
@@ -45,7 +45,7 @@ class OwnRows(Dataset):
 
     @property
     def whole(self) -> Dataset:
-        """The data set of whole batches."""
+        """Return the dataset of global batches."""
         return self._parents[0]
 
     def _cardinality(self) -> int:
@@ -58,10 +58,10 @@ class OwnRows(Dataset):
 
 
 class FirstRow:
-    """The first row of the batches of a data set, where rows are made one by one.
+    """The first row of the batches, for datasets that compute rows separately.
 
     Attributes:
-        functions: those of `map` that make rows; none where whole batches are made.
+        functions: the `map` functions that compute rows; empty if they compute batches.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -73,7 +73,7 @@ class FirstRow:
         self._dataset, self._batches = dataset, batches
 
     def make(self) -> Any:
-        """The row, as the first of the next pass is made; in this thread."""
+        """Return the row as in the first batch of the next pass, in this thread."""
         run = Run(Watch(), self._dataset.options())
         try:
             here = Pass(run, (self._dataset._passes,))
@@ -82,7 +82,7 @@ class FirstRow:
                 if isinstance(stage, Map):
                     later.append(spread(stage._function))
                 before = stage._made_of(here)
-                if before is None:  # all rows are made
+                if before is None:  # all rows are computed
                     return None
                 stage = before
             made = rows[0]

@@ -1,4 +1,4 @@
-"""Rows of different lengths as one value: padded, or ragged."""
+"""Rows of different lengths as one value: padded or ragged."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from toolkit.errors import ArgumentError, OutOfRangeError, ShapeError
 
 
 def pad(values: Sequence[Any], shape: Any, fill: Any) -> Any:
-    """Values filled up to a shape and stacked; None if all are None.
+    """Return values padded to a shape and stacked, or None if all are None.
 
     Args:
-        shape: None or -1 for an extent: the longest of the values; None: for all.
-        fill: with what; None: 0, or the empty string.
+        shape: the padded shape. None or -1 pads a dimension to the longest value; None
+            as the whole shape does this for all dimensions.
+        fill: the padding value. None pads with 0 or the empty string.
     """
     if are_all(type(None), values):
         return None
@@ -53,12 +54,12 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Any:
     out = np.full((len(arrays), *target), fill, dtype)
     for row, array in enumerate(arrays):
         place: Any = (row, *map(slice, array.shape))
-        out[place] = array[()]  # an object itself, not an array of it
+        out[place] = array[()]  # the object itself, not a 0-d array of it
     return out
 
 
 def _filled_dtype(dtype: np.dtype[Any], fill: Any) -> np.dtype[Any]:
-    """The dtype of values that are filled up, long enough for the text of a filling."""
+    """Return the dtype of padded values, wide enough for a text fill value."""
     value = np.asarray(fill)
     is_text = dtype.kind in "USO"
     fits = value.ndim == 0 and is_text == (value.dtype.kind in "USO")
@@ -73,11 +74,12 @@ def _filled_dtype(dtype: np.dtype[Any], fill: Any) -> np.dtype[Any]:
 
 
 class Ragged:
-    """Rows of different lengths: their values in one array, and where rows begin.
+    """Ragged array: the values of rows of different lengths, and the row splits.
 
     Args:
-        values: the values of all rows, one row after the other.
-        row_splits: where each row begins, and the last one ends: one more than rows.
+        values: the concatenated values of all rows.
+        row_splits: the start offset of each row, and the end offset of the last: one
+            more than the number of rows.
 
     Example:
         >>> import numpy as np
@@ -105,25 +107,25 @@ class Ragged:
 
     @property
     def spec(self) -> TensorSpec:
-        """The shape, with None for the rows' lengths, and the dtype."""
+        """Return the TensorSpec, with None for the row length."""
         return TensorSpec((len(self), *self.row_spec.shape), self.values.dtype)
 
     @property
     def row_spec(self) -> Any:
-        """The spec of a row."""
+        """Return the TensorSpec of a row."""
         return TensorSpec((None, *self.values.shape[1:]), self.values.dtype)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the values and of where rows begin."""
+        """Return the size of the values and row splits in bytes."""
         return int(self.values.nbytes + self.row_splits.nbytes)
 
     def to_list(self) -> list[Any]:
-        """The rows as lists."""
+        """Return the rows as lists."""
         return [row.tolist() for row in self]
 
     def to_padded(self, fill: Any = None) -> Array:
-        """The rows filled up to the longest."""
+        """Return the rows padded to the longest."""
         return pad(list(self), None, fill)
 
     def __repr__(self) -> str:
@@ -131,10 +133,12 @@ class Ragged:
 
 
 def as_ragged(values: Sequence[Any], splits: Any = "int64") -> Any:
-    """Values of different lengths as a Ragged; numbers as an array, None as None.
+    """Return values of different lengths as a Ragged, and scalars as an array.
+
+    None stays None.
 
     Args:
-        splits: the dtype of the numbers that say where rows begin.
+        splits: the dtype of the row splits.
     """
     if are_all(type(None), values):
         return None
@@ -148,23 +152,23 @@ def as_ragged(values: Sequence[Any], splits: Any = "int64") -> Any:
 
 
 class RaggedRow(np.ndarray[Any, np.dtype[Any]]):
-    """A row of a Ragged as an element: a batch of such rows is a Ragged again.
+    """Row of a Ragged as an element; a batch of such rows is a Ragged again.
 
-    What is made of it is an array like any other.
+    Results of operations on it are plain arrays.
     """
 
     _is_whole = False
 
     @classmethod
     def of(cls, row: np.ndarray[Any, Any]) -> RaggedRow:
-        """A row as it is in its Ragged."""
+        """Return a view of a row in its Ragged."""
         whole = row.view(cls)
         whole._is_whole = True
         return whole
 
     @property
     def stacked(self) -> Any:
-        """What makes a batch of rows; None if this is not a row as it was."""
+        """Return the function that batches such rows, or None for a derived array."""
         return as_ragged if self._is_whole else None
 
     def __array_wrap__(

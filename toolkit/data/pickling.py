@@ -1,4 +1,4 @@
-"""Functions, elements and errors as bytes, for another process of this program."""
+"""Serialization of functions, elements and errors for other processes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 from toolkit.data.errors import name_of
 from toolkit.errors import UnsupportedError
 
-MAIN = b"__main__"  # in a pickle: a worker's main module has something else in it
+MAIN = b"__main__"  # in a pickle: `__main__` differs in a worker process
 
 
 def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> bytes:
-    """A pickle of a value, by cloudpickle where no module has what it is made of.
+    """Pickle a value, with cloudpickle for objects that no module defines.
 
     Args:
-        buffers: where to put the bytes of arrays; None: into the pickle.
+        buffers: a list that receives the bytes of arrays. None puts them into the
+            pickle.
 
     Raises:
-        UnsupportedError: it takes cloudpickle, which is not installed.
+        UnsupportedError: the value needs cloudpickle, which is not installed.
     """
     call = None if buffers is None else buffers.append
     try:
@@ -34,7 +35,7 @@ def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> bytes
     try:
         import cloudpickle
     except ImportError as error:
-        if data and not callable(value):  # it may be nothing but text
+        if data and not callable(value):  # possibly only text
             return data
         name = name_of(value) if callable(value) else f"a {type(value).__name__}"
         raise UnsupportedError(
@@ -47,10 +48,10 @@ def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> bytes
 
 
 def packed(function: Callable[..., Any], stage: str) -> bytes:
-    """A function of a stage for another process.
+    """Serialize a function of a stage for another process.
 
     Raises:
-        UnsupportedError: neither pickle nor cloudpickle can hold it.
+        UnsupportedError: neither pickle nor cloudpickle can serialize it.
     """
     try:
         return dumps(function)
@@ -63,7 +64,7 @@ def packed(function: Callable[..., Any], stage: str) -> bytes:
 
 
 def sendable(error: Exception) -> Any:
-    """An error that another process can load, with the place where it was raised."""
+    """Return an error that another process can load, with its traceback as a note."""
     error.add_note("".join(traceback.format_exception(error)).rstrip())
     for candidate in (error, _Rebuilt(error)):
         try:
@@ -75,7 +76,7 @@ def sendable(error: Exception) -> Any:
 
 
 class _Rebuilt:
-    """Stands for an error whose class asks for more arguments than it keeps."""
+    """Proxy for an error whose class needs more arguments than it stores."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -86,7 +87,7 @@ class _Rebuilt:
 
 
 def rebuilt(kind: type[Exception], args: tuple[Any, ...], attributes: Any) -> Exception:
-    """An error as it was, without the help of its class."""
+    """Reconstruct an error without a call of its constructor."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(attributes)

@@ -1,4 +1,4 @@
-"""All stages of data sets, and what goes with them."""
+"""Registration of all stages of datasets."""
 
 from toolkit.data import (
     batching,

@@ -1,4 +1,4 @@
-"""Prefetching: elements that are made while the ones before are used."""
+"""Prefetching: elements are computed while the consumer uses earlier ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from toolkit.errors import ArgumentError
 
 
 def prefetched(batches: Iterable[Any], count: int | None = None) -> DatasetIterator:
-    """What a data set, or any other iterable, gives, made ahead where that is worth it.
+    """Return the batches of a dataset or iterable, prefetched if that is faster.
 
     Args:
-        count: how many to take at most: what is taken from an iterator is gone.
+        count: the maximum number to take, because an iterator loses items taken in
+            excess.
     """
     if isinstance(batches, Dataset):
         return batches.prefetched()
@@ -28,13 +29,13 @@ def prefetched(batches: Iterable[Any], count: int | None = None) -> DatasetItera
 
 @transformation("prefetch")
 class Prefetch(Dataset):
-    """The same elements, made while the ones before are used.
+    """The same elements, computed while the consumer uses earlier ones.
 
-    A thread makes them; elements that take less than 0.2 ms are made when they are
-    asked for, because handing them over would cost as much.
+    A thread computes them. Elements that take less than 0.2 ms are computed on demand,
+    because the transfer between threads would cost as much.
 
     Args:
-        buffer_size: how many may wait; AUTOTUNE finds out how many are worth it.
+        buffer_size: the maximum number of ready elements; AUTOTUNE selects it.
 
     Example:
         >>> from toolkit.data import AUTOTUNE, Dataset

@@ -1,9 +1,9 @@
-"""Elements made by worker processes, for functions that keep Python itself busy.
+"""Streams of elements from worker processes, for functions that hold the GIL.
 
-A worker is a fresh Python. The function travels to it as a pickle, or by cloudpickle
-what pickle cannot hold; elements travel through a pipe, and the arrays in them through
-memory that both share. That memory has no name in the file system, so nothing of it can
-be left behind, however a process ends; and a worker ends when its pipe is closed.
+A worker is a new Python process. The function is sent as a pickle, with cloudpickle if
+necessary. Elements use a pipe, and their arrays use shared memory. The memory has no
+name in the file system, so that no process can leak it. A worker ends when its pipe
+closes.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from toolkit.data.tuning import Knob
 from toolkit.errors import DatasetError, UnsupportedError
 from toolkit.processes import clean_environment, python_command
 
-DEATHS = 3  # of workers at one element before it is given up
-STARTS = 10  # of workers, one after the other, that die before they begin
+DEATHS = 3  # maximum number of worker deaths at one element
+STARTS = 10  # maximum number of consecutive worker deaths at startup
 
 
-BETWEEN_NOTES = 0.05  # s between positions that are written down, at least
-STARTING = -1  # in the place of an element, where deaths are counted
+BETWEEN_NOTES = 0.05  # s: minimum time between recorded positions
+STARTING = -1  # key for worker deaths at startup
 
 
 class Task(NamedTuple):
-    """An element of the source that a worker is given.
+    """Element of the source that a worker receives.
 
     Attributes:
-        number: its number.
+        number: its index.
         element: the element.
-        origin: where it comes from, such as a file and a line.
+        origin: its origin, such as a file and a line.
     """
 
     number: int
@@ -52,24 +52,24 @@ class Task(NamedTuple):
 
 
 class Worker:
-    """A process that makes elements, one after the other.
+    """Process that computes elements sequentially.
 
     Attributes:
-        connection: readable when an element is ready, or the process has ended.
-        task: what it is at; None: nothing.
-        has_begun: whether it has started, and takes elements.
+        connection: readable when an element is ready, or when the process has ended.
+        task: the current task, or None.
+        has_begun: whether the process has started and accepts elements.
     """
 
     def __init__(self, function: bytes, words: Sequence[int]) -> None:
         self.connection: Connection[Any, Any]
         self.connection, theirs = Pipe()
         self._exchange = Exchange()
-        its_life, self._life = os.pipe()  # ends with this process, too
+        its_life, self._life = os.pipe()  # also closes when this process ends
         self.task: Task | None = None
         self.has_begun: bool = False
         fds = (theirs.fileno(), its_life, *self._exchange.fds)
         try:
-            # In a group of its own: Ctrl-C in a terminal is for this side alone.
+            # The separate process group protects workers from Ctrl-C in the terminal.
             self.process: subprocess.Popen[bytes] = subprocess.Popen(
                 python_command(
                     f"{__package__}.worker:main",
@@ -88,19 +88,19 @@ class Worker:
         finally:
             theirs.close()
             os.close(its_life)
-        with suppress(OSError):  # of one that is dead already, the first `send` tells
+        with suppress(OSError):  # a dead worker: the first `send` reports it
             self.connection.send_bytes(function)
             self.connection.send(words)
 
     def send(self, task: Task) -> None:
-        """Have an element made; OSError where the process has died."""
+        """Send an element to the process; raise OSError if the process is dead."""
         self.task = task
         self.connection.send((task.number, self._exchange.put(0, task.element)))
 
     def receive(self) -> tuple[bool, Any] | None:
-        """(whether it was made, the element or the error); OSError as of `send`.
+        """Return (success, the element or the error); raise OSError as `send` does.
 
-        None is the first thing that comes: the worker has begun.
+        The first message is None: the worker has started.
         """
         try:
             is_made, message = self.connection.recv()
@@ -116,7 +116,7 @@ class Worker:
             return False, error
 
     def end(self) -> None:
-        """Kill the process, if it still runs, and let go of what was shared."""
+        """Kill the process if it still runs, and release its shared memory."""
         self.process.kill()
         self.process.wait()
         self._close()
@@ -130,15 +130,15 @@ class Worker:
 
 
 class ProcessStream(Stream):
-    """Elements that worker processes make, in the order of the source.
+    """Stream of elements that worker processes compute, in source order.
 
-    A worker that dies is replaced, and its element made again.
+    A dead worker is replaced, and its element is computed again.
 
     Args:
-        function: of an element.
-        words: what tells this pass from others, for what functions draw.
-        workers: how many processes.
-        ordered: whether elements are given out in their order.
+        function: the function to apply to each element.
+        words: numbers that identify this pass, for random draws in the function.
+        workers: the number of processes.
+        ordered: whether to keep the order of the source.
     """
 
     def __init__(
@@ -161,16 +161,17 @@ class ProcessStream(Stream):
         if not ordered:
             here.run.unordered.append(dataset._name)
         self._base: Any = None  # a position of the source
-        self._since = 0  # elements given out since then
-        self._given = 0  # elements given out in all
+        self._since = 0  # number of elements delivered since then
+        self._given = 0  # total number of elements delivered
         self._noted: deque[tuple[int, Any]] = deque()  # later positions of the source
         self._next_note = 0.0
         self._workers: list[Worker] = []
         self._deaths: dict[int, int] = {}
         self._is_ended = False
         self._owner = os.getpid()
-        # Held while workers are used: whoever ends the pass waits for it. Reentrant,
-        # since Python may collect the iterator of this pass in the thread that has it.
+        # Guards the use of workers: the end of the pass waits for it. Reentrant,
+        # because Python can collect the iterator of this pass in the thread that holds
+        # the lock.
         self._using = threading.RLock()
         self.stage.workers = self._most
 
@@ -183,14 +184,14 @@ class ProcessStream(Stream):
         self.parent.restore(self._base)
 
     def _note_position(self, taken: int) -> None:
-        """Write down where the source is, now and then: little is to be taken again."""
+        """Record the source position periodically, to shorten a restore."""
         now = perf_counter()
         if self._ordered and now >= self._next_note:
             self._noted.append((taken, self.parent.state()))
             self._next_note = now + BETWEEN_NOTES + 100 * (perf_counter() - now)
 
     def _count(self) -> None:
-        """An element is given out."""
+        """Count a delivered element."""
         self._given += 1
         self._since += 1
         while self._noted and self._noted[0][0] <= self._given:
@@ -208,7 +209,7 @@ class ProcessStream(Stream):
             self._end()
 
     def _end(self) -> None:
-        if os.getpid() != self._owner:  # a copy made by fork: they are not ours
+        if os.getpid() != self._owner:  # after a fork: not our workers
             return
         self._is_ended = True
         for worker in tuple(self._workers):
@@ -219,8 +220,8 @@ class ProcessStream(Stream):
         self.here.run.has_ended(self._end)
 
     def _made(self, source: Iterator[Any]) -> Iterator[Any]:
-        taken = self._given  # of the source
-        order: dict[int, Task] = {}  # in the making or made, in their order
+        taken = self._given  # number of elements taken from the source
+        order: dict[int, Task] = {}  # in progress or complete, in source order
         made: dict[int, tuple[bool, Any]] = {}
         with self._using:
             while len(self._workers) < self._most and not self._is_ended:
@@ -265,7 +266,7 @@ class ProcessStream(Stream):
             return not self._is_ended and self._workers[slot].task is None
 
     def _send(self, slot: int, task: Task) -> None:
-        """Give an element to a worker, or to one in its place if it has died."""
+        """Send an element to a worker, or to its replacement if it is dead."""
         with self._using:
             while not self._is_ended:
                 try:
@@ -279,9 +280,9 @@ class ProcessStream(Stream):
                     raise
 
     def _collect(self, made: dict[int, tuple[bool, Any]]) -> None:
-        """Wait for an element, and take all that are ready."""
+        """Wait for an element, then take all that are ready."""
         with self._using:
-            if self._is_ended:  # nobody is at work: it would be a wait without end
+            if self._is_ended:  # no workers are active: the wait would not end
                 return
             working = {
                 worker.connection: slot
@@ -309,7 +310,7 @@ class ProcessStream(Stream):
                     made[task.number] = result
 
     def _replace(self, slot: int) -> None:
-        """A new worker for one that has died; a few times for the same element."""
+        """Replace a dead worker; the number of retries for one element is limited."""
         dead = self._workers[slot]
         task = dead.task
         assert task is not None

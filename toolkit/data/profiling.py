@@ -1,7 +1,7 @@
-"""How long each stage of a pass takes, measured while it runs.
+"""Measurement of the time of each stage during a pass.
 
-Reading the clock for each of many cheap elements would cost more than the elements: so
-it is read for some of them, the more seldom the cheaper they are.
+Reading the clock for each of many cheap elements would cost more than the elements. The
+profiler samples some elements, and fewer of them if they are cheap.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from toolkit.data.errors import note
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
 
-OFTEN = 25_000  # ns: elements at least as long as this are all measured
-EVENTS = 20_000  # kept of each stage, the last ones
+OFTEN = 25_000  # ns: all elements that take at least this are measured
+EVENTS = 20_000  # number of latest events kept for each stage
 
 
 class Event(NamedTuple):
-    """One element, or several at once, in the making: when, in which thread; ns."""
+    """Computation of one element, or of several: thread, start and end in ns."""
 
     start: int
     end: int
@@ -31,20 +31,20 @@ class Event(NamedTuple):
 
 
 class Stage:
-    """What is measured of one stage.
+    """Measurements of one stage.
 
     Attributes:
-        name, detail: of the stage, and what it was given.
-        elements: how many it has made.
-        spent: how long they took with what the stages before did for them, ns; for
-            those that the clock was not read for, as long as the one before them.
-        waited: how long it waited for threads or processes of its own, ns.
-        workers: how many threads or processes it has; 0: it runs where it is needed.
-        bytes: of an element, about.
-        buffered, capacity: how many elements wait in it, and may; None: it has no
-            buffer.
-        choices: what AUTOTUNE has chosen, in words.
-        events: the last elements.
+        name, detail: the name of the stage and a description of its arguments.
+        elements: the number of elements that it has produced.
+        spent: their total time, with the time of earlier stages, in ns. Elements
+            without a measurement count as long as the previous measured one.
+        waited: the time that it waited for its threads or processes, in ns.
+        workers: the number of threads or processes; 0 means inline.
+        bytes: the approximate size of an element.
+        buffered, capacity: the current and maximum number of ready elements; None means
+            that there is no buffer.
+        choices: a description of the AUTOTUNE choices.
+        events: the latest elements.
     """
 
     def __init__(self, name: str, detail: str, parents: list[Stage]) -> None:
@@ -58,13 +58,13 @@ class Stage:
         self.workers: int = 0
         self.buffered: int | None = None
         self.capacity: int | None = None
-        self.makes = True  # something out of elements, rather than just hand them on
-        self.alone = False  # its times leave out what the stages before did
+        self.makes = True  # whether it computes elements, not only forwards them
+        self.alone = False  # whether its times exclude earlier stages
         self.choices: list[str] = []
         self.events: deque[Event] = deque(maxlen=EVENTS)
 
     def timed(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        """The same elements, with the time that some of them take."""
+        """Yield the same elements, and measure the time of some."""
         following = iterator.__next__
         try:
             while True:
@@ -82,27 +82,27 @@ class Stage:
                     for element in islice(iterator, OFTEN // (took + 1)):
                         self.elements += 1
                         yield element
-                    # Those in between took as long; only them: the first element
-                    # of a shuffle fills its buffer, and stands for itself.
+                    # The unmeasured elements count the same. The first one counts only
+                    # itself, because it fills the buffer of a shuffle.
                     self.spent += took * (self.elements - before)
-        except Exception as error:  # for stages that do not say it more exactly
+        except Exception as error:  # for stages without a more exact note
             note(error, f"stage {self.name}, after {self.elements:,} elements")
             raise
 
     def record(self, start: int, end: int, count: int = 1) -> None:
-        """Count elements that were made in this time."""
+        """Record elements that were produced in this time."""
         self.elements += count
         self.spent += end - start
         self.events.append(Event(start, end, threading.get_ident()))
 
     @property
     def total(self) -> float:
-        """Seconds for all elements, with what the stages before did for them."""
+        """Return the seconds for all elements, with the time of earlier stages."""
         return self.spent * 1e-9
 
 
 class Watch:
-    """The stages of one pass."""
+    """Measurements of the stages of one pass."""
 
     def __init__(self) -> None:
         self.stages: list[Stage] = []
@@ -111,7 +111,7 @@ class Watch:
         self._by_key: dict[Any, Stage] = {}
 
     def timed(self, elements: Iterator[Any]) -> Iterator[Any]:
-        """The same elements, between the beginning and the end of the pass."""
+        """Yield the same elements, between the start and the end of the pass."""
         self.began = perf_counter_ns()
         try:
             yield from elements
@@ -121,7 +121,7 @@ class Watch:
     def stage(
         self, key: Any, name: str, dataset: Dataset, parents: list[Stage]
     ) -> Stage:
-        """The record of a stage: one, however often the stage is opened."""
+        """Return the record of a stage; all openings of a stage share one."""
         found = self._by_key.get(key)
         if found is None:
             found = self._by_key[key] = Stage(name, dataset._detail(), parents)

@@ -1,6 +1,6 @@
-"""Random choices that depend on a seed, an epoch and a position, and on nothing else.
+"""Random choices that depend only on a seed, an epoch and a position.
 
-So an order is the same with any number of threads, and can be taken up anywhere.
+An order is thus equal with any number of threads, and can resume at any position.
 """
 
 from __future__ import annotations
@@ -15,58 +15,58 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-CHUNK = 8192  # positions whose choices are made at once: NumPy's calls cost little then
-LAST = (1 << 62) - 1  # the chunk of draws for what stays in a buffer at the end
-SMALL = 1 << 16  # up to here a whole permutation is drawn at once
-ROUNDS = 4  # of mixing: as many make a strong permutation (Luby and Rackoff 1988)
+CHUNK = 8192  # positions drawn together, to amortize the cost of NumPy calls
+LAST = (1 << 62) - 1  # the chunk of draws for the rest of a buffer at the end
+SMALL = 1 << 16  # maximum size of an order drawn as a full permutation
+ROUNDS = 4  # rounds of a strong pseudorandom permutation (Luby and Rackoff 1988)
 
 
 class ElementDraws(Protocol):
-    """What a thread draws for elements, one after the other."""
+    """Random state of one thread, used for its elements sequentially."""
 
     def of(self, number: int) -> AbstractContextManager[object]:
-        """A context in which generators of keys give those of an element."""
+        """Return a context in which key generators draw for an element."""
 
 
 class Elements(Protocol):
-    """The elements that a stage makes in one pass, each with draws of its own."""
+    """Random state for the elements of a stage in one pass."""
 
     def draws(self) -> ElementDraws:
-        """What a thread needs."""
+        """Return the random state for one thread."""
 
 
-# Makes one of the numbers that tell a pass from others; set where there are generators.
+# Factory from the numbers that identify a pass; set if generators exist.
 _make_elements: Callable[[Sequence[int]], Elements] | None = None
 
 
 def set_elements(make: Callable[[Sequence[int]], Elements]) -> None:
-    """Have elements that are made side by side draw from what this makes."""
+    """Set the factory of the random state for parallel elements."""
     global _make_elements
     _make_elements = make
 
 
 def elements_of(words: Sequence[int]) -> Elements | None:
-    """The elements of a pass that has these numbers; None: nothing draws keys."""
+    """Return the random state for a pass, or None if no generator draws keys."""
     return None if _make_elements is None else _make_elements(words)
 
 
 class DrawnSeed(int):
-    """A seed that nobody has given."""
+    """Seed drawn by default, because the user gave none."""
 
 
 def new_seed() -> DrawnSeed:
-    """A seed from Python's generator, which `set_random_seed` seeds."""
+    """Draw a seed from Python's generator, which `set_random_seed` seeds."""
     return DrawnSeed(random.getrandbits(62))
 
 
 def key_of(seed: int, epoch: tuple[int, ...], purpose: int = 0) -> Array:
-    """Two words for a generator, different for each seed, epoch and purpose."""
+    """Return a generator key of two words for a seed, epoch and purpose."""
     return np.random.SeedSequence([seed, purpose, *epoch]).generate_state(2, np.uint64)
 
 
 def generator(key: Array, chunk: int = 0) -> np.random.Generator:
-    """A generator of its own for each chunk of positions."""
-    # NumPy loads its 15 compiled modules of random numbers when one is first used.
+    """Return the generator for a chunk of positions."""
+    # On first use, NumPy loads its 15 compiled modules of random numbers.
     return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, chunk]))
 
 
@@ -91,17 +91,17 @@ class Draws:
         return int(self._chunk(position // CHUNK)[position % CHUNK])
 
     def upto(self, position: int) -> Array:
-        """The integers of all positions before this one."""
+        """Return the integers of all positions before this one."""
         chunks = [self._chunk(i) for i in range(-(-position // CHUNK))]
         return np.concatenate([np.zeros(0, np.int64), *chunks])[:position]
 
 
 class Permutation:
-    """A random order of 0 ... n - 1.
+    """Random permutation of 0 ... n - 1.
 
-    Large ones are computed where they are asked for, by rounds of mixing whose result
-    is a permutation whatever they mix (a Feistel network on the bits of the position,
-    repeated where it leaves the range): nothing is kept, and any place is as near.
+    Large permutations are computed on demand, with constant memory and constant access
+    time. The method is a Feistel network on the bits of the position, repeated if the
+    result is out of range. It is a permutation for any mixing function.
 
     Example:
         >>> import numpy as np
@@ -122,7 +122,7 @@ class Permutation:
         return generator(self._key, LAST).permutation(self._n)
 
     def __getitem__(self, positions: Array) -> Array:
-        """What stands at these positions."""
+        """Return the values at these positions."""
         if self._n <= SMALL:
             return self._order[positions]
         values = self._mix(positions.astype(np.uint64))
@@ -142,5 +142,5 @@ class Permutation:
             left ^= hashed >> np.uint64(64 - high)
             left, right = right, left
             low, high = high, low
-        # An even number of rounds: both halves have their width again.
+        # After an even number of rounds, both halves have their original width.
         return left << np.uint64(low) | right

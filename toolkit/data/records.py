@@ -1,8 +1,8 @@
-"""Records with checksums, as TensorFlow's record files and event files hold them.
+"""TFRecord format: the records of TensorFlow's record files and event files.
 
-A record is its length (8 bytes), a checksum of that, the data, and a checksum of it;
-numbers are little-endian. A checksum is CRC-32C, rotated and shifted so that a checksum
-of data which holds checksums is none of theirs:
+A record is its length (8 bytes), a checksum of the length, the data, and a checksum of
+the data. Numbers are little-endian. A checksum is a masked CRC-32C. The mask (a
+rotation and an addition) avoids problems with data that contains checksums:
 https://www.tensorflow.org/tutorials/load_data/tfrecord
 """
 
@@ -19,17 +19,17 @@ from toolkit.reading.packed import read_exactly
 
 Array = np.ndarray[Any, Any]
 
-_POLYNOMIAL = 0x82F63B78  # of Castagnoli, bits reversed
-_SHORT = 512  # bytes: below, Python's loop is faster than NumPy's calls
+_POLYNOMIAL = 0x82F63B78  # of Castagnoli, reversed bit order
+_SHORT = 512  # bytes: a Python loop is faster for shorter data
 
 
 class RecordError(ValueError):
-    """A record is damaged or cut off."""
+    """Error for a record that is corrupt or truncated."""
 
 
 @cache
 def _table() -> list[int]:
-    """What each byte does to a checksum."""
+    """Return the CRC lookup table for each byte."""
     table = []
     for byte in range(256):
         for _ in range(8):
@@ -44,7 +44,7 @@ def _table_array() -> Array:
 
 
 def crc32c(data: bytes) -> int:
-    """The CRC-32C of data.
+    """Return the CRC-32C of data.
 
     Example:
         >>> from toolkit.data.records import crc32c
@@ -60,17 +60,17 @@ def crc32c(data: bytes) -> int:
 
 
 def _long_crc32c(data: bytes) -> int:
-    """The checksums of many stretches side by side, which are then put together.
+    """Compute the CRC of many segments in parallel, then combine them.
 
-    A checksum is linear over bits: that of two stretches is that of the first, moved
-    on by as many zeros as the second has bytes, plus that of the second.
+    A CRC is linear over bits. The CRC of two segments is the CRC of the first, shifted
+    by the length of the second, XOR the CRC of the second.
     """
     lanes = 1 << (len(data).bit_length() // 2 + 1)
     steps = -(-len(data) // lanes)
     padded = np.zeros(lanes * steps, np.uint8)
-    start = padded.size - len(data)  # zeros in front change nothing
+    start = padded.size - len(data)  # leading zeros change nothing
     padded[start:] = np.frombuffer(data, np.uint8)
-    padded[start : start + 4] ^= 0xFF  # what a checksum begins with
+    padded[start : start + 4] ^= 0xFF  # the initial value of a CRC
     crc, table = np.zeros(lanes, np.uint32), _table_array()
     for column in np.ascontiguousarray(padded.reshape(lanes, steps).T):
         crc = table[(crc ^ column) & 0xFF] ^ crc >> 8
@@ -81,7 +81,7 @@ def _long_crc32c(data: bytes) -> int:
 
 
 def _moved(columns: Array, crc: Array) -> Array:
-    """A linear map of 32 bits, given by what it makes of each bit."""
+    """Apply a linear map of 32 bits, given by the image of each bit."""
     result = np.zeros_like(crc)
     for bit in range(32):
         result ^= np.where(crc >> np.uint32(bit) & 1, columns[bit], 0).astype(np.uint32)
@@ -90,7 +90,7 @@ def _moved(columns: Array, crc: Array) -> Array:
 
 @lru_cache(256)
 def _zeros(count: int) -> Array:
-    """What so many zero bytes make of each bit of a checksum."""
+    """Return the linear map of a CRC over this number of zero bytes."""
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     if count == 0:
         return bits
@@ -100,7 +100,7 @@ def _zeros(count: int) -> Array:
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The checksum as records hold it."""
+    """Return the masked CRC-32C of data."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -113,11 +113,11 @@ def write_record(file: BinaryIO, data: bytes) -> None:
 
 
 def read_record(file: IO[bytes], limit: int | None = None) -> bytes | None:
-    """The next record of a file; None at its end.
+    """Read the next record of a file; return None at its end.
 
     Args:
-        file: open for reading bytes.
-        limit: how many bytes a record may have; None: as many as there are.
+        file: a file open for binary reading.
+        limit: the maximum record size in bytes; None means no limit.
     """
     head = file.read(12)
     if not head:
@@ -139,10 +139,10 @@ def read_record(file: IO[bytes], limit: int | None = None) -> bytes | None:
 
 
 class _Deflated:
-    """A file of bytes that are compressed by zlib as they are written."""
+    """Writer of a zlib-compressed file."""
 
     def __init__(self, path: Any, level: int) -> None:
-        # Late, as below.
+        # Imported late, as gzip below.
         import zlib
 
         self._file: Any = open(path, "wb")
@@ -154,7 +154,7 @@ class _Deflated:
         self._file.write(self._packer.compress(data))
 
     def flush(self) -> None:
-        """Hand on all bytes to the system."""
+        """Flush all bytes to the operating system."""
         self._file.write(self._packer.flush(self._sync))
         self._file.flush()
 
@@ -168,25 +168,25 @@ class _Deflated:
 def _opened(path: Any, compression: str | None, level: int) -> Any:
     """Open a file for records."""
     if compression == "GZIP":
-        # Late: TensorBoard's event files, which `fit` may write, need no gzip.
+        # Imported late: TensorBoard event files, which `fit` can write, need no gzip.
         import gzip
 
         return gzip.open(path, "wb", _BEST if level < 0 else level)
     return _Deflated(path, level) if compression == "ZLIB" else open(path, "wb")
 
 
-_BEST = 9  # the compression of GZIP by default
+_BEST = 9  # default compression level of gzip
 _COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 
 
 class TFRecordWriter:
-    """Writes records to a file.
+    """Writer of records to a file.
 
     Args:
-        path: of the file; it is begun anew.
+        path: the path of the file, which is overwritten.
         options: "GZIP" or "ZLIB", or None for no compression.
         compression_level: from 0, the fastest, to 9, the smallest file; -1 for the
-            default of the compression.
+            default.
 
     Example:
         >>> import tempfile
@@ -212,7 +212,7 @@ class TFRecordWriter:
         write_record(self._file, record)
 
     def flush(self) -> None:
-        """Hand on what is written to the system."""
+        """Flush the written data to the operating system."""
         self._file.flush()
 
     def close(self) -> None:

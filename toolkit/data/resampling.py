@@ -1,4 +1,4 @@
-"""Elements of wanted shares of classes, out of a data set that has other shares."""
+"""Stage that resamples a dataset to a target distribution of classes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from toolkit.errors import ArgumentError
 
 @transformation("rejection_resample")
 class RejectionResample(Dataset):
-    """(class, element) of some of the elements, so that classes have wanted shares.
+    """(class, element) pairs, resampled to a target distribution of classes.
 
-    An element of class c stays with a chance that is proportional to the wanted share
-    of c divided by its share in the data; all elements of the scarcest class stay.
+    An element of class c is accepted with a probability proportional to the target
+    fraction of c divided by its fraction in the data. All elements of the most limiting
+    class are accepted.
 
     Args:
-        class_func: from an element to its class, an integer from 0 on.
-        target_dist: the wanted share of each class.
-        initial_dist: the share of each class in the data; None: it is counted while
-            elements come, as if there had been one of each before.
-        seed: what the choice depends on, with the number of the pass; None draws one.
+        class_func: a function from an element to its class, an integer from 0.
+        target_dist: the target fraction of each class.
+        initial_dist: the fraction of each class in the data. None counts classes during
+            the pass, with an initial count of one for each class.
+        seed: the random seed, combined with the pass number; None draws one.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -85,8 +86,8 @@ class _ResampledStream(Stream):
         super().__init__(dataset, here, parent)
         self._of, self._class = dataset, spread(dataset._class)
         self._key = key_of(dataset._seed, here.epoch)
-        self.position = 0  # among all elements
-        self.counts = [1] * len(dataset._target)  # of classes; it begins with guesses
+        self.position = 0  # index among all elements
+        self.counts = [1] * len(dataset._target)  # class counts, with a prior of one
 
     def elements(self) -> Iterator[Any]:
         chances = (
@@ -118,7 +119,7 @@ class _ResampledStream(Stream):
         return kind
 
     def _chances(self, found: Any) -> Any:
-        """For each class, how likely an element of it stays."""
+        """Return the acceptance probability of each class."""
         target, found = self._of._target, found / found.sum()
         ratios = np.divide(target, found, out=np.zeros_like(target), where=found > 0)
         return ratios / max(ratios.max(), 1e-300)

@@ -1,7 +1,7 @@
-"""Elements by their number: what a data set is whose elements can be had in any order.
+"""Random access to elements by index, for datasets that support any order.
 
-Orders, shares and batches of such data sets are arithmetic on numbers; the elements
-come last, many at once, by one gather.
+Orders, subsets and batches of such datasets are computed on indices. One gather then
+reads the elements.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from toolkit.data.randomness import CHUNK, LAST, Array, Draws, generator
 from toolkit.data.shares import RowsOf, share, taken
 from toolkit.data.structure import map_leaves, stacked
 
-Numbers = range | Array  # consecutive ones are a range, and may come without a copy
+Numbers = range | Array  # a range can avoid a copy
 
 
 def as_array(numbers: Numbers) -> Array:
-    """Numbers as an array of integers."""
+    """Return indices as an integer array."""
     if isinstance(numbers, range):
         return np.arange(numbers.start, numbers.stop, numbers.step)
     return numbers
 
 
 class Rows:
-    """Base: elements numbered from 0."""
+    """Base class for random access to elements, with indices from 0."""
 
     def __init__(self, length: int) -> None:
         self._length = length
@@ -38,34 +38,34 @@ class Rows:
         return self._length
 
     def __getitem__(self, number: int) -> Any:
-        """One element; a kind of rows defines this, or `many`."""
+        """Return one element; a subclass defines this method or `many`."""
         return self.many(range(number, number + 1))[0]
 
     def many(self, numbers: Numbers) -> Sequence[Any]:
-        """Several elements."""
+        """Return several elements."""
         return [self[int(number)] for number in numbers]
 
     def stacked(self, numbers: Numbers) -> Any:
-        """Several elements as one, with a first axis for them."""
+        """Return several elements stacked along a new first axis."""
         return stacked(self.many(numbers))
 
     def iterate(self, start: int) -> Iterator[Any]:
-        """The elements from a number on."""
+        """Yield the elements from an index on."""
         return map(self.__getitem__, range(start, len(self)))
 
     def origin(self, number: int) -> str | None:
-        """Where an element comes from, such as its file; None: nowhere special."""
+        """Return the origin of an element, such as its file, or None."""
         return None
 
 
 class ArrayRows(Rows):
-    """Rows of arrays, none of which is copied; None has rows that are None."""
+    """Rows of arrays, without a copy; None has rows that are None."""
 
     def __init__(self, arrays: Any, length: int) -> None:
         super().__init__(length)
         self._arrays = map_leaves(_rows_of, arrays)
         of_arrays = type(arrays) is tuple and all(type(a) is np.ndarray for a in arrays)
-        self._is_flat = of_arrays  # as they mostly are: then there is a shorter way
+        self._is_flat = of_arrays  # the common case, with a fast path
 
     def __getitem__(self, number: int) -> Any:
         return map_leaves(lambda array: array[number], self._arrays)
@@ -90,13 +90,13 @@ class ArrayRows(Rows):
 
 
 class UnequalRows(ArrayRows):
-    """Arrays in which rows may be of other lengths: they are stacked one by one."""
+    """Arrays whose rows can differ in length; rows are stacked separately."""
 
     stacked = Rows.stacked
 
 
 class _NoArray:
-    """In place of an array: each of its rows, or several at once, are None."""
+    """Substitute for an array whose rows are all None."""
 
     def __getitem__(self, rows: int | slice) -> None:
         return None
@@ -106,7 +106,7 @@ class _NoArray:
 
 
 def _rows_of(array: Array | None) -> Array | _NoArray:
-    """A view in which nobody can change the array by mistake."""
+    """Return a read-only view, which prevents accidental changes."""
     if array is None:
         return _NoArray()
     view = array.view()
@@ -115,7 +115,7 @@ def _rows_of(array: Array | None) -> Array | _NoArray:
 
 
 class RangeRows(Rows):
-    """The integers of a range."""
+    """Integers of a range."""
 
     def __init__(self, numbers: range) -> None:
         super().__init__(len(numbers))
@@ -138,7 +138,7 @@ class RangeRows(Rows):
 
 
 class ItemRows(Rows):
-    """The items of any object with `__getitem__` and `__len__`."""
+    """Items of an object with `__getitem__` and `__len__`."""
 
     def __init__(self, items: Any) -> None:
         super().__init__(len(items))
@@ -149,7 +149,7 @@ class ItemRows(Rows):
 
 
 class MappedRows(Rows):
-    """Elements as a function makes them out of others; `name` is the function's."""
+    """Results of a function for other rows; `name` is the function's name."""
 
     def __init__(self, rows: Rows, function: Callable[[Any], Any], name: str) -> None:
         super().__init__(len(rows))
@@ -186,12 +186,12 @@ class MappedRows(Rows):
 
 
 class PickedRows(Rows):
-    """Rows in another order, or some of them: `pick` maps numbers to numbers.
+    """Rows in another order, or a subset: `pick` maps indices to indices.
 
     Args:
-        rows: of which.
-        length: how many of them.
-        pick: from an array of our numbers to one of theirs.
+        rows: the source rows.
+        length: the number of selected rows.
+        pick: a function from an array of indices to an array of source indices.
     """
 
     def __init__(self, rows: Rows, length: int, pick: Callable[[Array], Array]) -> None:
@@ -202,7 +202,7 @@ class PickedRows(Rows):
     def _picked(self, numbers: Numbers) -> Array:
         if not isinstance(numbers, range):
             return self._pick(numbers)
-        # Neighbours are asked for in turn: choose for many of them at once.
+        # Access is usually sequential: map many indices at once.
         start, chosen = self._chunk
         if not start <= numbers.start <= numbers.stop <= start + len(chosen):
             stop = min(len(self), max(numbers.stop, numbers.start + CHUNK))
@@ -220,7 +220,7 @@ class PickedRows(Rows):
         return self._rows.stacked(self._picked(numbers))
 
     def iterate(self, start: int) -> Iterator[Any]:
-        # Numbers are chosen many at once; elements are made one by one.
+        # Indices are mapped in chunks; elements are computed separately.
         for at in range(start, len(self), CHUNK):
             chosen = self._picked(range(at, min(at + CHUNK, len(self))))
             yield from map(self._rows.__getitem__, chosen.tolist())
@@ -230,7 +230,7 @@ class PickedRows(Rows):
 
 
 class SomeRows(Rows):
-    """Every `step`-th row from `start` on: what take, skip and shard leave."""
+    """Every `step`-th row from `start` on, for take, skip and shard."""
 
     def __init__(self, rows: Rows, numbers: range) -> None:
         super().__init__(len(numbers))
@@ -256,13 +256,13 @@ class SomeRows(Rows):
 
 
 class BatchedRows(Rows):
-    """Rows in batches of a size, each stacked; the last has what is left.
+    """Rows in stacked batches; the last can be smaller.
 
     Args:
-        rows: of which.
-        size: rows of a batch.
-        length: how many batches.
-        share: which rows of each batch are read, to make a Share of it; None: all.
+        rows: the source rows.
+        size: the batch size.
+        length: the number of batches.
+        share: the local shard of each batch, to read as a Share; None reads all rows.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class BatchedRows(Rows):
 
 
 class ZippedRows(Rows):
-    """Elements of several rows side by side; `pack` puts them together."""
+    """Elements of several rows in parallel, combined by `pack`."""
 
     def __init__(self, several: list[Rows], pack: Callable[[Any], Any]) -> None:
         super().__init__(min(map(len, several)))
@@ -311,7 +311,7 @@ class ZippedRows(Rows):
 
 
 class JoinedRows(Rows):
-    """The rows of several data sets one after the other."""
+    """Concatenation of the rows of several datasets."""
 
     def __init__(self, several: list[Rows]) -> None:
         self._several = several
@@ -338,11 +338,11 @@ class JoinedRows(Rows):
 
 
 class BufferedOrder:
-    """The order in which a shuffle buffer of a size gives out 0 ... n - 1.
+    """Order in which a shuffle buffer outputs 0 ... n - 1.
 
-    A slot of the buffer is drawn for each place; its number goes out and the next
-    number goes in. So what goes out is `buffer` more than the last place at which
-    the same slot was drawn: NumPy can say it for all places at once.
+    Each step draws a slot of the buffer, outputs its index, and inserts the next index.
+    The output is thus `buffer` more than the last step that drew the same slot. NumPy
+    computes all steps at once.
     """
 
     def __init__(self, key: Array, n: int, buffer: int) -> None:
@@ -353,7 +353,7 @@ class BufferedOrder:
         buffer, full = self._buffer, self._n - self._buffer
         draws = Draws(self._key, buffer).upto(full)
         left = np.arange(buffer)
-        left[draws] = buffer + np.arange(full)  # of equal slots the last one stays
+        left[draws] = buffer + np.arange(full)  # the last of equal slots wins
         last = left[generator(self._key, LAST).permutation(buffer)]
         return np.concatenate([_inserted(draws, buffer), last])
 
@@ -362,7 +362,7 @@ class BufferedOrder:
 
 
 def _inserted(draws: Array, buffer: int) -> Array:
-    """For each place the number in the slot that is drawn there."""
+    """Return for each step the index in the drawn slot."""
     narrow = draws.astype(np.uint16) if buffer <= 1 << 16 else draws  # sorts faster
     by_slot = np.argsort(narrow, kind="stable")
     slots = draws[by_slot]

@@ -1,4 +1,4 @@
-"""SequenceExample messages: features of a whole sequence, and of each of its steps."""
+"""SequenceExample messages: features of a sequence (context) and of its steps."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from toolkit.data.padding import Ragged, as_ragged, pad
 from toolkit.data.structure import Array, numpy_dtype
 from toolkit.errors import ArgumentError, MalformedDataError, UnsupportedError
 
-_CONTEXT, _LISTS = 1, 2  # fields of the message
+_CONTEXT, _LISTS = 1, 2  # field numbers
 Lists = dict[str, list[Array]]
 
 
 def make_sequence_example(
     context: Mapping[str, Any], sequences: Mapping[str, Any]
 ) -> bytes:
-    """Return a SequenceExample message.
+    """Return a serialized SequenceExample.
 
     Args:
         context: name -> values of the whole sequence, as for `make_example`.
@@ -59,7 +59,7 @@ def make_sequence_example(
 
 
 def read_sequence_example(serialized: bytes) -> tuple[dict[str, Array], Lists]:
-    """Return all features of a SequenceExample: of the whole, and of each step."""
+    """Read all features of a SequenceExample: (context, sequences)."""
     context: dict[str, Array] = {}
     lists: Lists = {}
     try:
@@ -92,17 +92,19 @@ def parse_single_sequence_example(
     context_features: Mapping[str, Feature],
     sequence_features: Mapping[str, Feature],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the features of a SequenceExample that are asked for, as arrays.
+    """Parse the requested features of a SequenceExample into arrays.
 
     Args:
         serialized: the message.
-        context_features: name -> what is expected of the whole sequence.
-        sequence_features: name -> what is expected of the steps: a
-            FixedLenSequenceFeature gives (steps, *shape), a VarLenFeature a Ragged.
+        context_features: name -> specification for the whole sequence.
+        sequence_features: name -> specification for the steps. A
+            FixedLenSequenceFeature gives an array of shape (steps, *shape), a
+            VarLenFeature a Ragged.
 
     Raises:
-        MalformedDataError: it is no SequenceExample, or lacks a feature.
-        ShapeError, DTypeError: a feature has other values than expected.
+        MalformedDataError: the message is not a SequenceExample, or a feature is
+            missing.
+        ShapeError, DTypeError: the values of a feature do not match its specification.
     """
     if not context_features and not sequence_features:
         raise ArgumentError(
@@ -145,20 +147,20 @@ def parse_sequence_example(
     context_features: Mapping[str, Feature],
     sequence_features: Mapping[str, Feature],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return the features of a batch of SequenceExamples, and numbers of steps.
+    """Parse a batch of SequenceExamples; also return the numbers of steps.
 
     Args:
-        serialized: messages in a row.
+        serialized: a sequence of messages.
         context_features: as for `parse_single_sequence_example`.
-        sequence_features: name -> FixedLenSequenceFeature, whose steps are filled up
-            with its default value.
+        sequence_features: name -> FixedLenSequenceFeature; steps are padded with its
+            default value.
 
     Returns:
-        The features of the whole, those of the steps, and for each of the latter the
-        number of steps of each sequence, int64.
+        The context features, the sequence features, and for each sequence feature the
+        int64 array of step counts.
 
     Raises:
-        UnsupportedError: steps of a batch have any number of values.
+        UnsupportedError: a sequence feature has a variable number of values per step.
     """
     for name, feature in sequence_features.items():
         if not isinstance(feature, FixedLenSequenceFeature):

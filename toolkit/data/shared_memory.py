@@ -1,4 +1,4 @@
-"""Memory that two processes share, for the arrays of elements on their way."""
+"""Shared memory for the transfer of element arrays between two processes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from toolkit.data.pickling import dumps
 
 ALIGN = 64
-FIRST = 1 << 20  # bytes; a channel grows when an element needs more
-SMALL = 1 << 14  # bytes: smaller elements go through the pipe whole
+FIRST = 1 << 20  # bytes; the initial size of a channel, which can grow
+SMALL = 1 << 14  # bytes: smaller elements use only the pipe
 
 
 class Channel:
-    """Memory for elements on their way in one direction: a file without a name."""
+    """Shared memory for one direction of transfer: an anonymous file."""
 
     def __init__(self, fd: int | None = None) -> None:
         if fd is None:
@@ -26,33 +26,33 @@ class Channel:
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
 
     def view(self, size: int) -> mmap.mmap:
-        """The memory, made larger if it is smaller than this."""
+        """Return the memory, extended to at least this size."""
         if len(self._map) < size:
             if os.fstat(self.fd).st_size < size:
                 os.ftruncate(self.fd, size + size // 2)
-            # The old map is not closed: arrays may still lie in it.
+            # The old map stays open: arrays can still refer to it.
             self._map = mmap.mmap(self.fd, os.fstat(self.fd).st_size)
         return self._map
 
     def close(self) -> None:
-        """Let go of the file; the memory goes when nobody looks at it any more."""
-        fd, self.fd = self.fd, -1  # nobody else closes it meanwhile
+        """Close the file; the memory is freed after the last view."""
+        fd, self.fd = self.fd, -1  # prevents a second close
         if fd >= 0:
             os.close(fd)
 
 
 def _nameless_file() -> int:
-    if hasattr(os, "memfd_create"):  # not bounded by /dev/shm, which may be small
+    if hasattr(os, "memfd_create"):  # /dev/shm can be small
         return os.memfd_create("toolkit-data")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
 
 class Exchange:
-    """Elements between two processes, one at a time in each direction.
+    """Transfer of elements between two processes, one at a time in each direction.
 
     Args:
-        fds: of the channels to the worker and back, in the worker.
+        fds: in the worker, the file descriptors of the channels to and from the worker.
     """
 
     def __init__(self, fds: tuple[int, int] | None = None) -> None:
@@ -60,7 +60,7 @@ class Exchange:
         self.fds: tuple[int, ...] = tuple(channel.fd for channel in self._channels)
 
     def put(self, direction: int, element: Any) -> tuple[bytes, list[tuple[int, int]]]:
-        """What to send through the pipe for an element, whose arrays are put here."""
+        """Store the arrays of an element and return the message for the pipe."""
         buffers: list[pickle.PickleBuffer] = []
         data = dumps(element, buffers)
         raws = [buffer.raw() for buffer in buffers]
@@ -76,7 +76,7 @@ class Exchange:
         return data, places
 
     def get(self, direction: int, message: Any) -> Any:
-        """The element, whose arrays are copied from here."""
+        """Return the element of a message, with copies of its arrays."""
         data, places = message
         if not places:
             return pickle.loads(data)
@@ -85,6 +85,6 @@ class Exchange:
         return pickle.loads(data, buffers=copies)
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         for channel in self._channels:
             channel.close()

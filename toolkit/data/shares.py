@@ -1,7 +1,7 @@
-"""Batches of which one process of a job makes its rows only.
+"""Local shards of batches in distributed training.
 
-Positions count the elements of whole batches, so that they are those of any number of
-processes: what is not made leaves a mark in its place.
+Positions count the elements of global batches, so that they are independent of the
+number of processes. A marker replaces each element that is not computed.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolkit.data.structure import map_leaves
 
-# From the number of rows of a batch to those that are made.
+# Maps the number of rows of a batch to the rows of the local shard.
 RowsOf: TypeAlias = Callable[[int], range]
 
-ABSENT = object()  # in the place of an element that another process makes
+ABSENT = object()  # replaces an element that another process computes
 
 
 class Share:
     """Some rows of a batch.
 
     Args:
-        value: a batch of them.
-        rows: how many rows the whole batch has.
+        value: a batch of these rows.
+        rows: the number of rows of the global batch.
     """
 
     def __init__(self, value: Any, rows: int) -> None:
@@ -31,24 +31,24 @@ class Share:
 
 
 def taken(rows: range) -> range:
-    """The rows that are read: without any, the first shows what rows are like."""
+    """Return the rows to read; an empty shard reads the first row for its shape."""
     return rows or range(1)
 
 
 def share(whole: int, rows: range, made: Any) -> Share:
-    """The share of a batch, from a batch of the rows that were read."""
+    """Return the local shard, from a batch of the rows that were read."""
     if not rows:
         made = map_leaves(lambda values: values[:0], made)
     return Share(made, whole)
 
 
 class Selection(NamedTuple):
-    """Which elements become rows of a share.
+    """Selection of the elements that become rows of the local shard.
 
     Attributes:
-        size: elements of a batch.
-        total: elements in all.
-        rows: of each batch.
+        size: the number of elements in a batch.
+        total: the total number of elements.
+        rows: the function that selects rows of a batch.
     """
 
     size: int
@@ -56,7 +56,7 @@ class Selection(NamedTuple):
     rows: RowsOf
 
     def __contains__(self, number: object) -> bool:
-        """Whether this process makes the element of a number."""
+        """Return whether this process computes the element of an index."""
         assert isinstance(number, int)
         first = number - number % self.size
         whole = min(self.size, self.total - first)
@@ -64,7 +64,7 @@ class Selection(NamedTuple):
 
 
 def but_absent(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function, for elements that are there."""
+    """Return a function that skips ABSENT elements."""
 
     def call(element: Any) -> Any:
         return element if element is ABSENT else function(element)

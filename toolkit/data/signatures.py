@@ -1,4 +1,4 @@
-"""Elements as a signature asks for them: a nest of TensorSpecs, as elements are."""
+"""Conversion of elements to a signature: a structure of TensorSpecs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolkit.data.structure import Empty, TensorSpec, stack
 from toolkit.errors import ArgumentTypeError
 
 WHO = "from_generator"
-NUMBERS = "biufcV"  # kinds of dtypes that have a size; V: those of ml_dtypes
+NUMBERS = "biufcV"  # dtype kinds with a fixed size; V: ml_dtypes
 PLAIN = frozenset((bool, int, float))
 SCALARS = PLAIN.union(np.dtype(code).type for code in "?bhilqBHILQefd")
 
@@ -20,15 +20,15 @@ Function = Callable[[Any], Any]
 
 
 def fitter(signature: Any) -> Function:
-    """What makes of an element the arrays that a signature asks for, or raises."""
+    """Return a function that converts an element to a signature, or raises an error."""
     return _each(signature, _value_fitter)
 
 
 class Keeping:
-    """How elements of a signature are kept until there is a batch of them.
+    """Buffering of the elements of a batch for a signature.
 
-    Plain numbers stay as they are, and are left to `stacked`, which may find that they
-    do not fit; all else is kept as what `fitter` makes of it.
+    Plain numbers are not converted; `stacked` can find later that they do not match.
+    Other values are converted by `fitter`.
     """
 
     def __init__(self, signature: Any) -> None:
@@ -37,23 +37,23 @@ class Keeping:
         self._keep = _each(signature, _value_keeper)
 
     def keep(self, elements: Iterable[Any]) -> Iterator[Any]:
-        """Each element as it is kept; an error tells the first that does not fit."""
+        """Yield elements in buffered form; raise an error for the first mismatch."""
         return map(self._keep, elements)
 
     def stacked(self, kept: Sequence[Any], empty: Empty = np.empty) -> Any:
-        """Kept elements as one batch of arrays, which `empty` makes.
+        """Return buffered elements as one batch, with arrays from `empty`.
 
-        The same as stacking what `fit` makes of each.
+        The result equals the stacked results of `fit`.
 
         Raises:
-            Exception: of any kind, if some do not fit or cannot be stacked; `fit` says
-                which and why.
+            Exception: of any type, if elements do not match or cannot be stacked; `fit`
+                gives the exact reason.
         """
         return _stacked(self.signature, kept, empty)
 
 
 class _KeepingNumbers(Keeping):
-    """Tuples and dicts of numbers are kept as tuples, without a call for each."""
+    """Buffering of tuples and dicts of numbers as tuples, without a call per value."""
 
     def __init__(self, signature: Any) -> None:
         super().__init__(signature)
@@ -91,7 +91,7 @@ class _KeepingNumbers(Keeping):
 
 
 def keeping(signature: Any) -> Keeping:
-    """How elements of a signature are kept."""
+    """Return the buffering for a signature."""
     parts = signature.values() if isinstance(signature, dict) else signature
     several = isinstance(signature, (dict, tuple, list)) and len(signature) > 1
     if several and all(map(_is_number, parts)):
@@ -100,7 +100,7 @@ def keeping(signature: Any) -> Keeping:
 
 
 def _each(signature: Any, of_value: Callable[[TensorSpec], Function]) -> Function:
-    """A function of elements: of each value what `of_value` gives for its spec."""
+    """Return a function that applies the function of each spec to each value."""
     if isinstance(signature, TensorSpec):
         return of_value(signature)
     if isinstance(signature, dict):
@@ -123,9 +123,9 @@ def _each(signature: Any, of_value: Callable[[TensorSpec], Function]) -> Functio
 
 
 def _value_fitter(spec: TensorSpec) -> Function:
-    """Values that have the dtype already, and plain numbers, have a shorter way."""
+    """Return a converter with fast paths for matching dtypes and plain numbers."""
     dtype, number, is_number = spec.dtype, spec.dtype.type, _is_number(spec)
-    known = spec.shape or None  # an array without extent becomes a number
+    known = spec.shape or None  # an array of shape () becomes a number
 
     def fit(value: Any) -> Any:
         kind = type(value)
@@ -139,7 +139,7 @@ def _value_fitter(spec: TensorSpec) -> Function:
             try:
                 return number(value)
             except (TypeError, ValueError):
-                pass  # `convert` says it in words
+                pass  # `convert` gives the reason
         return spec.convert(value, WHO)[()]
 
     return fit
@@ -160,7 +160,7 @@ def _value_keeper(spec: TensorSpec) -> Function:
 
 
 def _is_number(part: Any) -> bool:
-    """Whether a part of a signature is a spec of numbers."""
+    """Return whether a part of a signature is a spec of numbers."""
     return (
         isinstance(part, TensorSpec)
         and part.shape == ()
@@ -176,7 +176,7 @@ def _misfit(element: Any, signature: Any) -> ArgumentTypeError:
 
 
 class MisfitError(Exception):
-    """Some of these elements do not fit."""
+    """Error for elements that do not match."""
 
 
 def _stacked(signature: Any, elements: Sequence[Any], empty: Empty) -> Any:

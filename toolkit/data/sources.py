@@ -1,4 +1,4 @@
-"""Where elements come from: arrays, ranges and objects with items."""
+"""Sources of elements: arrays, ranges and indexable objects."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from toolkit.errors import ArgumentTypeError, ShapeError
 
 
 def as_value(value: Any) -> Any:
-    """A value as an array; a Ragged or None as it is; bytes keep their zeros.
+    """Return a value as an array; a Ragged or None is unchanged, bytes keep zeros.
 
-    A value with a `row_spec` and `rows` stays as it is, too: a sparse matrix, say.
+    A value with a `row_spec` and `rows` is also unchanged, for example a sparse matrix.
     """
     if value is None or hasattr(value, "row_spec"):
         return value
@@ -36,7 +36,7 @@ def as_value(value: Any) -> Any:
 
 
 class FromRows(Dataset):
-    """Base of sources whose elements have numbers."""
+    """Base class of sources with random access."""
 
     def _all(self) -> Rows:
         raise NotImplementedError
@@ -50,11 +50,11 @@ class FromRows(Dataset):
 
 @source("from_tensor_slices")
 class FromTensorSlices(FromRows):
-    """The rows of arrays: an element is a row of each; nothing is copied.
+    """The rows of arrays, without a copy: an element is a row of each array.
 
     Args:
-        tensors: an array, or a nest of tuples and dicts of arrays with the same number
-            of rows; lists become arrays, and None has rows that are None.
+        tensors: an array, or a structure of tuples and dicts of arrays with the same
+            number of rows. Lists become arrays; None has rows that are None.
 
     Raises:
         ShapeError: the arrays have different numbers of rows, or none.
@@ -112,10 +112,10 @@ def _as_rows(value: Any) -> Any:
 
 @source("from_tensors")
 class FromTensors(FromRows):
-    """One element: what is given.
+    """One element: the given value.
 
     Args:
-        tensors: an array, or a nest of tuples and dicts of arrays.
+        tensors: an array, or a structure of tuples and dicts of arrays.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -136,11 +136,11 @@ class FromTensors(FromRows):
 
 @source("range")
 class Range(FromRows):
-    """The integers of a range, as Python's `range` gives them.
+    """The integers of a range, as in Python's `range`.
 
     Args:
         *args: stop; start and stop; or start, stop and step.
-        output_type: their dtype; int64 by default.
+        output_type: the dtype; int64 by default.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -171,12 +171,12 @@ class Range(FromRows):
 
 @source("counter")
 class Counter(Dataset):
-    """Numbers that follow each other, without end.
+    """An infinite sequence of numbers with a constant step.
 
     Args:
-        start: the first.
-        step: from one to the next.
-        dtype: their dtype.
+        start: the first number.
+        step: the difference between consecutive numbers.
+        dtype: the dtype.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -220,10 +220,10 @@ class _CounterStream(Stream):
 
 @source("from_items")
 class FromItems(FromRows):
-    """The items of any object with `__getitem__` and `__len__`.
+    """The items of an object with `__getitem__` and `__len__`.
 
     Args:
-        items: a list, a memory-mapped array, a data set of torch or grain, ...
+        items: a list, a memory-mapped array, a torch or grain dataset, ...
 
     Example:
         >>> from toolkit.data import Dataset
@@ -247,11 +247,11 @@ class FromItems(FromRows):
 
 @source("random")
 class Random(Dataset):
-    """Random integers of 64 bits, without end.
+    """An infinite sequence of random 64-bit integers.
 
     Args:
-        seed: where they come from; None draws one.
-        rerandomize_each_iteration: whether each pass has others.
+        seed: the random seed; None draws one.
+        rerandomize_each_iteration: whether each pass draws new numbers.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -296,7 +296,7 @@ class _RandomStream(Stream):
 
 
 def from_elements(elements: list[Any], spec: Any = None) -> Dataset:
-    """A data set of elements in memory; `spec`: their TensorSpecs, if known."""
+    """Return a dataset of elements in memory; `spec`: their TensorSpecs, if known."""
     return _Elements(elements, spec)
 
 

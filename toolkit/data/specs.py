@@ -1,4 +1,4 @@
-"""What elements look like that have not been made: found from a few that are."""
+"""Inference of element specs from a few example elements."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from toolkit.errors import ArgumentError, ShapeError
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
 
-FEW = 3  # elements that are looked at
-ANYTHING = object()  # stands for an element whose extents nobody knows
+FEW = 3  # number of example elements
+ANYTHING = object()  # represents an element with unknown dimensions
 
 
 class EmptyError(ArgumentError):
-    """A data set without elements has no element_spec."""
+    """Error for the element_spec of an empty dataset."""
 
 
 def looked(dataset: Dataset) -> list[Any]:
-    """The first elements of the first pass that has any.
+    """Return the first elements of the first pass that has any.
 
-    It is a run of its own: nothing is counted, kept or measured of it.
+    This is a separate run, without effects on counters, caches and measurements.
 
     Raises:
-        EmptyError: there are none.
+        EmptyError: the dataset is empty.
     """
     for epoch in (0, dataset._passes):
         found: list[Any] = []
@@ -58,7 +58,7 @@ def looked(dataset: Dataset) -> list[Any]:
 
 
 def examples(dataset: Dataset) -> list[Any]:
-    """Some elements of a data set, and one that is longer where lengths vary."""
+    """Return examples of a dataset, with one longer element if lengths vary."""
     found, spec = looked(dataset), dataset._spec()
     if any(_varies(leaf) for leaf in leaves(spec)):
         found.append(_stretched(found[0], spec))
@@ -70,15 +70,15 @@ def _varies(spec: TensorSpec) -> bool:
 
 
 def _stretched(element: Any, spec: Any) -> Any:
-    """An element that is longer by one wherever the TensorSpecs leave an extent open.
+    """Return an element with each variable dimension of the specs extended by one.
 
-    Extents that are equal stay equal, as functions of elements may expect of them.
+    Equal dimensions stay equal, because functions can depend on this.
     """
 
     def longer(values: Sequence[Any]) -> Any:
         value, known = values
         if not isinstance(value, (np.ndarray, np.generic)):
-            return value  # rows of other lengths already, or a data set
+            return value  # variable rows already, or a dataset
         shape = known.shape or (None,) * np.ndim(value)
         for axis, extent in enumerate(shape):
             if extent is None:
@@ -89,7 +89,7 @@ def _stretched(element: Any, spec: Any) -> Any:
 
 
 def _longer(value: Any, axis: int) -> Any:
-    """An array with its last part along an axis twice; zeros where it has none."""
+    """Return an array with its last slice along an axis repeated, or zeros if empty."""
     length = value.shape[axis]
     if length == 0:
         shape = value.shape[:axis] + (1, *value.shape[axis + 1 :])
@@ -98,10 +98,10 @@ def _longer(value: Any, axis: int) -> Any:
 
 
 def applied(function: Callable[[Any], Any], elements: Sequence[Any]) -> list[Any]:
-    """What a function makes of examples.
+    """Return the results of a function for example elements.
 
-    It may refuse one that is longer than those that it will see: what it would have
-    made is then ANYTHING. An error of the first is raised.
+    The function can fail for the extended example, which is longer than real elements.
+    The result is then ANYTHING. An error for the first example is raised.
     """
     made = [function(elements[0])]
     for element in elements[1:]:
@@ -113,7 +113,7 @@ def applied(function: Callable[[Any], Any], elements: Sequence[Any]) -> list[Any
 
 
 def spec_of_examples(elements: Sequence[Any]) -> Any:
-    """The TensorSpecs that hold for all of these elements."""
+    """Return TensorSpecs that match all of these elements."""
     spec = joined([spec_of(one) for one in elements if one is not ANYTHING])
     if any(element is ANYTHING for element in elements):
         return map_leaves(opened, spec)
@@ -121,12 +121,12 @@ def spec_of_examples(elements: Sequence[Any]) -> Any:
 
 
 def opened(spec: TensorSpec) -> TensorSpec:
-    """The same rank and dtype; any extents."""
+    """Return a spec with the same rank and dtype, and all dimensions None."""
     return replace(spec, shape=spec.shape and (None,) * len(spec.shape))
 
 
 def joined(specs: Sequence[Any]) -> Any:
-    """The TensorSpecs that hold where each of several does: None where they differ."""
+    """Return the union of several TensorSpecs: None where dimensions differ."""
 
     def common(several: Sequence[TensorSpec]) -> TensorSpec:
         first, shapes = several[0], {spec.shape for spec in several}
@@ -138,12 +138,12 @@ def joined(specs: Sequence[Any]) -> Any:
 
     try:
         return merge(common, specs, "element_spec")
-    except ShapeError:  # elements of several structures: no spec could say that
+    except ShapeError:  # elements of different structures have no spec
         return specs[0]
 
 
 def joined_of(datasets: Iterable[Dataset]) -> Any:
-    """The TensorSpecs of the elements of any of these data sets; some may be empty."""
+    """Return the union of the specs of datasets; some of them can be empty."""
     specs, empty = [], None
     for dataset in datasets:
         try:
@@ -156,11 +156,11 @@ def joined_of(datasets: Iterable[Dataset]) -> Any:
 
 
 def spec_inside(function: Callable[[Any], Dataset], elements: Sequence[Any]) -> Any:
-    """The TensorSpecs of the elements of the data sets that a function makes.
+    """Return the TensorSpecs of the elements of datasets that a function returns.
 
     Args:
-        function: from an example to a data set.
-        elements: examples; an error at the first that is not empty is raised.
+        function: a function from an example to a dataset.
+        elements: examples. An error for the first that is not empty is raised.
     """
     specs: list[Any] = []
     error: Exception | None = None
@@ -179,23 +179,23 @@ def spec_inside(function: Callable[[Any], Dataset], elements: Sequence[Any]) -> 
 
 
 def known_spec(dataset: Dataset, change: Callable[[TensorSpec], TensorSpec]) -> Any:
-    """The element_spec of a data set with a change to each TensorSpec."""
+    """Return the element_spec of a dataset with a change to each TensorSpec."""
     return map_leaves(change, dataset._spec())
 
 
 def batched(spec: TensorSpec, first: int | None) -> TensorSpec:
-    """What stacking values makes of their spec; `first` is how many there are."""
+    """Return the spec of stacked values; `first` is the batch dimension."""
     if isinstance(spec, NoneSpec):
         return spec
     return replace(spec, shape=None if spec.shape is None else (first, *spec.shape))
 
 
 def padded_spec(spec: Any, shapes: Any, first: int | None) -> Any:
-    """What padding values to shapes, nested as elements are, makes of their specs.
+    """Return the specs of padded batches.
 
     Args:
-        shapes: as of `padded_batch`.
-        first: how many elements a batch has; None: it varies.
+        shapes: the padded shapes, as for `padded_batch`.
+        first: the batch dimension; None if it varies.
     """
     if isinstance(spec, (tuple, dict)):
         given = parts_like(spec, shapes, "padded_batch: padded_shapes")

@@ -1,4 +1,4 @@
-"""What a pass was like: a table, a verdict, a timeline and a picture."""
+"""Statistics of a pass: a table, a verdict, a trace and a picture."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from toolkit.data.profiling import Event, Stage, Watch
 if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture
 
-READY = 0.1  # of the time: whoever waits less for data is not slowed down by it
+READY = 0.1  # fraction of time: below it, the data is not the bottleneck
 COLUMNS = ("stage", "elements", "busy", "waited", "buffer", "workers")
 
 
 class Stats:
-    """Where the time of a pass went.
+    """Time of each stage in a pass.
 
     Attributes:
         rows: for each stage a dict: `stage`, `detail`, `elements`, `busy` and `waited`
             in seconds (for its own threads), `buffered` and `capacity` of its buffer,
             `bytes` of an element, `workers`, and the `choices` of AUTOTUNE.
-        elapsed: seconds from the first element asked for to the last.
-        verdict: a sentence: which stage is the slowest, and what to do about it.
+        elapsed: seconds from the first request for an element to the last.
+        verdict: a sentence with the slowest stage and advice.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -58,7 +58,7 @@ class Stats:
             "choices": list(stage.choices),
         }
 
-    # The verdict
+    # Verdict
 
     def _judge(self) -> str:
         last = self._stages[-1]
@@ -77,7 +77,7 @@ class Stats:
             f"{slowest.name}{_in_brackets(slowest.detail)}: {_advice(slowest, last)}"
         )
 
-    # What it looks like
+    # Table
 
     def _cells(self) -> Iterator[tuple[str, ...]]:
         for row in self.rows:
@@ -113,7 +113,7 @@ class Stats:
         listed = page.table(COLUMNS, self._cells(), "The last pass", numbers)
         return page.join((listed, page.tag("p", self.verdict)))
 
-    # The timeline
+    # Trace
 
     def _events(self) -> Iterator[tuple[str, Event]]:
         for stage in self._stages:
@@ -138,7 +138,7 @@ class Stats:
         Path(path).write_text(json.dumps({"traceEvents": events}), "utf-8")
 
     def plot(self, to_file: str | Path | None = None) -> Picture:
-        """A picture of who was at work when; see `Dataset.plot`."""
+        """Plot a timeline of the pass; see `Dataset.plot`."""
 
         def spans(events: Iterable[Event]) -> list[tuple[float, float]]:
             times = ((e.start - self._began, e.end - self._began) for e in events)
@@ -155,16 +155,16 @@ class Stats:
 
 
 def busy(stage: Stage) -> float:
-    """Seconds that a stage itself has worked, summed over its threads."""
+    """Return the seconds of work of a stage, summed over its threads."""
     if stage.alone:
         return stage.total
-    if stage.workers:  # what is before it is measured by itself, in other threads
+    if stage.workers:  # other threads run and measure earlier stages
         return stage.total if stage.makes else 0.0
     return max(0.0, stage.total - sum(parent.total for parent in stage.parents))
 
 
 def gaps(stage: Stage) -> Iterator[Event]:
-    """The times between elements: when whoever takes them was at work."""
+    """Yield the times between elements: the work of the consumer."""
     events = list(stage.events)
     for before, after in zip(events, events[1:], strict=False):
         yield Event(before.end, after.start, before.thread)

@@ -1,9 +1,9 @@
-"""Files of elements: written once, from first to last, and read in any order.
+"""Files of elements: written sequentially once, and read in any order.
 
-A file is a line that says what it is, the elements, the place of each, and the place
-of these places. An element is a header in JSON and the bytes of its arrays, which are
-not copied when it is read; nothing in a file is run. It becomes visible when it is
-whole: it is written under another name, and then renamed.
+A file is a line with its format and label, the elements, their offsets, and the offset
+of the offset table. An element is a JSON header and the bytes of its arrays, which are
+read without a copy. Reading a file executes no code. A writer uses a temporary name and
+renames the complete file.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from toolkit.reading.clear import check_plain
 from toolkit.reading.packed import decompressed
 
 FIRST_LINE = "toolkit elements 1\n"
-HEAD = struct.Struct("<III")  # bytes of the header, number of arrays, checksum
-TAIL = struct.Struct("<QQQ")  # where places begin, how many there are, the end's mark
+HEAD = struct.Struct("<III")  # header size, number of arrays, checksum
+TAIL = struct.Struct("<QQQ")  # offset of the table, its length, end marker
 COMPRESSIONS = (None, "", "AUTO", "GZIP")
 MARK = 0x454E44_454C454D
 _DAMAGES = (
@@ -39,13 +39,13 @@ _DAMAGES = (
 
 
 class Writer:
-    """Writes elements to a file, which appears when `finish` is called.
+    """Writer of elements to a file, which appears after `finish`.
 
     Args:
-        path: of the file.
-        label: what the elements are, for whoever opens the file.
-        compression: "GZIP": arrays are packed; None, "" or "AUTO": they are not, so
-            that they can be read without a copy.
+        path: the path of the file.
+        label: a description of the elements for readers of the file.
+        compression: "GZIP" compresses arrays. None, "" or "AUTO" does not, to allow
+            reading without a copy.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Writer:
             self._file.write(buffer)
 
     def finish(self) -> None:
-        """Put the file in its place, on disk."""
+        """Sync the file to disk and move it to its path."""
         start = self._file.tell()
         self._file.write(np.array(self._places, "<u8").tobytes())
         self._file.write(TAIL.pack(start, len(self._places), MARK))
@@ -94,14 +94,14 @@ class Writer:
         self._stage.close()
 
     def abandon(self) -> None:
-        """Leave no trace of an unfinished file."""
-        with suppress(OSError):  # what is still to be written may find no space
+        """Remove an unfinished file."""
+        with suppress(OSError):  # the final flush can run out of space
             self._file.close()
         self._stage.close()
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise where something is that no Writer has written."""
+    """Raise an error if the path has a file that no Writer wrote."""
     if not os.path.lexists(path):
         return
     if path.is_file():
@@ -115,7 +115,7 @@ def _check_replaceable(path: Path) -> None:
 
 
 class StoredRows(Rows):
-    """The elements of a file."""
+    """Elements of a file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)

@@ -1,4 +1,4 @@
-"""Arrays in files as sources: npz, npy, HDF5 and folders of images."""
+"""Sources for files of arrays: npz, npy, HDF5 and image folders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from toolkit.reading.npy import mapped, open_npz
 from toolkit.reading.packed import budget_of, too_much
 
 Path_ = str | os.PathLike[str]
-DAMAGES = (  # what opening a damaged or missing file may raise
+DAMAGES = (  # errors for a corrupt or missing file
     *(OSError, EOFError, ValueError, KeyError, zlib.error),
     *(BadZipFile, struct.error, NotImplementedError),
 )
@@ -47,11 +47,12 @@ IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 
 @source("from_npz")
 class FromNpz(FromTensorSlices):
-    """The rows of the arrays of an .npz file, as dicts; the arrays are read at once.
+    """The rows of the arrays of an .npz file, as dicts; the arrays are loaded at once.
 
     Args:
-        path: of the file.
-        keys: which arrays; one name: an element is a row of it alone; None: all.
+        path: the path of the file.
+        keys: the names of the arrays. One name gives rows of that array only; None
+            means all.
 
     Example:
         >>> import tempfile
@@ -75,10 +76,10 @@ class FromNpz(FromTensorSlices):
 
 @source("from_npy")
 class FromNpy(FromTensorSlices):
-    """The rows of arrays in .npy files, which stay on disk: they are memory-mapped.
+    """The rows of memory-mapped arrays in .npy files.
 
     Args:
-        paths: a path, or a nest of tuples and dicts of paths.
+        paths: a path, or a structure of tuples and dicts of paths.
 
     Example:
         >>> import tempfile
@@ -103,7 +104,7 @@ def _mapped(path: Path_) -> Array:
 
 
 def _damaged(path: Path_, error: Exception) -> DatasetError:
-    """What is wrong with a file, and where it ends: it may be cut off there."""
+    """Return the error for a corrupt file, with the offset of a possible truncation."""
     size = os.path.getsize(path) if os.path.isfile(path) else 0
     end = f" (the file ends at byte {size:,})" if size else ""
     reason = str(error).removeprefix(f"{os.fspath(path)!r}: ")
@@ -111,7 +112,7 @@ def _damaged(path: Path_, error: Exception) -> DatasetError:
 
 
 def chosen(arrays: Any, keys: Any) -> Any:
-    """Arrays by their names: of one name the array, of several a dict or tuple."""
+    """Return the selected arrays: an array, or a dict or tuple for several."""
     if isinstance(keys, str):
         return arrays[keys]
     if isinstance(keys, tuple):
@@ -121,15 +122,15 @@ def chosen(arrays: Any, keys: Any) -> Any:
 
 @source("from_hdf5")
 class FromHDF5(Dataset):
-    """The rows of data sets in an HDF5 file; whole chunks are read, and kept a while.
+    """The rows of HDF5 datasets, read in whole chunks with a small cache.
 
     Args:
-        path: of the file.
-        keys: the names of the data sets: a name, or a tuple or list of them (for
-            elements that are tuples or dicts); None: all at the file's top.
+        path: the path of the file.
+        keys: a dataset name, or a tuple or list of them (for elements that are tuples
+            or dicts). None selects all datasets at the top level.
 
     Raises:
-        DatasetError: the file is damaged or cut off, or has no such data set.
+        DatasetError: the file is corrupt or truncated, or has no such dataset.
 
     Example:
         >>> import tempfile
@@ -177,7 +178,7 @@ class FromHDF5(Dataset):
 
 
 class _Inside:
-    """The data sets of a file by their names, none of which leads out of it."""
+    """HDF5 datasets of a file by name, without links to other files."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -198,14 +199,14 @@ class _Inside:
 
 
 class _ChunkedArray:
-    """A data set of a file that is read in stretches of whole chunks.
+    """HDF5 dataset that is read in segments of whole chunks.
 
     Args:
-        dataset: of h5py.
-        most: bytes that a stretch may take, and those that are kept together.
+        dataset: the h5py dataset.
+        most: the maximum size of a segment, and of the cache, in bytes.
     """
 
-    kept = 16  # stretches
+    kept = 16  # segments
 
     def __init__(self, dataset: Any, most: int) -> None:
         self._dataset = dataset
@@ -216,7 +217,7 @@ class _ChunkedArray:
         nbytes = max(1, size * _row_bytes(dataset), chunk_bytes(dataset))
         if nbytes > most:
             raise too_much(f"a chunk of {dataset.name}", most)
-        # No method of ours: an object that refers to itself would keep its file open.
+        # Not a method: a reference cycle would keep the file open.
         self._read = lru_cache(max(1, min(self.kept, most // nbytes)))(
             lambda number: _between(dataset, number * size, (number + 1) * size)
         )
@@ -229,7 +230,7 @@ class _ChunkedArray:
         return self._read(stretch)[inside]
 
     def rows(self, numbers: Numbers) -> Array:
-        """Several rows; each stretch is read once."""
+        """Return several rows; each segment is read once."""
         if isinstance(numbers, range) and numbers.step == 1:
             return _between(self._dataset, numbers.start, numbers.stop)
         wanted = as_array(numbers)
@@ -246,7 +247,7 @@ def _row_bytes(dataset: Any) -> int:
 
 
 def _between(dataset: Any, start: int, stop: int) -> Array:
-    """Rows that follow each other, from the file."""
+    """Read consecutive rows from the file."""
     try:
         return np.asarray(dataset[start:stop])
     except (OSError, RuntimeError, ValueError, TypeError, MemoryError) as error:
@@ -257,7 +258,7 @@ def _between(dataset: Any, start: int, stop: int) -> Array:
 
 
 def _byte(dataset: Any, row: int) -> str:
-    """About where a row lies in the file, if the file still tells it."""
+    """Return the approximate offset of a row in the file, if available."""
     try:
         return f"byte {_place(dataset, row):,}, "
     except (OSError, RuntimeError, ValueError, TypeError):
@@ -265,7 +266,7 @@ def _byte(dataset: Any, row: int) -> str:
 
 
 def _place(dataset: Any, row: int) -> int:
-    """Where a row lies, or where its chunk begins."""
+    """Return the offset of a row or of its chunk."""
     if not dataset.chunks:
         return (dataset.id.get_offset() or 0) + row * _row_bytes(dataset)
     place = (row // dataset.chunks[0] * dataset.chunks[0], *[0] * (dataset.ndim - 1))
@@ -293,17 +294,17 @@ class _HDF5Rows(Rows):
 
 @source("from_image_folder")
 class FromImageFolder(Dataset):
-    """(pixels, label) of the images in a folder that has a folder for each class.
+    """(pixels, label) of the images in a folder with one subfolder for each class.
 
-    Pixels are uint8 of shape (height, width, channels). Needs Pillow.
+    Pixels are uint8 with shape (height, width, channels). Needs Pillow.
 
     Args:
-        directory: the folder; classes are its folders in the order of their names.
-        image_size: (height, width) that images are resized to; None: as they are.
+        directory: the folder. The classes are its subfolders in alphabetical order.
+        image_size: the (height, width) to resize images to; None does not resize.
         color_mode: "rgb", "rgba" or "grayscale".
 
     Raises:
-        DatasetError: there are no images, or one cannot be read.
+        DatasetError: the folder has no images, or an image cannot be read.
     """
 
     def __init__(
@@ -350,7 +351,7 @@ class _ImageRows(Rows):
 
 
 def read_image(path: str, size: tuple[int, int] | None, mode: str) -> Array:
-    """The pixels of an image, with an axis for channels."""
+    """Return the pixels of an image, with a channel axis."""
     try:
         from PIL import Image
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""One pass over a data set: a stream for each stage, each drawing on those before it.
+"""Streams of one pass over a dataset: one for each stage, each reading its inputs.
 
-A stream is a generator with a position that can be written down. What `fields` names
-is all that a stage must remember between two elements; a stream that is given these
-values again, before its first element, goes on where the other was.
+A stream is a generator with a serializable position. `fields` names all state that a
+stage keeps between two elements. A new stream with these values continues from that
+position.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from toolkit.spares import Spares
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
 
-SKIPPED = object()  # in the place of an element whose error is passed over
+SKIPPED = object()  # replaces an element with an ignored error
 
 OnError = Callable[[Exception, str], None]
 
 
 class ClosedError(Exception):
-    """A pass was closed while a stage waited for an element; no end of its elements.
+    """Error for a pass that was closed while a stage waited for an element.
 
-    Whoever takes elements of a stream may tell by it that there are more: what was kept
-    of them is not all. Only who has the iterator of the pass sees an end instead.
+    It differs from the end of the elements: the elements received so far are
+    incomplete. The user of the pass's iterator sees a normal end instead.
     """
 
 
 class Run:
-    """What all streams of one pass have in common.
+    """State that all streams of one pass share.
 
     Attributes:
-        watch: how long each stage takes.
-        options: those of the data set.
-        unordered: stages that give out elements as they become ready.
-        kept: whether stages that keep elements read what they have kept in this pass;
-            they do so from its beginning to its end, or not at all.
-        shares: the stage of batches that makes some rows of each, and which ones.
+        watch: the measurements of the stages.
+        options: the options of the dataset.
+        unordered: the stages that deliver elements as they become ready.
+        kept: whether caching stages read their cache in this pass. The choice is fixed
+            for the whole pass.
+        shares: the batch stage with a local shard, and its row selection.
     """
 
     def __init__(self, watch: Watch, options: Any) -> None:
@@ -58,33 +58,33 @@ class Run:
         self.is_closed: bool = False
 
     def at_close(self, function: Callable[[], None]) -> None:
-        """Have a function called when the pass ends, however it ends."""
+        """Register a function to call at the end of the pass in all cases."""
         self._closing[function] = None
-        if self.is_closed:  # a thread came to this stage when the pass was over
+        if self.is_closed:  # a thread reached this stage after the end
             self.close()
 
     def has_ended(self, function: Callable[[], None]) -> None:
-        """Forget a function for the end: its stream has come to its own."""
+        """Unregister a function, because its stream has ended."""
         self._closing.pop(function, None)
 
     def close(self) -> None:
         """Stop threads and processes, close files; idempotent."""
         self.is_closed = True
         while self._closing:
-            with contextlib.suppress(Exception):  # also where two threads close it
+            with contextlib.suppress(Exception):  # two threads can close it at once
                 self._closing.popitem()[0]()
 
 
 class Pass(NamedTuple):
-    """Where in a run a stage is opened.
+    """Context in which a stage opens its stream in a run.
 
     Attributes:
         run: the run.
-        epoch: its number, and those of the repetitions inside it: what random choices
-            depend on beside their seed.
-        on_error: what takes an error of one element, if it is to be passed over.
-        within: the stage of whose elements these data sets are made, if any.
-        selection: the elements that are made; others are ABSENT. None: all.
+        epoch: the pass number, and the numbers of nested repetitions. Random choices
+            depend on it and on their seed.
+        on_error: a handler for an error of one element, if such errors are ignored.
+        within: the enclosing stage of a nested dataset, if any.
+        selection: the elements to compute; other elements are ABSENT. None selects all.
     """
 
     run: Run
@@ -94,15 +94,15 @@ class Pass(NamedTuple):
     selection: Selection | None = None
 
     def inside(self, repetition: int) -> Pass:
-        """The pass of a repetition inside this one."""
+        """Return the context of a repetition in this pass."""
         return self._replace(epoch=(*self.epoch, repetition))
 
     def rows(self, dataset: Dataset) -> Rows | None:
-        """The elements of a data set by their number, if they can be had so."""
+        """Return random access to the elements of a dataset, or None."""
         return dataset._rows(self)
 
     def open(self, dataset: Dataset) -> Stream:
-        """The stream of a data set."""
+        """Open the stream of a dataset."""
         rows = self.rows(dataset)
         if rows is not None:
             stream: Stream = RowStream(dataset, self, rows)
@@ -112,12 +112,12 @@ class Pass(NamedTuple):
 
 
 class Stream:
-    """Base: the elements of a stage, one after the other.
+    """Base class of the stream of a stage.
 
     Args:
         dataset: the stage.
-        here: the pass.
-        parents: the streams on which it draws.
+        here: the context.
+        parents: the input streams.
     """
 
     fields: tuple[str, ...] = ()
@@ -132,33 +132,33 @@ class Stream:
         self.stage: Stage = here.run.watch.stage(key, title, dataset, stages)
 
     def title(self) -> str:
-        """What it is called where times are shown."""
+        """Return its name in tables of times."""
         return self.dataset._name
 
     @property
     def parent(self) -> Stream:
-        """The only stream on which it draws."""
+        """Return the single input stream."""
         return self.parents[0]
 
     def elements(self) -> Iterator[Any]:
-        """The elements from the position on; a kind of stream defines this."""
+        """Yield the elements from the position on; subclasses define this method."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Any]:
         return self.stage.timed(self.elements())
 
     def lists(self, size: int) -> Iterator[list[Any]]:
-        """The elements, several at a time; the last list has what is left."""
+        """Yield lists of elements; the last list can be shorter."""
         elements = iter(self)
         while together := list(islice(elements, size)):
             yield together
 
     def stacked(self, size: int, drops: bool) -> Iterator[Any]:
-        """The elements in batches.
+        """Yield batches of the elements.
 
         Args:
-            size: how many a batch has.
-            drops: whether to leave out a last batch that is not full.
+            size: the batch size.
+            drops: whether to drop a last batch that is not full.
         """
         spares = Spares()
         for elements in self.lists(size):
@@ -167,14 +167,14 @@ class Stream:
             yield stacked(elements, spares.empty)
 
     def state(self) -> Any:
-        """The position, for `restore`; it may hold elements."""
+        """Return the position, for `restore`; it can contain elements."""
         return [
             [_kept(getattr(self, name)) for name in self.fields],
             [parent.state() for parent in self.parents],
         ]
 
     def restore(self, state: Any) -> None:
-        """Go to a position, before the first element has been taken."""
+        """Restore a position, before the first element is taken."""
         mine, theirs = state
         for name, value in zip(self.fields, mine, strict=True):
             setattr(self, name, value)
@@ -182,33 +182,33 @@ class Stream:
             parent.restore(position)
 
     def skip(self, count: int) -> Iterator[Any]:
-        """The elements after the next `count`, before the first has been taken."""
+        """Return an iterator after the next `count` elements, before the start."""
         elements = iter(self)
         next(islice(elements, count, count), None)
         return elements
 
     def failed(self, error: Exception, index: int) -> None:
-        """Note on an error that this stage raised it, at an element of the one before.
+        """Add a note to an error: this stage raised it for an element of its input.
 
         Args:
-            index: the number of the element.
+            index: the index of the element.
         """
         stage = self.dataset
         note(error, place(stage._name, index, self.parent.origin(), stage._detail()))
 
     def origin(self) -> str | None:
-        """Where the last element comes from, such as a file and a line."""
+        """Return the origin of the last element, such as a file and a line."""
         found = (parent.origin() for parent in self.parents)
         return next((origin for origin in found if origin is not None), None)
 
 
 def _kept(value: Any) -> Any:
-    """A value that stays as it is while the stream goes on."""
+    """Return a value that does not change when the stream continues."""
     return list(value) if isinstance(value, list) else value
 
 
 class RowStream(Stream):
-    """The rows of a data set in their order."""
+    """Stream of rows in their order."""
 
     fields: tuple[str, ...] = ("position",)
 

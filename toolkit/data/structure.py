@@ -1,6 +1,6 @@
-"""Elements of data sets: nests of tuples, named tuples and dicts of values.
+"""Structures of elements: nested tuples, named tuples and dicts of values.
 
-A list is a value, as an array is: it becomes an array where elements are stacked.
+A list is a leaf, as an array is: stacking converts it to an array.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import numpy as np
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
 Array = np.ndarray[Any, Any]
-Empty = Callable[..., Array]  # makes an array of a shape and a dtype
+Empty = Callable[..., Array]  # allocates an array of a shape and a dtype
 _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """The shape and dtype of a value; None is an extent that varies.
+    """Shape and dtype of a value; None is a variable dimension.
 
     Args:
-        shape: a sequence of extents; None: of any shape.
+        shape: a sequence of dimensions; None means any shape.
         dtype: a name, a NumPy type, `str` or `bytes`.
-        name: for whom it helps.
+        name: an optional name.
 
     Example:
         >>> from toolkit.data import TensorSpec
@@ -46,14 +46,14 @@ class TensorSpec:
         object.__setattr__(self, "dtype", numpy_dtype(self.dtype))
 
     def accepts(self, shape: Sequence[int]) -> bool:
-        """Whether an array of this shape fits."""
+        """Return whether an array of this shape matches."""
         if self.shape is None or self.shape == shape:
             return True
         pairs = zip(self.shape, shape, strict=False)
         return len(self.shape) == len(shape) and all(a in (None, b) for a, b in pairs)
 
     def convert(self, value: Any, who: str) -> Array:
-        """The value as an array of this shape and dtype; an error names `who`."""
+        """Return the value as an array of this shape and dtype; errors name `who`."""
         try:
             array = np.asarray(value, self.dtype)
         except (TypeError, ValueError) as error:
@@ -73,7 +73,7 @@ class TensorSpec:
 
 
 def _keeps(value: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether text becomes text, and numbers numbers, by what a value begins with."""
+    """Return whether a conversion keeps text as text and numbers as numbers."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
     own, numbers = getattr(value, "dtype", None), "biufc"
@@ -89,11 +89,11 @@ def _keeps(value: Any, dtype: np.dtype[Any]) -> bool:
 
 @dataclass(frozen=True)
 class NoneSpec(TensorSpec):
-    """What stands for a value that is None in each element."""
+    """Spec of a value that is None in each element."""
 
 
 def numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    """A NumPy dtype of whatever stands for one; strings of any length are objects."""
+    """Return a NumPy dtype; strings of any length are objects."""
     if isinstance(dtype, np.dtype):
         return dtype
     name = getattr(dtype, "name", dtype)
@@ -107,7 +107,7 @@ def numpy_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
-    """The element with `function` applied to each of its values."""
+    """Return the element with `function` applied to each leaf."""
     if isinstance(element, tuple):
         return like(element, [map_leaves(function, part) for part in element])
     if isinstance(element, dict):
@@ -116,7 +116,7 @@ def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
 
 
 def like(element: tuple[Any, ...] | dict[Any, Any], parts: Sequence[Any]) -> Any:
-    """A tuple, named tuple or dict like `element` of other parts."""
+    """Return a tuple, named tuple or dict with the structure of `element`."""
     if isinstance(element, dict):
         return dict(zip(element, parts, strict=True))
     kind = type(element)
@@ -126,11 +126,11 @@ def like(element: tuple[Any, ...] | dict[Any, Any], parts: Sequence[Any]) -> Any
 def parts_like(
     element: tuple[Any, ...] | dict[Any, Any], given: Any, what: str
 ) -> list[Any]:
-    """What an argument that is nested as an element has for each part of it.
+    """Return the item for each part of an element, from a structured argument.
 
     Args:
-        given: the argument; None: None for each.
-        what: its name, for an error.
+        given: the argument; None means None for each part.
+        what: the name of the argument in errors.
     """
     if given is None:
         return [None] * len(element)
@@ -146,7 +146,7 @@ def parts_like(
 
 
 def leaves(element: Any) -> list[Any]:
-    """The values of an element."""
+    """Return the leaves of an element."""
     if isinstance(element, tuple):
         return [leaf for part in element for leaf in leaves(part)]
     if isinstance(element, dict):
@@ -155,7 +155,7 @@ def leaves(element: Any) -> list[Any]:
 
 
 def merge(combine: Callable[..., Any], elements: Sequence[Any], who: str) -> Any:
-    """One element out of several: `combine` gets each value's list of values."""
+    """Merge several elements; `combine` receives the list of values of each leaf."""
     first = elements[0]
     if isinstance(first, tuple):
         if not are_all(tuple, elements) or {*map(len, elements)} != {len(first)}:
@@ -170,7 +170,7 @@ def merge(combine: Callable[..., Any], elements: Sequence[Any], who: str) -> Any
 
 
 def are_all(kinds: type | tuple[type, ...], elements: Sequence[Any]) -> bool:
-    """Whether all elements are of a type, or one of some types."""
+    """Return whether all elements are instances of a type or types."""
     return all(issubclass(kind, kinds) for kind in {*map(type, elements)})
 
 
@@ -179,7 +179,7 @@ def _have(keys: Any, elements: Sequence[dict[Any, Any]]) -> bool:
 
 
 def stacked(elements: Sequence[Any], empty: Empty = np.empty) -> Any:
-    """Elements as a batch of them, in arrays that `empty` makes."""
+    """Return elements stacked into a batch, in arrays from `empty`."""
     return merge(partial(stack, empty=empty), elements, "batch")
 
 
@@ -193,17 +193,17 @@ def _unlike(elements: Sequence[Any], who: str) -> ShapeError:
 
 
 def describe(element: Any) -> Any:
-    """The structure of an element, with a * for each value."""
+    """Return the structure of an element as text, with * for each leaf."""
     return map_leaves(lambda _: "*", element)
 
 
 def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) -> Any:
-    """Values of equal shapes as one array with a new first axis; None if all are None.
+    """Stack values of equal shapes along a new first axis; None if all are None.
 
     Args:
-        values: of equal shapes.
-        who: asks for it.
-        empty: makes an array of a shape and a dtype.
+        values: values of equal shapes.
+        who: the caller in errors.
+        empty: allocates an array of a shape and a dtype.
     """
     first = values[0]
     if first is None and are_all(type(None), values):
@@ -213,7 +213,7 @@ def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) ->
     if not isinstance(first, (np.ndarray, np.generic)) and hasattr(first, "__array__"):
         values = [np.asarray(value) for value in values]  # tensors
         first = values[0]
-    if isinstance(first, bytes):  # NumPy's own bytes lose zeros at their ends
+    if isinstance(first, bytes):  # NumPy's bytes dtype drops trailing zeros
         return object_array(values)
     if isinstance(first, np.ndarray) and first.dtype != object:
         _check_shapes(values, who)
@@ -226,7 +226,7 @@ def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) ->
 
 
 def _joined(values: Sequence[Any], dtype: np.dtype[Any], empty: Empty) -> Array:
-    """Arrays of one shape as one array, each by one copy."""
+    """Return arrays of one shape as one array, with one copy for each."""
     shape = np.shape(values[0])
     if not shape or not are_all(np.ndarray, values):
         return np.array(values, dtype)
@@ -256,14 +256,14 @@ def _check_shapes(values: Sequence[Any], who: str) -> None:
 
 
 def object_array(values: Sequence[Any]) -> Array:
-    """A row of Python objects."""
+    """Return a 1-d array of Python objects."""
     array = np.empty(len(values), object)
     array[:] = values
     return array
 
 
 def spec_of(element: Any) -> Any:
-    """The TensorSpecs of an element's values."""
+    """Return the TensorSpecs of an element's values."""
 
     def spec(value: Any) -> TensorSpec:
         if value is None:
@@ -283,7 +283,7 @@ def _is_text(value: Any) -> bool:
 
 
 def size_of(element: Any) -> int:
-    """About how many bytes the values of an element hold."""
+    """Return the approximate size of an element's values in bytes."""
     return sum(getattr(leaf, "nbytes", 0) or _length(leaf) for leaf in leaves(element))
 
 

@@ -1,8 +1,8 @@
-"""AUTOTUNE: how many threads and how large a buffer are worth it, found while running.
+"""AUTOTUNE: selection of the number of threads and the buffer size during a pass.
 
-Twice as many are kept if they are at least a tenth faster, half as many if they are
-hardly slower: a few hundred elements lead near the best number whether calls wait,
-compute outside of Python's lock or inside.
+The tuner keeps a doubled number if it is at least a tenth faster, and a halved number
+if it is hardly slower. After a few hundred elements it is near the optimum. This is
+true for calls that wait, compute without the GIL, or compute with it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from toolkit.data.profiling import Stage
 from toolkit.errors import ArgumentError
 
 AUTOTUNE = -1
-WIDE = 16  # where AUTOTUNE begins: ten elements cannot teach it
+WIDE = 16  # initial threads: ten elements are too few for tuning
 LONGEST = 64
 FASTER, HARDLY_SLOWER = 1.1, 0.95
-WINDOW = 0.02  # s: shorter measurements say little
-PAUSE = 10  # windows before another number is tried again
-COMPUTES = 0.4  # processors in use: calls that wait use hardly any
-WAITS_LITTLE = 0.05  # of the time: whoever takes the elements is the slow one
+WINDOW = 0.02  # s: shorter measurements are too noisy
+PAUSE = 10  # windows before the next trial
+COMPUTES = 0.4  # processors in use per call; waiting calls use less
+WAITS_LITTLE = 0.05  # fraction of time: below it, the consumer limits
 
 
 def check_workers(stage: str, workers: int | None) -> None:
-    """Raise unless this can be a number of parallel calls."""
+    """Raise an error unless this is a valid number of parallel calls."""
     if workers is not None and workers != AUTOTUNE and workers < 1:
         raise ArgumentError(
             f"{stage}: expected num_parallel_calls >= 1, AUTOTUNE or None; received "
@@ -34,7 +34,7 @@ def check_workers(stage: str, workers: int | None) -> None:
 
 
 class Knob:
-    """A number that AUTOTUNE may change between `low` and `high`."""
+    """Number that AUTOTUNE can change between `low` and `high`."""
 
     def __init__(self, value: int, low: int | None = None, high: int | None = None):
         self.value = value
@@ -43,15 +43,15 @@ class Knob:
 
     @property
     def is_free(self) -> bool:
-        """Whether it may be changed."""
+        """Return whether AUTOTUNE can change it."""
         return self.low < self.high
 
     @classmethod
     def of(cls, given: int, options: Options, is_unbounded: bool = False) -> Knob:
-        """The number of threads that was asked for; below 0: AUTOTUNE.
+        """Return the knob for a number of threads; below 0 means AUTOTUNE.
 
         Args:
-            is_unbounded: whether it may be more than the options allow.
+            is_unbounded: whether it can exceed the limit in the options.
         """
         most = options.most_threads
         if given >= 0:
@@ -62,7 +62,7 @@ class Knob:
 
 
 class Tuner:
-    """Watches a stage's elements and sets its knobs."""
+    """Tuner that observes a stage's elements and sets its knobs."""
 
     def __init__(
         self, stage: Stage, options: Options, workers: Knob, capacity: Knob | None
@@ -71,8 +71,8 @@ class Tuner:
         self._workers, self._capacity = workers, capacity
         is_free = workers.is_free or (capacity is not None and capacity.is_free)
         self._is_on = is_free and options.autotune.enabled is not False
-        self._factor = 0.5  # what is tried next
-        self._before: tuple[int, float] | None = None  # what a trial began with
+        self._factor = 0.5  # factor of the next trial
+        self._before: tuple[int, float] | None = None  # value and rate before a trial
         self._pause = 0
         self._began_with = process_time()
         self._is_first = True
@@ -83,7 +83,7 @@ class Tuner:
         self._elements = self._waited = self._empty = self._full = 0
 
     def is_due(self, waited: int, was_empty: bool, is_empty: bool) -> bool:
-        """Count an element; whether enough of them have been seen to adjust."""
+        """Count an element; return whether enough were observed for an adjustment."""
         if not self._is_on:
             return False
         self._elements += 1
@@ -95,7 +95,7 @@ class Tuner:
         return enough and perf_counter() - self._since >= WINDOW
 
     def adjust(self, size: Callable[[], int]) -> None:
-        """Change the knobs by what has been seen since the last time."""
+        """Adjust the knobs from the observations since the last adjustment."""
         elapsed = perf_counter() - self._since
         rate = self._elements / elapsed
         waits = self._waited * 1e-9 / elapsed
@@ -107,7 +107,7 @@ class Tuner:
         self._begin()
 
     def _start_over(self, elapsed: float) -> bool:
-        """Go to one thread for each processor if calls compute: others only disturb."""
+        """Reset to one thread per CPU if calls compute: more would slow them."""
         used = (process_time() - self._began_with) / elapsed
         most = max(self._workers.low, self._options.processors)
         if used < COMPUTES or self._workers.value <= most:
@@ -143,7 +143,7 @@ class Tuner:
         self._stage.choices.append(f"threads: {number} ({why})")
 
     def _adjust_capacity(self, size: Callable[[], int]) -> None:
-        """A larger buffer where it was full at times and empty at others."""
+        """Increase the buffer if it was sometimes full and sometimes empty."""
         knob = self._capacity
         assert knob is not None
         self._stage.bytes = size()

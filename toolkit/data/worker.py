@@ -1,4 +1,4 @@
-"""A worker process, which computes elements for `toolkit.data.processes`."""
+"""Worker process that computes elements for `toolkit.data.processes`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from toolkit.processes import enter_user_code
 
 
 def work(connection: Connection, exchange: Exchange) -> None:
-    """Make elements until the other side has gone."""
+    """Compute elements until the parent process closes the connection."""
     with suppress(EOFError, OSError):
         enter_user_code()
         function = loaded(connection.recv_bytes())
         elements = elements_of(connection.recv())
         draws = None if elements is None else elements.draws()
-        connection.send((True, None))  # begun
+        connection.send((True, None))  # reports the start
         while True:
             number, message = connection.recv()
             with nullcontext() if draws is None else draws.of(number):
@@ -36,7 +36,7 @@ def work(connection: Connection, exchange: Exchange) -> None:
 def made(
     function: Callable[[Any], Any], exchange: Exchange, message: Any
 ) -> tuple[bool, Any]:
-    """What to send for an element: whether it was made, and it or the error."""
+    """Return the message for an element: success, and the result or the error."""
     try:
         return True, exchange.put(1, function(exchange.get(0, message)))
     except Exception as error:
@@ -44,7 +44,7 @@ def made(
 
 
 def loaded(data: bytes) -> Callable[[Any], Any]:
-    """The function that was sent; one that cannot be loaded fails with an element."""
+    """Return the received function; if it cannot be loaded, each element fails."""
     try:
         return spread(pickle.loads(data))
     except Exception as error:
@@ -57,11 +57,11 @@ def loaded(data: bytes) -> Callable[[Any], Any]:
 
 
 def end_with(life: int) -> None:
-    """End this process as soon as the other side has gone, whatever it is doing.
+    """End this process when the parent ends, whatever it is doing.
 
     Args:
-        life: a pipe that the other side holds open and writes nothing to. Whether a
-            connection hangs up macOS does not tell unless it is read.
+        life: a pipe that the parent keeps open and never writes to. A connection is not
+            enough: macOS reports a hangup only on a read.
     """
 
     def wait() -> None:
@@ -72,8 +72,8 @@ def end_with(life: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Work with the connection, the life line and the memory of these numbers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side
+    """Run the worker with the given file descriptors."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     pipe, life, *fds = map(int, arguments)
     end_with(life)
     with Connection(pipe) as connection:
