@@ -1,4 +1,4 @@
-"""Groups of ranks that exchange bytes, and sums over them in a fixed order."""
+"""Groups of ranks with collectives on bytes, and reductions in a fixed order."""
 
 from toolkit.comm.flight import named
 from toolkit.comm.group import Group, exchange, tell

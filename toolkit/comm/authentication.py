@@ -1,9 +1,9 @@
-"""Connections between processes that know a secret; all others are closed unread.
+"""Authenticated connections between processes that share a secret.
 
-The process that listens sends random bytes. The other one answers with random bytes,
-and an HMAC of both under the secret, and gets another HMAC back. So both know that the
-other side has the secret, and nobody who listens to the network learns it. Until then
-at most `_PROOF` bytes of a connection are read, and nothing is parsed.
+The listening process sends a random nonce. The client answers with a nonce and an HMAC
+of both nonces under the secret, and receives another HMAC. Both sides thus prove that
+they have the secret, without sending it. Before the proof, the listener reads at most
+`_PROOF` bytes of a connection and parses nothing. It closes all other connections.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from toolkit.errors import CommunicationError
 _NONCE = 32  # bytes
 _DIGEST = 32  # bytes of HMAC-SHA256
 _PROOF = _NONCE + _DIGEST
-# Seconds in which a connection must prove that it knows the secret.
+# Seconds in which a connection must prove that it has the secret.
 PATIENCE = 5.0
-# Connections that may do so at a time. The oldest one makes room for a new one.
+# Maximum number of unauthenticated connections. A new one closes the oldest.
 MOST_WAITING = 256
-# Seconds after which a closed listener is noticed on systems that do not tell.
+# Seconds between checks for a closed listener, on systems that do not report it.
 _LOOK = 1.0
 _CLOSED = (errno.EINVAL, errno.EBADF, errno.ENOTSOCK)
 
 
 def authenticate(connection: socket.socket, secret: bytes, seconds: float) -> None:
-    """Prove to the listening process that this one knows the secret, and the reverse.
+    """Authenticate to the listening process, and verify it.
 
     Args:
-        connection: to a `Gate`. It has this timeout afterwards.
-        secret: of both processes.
-        seconds: how long it may take in all.
+        connection: a connection to a `Gate`. Afterwards it has this timeout.
+        secret: the shared secret.
+        seconds: the time limit.
 
     Raises:
-        CommunicationError: if the other process does not know the secret, or says so of
-            this one.
-        OSError: if the connection fails.
+        CommunicationError: the other process does not have the secret, or rejects this
+            process.
+        OSError: the connection fails.
     """
     end = time.monotonic() + seconds
     theirs = receive_exactly(connection, _NONCE, end)
@@ -59,13 +59,13 @@ def receive_exactly(connection: socket.socket, count: int, end: float) -> bytes:
     """Return the next bytes of a connection.
 
     Args:
-        connection: where they come from.
-        count: how many.
-        end: the `time.monotonic` by which all must be there.
+        connection: the connection.
+        count: the number of bytes.
+        end: the deadline, as `time.monotonic`.
 
     Raises:
-        EOFError: if the connection ends before.
-        TimeoutError: if they are late.
+        EOFError: the connection ends early.
+        TimeoutError: the deadline passes.
     """
     received = bytearray()
     while len(received) < count:
@@ -85,7 +85,7 @@ def _digest(secret: bytes, role: bytes, first: bytes, second: bytes) -> bytes:
 
 
 class _Candidate:
-    """A connection that has not proved anything yet."""
+    """Unauthenticated connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -95,28 +95,28 @@ class _Candidate:
 
 
 class Gate:
-    """Accepts the connections of processes that know a secret.
+    """Acceptor of authenticated connections.
 
-    One thread calls `accept`. Any number of strangers that connect and send nothing, or
-    one byte at a time, do not delay it.
+    One thread calls `accept`. Strangers that connect and send nothing, or one byte at a
+    time, do not delay it.
 
     Args:
-        listener: a socket that listens.
-        secret: of all processes that may connect.
+        listener: a listening socket.
+        secret: the shared secret.
     """
 
     def __init__(self, listener: socket.socket, secret: bytes) -> None:
         self._listener, self._secret = listener, secret
-        self._waiting: dict[socket.socket, _Candidate] = {}  # the oldest one first
+        self._waiting: dict[socket.socket, _Candidate] = {}  # oldest first
         self._selector = selectors.DefaultSelector()
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ)
 
     def accept(self) -> socket.socket:
-        """Wait for a connection that has proved that it knows the secret.
+        """Wait for an authenticated connection.
 
         Raises:
-            OSError: if the listener was closed.
+            OSError: the listener was closed.
         """
         while True:
             for key, _ in self._selector.select(self._pause()):
@@ -135,7 +135,7 @@ class Gate:
                     self._drop(candidate.connection)
 
     def close(self) -> None:
-        """Close the listener and all connections that have proved nothing."""
+        """Close the listener and all unauthenticated connections."""
         for connection in list(self._waiting):
             self._drop(connection)
         self._selector.close()
@@ -153,7 +153,7 @@ class Gate:
         except OSError as error:
             if error.errno in _CLOSED:
                 raise
-            time.sleep(0.05)  # too many open files, for example
+            time.sleep(0.05)  # for example, too many open files
             return
         if len(self._waiting) >= MOST_WAITING:
             self._drop(next(iter(self._waiting)))
@@ -161,12 +161,12 @@ class Gate:
         candidate = self._waiting[connection] = _Candidate(connection)
         self._selector.register(connection, selectors.EVENT_READ)
         try:
-            connection.send(candidate.nonce)  # a new connection has room for it
+            connection.send(candidate.nonce)  # a new connection has buffer space
         except OSError:
             self._drop(connection)
 
     def _proves(self, connection: socket.socket) -> bool:
-        """Read what a connection has sent; whether it is a whole proof."""
+        """Read the available bytes; return whether they complete a valid proof."""
         candidate = self._waiting[connection]
         try:
             part = connection.recv(_PROOF - len(candidate.received))

@@ -1,4 +1,4 @@
-"""The flight record: which collective each group of this process is in, since when."""
+"""Flight recorder: the current collective of each group in this process."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-# Innermost frames that are told of a rank's stack.
+# Number of innermost stack frames in a report.
 _FRAMES = 12
 
 
 class Entry(NamedTuple):
-    """One call of a group.
+    """Call of a collective or of a point-to-point operation.
 
     Attributes:
-        number: of the collective among those of its group, 0 for `send` and `receive`.
+        number: the sequence number of the collective in its group; 0 for `send` and
+            `receive`.
         operation: the method.
-        name: what it is for, such as a layer's path; see `named`.
-        nbytes: the size of what is filled or sent.
+        name: a label, such as a layer's path; see `named`.
+        nbytes: the size of the buffer that is filled or sent.
         peer: the other rank of `send` and `receive`.
-        since: `time.monotonic` when it began.
+        since: the start, as `time.monotonic`.
     """
 
     number: int
@@ -41,7 +42,7 @@ class Entry(NamedTuple):
         return f"collective {self.number} ({said})" if self.number else said
 
     def told(self) -> list[Any]:
-        """The same as data, with the seconds that have passed."""
+        """Return the entry as JSON data, with the elapsed seconds."""
         return [*self[:5], time.monotonic() - self.since]
 
 
@@ -53,7 +54,7 @@ _names = _Names()
 
 
 class named:
-    """Say what the collectives inside of a `with` are for, such as a layer's path.
+    """Context manager that labels collectives, for example with a layer's path.
 
     Example:
         >>> from toolkit import comm
@@ -72,11 +73,11 @@ class named:
 
 
 class GroupRecord:
-    """The calls of one group: the one that is running, and those before it.
+    """Calls of one group: the current one and earlier ones.
 
     Args:
-        key: the group's name, the same on all of its ranks.
-        members: its ranks, as ranks of the job.
+        key: the name of the group, equal on all of its ranks.
+        members: its ranks, as world ranks.
     """
 
     def __init__(self, key: str, members: Sequence[int]) -> None:
@@ -91,7 +92,7 @@ class GroupRecord:
     def entered(
         self, operation: str, nbytes: int, peer: int | None = None
     ) -> GroupRecord:
-        """Note a call that begins; used as `with record.entered(...)`."""
+        """Record a call; used as `with record.entered(...)`."""
         if peer is None:
             self.count += 1
         number = self.count if peer is None else 0
@@ -115,7 +116,7 @@ class GroupRecord:
         self.left = time.monotonic()
 
     def status(self) -> dict[str, Any]:
-        """What another rank is told, as JSON."""
+        """Return the status for other ranks, as JSON data."""
         current, last = self.current, self.recent[-1] if self.recent else None
         return {
             "count": self.count,
@@ -127,7 +128,7 @@ class GroupRecord:
 
 
 def entry_of(told: Sequence[Any]) -> Entry:
-    """The entry that another rank told."""
+    """Return the entry from JSON data of another rank."""
     number, operation, name, nbytes, peer, seconds = told
     return Entry(
         int(number),
@@ -140,7 +141,7 @@ def entry_of(told: Sequence[Any]) -> Entry:
 
 
 def stack_of(thread: int | None) -> list[str]:
-    """Where a thread stands, outermost first, as lines of a traceback."""
+    """Return the stack of a thread as traceback lines, outermost first."""
     frame = sys._current_frames().get(thread or 0)
     if frame is None:
         return []

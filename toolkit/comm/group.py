@@ -1,4 +1,4 @@
-"""A group of ranks: what each way of moving bytes between processes offers."""
+"""Group of ranks: the interface of all communication backends."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import numpy as np
 from toolkit.errors import ArgumentError, ProgramMismatchError
 
 Array: TypeAlias = np.ndarray[Any, Any]
-# What can be sent: contiguous, of any dtype; its bytes go as they are.
+# Data to send: contiguous, of any dtype. Its bytes are sent unchanged.
 Buffer: TypeAlias = Array | memoryview
 
 
 class Group(Protocol):
-    """The ranks of a job, or some of them, that exchange bytes.
+    """Group of ranks that exchange bytes.
 
     All ranks of a group call the same collectives in the same order. Counts and offsets
     are in bytes.
 
     Attributes:
-        rank: the position of this process in the group.
-        size: how many ranks there are.
-        is_remote: whether they are on several machines: bytes go over a network.
+        rank: the rank of this process in the group.
+        size: the number of ranks.
+        is_remote: whether the ranks are on several machines, connected by a network.
     """
 
     @property
@@ -38,14 +38,14 @@ class Group(Protocol):
     def is_remote(self) -> bool: ...
 
     def all_gather(self, send: Buffer, receive: Buffer) -> None:
-        """Put the bytes of all ranks into `receive`, in equal parts by rank."""
+        """Gather equal parts from all ranks into `receive`, in rank order."""
 
     def all_gather_varying(
         self, send: Buffer, receive: Buffer, counts: Sequence[int]
     ) -> None:
-        """Put `counts[r]` bytes of each rank r into `receive`, one after the other.
+        """Gather `counts[r]` bytes from each rank r into `receive`, in rank order.
 
-        `send` may be this rank's part of `receive` itself, on all ranks or on none.
+        `send` can be this rank's part of `receive` itself, on all ranks or on none.
         """
 
     def all_to_all(
@@ -61,38 +61,38 @@ class Group(Protocol):
 
         Args:
             send, receive: buffers that do not overlap.
-            send_counts, receive_counts: of bytes, by rank.
-            send_offsets, receive_offsets: where each part starts; one after the other
-                if None.
+            send_counts, receive_counts: the number of bytes for each rank.
+            send_offsets, receive_offsets: the offset of each part. None means
+                contiguous parts.
         """
 
     def broadcast(self, buffer: Buffer, root: int = 0) -> None:
-        """Fill `buffer` with that of rank `root`."""
+        """Broadcast the buffer of rank `root` to all ranks."""
 
     def send(self, buffer: Buffer, to: int, tag: int = 0) -> None:
-        """Send to one rank; it may wait until that rank receives."""
+        """Send to one rank; this can block until that rank receives."""
 
     def receive(self, buffer: Buffer, source: int, tag: int = 0) -> None:
-        """Wait for what one rank sends; it must fill the buffer exactly."""
+        """Receive from one rank; the message must fill the buffer exactly."""
 
     def barrier(self) -> None:
-        """Wait until all ranks are here."""
+        """Wait until all ranks reach the barrier."""
 
     def split(self, color: int, key: int) -> Group:
-        """The group of the ranks that gave the same color, in the order of their keys.
+        """Return the group of the ranks with the same color, ordered by key.
 
-        Equal keys keep the order of the ranks.
+        Ranks with equal keys keep their order.
         """
 
     def duplicate(self) -> Group:
-        """The same ranks with a channel of their own, for another thread."""
+        """Return a group of the same ranks with a channel for another thread."""
 
     def close(self) -> None:
-        """Free what the group holds; all its ranks do."""
+        """Free the resources of the group; all its ranks call this."""
 
 
 def as_bytes(buffer: Buffer) -> Array:
-    """The bytes of a contiguous buffer, not copied."""
+    """Return the bytes of a contiguous buffer without a copy."""
     if not isinstance(buffer, np.ndarray):
         return np.frombuffer(buffer, np.uint8)
     if not buffer.flags.c_contiguous:
@@ -104,7 +104,7 @@ def as_bytes(buffer: Buffer) -> Array:
 
 
 def offsets_of(counts: Sequence[int]) -> list[int]:
-    """Where parts of these lengths start that follow each other."""
+    """Return the offsets of contiguous parts of these lengths."""
     starts = [0]
     for count in counts:
         starts.append(starts[-1] + count)
@@ -115,7 +115,7 @@ def offsets_of(counts: Sequence[int]) -> list[int]:
 def cut(
     start: int, stop: int, count: int, multiple: int
 ) -> tuple[tuple[int, int], ...]:
-    """Cut start..stop into `count` parts that start at multiples after `start`."""
+    """Split start..stop into `count` parts that start at multiples after `start`."""
     units = -(-(stop - start) // multiple)
     bounds = [
         min(start + i * units // count * multiple, stop) for i in range(count + 1)
@@ -124,7 +124,7 @@ def cut(
 
 
 def check_parts(name: str, whole: Array, counts: Sequence[int], ranks: int) -> None:
-    """Refuse a buffer that is not as long as the parts of all ranks."""
+    """Raise an error if a buffer does not match the total length of the parts."""
     if len(counts) != ranks or sum(counts) != whole.size:
         raise ArgumentError(
             f"{name}: expected a buffer of {sum(counts)} bytes for {ranks} ranks; "
@@ -132,26 +132,26 @@ def check_parts(name: str, whole: Array, counts: Sequence[int], ranks: int) -> N
         )
 
 
-# What small numbers tell, and what a rank does that tells it.
+# Subjects of small-number exchanges, and the operation that causes each.
 SUBJECTS = {
     "lengths": "exchanges values, as `fit`, `evaluate` and `predict` do first",
     "stops": "agrees on whether to stop, between two steps",
     "batches": "compares the next batch",
     "settings": "compares the settings of the optimizer, after an epoch",
 }
-_BITS = 48  # of a number; those above say what it tells
+_BITS = 48  # bits of a number; higher bits encode the subject
 
 
 def tell(group: Group, subject: str, number: int) -> list[int]:
-    """The numbers of all ranks, by rank.
+    """Exchange a number; return the numbers of all ranks, in rank order.
 
     Args:
-        group: all of whose ranks call this.
-        subject: what they tell, of `SUBJECTS`.
-        number: in [0, 2 ** 48).
+        group: the group; all its ranks call this.
+        subject: the subject, one of `SUBJECTS`.
+        number: a number in [0, 2 ** 48).
 
     Raises:
-        ProgramMismatchError: on all ranks, if some tell of something else.
+        ProgramMismatchError: on all ranks, if the subjects differ.
     """
     kinds = list(SUBJECTS)
     words = np.empty(group.size, np.int64)
@@ -171,11 +171,11 @@ def tell(group: Group, subject: str, number: int) -> list[int]:
 
 
 def exchange(group: Group, value: Any) -> list[Any]:
-    """The values of all ranks, by rank; each is sent as JSON.
+    """Exchange a JSON value; return the values of all ranks, in rank order.
 
     Args:
-        group: all of whose ranks call this.
-        value: of strings, numbers, booleans, None, lists and dicts.
+        group: the group; all its ranks call this.
+        value: a structure of strings, numbers, booleans, None, lists and dicts.
 
     Example:
         >>> from toolkit.comm import exchange, local

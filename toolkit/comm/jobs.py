@@ -1,4 +1,4 @@
-"""The job that this process belongs to."""
+"""Distributed job of this process: world group, failure handling and exit."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from toolkit.comm.watch import STALLED, Watchdog, WatchedGroup
 from toolkit.errors import LaunchError, RankLostError
 from toolkit.processes import python_command
 
-# Seconds after which a job ends in which a collective still waits.
+# Seconds until a stalled collective ends the job.
 TIMEOUT = 600.0
-# Seconds after which a process ends that MPI does not end.
+# Seconds until a process ends itself if MPI does not end it.
 ABORT_PATIENCE = 5.0
 _world: list[Group] = []
-# Where ranks that have run their script wait for the others.
+# Barrier groups of ranks that have finished their script.
 _at_the_end: list[Group] = []
-# The script that each rank runs, and its arguments.
+# Script of each rank, with its arguments.
 script: list[str] = []
 
 
 def world() -> Group:
-    """The group of all ranks of this job: one rank without a launcher.
+    """Return the group of all ranks of the job: one rank without a launcher.
 
     Raises:
-        LaunchError: if a launcher has started several processes that do not find each
-            other, or there is no MPI.
+        LaunchError: a launcher started several processes that cannot connect, or MPI is
+            missing.
 
     Example:
         >>> from toolkit import comm
@@ -51,17 +51,17 @@ def world() -> Group:
 
 
 def recover() -> Group:
-    """Leave lost ranks out of the job; all that are left call this.
+    """Remove lost ranks from the job; all remaining ranks call this.
 
-    Call it after a `RankLostError`; ranks and threads that are still in a collective of
-    the job, or of groups made of it, are made to leave it with that error. Those groups
-    are of no use any more.
+    Call it after a `RankLostError`. Ranks and threads that are in a collective of the
+    job, or of groups derived from it, leave it with that error. Those groups become
+    unusable.
 
     Returns:
-        What `world` returns from now on; ranks keep their order.
+        The new result of `world`; ranks keep their order.
 
     Raises:
-        LaunchError: if the job was not started as an elastic one.
+        LaunchError: the job is not elastic.
 
     Example:
         >>> from toolkit import comm
@@ -84,16 +84,18 @@ def recover() -> Group:
 
 
 def _revoke(group: WatchedGroup) -> None:
-    """Have all threads of all ranks leave a group, and those that were made of it."""
+    """Abort the calls of all threads and ranks in a group and its derived groups."""
     assert isinstance(group.plain, mpi.MpiGroup)
-    if group.plain.comm:  # MPI's null, once it is closed
+    if group.plain.comm:  # MPI's null communicator after a close
         group.plain.revoke()
     for inner in group.inner:
         _revoke(inner)
 
 
 def replacements(count: int) -> Coming:
-    """Start processes for lost ranks; all that are left call this, and go on."""
+    """Start replacements for lost ranks; all remaining ranks call this.
+
+    The ranks continue and do not wait for the processes."""
     group = world()
     assert isinstance(group, WatchedGroup) and isinstance(group.plain, mpi.MpiGroup)
     path, *arguments = script
@@ -107,7 +109,7 @@ def replacements(count: int) -> Coming:
 
 
 def admit(merged: mpi.MpiGroup) -> Group:
-    """Make a group with processes that were let in the job; all its ranks call this."""
+    """Create a group with new processes; all its ranks call this."""
     before = watchdog()
     if before is not None:
         before.close()
@@ -116,12 +118,12 @@ def admit(merged: mpi.MpiGroup) -> Group:
 
 
 def is_outside() -> bool:
-    """Whether this process was started for a lost rank, and is not in the job yet."""
+    """Return whether this process is a replacement that has not joined the job."""
     return isinstance(world(), Outside)
 
 
 def join() -> Group:
-    """Wait until the job lets this process in; it ends here if the job does not."""
+    """Wait until the job admits this process; exit if it does not."""
     outside = world()
     assert isinstance(outside, Outside)
     _world[:] = [_watched(outside.join())]
@@ -129,26 +131,26 @@ def join() -> Group:
 
 
 def _refuse() -> None:
-    """End this process if it is one that should join a job, and does not."""
+    """Exit if this process should join a job and does not."""
     if _world and isinstance(_world[0], Outside):
         _world[0].refuse()
 
 
 def replaces() -> bool:
-    """Whether processes are started for those that are lost."""
+    """Return whether lost ranks are replaced."""
     return settings.environment("REPLACE") == "1" and bool(script)
 
 
 def is_elastic() -> bool:
-    """Whether the job goes on when a rank is lost."""
+    """Return whether the job continues after the loss of a rank."""
     return settings.environment("ELASTIC") == "1"
 
 
 def started_by() -> tuple[str, int] | None:
-    """The variable that tells how many ranks a launcher has started, and its value.
+    """Return the launcher's variable for the number of ranks, and its value.
 
-    None without a launcher. Under `mpirun` in an allocation of Slurm the step of `srun`
-    is that of mpirun's daemons, so it counts last.
+    Return None without a launcher. Under `mpirun` in a Slurm allocation, the `srun`
+    step is the step of mpirun's daemons, so it has the lowest priority.
     """
     for name in ("TOOLKIT_PROCESSES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
         if name in os.environ:
@@ -194,21 +196,21 @@ def _watched(group: Group) -> Group:
 
 
 def timeout() -> float:
-    """How long a collective may wait, in seconds: TOOLKIT_TIMEOUT, or 600."""
+    """Return the timeout of a collective in seconds: TOOLKIT_TIMEOUT, or 600."""
     return settings.timeout(TIMEOUT)
 
 
 def watchdog() -> Watchdog | None:
-    """The one that watches this job; None for one rank."""
+    """Return the watchdog of this job, or None for one rank."""
     group = _world[0] if _world else None
     return group.watchdog if isinstance(group, WatchedGroup) else None
 
 
 def end(reason: str, code: int = STALLED) -> NoReturn:
-    """End all ranks of the job, now.
+    """Abort all ranks of the job now.
 
     Args:
-        reason: is printed.
+        reason: the message to print.
         code: the exit code of the job.
     """
     _tell_launcher("stalled", code)
@@ -217,12 +219,12 @@ def end(reason: str, code: int = STALLED) -> NoReturn:
 
 
 def fail(show: Callable[[], object], code: int) -> None:
-    """End all ranks because this one has failed; it returns if there is only one.
+    """Abort all ranks because this one failed; return if it is the only rank.
 
-    Where several ranks fail, as by a mistake in their script, one of them tells.
+    If several ranks fail, for example by an error in their script, only one reports it.
 
     Args:
-        show: prints why.
+        show: a function that prints the reason.
         code: the exit code of the job.
     """
     dog = watchdog()
@@ -231,16 +233,16 @@ def fail(show: Callable[[], object], code: int) -> None:
         _refuse()
         return
     if not dog.claim("failure"):
-        time.sleep(3)  # the one that tells ends this one, too
+        time.sleep(3)  # the reporting rank ends this one
     show()
     sys.stderr.flush()
     _tell_launcher("failed", code)
-    time.sleep(0.2)  # for the ranks that ask whether they should tell
+    time.sleep(0.2)  # time for other ranks that request to report
     end(f"rank {dog.rank} has failed, exit code {code}", code)
 
 
 def leave() -> None:
-    """Wait for the other ranks before a clean end."""
+    """Wait for the other ranks before a clean exit."""
     dog = watchdog()
     _refuse()
     if dog is None:
@@ -249,21 +251,21 @@ def leave() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        # Others may take their time, and this rank must be able to answer meanwhile.
+        # Other ranks can take long, and this rank must answer them meanwhile.
         _at_the_end[-1].barrier()
     except RankLostError:
-        pass  # who is lost needs no waiting for
+        pass  # a lost rank cannot reach the barrier
     if dog.rank == 0:
         _tell_launcher("ended" if is_elastic() else "finished", 0)
     if is_elastic():
-        os._exit(0)  # MPI may wait for lost ranks when it finalizes
+        os._exit(0)  # MPI_Finalize can wait for lost ranks
 
 
 def _tell_launcher(outcome: str, code: int) -> None:
-    """Write down how the job ends, where exit codes do not tell.
+    """Write the outcome of the job to a file, if exit codes do not report it.
 
-    The file has the outcome, the exit code and the numbers of all processes of this
-    machine, for a launcher that has to end them itself. The first outcome stays.
+    The file has the outcome, the exit code and the PIDs of all processes on this
+    machine, for a launcher that must end them itself. The first outcome stays.
     """
     path = settings.environment("OUTCOME")
     if path is None or (outcome != "ended" and os.path.exists(path)):
@@ -279,8 +281,8 @@ def _tell_launcher(outcome: str, code: int) -> None:
 
 
 def _abort(code: int) -> NoReturn:
-    # MPI waits for its launcher, which may hang, and so may the output that it reads.
-    # This timer needs neither Python nor MPI.
+    # MPI_Abort waits for its launcher, which can hang, as can the output pipe. This
+    # timer needs neither Python nor MPI.
     with suppress(AttributeError, RuntimeError, ValueError):
         faulthandler.dump_traceback_later(ABORT_PATIENCE, exit=True)
     sys.stdout.flush()

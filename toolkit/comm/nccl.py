@@ -1,7 +1,7 @@
-"""Groups of GPUs by NCCL: buffers are memory of the device, calls are put on a stream.
+"""Groups of GPUs over NCCL: device buffers and asynchronous calls on a stream.
 
-Communicators never block inside of NCCL: what is in progress is polled, so that a rank
-whose neighbour died can give up, and abort. NCCL requires that all ranks do so.
+Communicators are non-blocking. The host polls them, so that a rank can abort when
+another rank fails. NCCL requires that all ranks abort then.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from toolkit.errors import (
     ToolkitError,
 )
 
-# Seconds until a wait for other ranks is given up.
+# Seconds until a wait for other ranks times out.
 TIMEOUT = 600.0
 
 
 class Span(NamedTuple):
-    """Memory of a device: an address, and how many bytes follow it."""
+    """Device memory: an address and a number of bytes."""
 
     address: int
     nbytes: int
@@ -51,10 +51,10 @@ DeviceBuffer: TypeAlias = Any
 
 
 def span_of(buffer: DeviceBuffer) -> Span:
-    """The memory of a buffer.
+    """Return the memory of a buffer.
 
     Raises:
-        ArgumentError: it is not on a device, or not contiguous.
+        ArgumentError: the buffer is not on a device, or not contiguous.
     """
     if isinstance(buffer, Span):
         return buffer
@@ -73,19 +73,20 @@ def span_of(buffer: DeviceBuffer) -> Span:
 
 
 class NcclGroup:
-    """A group of ranks with a GPU each; `connect` makes one.
+    """Group of ranks with one GPU each; `connect` creates it.
 
-    Buffers are `Span`s, or arrays with `__cuda_array_interface__`. A call is put on the
-    stream and does not wait for it: `wait` does, and sees the failures of other ranks.
+    Buffers are `Span`s, or arrays with `__cuda_array_interface__`. A call is enqueued
+    on the stream and returns at once. `wait` waits for it, and detects failures of
+    other ranks.
 
     Args:
-        communicator: of these ranks.
-        control: the same ranks, to exchange bytes of the host.
+        communicator: the communicator of these ranks.
+        control: a group of the same ranks for host bytes.
         stream: the address of the CUDA stream of all calls.
 
     Attributes:
-        rank: the position of this process in the group.
-        size: how many ranks there are.
+        rank: the rank of this process in the group.
+        size: the number of ranks.
     """
 
     def __init__(self, communicator: Communicator, control: Group, stream: int) -> None:
@@ -102,7 +103,7 @@ class NcclGroup:
             )
 
     def on(self, stream: int) -> NcclGroup:
-        """The same group with its calls on another stream."""
+        """Return the same group with another stream."""
         found = copy(self)
         found.stream = stream
         return found
@@ -115,27 +116,27 @@ class NcclGroup:
         receives: Iterable[tuple[int, DeviceBuffer]],
         what: str = "transfer",
     ) -> None:
-        """Send to some ranks and receive from some, all at once.
+        """Send to and receive from several ranks in one NCCL group call.
 
-        What goes from one rank to another is received in the order in which it is sent.
+        Messages between two ranks are received in the order of the sends.
 
         Args:
-            sends: (to which rank, what) of each.
-            receives: (from which rank, to where) of each.
-            what: its name, for messages.
+            sends: (destination rank, buffer) pairs.
+            receives: (source rank, buffer) pairs.
+            what: its name in error messages.
         """
         calls: list[Call] = []
         for name, moves in (("Send", sends), ("Recv", receives)):
             for peer, buffer in moves:
                 self._check_rank(what, peer)
                 place = span_of(buffer)
-                # Both sides know that nothing comes.
+                # Both sides skip an empty message.
                 if place.nbytes:
                     calls.append((name, (*place, BYTE, peer)))
         self.communicator.issue(what, calls, self.stream)
 
     def all_gathers(self, pairs: Iterable[tuple[DeviceBuffer, DeviceBuffer]]) -> None:
-        """Several `all_gather`s at once, each of (send, receive)."""
+        """Run several `all_gather`s in one group call, for (send, receive) pairs."""
         calls: list[Call] = []
         for send, receive in pairs:
             mine, all_of_them = span_of(send), span_of(receive)
@@ -146,20 +147,20 @@ class NcclGroup:
         self.communicator.issue("all_gather", calls, self.stream)
 
     def all_gather(self, send: DeviceBuffer, receive: DeviceBuffer) -> None:
-        """Put the bytes of all ranks into `receive`, in equal parts by rank."""
+        """Gather equal parts from all ranks into `receive`, in rank order."""
         self.all_gathers([(send, receive)])
 
     def all_gather_varying(
         self, send: DeviceBuffer, receive: DeviceBuffer, counts: Sequence[int]
     ) -> None:
-        """Put `counts[r]` bytes of each rank r into `receive`, one after the other."""
+        """Gather `counts[r]` bytes from each rank r into `receive`, in rank order."""
         mine, parts = span_of(send), self._parts_of("receive", receive, counts, None)
         if mine.nbytes != counts[self.rank]:
             raise ArgumentError(
                 f"nccl all_gather_varying: expected {counts[self.rank]} bytes of rank "
                 f"{self.rank}; received {mine.nbytes}"
             )
-        # It may already be where it goes to.
+        # The part can already be at its destination.
         stays = mine == parts[self.rank]
         others = [r for r in range(self.size) if not (stays and r == self.rank)]
         self.transfer(
@@ -181,53 +182,53 @@ class NcclGroup:
 
         Args:
             send, receive: buffers that do not overlap.
-            send_counts, receive_counts: of bytes, by rank.
-            send_offsets, receive_offsets: where each part starts; one after the other
-                if None.
+            send_counts, receive_counts: the number of bytes for each rank.
+            send_offsets, receive_offsets: the offset of each part. None means
+                contiguous parts.
         """
         sends = self._parts_of("send", send, send_counts, send_offsets)
         receives = self._parts_of("receive", receive, receive_counts, receive_offsets)
         self.transfer(enumerate(sends), enumerate(receives), "all_to_all")
 
     def broadcast(self, buffer: DeviceBuffer, root: int = 0) -> None:
-        """Fill `buffer` with that of rank `root`."""
+        """Broadcast the buffer of rank `root` to all ranks."""
         self._check_rank("broadcast", root)
         place, nbytes = span_of(buffer)
         calls = [("Broadcast", (place, place, nbytes, BYTE, root))]
         self.communicator.issue("broadcast", calls if nbytes else [], self.stream)
 
     def send(self, buffer: DeviceBuffer, to: int, tag: int = 0) -> None:
-        """Send to one rank, which receives what is sent to it in that order.
+        """Send to one rank, which receives messages in the order of the sends.
 
         Args:
-            buffer: what to send.
-            to: the rank.
-            tag: 0: NCCL has none.
+            buffer: the data.
+            to: the destination rank.
+            tag: must be 0, because NCCL has no tags.
         """
         _check_tag("send", tag)
         self.transfer([(to, buffer)], [], "send")
 
     def receive(self, buffer: DeviceBuffer, source: int, tag: int = 0) -> None:
-        """Receive what one rank sends; it is there when the stream is done with it.
+        """Receive from one rank; the data is valid after the stream has run the call.
 
         Args:
-            buffer: which it fills exactly.
-            source: the rank.
-            tag: 0: NCCL has none.
+            buffer: the destination, which the message fills exactly.
+            source: the source rank.
+            tag: must be 0, because NCCL has no tags.
         """
         _check_tag("receive", tag)
         self.transfer([], [(source, buffer)], "receive")
 
     def barrier(self) -> None:
-        """Wait until all ranks are here; what is on their streams may not be done."""
+        """Wait until all ranks reach the barrier; their streams can still run."""
         self.control.barrier()
 
     # --- groups -----------------------------------------------------------------------
 
     def split(self, color: int, key: int) -> NcclGroup:
-        """The group of the ranks that gave the same color, in the order of their keys.
+        """Return the group of the ranks with the same color, ordered by key.
 
-        Nothing of the group may be running: wait for the stream before.
+        No call of the group can be in progress: synchronize the stream first.
         """
         if color < 0:
             raise ArgumentError(f"nccl split: expected color >= 0; received {color}")
@@ -237,21 +238,22 @@ class NcclGroup:
         return found
 
     def duplicate(self) -> NcclGroup:
-        """The same ranks with a communicator of their own."""
+        """Return a group of the same ranks with a separate communicator."""
         return self.split(0, self.rank)
 
     def wait(self, is_done: Callable[[], bool], what: str = "stream") -> None:
-        """Wait for the stream without a call that would block for ever.
+        """Wait for the stream, with a timeout and failure detection.
 
         Args:
-            is_done: says whether the stream has come as far as is waited for, such as
-                an event's `done`.
-            what: is waited for, for messages.
+            is_done: a function that returns whether the stream is done, for example the
+                `done` of an event.
+            what: the name of the operation in error messages.
 
         Raises:
-            RankLostError: another rank is gone.
+            RankLostError: another rank is lost.
             CommunicationError: NCCL reports another failure.
-            StalledError: it took too long. After each of them all ranks must `abort`.
+            StalledError: the timeout expired. After any of these errors, all ranks must
+                `abort`.
         """
 
         def look() -> bool:
@@ -261,16 +263,16 @@ class NcclGroup:
         self.communicator.wait(look, what)
 
     def abort(self) -> None:
-        """Stop everything, of groups that were split off, too; every rank must.
+        """Abort all calls, also of groups split from this one, on every rank.
 
-        After it `connect` can be called with the ranks that are left.
+        Then the remaining ranks can call `connect`.
         """
         for part in list(self._parts):
             part.abort()
         self.communicator.abort()
 
     def close(self) -> None:
-        """Free what the group holds once all is done; all its ranks do."""
+        """Free the resources of the group after its calls; all its ranks call this."""
         self.communicator.close()
 
     # --- checks -----------------------------------------------------------------------
@@ -282,7 +284,7 @@ class NcclGroup:
         counts: Sequence[int],
         offsets: Sequence[int] | None,
     ) -> list[Span]:
-        """A buffer's part for each rank."""
+        """Return a buffer's part for each rank."""
         whole = span_of(buffer)
         if offsets is None:
             offsets = [0, *accumulate(counts)][:-1]
@@ -326,14 +328,14 @@ def _check_tag(what: str, tag: int) -> None:
         )
 
 
-# --- how ranks become a group ---------------------------------------------------------
+# --- creation ---------------------------------------------------------------------
 
 
 def device_name(bus: str) -> str:
-    """What tells a GPU from all others of a job, by the rule that NCCL has for it.
+    """Return a unique name of a GPU in a job, by NCCL's rule for duplicates.
 
     Args:
-        bus: its address on the machine's bus, such as "0000:1B:00.0".
+        bus: its PCI bus address, such as "0000:1B:00.0".
     """
     boot = Path("/proc/sys/kernel/random/boot_id")
     number = boot.read_text("ascii").strip() if boot.is_file() else ""
@@ -347,23 +349,23 @@ def connect(
     timeout: float = TIMEOUT,
     load: Callable[[], Library] = library,
 ) -> NcclGroup:
-    """A group over the GPUs of the ranks of another group; all of them call it.
+    """Create a group of the GPUs of another group's ranks; all of them call it.
 
     The GPU must be the current device of this thread.
 
     Args:
-        control: the ranks; the id by which they find each other is sent over it.
-        device: what tells this rank's GPU from all others, as `device_name` says it.
+        control: a group of the ranks, which broadcasts the NCCL id.
+        device: the unique name of this rank's GPU, from `device_name`.
         stream: the address of the CUDA stream of all calls.
-        timeout: seconds until a wait for other ranks is given up.
-        load: gives the library.
+        timeout: seconds until a wait for other ranks times out.
+        load: a function that returns the library.
 
     Raises:
-        BackendUnavailable: a rank has no NCCL, or the ranks have different ones.
+        BackendUnavailable: a rank has no NCCL, or the versions differ.
         ArgumentError: two ranks use one GPU.
-        CommunicationError: NCCL finds no way between them.
+        CommunicationError: NCCL cannot connect the ranks.
 
-    All ranks get the same error, before any of them waits for another inside of NCCL.
+    All ranks get the same error, before any of them waits for another rank in NCCL.
     """
     found, problem, new_id = None, "", bytes(ID_BYTES)
     try:
@@ -398,7 +400,7 @@ def connect(
 
 
 def _check_ranks(facts: Sequence[dict[str, Any]]) -> None:
-    """Refuse ranks that cannot be a group, alike on all of them."""
+    """Raise the same error on all ranks if they cannot form a group."""
     for rank, fact in enumerate(facts):
         if fact["problem"]:
             raise BackendUnavailable(f"nccl: rank {rank}: {fact['problem']}")
@@ -421,5 +423,5 @@ def _check_ranks(facts: Sequence[dict[str, Any]]) -> None:
 
 
 def may_share_gpus(version: tuple[int, ...]) -> bool:
-    """Whether NCCL was told to let ranks share a GPU, which it can since 2.30."""
+    """Return whether NCCL is configured to share a GPU, supported since 2.30."""
     return version >= (2, 30) and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"

@@ -1,4 +1,4 @@
-"""A communicator of NCCL that never blocks: calls, polling, failures and the end."""
+"""Non-blocking NCCL communicator: calls, polling, failures and shutdown."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any, TypeAlias
 from toolkit.comm.nccl_library import SUCCESS, Library, configuration
 from toolkit.errors import CommunicationError, StalledError
 
-# A function of NCCL, and its arguments before the communicator and the stream.
+# An NCCL function, and its arguments before the communicator and the stream.
 Call: TypeAlias = tuple[str, tuple[int, ...]]
-# Seconds between two looks, at first and at most.
+# Seconds between two polls: initial and maximum.
 FIRST_PAUSE, LONGEST_PAUSE = 20e-6, 2e-3
 
 
 class Communicator:
-    """One rank's communicator of NCCL.
+    """NCCL communicator of one rank.
 
     Args:
-        library: which made it.
-        pointer: the communicator, or a cell where the library will put it.
-        timeout: seconds until a wait for other ranks is given up.
+        library: the library that created it.
+        pointer: the communicator, or a cell that the library fills later.
+        timeout: seconds until a wait for other ranks times out.
 
     Attributes:
-        failure: why it cannot be used any more, "" as long as it can.
+        failure: the reason why it is unusable; "" while it is usable.
     """
 
     def __init__(self, library: Library, pointer: Any, timeout: float) -> None:
@@ -35,12 +35,12 @@ class Communicator:
         self.timeout = timeout
         self.failure = ""
         self._pointer: Any = pointer
-        # NCCL wants one thread at a time in a communicator, and none beside an abort.
+        # NCCL allows one thread at a time in a communicator, and none during an abort.
         self._turn = Lock()
         self._is_ended = False
 
     def issue(self, what: str, calls: Sequence[Call], stream: int) -> None:
-        """Put calls on a stream, as one group if there are several."""
+        """Enqueue calls on a stream, in one group call if there are several."""
         with self._turn:
             self._check_usable(what)
             if not calls:
@@ -60,7 +60,7 @@ class Communicator:
             for name, arguments in calls:
                 self.library.call(name, *arguments, self._pointer, stream)
         except CommunicationError:
-            with suppress(CommunicationError):  # it says the same once more
+            with suppress(CommunicationError):  # it repeats the same error
                 if is_group:
                     self.library.call("GroupEnd")
             raise
@@ -68,7 +68,7 @@ class Communicator:
             self.library.call("GroupEnd")
 
     def quantity(self, name: str) -> int:
-        """What nccl<name> tells of the communicator."""
+        """Return the value of nccl<name> for the communicator."""
         found = ctypes.c_int()
         with self._turn:
             self._check_usable(name)
@@ -76,9 +76,9 @@ class Communicator:
         return found.value
 
     def split(self, color: int, key: int) -> Communicator:
-        """Its part of the ranks that give the same color, in the order of keys."""
+        """Split the communicator: ranks with the same color, ordered by key."""
         made = ctypes.c_void_p()
-        # NCCL writes to the cell when it is done, and reads the configuration before.
+        # NCCL fills the cell when it is done, and reads the configuration before that.
         options = configuration(self.library.version, blocking=0)
         with self._turn:
             self._check_usable("split")
@@ -90,14 +90,14 @@ class Communicator:
         return found
 
     def settle(self, what: str) -> None:
-        """Wait until what was begun is done, or on its stream."""
+        """Wait until pending operations are complete or enqueued on the stream."""
         self.wait(lambda: self.poll(what) == SUCCESS, what)
 
     def poll(self, what: str) -> int:
-        """Whether what was begun is done: `SUCCESS` or `IN_PROGRESS`.
+        """Return the status of pending operations: `SUCCESS` or `IN_PROGRESS`.
 
         Raises:
-            CommunicationError: it has failed, here or on another rank.
+            CommunicationError: an operation failed on this rank or another.
         """
         status = ctypes.c_int()
         with self._turn:
@@ -111,10 +111,10 @@ class Communicator:
                 raise
 
     def wait(self, is_done: Callable[[], bool], what: str) -> None:
-        """Wait until a function says that it is done.
+        """Wait until a function returns True.
 
         Raises:
-            StalledError: it took longer than `timeout`.
+            StalledError: the wait exceeds `timeout`.
         """
         end, pause = time.monotonic() + self.timeout, FIRST_PAUSE
         while not is_done():
@@ -137,14 +137,14 @@ class Communicator:
             )
 
     def abort(self) -> None:
-        """Stop all that runs and free it; another thread that waits gets an error."""
+        """Abort all operations and free it; another waiting thread gets an error."""
         with self._turn:
             is_ended, self._is_ended = self._is_ended, True
             if not is_ended and self._pointer:
                 self.library.call("CommAbort", self._pointer)
 
     def close(self) -> None:
-        """Let all that was started end, and free it; abort it if it has failed."""
+        """Finish all operations and free it; abort it if it has failed."""
         if self._is_ended:
             return
         if self.failure:

@@ -1,7 +1,7 @@
-"""NCCL's library by ctypes: the functions that are called, their errors, its settings.
+"""NCCL bindings by ctypes: functions, errors and configuration.
 
-It is loaded from NVIDIA's wheel, or from where the system looks. Nothing here needs a
-GPU but what makes a communicator.
+The library is loaded from NVIDIA's wheel or from the system path. Only the creation of
+a communicator needs a GPU.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from toolkit.processes import find_package_folders, load_library
 SONAME = "libnccl.so.2"
 ID_BYTES = 128
 SUCCESS, REMOTE_ERROR, IN_PROGRESS = 0, 6, 7
-# ncclUint8: what travels is bytes.
+# ncclUint8: all transfers are bytes.
 BYTE = 1
 
-# NCCL_API_MAGIC, and what stands for a setting that is not set.
+# NCCL_API_MAGIC, and the value of an unset option.
 MAGIC, UNSET = 0xCAFEBEEF, -(2**31)
-# The fields of ncclConfig_t by the first version whose header has them; those of older
-# versions go before them. A name that ends in * is a string's address.
+# The fields of ncclConfig_t by the first version whose header has them, after the
+# fields of older versions. A name that ends in * is a string pointer.
 _FIELDS: tuple[tuple[tuple[int, int, int], str], ...] = (
     (
         (2, 18, 1),
@@ -43,14 +43,14 @@ OLDEST, NEWEST = _FIELDS[0][0], (2, 32)
 
 
 class UniqueId(ctypes.Structure):
-    """What ranks find each other by; the library takes it by value."""
+    """NCCL unique id; the library takes it by value."""
 
     _fields_ = [("content", ctypes.c_ubyte * ID_BYTES)]
 
 
 _POINTER, _INT, _SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 _MOVE = (_POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER)
-# The types of the arguments of nccl<name>.
+# The argument types of nccl<name>.
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "GetVersion": (_POINTER,),
     "GetUniqueId": (_POINTER,),
@@ -72,10 +72,10 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 
 
 def fields(version: tuple[int, int, int]) -> list[tuple[str, Any]]:
-    """The settings that a version's ncclConfig_t has, in their order.
+    """Return the fields of a version's ncclConfig_t, in order.
 
     Raises:
-        BackendUnavailable: no header of that version is known.
+        BackendUnavailable: the header of that version is unknown.
     """
     if version < OLDEST or version[:2] > NEWEST:
         raise BackendUnavailable(
@@ -91,11 +91,11 @@ def fields(version: tuple[int, int, int]) -> list[tuple[str, Any]]:
 
 
 def configuration(version: tuple[int, int, int], **values: int) -> ctypes.Structure:
-    """An ncclConfig_t as a version has it, with what is not given unset.
+    """Return an ncclConfig_t for a version; options without a value are unset.
 
     Args:
-        version: such as (2, 27, 7).
-        values: settings by NCCL's names.
+        version: for example (2, 27, 7).
+        values: options by NCCL's names.
     """
     layout = fields(version)
     head = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint)]
@@ -113,24 +113,24 @@ def configuration(version: tuple[int, int, int], **values: int) -> ctypes.Struct
 
 
 def code_of(version: tuple[int, int, int]) -> int:
-    """A version as NCCL writes it: 22707 for 2.27.7."""
+    """Return the version code of NCCL: 22707 for 2.27.7."""
     major, minor, patch = version
     return major * 10000 + minor * 100 + patch
 
 
 class Library:
-    """A loaded libnccl.
+    """Loaded libnccl.
 
     Args:
-        path: of the file; None to look for it.
+        path: the path of the file; None searches for it.
 
     Attributes:
         path: the file that was loaded.
-        version: such as (2, 27, 7).
+        version: for example (2, 27, 7).
 
     Raises:
-        BackendUnavailable: it is not there, lacks a function, or is of a version that
-            is not known.
+        BackendUnavailable: the library is missing, lacks a function, or has an unknown
+            version.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -151,30 +151,31 @@ class Library:
         fields(self.version)
 
     def call(self, name: str, *arguments: Any) -> int:
-        """Call nccl<name>; it is `SUCCESS` or `IN_PROGRESS`, or an error.
+        """Call nccl<name>; return `SUCCESS` or `IN_PROGRESS`, or raise an error.
 
         Raises:
             RankLostError: a connection to another rank ended.
-            CommunicationError: with the library's words, and its last error.
+            CommunicationError: another error, with the library's message and last
+                error.
         """
         return self.check(int(getattr(self._loaded, f"nccl{name}")(*arguments)), name)
 
     def check(self, status: int, name: str) -> int:
-        """A status of nccl<name>, if it is `SUCCESS` or `IN_PROGRESS`."""
+        """Return the status if it is `SUCCESS` or `IN_PROGRESS`, else raise."""
         if status in (SUCCESS, IN_PROGRESS):
             return status
         kind = RankLostError if status == REMOTE_ERROR else CommunicationError
         raise kind(f"nccl{name}: {self.describe(status)}")
 
     def describe(self, status: int) -> str:
-        """A status in words, with what went wrong last."""
+        """Return the text of a status, with the last error."""
         text = self._loaded.ncclGetErrorString(status).decode(errors="replace")
-        # What it remembers is of the process: it wants no communicator.
+        # The last error belongs to the process, so no communicator is necessary.
         last = (self._loaded.ncclGetLastError(None) or b"").decode(errors="replace")
         return f"{text}{': ' if last.strip() else ''}{last.strip()} ({status})"
 
     def unique_id(self) -> bytes:
-        """A new id by which ranks find each other."""
+        """Return a new unique id for a group of ranks."""
         found = UniqueId()
         self.call("GetUniqueId", ctypes.byref(found))
         return bytes(found.content)
@@ -194,7 +195,7 @@ def _load(candidates: list[str]) -> tuple[str, ctypes.CDLL]:
 
 
 def _candidates() -> Iterator[str]:
-    """The library's files in NVIDIA's wheels, then what the system has."""
+    """Yield the library files in NVIDIA's wheels, then the system library."""
     for root in find_package_folders("nvidia"):
         yield from map(str, sorted(root.glob(f"nccl/lib/{SONAME}")))
     yield SONAME
@@ -202,7 +203,7 @@ def _candidates() -> Iterator[str]:
 
 @cache
 def library() -> Library:
-    """The library of this process.
+    """Return the library of this process.
 
     Raises:
         BackendUnavailable: as for `Library`.

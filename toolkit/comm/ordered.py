@@ -1,8 +1,8 @@
-"""Sums over ranks in a fixed order: the same bits however many ranks there are.
+"""Reductions over ranks in a fixed order: bitwise equal for any number of ranks.
 
-The batch axis is cut into leaves, and terms of leaves are combined along a binary tree
-over them. A rank has an interval of leaves and brings the sums of the largest subtrees
-inside of it; which rank combines the rest does not change the result.
+The batch axis is split into leaves, and a binary tree combines the terms of the leaves.
+A rank owns an interval of leaves and supplies the sums of the largest subtrees in it.
+The rank that combines the remaining levels does not affect the result.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ OPERATIONS: dict[str, Any] = {
     "any": np.logical_or,
     "all": np.logical_and,
 }
-# What a combination of no terms is; there is none of "max" and "min".
+# Identity elements of the operations; "max" and "min" have none.
 OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
-# Up to so many bytes from all others every rank gets all pieces and combines them
-# itself: one exchange, not two, which between two ranks moves no more bytes.
+# Up to this number of bytes from all other ranks, every rank gets all pieces and
+# combines them itself. This needs one exchange instead of two. Between two ranks it
+# sends no more bytes.
 _DIRECT = 512 << 10
 _AT_ONCE = 32 << 20
-# A rank's part of one round: what is received and combined stays in the cache.
+# Bytes of a rank in one round: the received and combined data stays in the cache.
 ROUND = 512 << 10
-# Parts start at multiples of so many bytes, so that no two ranks share a cache line.
+# Parts start at multiples of this number of bytes, so that ranks share no cache line.
 _ALIGNMENT = 64
 
 
@@ -45,18 +46,17 @@ def all_reduce(
     outs: Sequence[Array],
     op: str = "sum",
 ) -> None:
-    """Combine the pieces of all ranks along the tree, for several tensors at once.
+    """All-reduce several tensors along the tree.
 
-    The tensors go together, so that many small ones cost as little as one; those of
-    different dtypes go one dtype after the other. Ranks of one machine read each
-    other's pieces in memory that they share; between machines a single tensor is sent
-    from where it is, without a copy.
+    The tensors share one exchange per dtype, so that many small ones cost as little as
+    one. Ranks of one machine read pieces from shared memory. Between machines, a single
+    tensor is sent without a copy.
 
     Args:
-        group: all of whose ranks call this with tensors of the same shapes.
+        group: the group; all its ranks call this with tensors of the same shapes.
         pieces: for each tensor this rank's pieces, in the order of `leaves.pieces`.
-        leaves: what the pieces are of.
-        outs: for each tensor a contiguous array for the result; it may be one of the
+        leaves: the leaves of the pieces.
+        outs: for each tensor a contiguous array for the result, which can be one of the
             pieces.
         op: "sum", "prod", "max", "min", "any" or "all".
     """
@@ -71,7 +71,7 @@ def prepare_all_reduce(
     outs: Sequence[Array],
     op: str = "sum",
 ) -> list[Callable[[], None]]:
-    """What `all_reduce` calls, for arrays that stay: it may be called again and again.
+    """Return a reusable function that runs `all_reduce` on fixed arrays.
 
     All ranks prepare, and call, the same.
     """
@@ -102,10 +102,10 @@ def reduce_scatter(
     """Combine the pieces of all ranks along the tree, and keep this rank's part.
 
     Args:
-        group: all of whose ranks call this.
-        pieces: this rank's, in the order of `leaves.pieces`: (ranks * n, ...).
-        leaves: what the pieces are of.
-        out: for the rows rank * n up to the next rank's: (n, ...).
+        group: the group; all its ranks call this.
+        pieces: this rank's pieces, in the order of `leaves.pieces`: (ranks * n, ...).
+        leaves: the leaves of the pieces.
+        out: the result for rows rank * n to (rank + 1) * n: (n, ...).
         op: "sum", "prod", "max", "min", "any" or "all".
     """
     tree = _Tree(group, leaves, op)
@@ -126,12 +126,12 @@ def reduce_scatter(
 
 
 class _Tree:
-    """How the pieces of all ranks are combined.
+    """Tree reduction of the pieces of all ranks.
 
     Args:
-        group: of the ranks that bring them.
-        leaves: what they are of.
-        op: the name of what combines two.
+        group: the group of the ranks.
+        leaves: the leaves of the pieces.
+        op: the name of the operation.
     """
 
     def __init__(self, group: Group, leaves: Leaves, op: str) -> None:
@@ -148,7 +148,7 @@ class _Tree:
     def check(
         self, pieces: Sequence[Array], out: Array, shape: tuple[int, ...] | None = None
     ) -> None:
-        """Refuse pieces that are not as many, of other shapes, dtypes or layouts."""
+        """Raise an error for pieces with a wrong number, shape, dtype or layout."""
         shape = out.shape if shape is None else shape
         if len(pieces) != len(self.mine):
             raise ArgumentError(
@@ -197,7 +197,7 @@ class _Tree:
         if group.size == 1:
             self.combine(list(flats), _alone(self.leaves), out)
             return
-        # Between two ranks that moves no more bytes, and a network is waited for once.
+        # Between two ranks this sends no more bytes, and has the network latency once.
         at_once = group.size == 2 and group.is_remote and out.nbytes <= _AT_ONCE
         if at_once or out.nbytes * (group.size - 1) <= _DIRECT:
             self.reduce(flats, ((0, size),) * group.size, out)
@@ -217,7 +217,7 @@ class _Tree:
         Args:
             flats: this rank's pieces.
             bounds: the part of each rank, as (start, stop) of elements.
-            out: for this rank's part; it may be a part of a piece.
+            out: the result for this rank's part, which can be part of a piece.
         """
         rank = self.group.rank
         plan = _plan(self.leaves, rank, bounds, out.itemsize)
@@ -234,7 +234,7 @@ class _Tree:
         self.combine(operands, plan.steps, out)
 
     def _scratch(self, size: int, dtype: np.dtype[Any]) -> Array:
-        """Memory for what is received, kept from round to round."""
+        """Return a receive buffer, reused in later rounds."""
         if self._memory.dtype != dtype or self._memory.size < size:
             self._memory = np.empty(size, dtype)
         return self._memory[:size]
@@ -242,12 +242,12 @@ class _Tree:
     def combine(self, operands: list[Array], order: Sequence[Step], out: Array) -> None:
         """Combine subtrees up the tree into `out`.
 
-        Only the last combination writes to it, as it may be one of the operands.
+        Only the last combination writes to `out`, because `out` can be an operand.
         """
         if not order:
             out[...] = operands[0] if operands else OF_NOTHING[self.op]
             return
-        # What overflows or is not a number shows in the result, as it does elsewhere.
+        # Overflow and NaN appear in the result, as for other operations.
         with np.errstate(all="ignore"):
             for left, right, target in order[:-1]:
                 into = operands[target] if target >= 0 else None
@@ -257,14 +257,15 @@ class _Tree:
 
 
 class _Plan(NamedTuple):
-    """What a rank sends and receives in one exchange, and how it is combined.
+    """Exchange and combination plan of one rank.
 
     Attributes:
-        sent, starts: bytes for each rank, and where they start in the only piece.
-        parts, packed_starts: of several pieces, which parts are packed one after the
-            other, and where those for each rank start.
-        receive_counts: bytes from each rank.
-        theirs, received: how many pieces and elements come from other ranks.
+        sent, starts: the number of bytes for each rank, and their offsets in a single
+            piece.
+        parts, packed_starts: for several pieces, the parts to pack contiguously, and
+            the offsets for each rank.
+        receive_counts: the number of bytes from each rank.
+        theirs, received: the number of pieces and elements from other ranks.
         steps: the combinations.
     """
 
@@ -285,7 +286,7 @@ def _plan(
     pieces = pieces_of_ranks(leaves, len(bounds))
     mine, size = pieces[rank], bounds[rank][1] - bounds[rank][0]
     sent = [(stop - start) * len(mine) * itemsize for start, stop in bounds]
-    # Ranks that get the same part get it from the same place.
+    # Ranks with equal parts receive the same packed bytes.
     lengths = {part: sent[r] for r, part in enumerate(bounds) if r != rank}
     packed = dict(zip(lengths, offsets_of(list(lengths.values())), strict=True))
     sent[rank] = 0
@@ -305,13 +306,13 @@ def _plan(
 
 @lru_cache(maxsize=256)
 def _alone(leaves: Leaves) -> tuple[Step, ...]:
-    """The combinations of one rank, of whose pieces none may be overwritten."""
+    """Return the combinations for one rank, without overwriting its pieces."""
     (mine,) = pieces_of_ranks(leaves, 1)
     return steps(leaves, mine, len(mine))
 
 
 def _by_dtype(arrays: Sequence[Array]) -> list[list[int]]:
-    """Positions of arrays of the same dtype, in the order of their first."""
+    """Return the indices of arrays grouped by dtype, in order of first occurrence."""
     found: dict[np.dtype[Any], list[int]] = {}
     for position, array in enumerate(arrays):
         found.setdefault(array.dtype, []).append(position)
@@ -320,6 +321,6 @@ def _by_dtype(arrays: Sequence[Array]) -> list[list[int]]:
 
 @lru_cache(maxsize=256)
 def _rounds(size: int, itemsize: int, ranks: int = 1) -> tuple[tuple[int, int], ...]:
-    """Cut elements into rounds, of about `ROUND` bytes for each rank."""
+    """Split elements into rounds of about `ROUND` bytes for each rank."""
     count = max(1, -(-size * itemsize // (ranks * ROUND)))
     return cut(0, size, count, _ALIGNMENT // itemsize or 1)

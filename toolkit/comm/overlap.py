@@ -1,7 +1,7 @@
-"""Exchange beside computation: collectives over a network run in a thread.
+"""Overlap of communication and computation: network collectives run in a thread.
 
-Inside of one machine the thread would take a core from what is computed, and memory is
-fast: there collectives run where their results are needed.
+On one machine, the thread would take a core from the computation, and memory is fast.
+Collectives run there when their results are needed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from toolkit.comm.slow import SlowGroup
 from toolkit.comm.watch import WatchedGroup
 from toolkit.errors import unknown_choice
 
-# Bytes of the first sum that goes while others are computed, and of those after it, as
-# torch's DistributedDataParallel has them.
+# Bytes of the first gradient bucket and of later ones, as in torch's
+# DistributedDataParallel.
 FIRST, MOST = 1 << 20, 25 << 20
-# Where the link is known, waiting takes about so small a part of an exchange.
+# For a known link, latency takes about this fraction of an exchange.
 _WAITING = 0.1
 _LEAST = 64 << 10
 
@@ -31,9 +31,10 @@ Run: TypeAlias = Callable[[], None]
 
 
 def overlaps(group: Group) -> bool:
-    """Whether what a group exchanges runs beside what is computed.
+    """Return whether the collectives of a group overlap with computation.
 
-    It does over a network; TOOLKIT_OVERLAP says otherwise: "on" or "off", in all ranks.
+    They do over a network. TOOLKIT_OVERLAP ("on" or "off", equal on all ranks)
+    overrides this.
     """
     forced = settings.environment("OVERLAP")
     if forced not in (None, "on", "off"):
@@ -42,7 +43,7 @@ def overlaps(group: Group) -> bool:
 
 
 def bucket_bytes(group: Group) -> tuple[int, int]:
-    """How many bytes of sums go together: of those ready first, and of others."""
+    """Return the bucket size in bytes: of the first bucket, and of later ones."""
     plain = group
     while isinstance(plain, WatchedGroup):
         plain = plain.plain
@@ -54,11 +55,11 @@ def bucket_bytes(group: Group) -> tuple[int, int]:
 
 
 class Pending:
-    """A collective that was started.
+    """Collective in progress.
 
     Attributes:
-        began, ended: `time.perf_counter` of when it ran.
-        error: what it raised.
+        began, ended: the `time.perf_counter` of its start and end.
+        error: the exception that it raised.
     """
 
     def __init__(self, run: Run) -> None:
@@ -68,13 +69,13 @@ class Pending:
         self.error: BaseException | None = None
 
     def run(self, error: BaseException | None) -> BaseException | None:
-        """Run, unless one before has failed; what has failed."""
+        """Run the collective unless an earlier one failed; return the error."""
         self.began = perf_counter()
         self.error = error
         if error is None and self._run is not None:
             try:
                 self._run()
-            except BaseException as raised:  # it is raised where it is waited for
+            except BaseException as raised:  # raised by `wait`
                 self.error = raised
         self.ended = perf_counter()
         self._run = None
@@ -82,20 +83,20 @@ class Pending:
         return self.error
 
     def settle(self) -> None:
-        """Wait for its end, however that is."""
+        """Wait for the end, successful or not."""
         self._done.wait()
 
     def wait(self) -> None:
-        """Wait for its results; it raises what it raised."""
+        """Wait for the results; raise the error of the collective."""
         self._done.wait()
         if self.error is not None:
             raise self.error
 
 
 class Background:
-    """A thread that runs the collectives of a group one after the other.
+    """Thread that runs the collectives of a group sequentially.
 
-    After one that fails the others fail, too: other ranks do not take part in them.
+    If one fails, later ones fail too, because other ranks do not take part in them.
     """
 
     def __init__(self) -> None:
@@ -106,7 +107,7 @@ class Background:
         weakref.finalize(self, self._queue.put, None)
 
     def start(self, run: Run) -> Pending:
-        """Have a collective run when those before it are done."""
+        """Enqueue a collective after the earlier ones."""
         pending = Pending(run)
         self._queue.put(pending)
         return pending
@@ -119,14 +120,14 @@ def _work(queue: SimpleQueue[Pending | None]) -> None:
         if pending is None:
             return
         error = pending.run(error)
-        del pending  # it may be the last to hold memory
+        del pending  # it can hold the last reference to memory
 
 
 _backgrounds: WeakKeyDictionary[Group, Background] = WeakKeyDictionary()
 
 
 def background_of(group: Group) -> Background | None:
-    """What runs the collectives of a group; None: who needs their results does."""
+    """Return the background thread of a group, or None if calls run inline."""
     if not overlaps(group):
         return None
     if group not in _backgrounds:

@@ -1,4 +1,4 @@
-"""Whether all ranks are about to run programs that fit."""
+"""Check that the programs of all ranks match."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from toolkit.errors import ProgramMismatchError
 
 
 def compare_programs(group: Group, lines: Sequence[str], what: str = "program") -> None:
-    """Refuse to go on where ranks describe their programs in different lines.
+    """Raise an error if the program descriptions of the ranks differ.
 
-    One hash per rank is exchanged; the lines only if hashes differ.
+    Each rank exchanges one hash. The lines are exchanged only if hashes differ.
 
     Args:
-        group: all of whose ranks call this.
-        lines: what must be equal on all ranks, such as the collectives in their order.
-        what: it is, for the error.
+        group: the group; all its ranks call this.
+        lines: the lines that must be equal on all ranks, for example the sequence of
+            collectives.
+        what: the name of the program in the error.
 
     Raises:
         ProgramMismatchError: on every rank, with the first line that differs.
@@ -36,7 +37,7 @@ def compare_programs(group: Group, lines: Sequence[str], what: str = "program") 
     group.all_gather(mine, hashes)
     if (hashes == mine).all():
         return
-    # A rank whose hash is that of most others still differs from some: all are here.
+    # If any hash differs, all ranks detect it, so all ranks reach this exchange.
     everyone = exchange(group, list(lines))
     rows = enumerate(zip_longest(*everyone), 1)
     number, row = next((n, row) for n, row in rows if len(set(row)) > 1)
@@ -53,6 +54,6 @@ def compare_programs(group: Group, lines: Sequence[str], what: str = "program") 
 
 
 def _ranks(members: Sequence[int]) -> str:
-    """The name of one or several ranks."""
+    """Return the name of one or several ranks."""
     plural = "s" if len(members) > 1 else ""
     return f"rank{plural} {', '.join(map(str, members))}"

@@ -1,7 +1,7 @@
-"""Processes that take the place of lost ranks: how they are started, and let in.
+"""Replacement processes for lost ranks: start and admission to the job.
 
-They run the script from its start, beside the job, up to where they can join it. Until
-then their group is one in which every rank seems to say what they say.
+They run the script from its start, in parallel to the job, until they can join it.
+Until then, their group simulates a job in which every rank sends the same data.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from toolkit.comm.group import Buffer, Group, as_bytes, check_parts, offsets_of
 from toolkit.comm.mpi import Bridge, MpiGroup
 from toolkit.errors import LaunchError, RankLostError
 
-# Words between rank 0 of a job and those that would join it.
+# Messages between rank 0 of a job and its replacement processes.
 READY, JOIN, LEAVE = 1, 2, 3
-# What `Coming.state` is.
+# Values of `Coming.state`.
 STARTING, IS_READY, HAS_FAILED = 0, 1, 2
-_PAUSE = 0.01  # seconds between two looks
+_PAUSE = 0.01  # seconds between two polls
 
 
 class Coming:
-    """Processes that were started for lost ranks, and are not in the job yet.
+    """Replacement processes that have not joined the job.
 
-    All ranks of the job make it, and wait until the processes have begun: Open MPI
-    does not start processes in one thread while it makes groups in another.
+    All ranks of the job create it, and wait for the start of the processes. Open MPI
+    cannot spawn processes in one thread while another thread creates groups.
 
     Args:
-        group: of the job.
-        count: how many to start.
-        arguments: for Python.
+        group: the group of the job.
+        count: the number of processes to start.
+        arguments: the arguments of Python.
     """
 
     def __init__(self, group: MpiGroup, count: int, arguments: Sequence[str]) -> None:
@@ -44,7 +44,7 @@ class Coming:
 
     @property
     def state(self) -> int:
-        """STARTING, IS_READY or HAS_FAILED, as this rank knows."""
+        """Return STARTING, IS_READY or HAS_FAILED, as seen by this rank."""
         for rank in list(self._waiting):
             try:
                 word = self._bridge.heard(rank)
@@ -58,10 +58,10 @@ class Coming:
         return STARTING if self._waiting else IS_READY
 
     def merge(self) -> MpiGroup | None:
-        """The group of the job with them; all ranks call this when all are ready.
+        """Return the merged group; all ranks call this when all are ready.
 
         Returns:
-            None if one of them is lost; another rank may not have met that.
+            None if one of them is lost, although other ranks can succeed.
         """
         self._tell(JOIN)
         try:
@@ -70,11 +70,11 @@ class Coming:
             return None
 
     def cancel(self) -> None:
-        """Send them away; all ranks call this."""
+        """End the replacement processes; all ranks call this."""
         self._tell(LEAVE)
 
     def _tell(self, word: int) -> None:
-        """Say a word to those that are still there."""
+        """Send a message to the processes that are still alive."""
         if self._is_first:
             for rank in range(self._bridge.there):
                 with suppress(RankLostError):
@@ -82,14 +82,14 @@ class Coming:
 
 
 class Outside:
-    """The group of a process that is not in the job yet: all ranks say what it says.
+    """Simulated group of a process that has not joined: all ranks send its data.
 
     Args:
-        bridge: to the job.
+        bridge: the connection to the job.
 
     Attributes:
-        rank: that it will have.
-        size: that the job will have.
+        rank: its future rank.
+        size: the future size of the job.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -99,8 +99,8 @@ class Outside:
         self.size = bridge.there + bridge.size
 
     def join(self) -> MpiGroup:
-        """Wait until the job lets this process in; its group from then on."""
-        with suppress(RankLostError):  # then there is no job to join any more
+        """Wait until the job admits this process, and return the new group."""
+        with suppress(RankLostError):  # the job has ended
             self._bridge.tell(0, READY)
             while (word := self._bridge.heard(0)) is None:
                 time.sleep(_PAUSE)
@@ -109,13 +109,13 @@ class Outside:
         self.leave()
 
     def refuse(self) -> NoReturn:
-        """End this process, and tell the job that it does not join."""
+        """End this process, and report to the job that it does not join."""
         with suppress(RankLostError):
             self._bridge.tell(0, LEAVE)
         self.leave()
 
     def leave(self) -> NoReturn:
-        """End this process; the job does not miss it."""
+        """End this process; the job continues without it."""
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)

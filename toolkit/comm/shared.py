@@ -1,6 +1,6 @@
-"""Sums in memory that all ranks of a machine see, in place of messages.
+"""Reductions in shared memory between the ranks of a machine, without messages.
 
-Each rank writes its pieces once, and the others read them where they lie.
+Each rank writes its pieces once, and the other ranks read them in place.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 from toolkit.comm.group import Array, Group, cut, exchange
 from toolkit.comm.leaves import Leaves, Step, pieces_of_ranks, steps
 
-# Bytes of a rank in one round: what is written stays in the cache.
+# Bytes of a rank in one round: the written data stays in the cache.
 SLOT = 1 << 20
-# Up to so many bytes, times the square of the others, every rank combines all itself:
-# one meeting, not two.
+# Up to this number of bytes, times the square of (ranks - 1), every rank combines all
+# pieces itself. This needs one barrier instead of two.
 _DIRECT = 1 << 20
-# Parts of fewer bytes on average are combined as one.
+# Parts with a smaller average size in bytes are combined as one.
 _SMALL = 32 << 10
 _PAGE = 4096
 _TOKEN = 16
@@ -32,14 +32,14 @@ Combine: TypeAlias = Callable[..., Any]
 
 
 class SharedMemory:
-    """Two slots for each rank of a group, used in turn.
+    """Double-buffered slots in shared memory, for each rank of a group.
 
-    A rank fills one while others may still read the other: before it fills that again,
-    all have met once more.
+    A rank fills one slot while other ranks can still read the other one. Before it
+    fills the first slot again, all ranks have passed another barrier.
 
     Args:
-        memory: of `2 * ranks * SLOT` bytes.
-        ranks: of the group.
+        memory: a buffer of `2 * ranks * SLOT` bytes.
+        ranks: the number of ranks.
     """
 
     def __init__(self, memory: Array, ranks: int) -> None:
@@ -47,12 +47,12 @@ class SharedMemory:
         self._turn = 0
 
     def next_turn(self) -> int:
-        """Which slots are for the next round: 0 or 1."""
+        """Return the slot index for the next round: 0 or 1."""
         self._turn ^= 1
         return self._turn
 
     def slots(self, turn: int, dtype: np.dtype[Any]) -> Array:
-        """The slots of all ranks: (ranks, elements)."""
+        """Return the slots of all ranks: (ranks, elements)."""
         slots: Array = self._slots[turn].view(dtype)
         return slots
 
@@ -61,9 +61,9 @@ _opened: WeakKeyDictionary[Group, SharedMemory | None] = WeakKeyDictionary()
 
 
 def memory_of(group: Group) -> SharedMemory | None:
-    """The memory that a group shares; None if its ranks cannot.
+    """Return the shared memory of a group, or None if its ranks cannot share.
 
-    The first time, all ranks ask for it together.
+    The first call is collective.
     """
     if group not in _opened:
         nbytes = 2 * group.size * SLOT
@@ -73,15 +73,15 @@ def memory_of(group: Group) -> SharedMemory | None:
 
 
 def _open(group: Group, nbytes: int) -> Array | None:
-    """Map the same bytes in all ranks, if that works in each of them.
+    """Map the same memory in all ranks, if all of them succeed.
 
-    The memory has no name in a file system: nothing is left when ranks are killed.
+    The memory has no name in a file system, so killed ranks leave no files.
     """
     descriptor, mine = -1, None
     if group.rank == 0 and hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("toolkit")
         os.ftruncate(descriptor, _PAGE + nbytes)
-        # Elsewhere the process of that number may be another one.
+        # On another machine, the same PID can be another process.
         token = secrets.token_hex(_TOKEN)
         os.pwrite(descriptor, bytes.fromhex(token), 0)
         mine = [os.getpid(), descriptor, token]
@@ -94,7 +94,7 @@ def _open(group: Group, nbytes: int) -> Array | None:
 
 
 def _mapped(told: Sequence[Any], nbytes: int) -> Array | None:
-    """The memory that a process of this machine holds open."""
+    """Return the mapped memory of another process of this machine."""
     pid, descriptor, token = told
     try:
         opened = os.open(f"/proc/{int(pid)}/fd/{int(descriptor)}", os.O_RDWR)
@@ -112,7 +112,7 @@ def _mapped(told: Sequence[Any], nbytes: int) -> Array | None:
 
 
 class Span(NamedTuple):
-    """A part of a tensor, and where it is in a round."""
+    """Part of a tensor and its offset in a round."""
 
     tensor: int
     start: int
@@ -121,18 +121,18 @@ class Span(NamedTuple):
 
 
 class AllReduce:
-    """Combines flat pieces of tensors of one dtype, as often as it is called.
+    """Reusable all-reduce of flat pieces of tensors of one dtype.
 
-    What each call does with which memory is found once, as small sums take little time.
+    The plan of each call is computed once, because small reductions take little time.
 
     Args:
-        group: all of whose ranks make one, and call it together.
-        memory: that they share.
-        pieces: for each tensor this rank's; they are read in each call.
-        leaves: what the pieces are of.
-        outs: for the results.
-        combine: of two operands, into a third.
-        nothing: the combination of no operands.
+        group: the group; all its ranks create one, and call it together.
+        memory: the shared memory.
+        pieces: for each tensor this rank's pieces, which each call reads.
+        leaves: the leaves of the pieces.
+        outs: the arrays for the results.
+        combine: a function of two operands that writes to a third.
+        nothing: the identity element.
     """
 
     def __init__(
@@ -157,12 +157,12 @@ class AllReduce:
         room = SLOT // (max(*self._counts, 1) * itemsize)
         self._is_direct = total * itemsize * (group.size - 1) ** 2 <= _DIRECT
         self._rounds = [(i, min(i + room, total)) for i in range(0, total, room)]
-        # For each round what is done in the first slots, and in the others.
+        # For each round, the plans for the two slots.
         self._plans: list[list[_Plan | None]] = [[None, None] for _ in self._rounds]
 
     def __call__(self) -> None:
         combine, barrier, memory = self._combine, self._group.barrier, self.memory
-        # What overflows or is not a number shows in the result, as it does elsewhere.
+        # Overflow and NaN appear in the result, as for other operations.
         with np.errstate(all="ignore"):
             for number, plans in enumerate(self._plans):
                 turn = memory.next_turn()
@@ -192,7 +192,7 @@ class AllReduce:
             plan.writes.append((parts, slots[rank, piece * size : (piece + 1) * size]))
         if not self._is_direct:
             bounds = cut(0, size, ranks, 64 // self._dtype.itemsize or 1)
-            # Nobody else reads this part of this rank's slot before all meet again.
+            # No other rank reads this part of this rank's slot before the next barrier.
             self._sum(plan, slots, size, *bounds[rank], slots[rank])
             for other, (first, last) in enumerate(bounds):
                 there = _spans(self._sizes, low + first, low + last)
@@ -212,14 +212,16 @@ class AllReduce:
     def _sum(
         self, plan: _Plan, slots: Array, size: int, start: int, stop: int, out: Array
     ) -> None:
-        """Combine a part of what is in the slots."""
+        """Combine a part of the data in the slots."""
         operands = _parts(slots, self._counts, size, start, stop - start)
         self._steps(plan, operands, None, out[start:stop])
 
     def _steps(
         self, plan: _Plan, operands: list[Array], first: int | None, out: Array
     ) -> None:
-        """Combine operands; only the last step writes to `out`, which may be one."""
+        """Combine operands; only the last step writes to `out`.
+
+        `out` can be one of the operands."""
         if len(operands) < 2:
             whole = operands[0] if operands else np.full_like(out, self._nothing)
             plan.moves.append((out, whole))
@@ -231,20 +233,20 @@ class AllReduce:
         plan.sums[-1] = (*plan.sums[-1][:2], out)
 
     def _read(self, plan: _Plan, source: Array, spans: Sequence[Span]) -> None:
-        """Copy what is joined to the tensors that it is of."""
+        """Copy combined data to its tensors."""
         for tensor, start, stop, at in spans:
             target = self._outs[tensor][start:stop]
             plan.copies.append((target, source[at : at + stop - start]))
 
 
 class _Plan(NamedTuple):
-    """What a rank does in one round.
+    """Plan of a rank for one round.
 
     Attributes:
-        writes: parts that are put one after the other into this rank's slot.
-        sums: left and right operands, and where their combination goes.
-        moves: targets and sources, where there is nothing to combine.
-        copies: targets and sources of what is read in the end.
+        writes: the parts to write contiguously into this rank's slot.
+        sums: left and right operands and the destination of their combination.
+        moves: destinations and sources, if no combination is necessary.
+        copies: destinations and sources of the final reads.
     """
 
     writes: list[tuple[list[Array], Array]]
@@ -285,7 +287,7 @@ def _parts(
     size: int,
     but: int | None = None,
 ) -> list[Array]:
-    """A part of every piece of all ranks, or of all but one; pieces are `apart`."""
+    """Return a part of every piece of the ranks, with pieces `apart` elements apart."""
     return [
         slots[rank, number * apart + at : number * apart + at + size]
         for rank, count in enumerate(counts)
@@ -296,7 +298,7 @@ def _parts(
 
 @lru_cache(maxsize=4096)
 def _spans(sizes: tuple[int, ...], low: int, high: int) -> tuple[Span, ...]:
-    """The parts of tensors, one after the other, that are elements low..high."""
+    """Return the spans of concatenated tensors that cover elements low..high."""
     found, first = [], 0
     for tensor, size in enumerate(sizes):
         start, stop = max(low, first), min(high, first + size)
@@ -308,18 +310,18 @@ def _spans(sizes: tuple[int, ...], low: int, high: int) -> tuple[Span, ...]:
 
 @lru_cache(maxsize=256)
 def _counts(leaves: Leaves, ranks: int) -> tuple[int, ...]:
-    """How many pieces each rank brings."""
+    """Return the number of pieces of each rank."""
     return tuple(len(pieces) for pieces in pieces_of_ranks(leaves, ranks))
 
 
 @lru_cache(maxsize=256)
 def _order(leaves: Leaves, ranks: int, first: int | None = None) -> tuple[Step, ...]:
-    """The combinations of all pieces, none of which may be overwritten.
+    """Return the combinations of all pieces, without overwriting them.
 
     Args:
-        leaves: of the tree.
-        ranks: whose pieces follow each other.
-        first: the rank whose pieces come before those of the others, if any.
+        leaves: the leaves of the tree.
+        ranks: the ranks, in the order of their pieces.
+        first: a rank whose pieces precede those from other ranks, if any.
     """
     pieces = pieces_of_ranks(leaves, ranks)
     order = sorted(range(ranks), key=lambda rank: rank != first)

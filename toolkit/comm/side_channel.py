@@ -1,8 +1,8 @@
-"""Questions between ranks beside their collectives, over TCP: where does each stand?
+"""TCP side channel for status requests between ranks, independent of collectives.
 
-Each rank answers in a thread of its own. Addresses and a secret of each are exchanged
-over the job's group. A connection must prove that it knows the secret before anything
-of it is parsed. Then lines of JSON go both ways.
+Each rank answers in a separate thread. The job's group exchanges addresses and a secret
+of each rank. A connection must prove that it has the secret before the listener parses
+data. The messages are lines of JSON.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from toolkit.comm.authentication import Gate, authenticate
 from toolkit.comm.group import Group, exchange
 from toolkit.errors import CommunicationError
 
-# What `ask` returns for a process that has ended.
+# The result of `ask` for a process that has ended.
 GONE = "gone"
-# A rank that is stopped or swaps does not answer within so many seconds.
+# Seconds to wait for an answer; a stopped or swapping rank needs longer.
 PATIENCE = 0.6
-_LONGEST = 1 << 20  # bytes of a question or an answer
-_ATTEMPTS = 2  # to reach a rank that may have too many connections at the moment
+_LONGEST = 1 << 20  # bytes of a request or an answer
+_ATTEMPTS = 2  # retries for a rank that has too many connections
 
 Answer = Callable[[dict[str, Any]], Any]
 
 
 class Address(NamedTuple):
-    """Where a rank listens, and which process it is."""
+    """Address and process of a rank's listener."""
 
     host: str
     port: int
@@ -42,14 +42,14 @@ class Address(NamedTuple):
 
 
 class SideChannel:
-    """This rank's end.
+    """Endpoint of this rank.
 
     Args:
-        group: the job's; all its ranks make one.
-        answer: is given a question, as a dict, and returns what is sent back.
+        group: the group of the job; all its ranks create one.
+        answer: a function from a request dict to the response.
 
     Attributes:
-        addresses: of all ranks.
+        addresses: the addresses of all ranks.
     """
 
     def __init__(self, group: Group, answer: Answer) -> None:
@@ -72,9 +72,9 @@ class SideChannel:
     def ask(
         self, rank: int, question: dict[str, Any], patience: float = PATIENCE
     ) -> Any:
-        """The answer of one rank; None if it does not come in `patience` seconds.
+        """Return the answer of one rank, or None after `patience` seconds.
 
-        It is `GONE` if nobody listens there any more.
+        Return `GONE` if the listener does not exist any more.
         """
         address, line = self.addresses[rank], json.dumps(question) + "\n"
         answer = None
@@ -89,15 +89,15 @@ class SideChannel:
             except ConnectionRefusedError:
                 return GONE
             except CommunicationError:
-                answer = GONE  # a process that is not of this job listens there
+                answer = GONE  # a process of another job listens at this address
             except (ConnectionError, EOFError):
-                answer = None  # it has ended, or had too many connections
+                answer = None  # the rank ended, or had too many connections
             except (OSError, ValueError, RecursionError):
                 return None
         return answer
 
     def ask_all(self, ranks: list[int], question: dict[str, Any]) -> dict[int, Any]:
-        """The answers of several ranks, asked at once."""
+        """Return the answers of several ranks, requested in parallel."""
         if not ranks:
             return {}
         with ThreadPoolExecutor(min(len(ranks), 32)) as pool:
@@ -106,7 +106,7 @@ class SideChannel:
 
     def close(self) -> None:
         """Stop answering."""
-        # Closing alone does not wake a thread that waits in accept.
+        # Closing the socket does not wake a thread in accept.
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -117,14 +117,14 @@ class SideChannel:
         while True:
             try:
                 connection = self._gate.accept()
-            except (OSError, ValueError):  # it was closed
+            except (OSError, ValueError):  # the socket was closed
                 self._gate.close()
                 return
             with connection:
                 try:
                     self._reply(connection)
                 except Exception:
-                    continue  # what is no question gets no answer
+                    continue  # an invalid request gets no answer
 
     def _reply(self, connection: socket.socket) -> None:
         question = _parsed(connection, PATIENCE)
@@ -133,7 +133,7 @@ class SideChannel:
 
 
 def _parsed(connection: socket.socket, patience: float) -> Any:
-    """Return the value of the next line, which must be whole in `patience` seconds."""
+    """Return the value of the next line, complete within `patience` seconds."""
     end, received = time.monotonic() + patience, bytearray()
     while not received.endswith(b"\n"):
         connection.settimeout(max(0.001, end - time.monotonic()))

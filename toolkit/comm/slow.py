@@ -1,4 +1,4 @@
-"""A link slowed on purpose, to see on one machine what a network would do."""
+"""Simulated slow link, to measure the effect of a network on one machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.errors import ArgumentError
 
 
 def slowed(group: Group) -> Group:
-    """A group as slow as TOOLKIT_LINK says, "latency,bandwidth"; as it is without."""
+    """Return the group, slowed if TOOLKIT_LINK="latency,bandwidth" is set."""
     given = settings.environment("LINK")
     if given is None:
         return group
@@ -26,16 +26,16 @@ def slowed(group: Group) -> Group:
 
 
 class SlowGroup:
-    """A group whose every call also takes the time of a slow link.
+    """Group whose calls take the additional time of a slow link.
 
-    A call that moves b bytes between this rank and others takes `latency` +
-    b / `bandwidth` seconds more; b is the larger one of what it sends and receives, as
-    links work both ways.
+    A call that moves b bytes between this rank and other ranks takes `latency` + b /
+    `bandwidth` more seconds. b is the maximum of the sent and received bytes, because
+    links are full duplex.
 
     Args:
-        group: what moves the bytes.
+        group: the group that moves the bytes.
         latency: seconds of each call.
-        bandwidth: bytes a second.
+        bandwidth: bytes per second.
     """
 
     is_remote = True
@@ -89,7 +89,7 @@ class SlowGroup:
         )
 
     def broadcast(self, buffer: Buffer, root: int = 0) -> None:
-        """See `Group.broadcast`; ranks pass it on, so each moves it once."""
+        """See `Group.broadcast`; ranks forward the data, so each rank moves it once."""
         self.group.broadcast(buffer, root)
         self._delay(as_bytes(buffer).size, 0)
 
@@ -99,7 +99,7 @@ class SlowGroup:
         self.group.send(buffer, to, tag)
 
     def receive(self, buffer: Buffer, source: int, tag: int = 0) -> None:
-        """See `Group.receive`; the sender has waited for the link."""
+        """See `Group.receive`; the sender already waited for the link."""
         self.group.receive(buffer, source, tag)
 
     def barrier(self) -> None:

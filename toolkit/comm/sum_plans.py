@@ -1,8 +1,8 @@
-"""Tree sums between devices as data: what is sent, combined and gathered, in order.
+"""Plans of tree reductions between devices: transfers, kernels and gathers.
 
-The same trees as in `ordered`, so the bits are the same. Every rank makes its own plan
-of the same terms; what one sends is what another one receives, in the same order. A
-plan names no memory: who runs it has addresses for its places.
+The trees are the same as in `ordered`, so the results are bitwise equal. Each rank
+computes its plan from the same terms. Sends and receives match in order. A plan
+contains no addresses; the executor maps its places to addresses.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from toolkit.comm.ordered import OF_NOTHING, OPERATIONS
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, unknown_choice
 
-# Up to so many bytes each rank gets all pieces and combines them itself.
+# Up to this number of bytes, each rank gets all pieces and combines them itself.
 SMALL = 8 << 10
-# Where what is received starts, in bytes: wide loads need no more.
+# Alignment of received data in bytes, sufficient for wide loads.
 ALIGNMENT = 256
-# How pieces are combined: a number of one, or two parts; None if there are none.
+# Combination tree: the index of a piece, or two subtrees.
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
 
 
 class Term(NamedTuple):
-    """A tensor of which each rank has some pieces.
+    """Tensor of which each rank has some pieces.
 
     Attributes:
-        size: its elements.
-        dtype: their dtype.
-        leaves: what the pieces are of.
-        op: what combines two: "sum", "prod", "max", "min", "any" or "all".
+        size: the number of elements.
+        dtype: the dtype of the elements.
+        leaves: the leaves of the pieces.
+        op: the operation: "sum", "prod", "max", "min", "any" or "all".
     """
 
     size: int
@@ -42,12 +42,12 @@ class Term(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Memory of a rank.
+    """Memory location of a rank.
 
     Attributes:
-        kind: "piece", one that the rank brings; "out", a result; or "scratch".
-        number: which of its kind: pieces are numbered through all terms.
-        offset: bytes behind its start.
+        kind: "piece" for an input piece, "out" for a result, or "scratch".
+        number: the index within the kind; pieces are numbered across all terms.
+        offset: the offset in bytes.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Bytes that go to, or come from, another rank."""
+    """Bytes to send to, or receive from, another rank."""
 
     peer: int
     place: Place
@@ -64,7 +64,7 @@ class Move(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """Equal parts of all ranks that are put together."""
+    """Equal parts of all ranks to gather."""
 
     part: Place
     whole: Place
@@ -73,7 +73,7 @@ class Gathered(NamedTuple):
 
 @record
 class Transfer:
-    """Sends and receives at once; those of two ranks pair in their order."""
+    """Concurrent sends and receives, matched in order between two ranks."""
 
     sends: tuple[Move, ...]
     receives: tuple[Move, ...]
@@ -81,16 +81,16 @@ class Transfer:
 
 @record
 class Combine:
-    """A kernel: pieces along a tree, element by element.
+    """Kernel that combines pieces elementwise along a tree.
 
     Attributes:
         dtype, op: as in a `Term`.
-        size: how many elements.
-        own: the pieces of this rank; they are the tree's first numbers.
-        received: where those of other ranks start, None if there are none.
-        stride: bytes from one of them to the next.
-        tree: how they are combined.
-        target: where the result goes; it may be where an own piece is.
+        size: the number of elements.
+        own: the pieces of this rank; they have the first indices of the tree.
+        received: the start of the pieces of other ranks, or None.
+        stride: the distance between received pieces in bytes.
+        tree: the combination tree.
+        target: the destination, which can overlap one of this rank's pieces.
     """
 
     dtype: str
@@ -105,7 +105,7 @@ class Combine:
 
 @record
 class AllGather:
-    """Parts of all ranks, of several tensors at once."""
+    """All-gather of parts of several tensors."""
 
     parts: tuple[Gathered, ...]
 
@@ -115,11 +115,11 @@ Step: TypeAlias = Transfer | Combine | AllGather
 
 @record
 class SumPlan:
-    """What a rank does, in order.
+    """Sequence of steps for one rank.
 
     Attributes:
         steps: transfers, kernels and gathers.
-        scratch: bytes of memory for what is received.
+        scratch: the size of the receive buffer in bytes.
     """
 
     steps: tuple[Step, ...]
@@ -127,11 +127,11 @@ class SumPlan:
 
 
 def plan_all_reduce(rank: int, ranks: int, terms: Sequence[Term]) -> SumPlan:
-    """The plan of sums that all ranks get: one exchange for all terms.
+    """Return an all-reduce plan: one exchange for all terms.
 
     Args:
-        rank, ranks: which rank's plan it is, and how many there are.
-        terms: the same on all ranks; the k-th result is the place ("out", k, 0).
+        rank, ranks: the rank of the plan, and the number of ranks.
+        terms: the terms, equal on all ranks; result k has the location ("out", k, 0).
     """
     plan = _Planner(rank, ranks)
     for number, term in enumerate(terms):
@@ -144,7 +144,7 @@ def plan_all_reduce(rank: int, ranks: int, terms: Sequence[Term]) -> SumPlan:
 
 
 def plan_reduce_scatter(rank: int, ranks: int, term: Term) -> SumPlan:
-    """The plan of a sum of which each rank gets an equal part, as ("out", 0, 0)."""
+    """Return a reduce-scatter plan into equal parts, at location ("out", 0, 0)."""
     if term.size % ranks:
         raise ArgumentError(
             f"reduce_scatter: expected elements that {ranks} ranks can share equally; "
@@ -156,13 +156,13 @@ def plan_reduce_scatter(rank: int, ranks: int, term: Term) -> SumPlan:
 
 
 def _parts(size: int, ranks: int) -> list[tuple[int, int]]:
-    """The elements that each rank combines; equal numbers where that is possible."""
+    """Return the elements that each rank combines, in equal parts if possible."""
     return [(r * size // ranks, (r + 1) * size // ranks) for r in range(ranks)]
 
 
 @dataclass
 class _Planner:
-    """A plan in the making: the terms share its steps."""
+    """Builder of a plan; the terms share its steps."""
 
     rank: int
     ranks: int
@@ -185,9 +185,9 @@ class _Planner:
         """Combine this rank's part of a term, and send other ranks theirs.
 
         Args:
-            number, term: the term.
+            number, term: the index of the term, and the term.
             bounds: the elements (start, stop) that each rank combines.
-            start: the element of the result where this rank's part begins.
+            start: the first element of this rank's part in the result.
         """
         _check(term)
         item = dtypes.itemsize(term.dtype)
@@ -226,7 +226,7 @@ class _Planner:
     def gather(
         self, number: int, term: Term, bounds: Sequence[tuple[int, int]]
     ) -> None:
-        """Give all ranks the parts of a result."""
+        """Gather the parts of a result on all ranks."""
         item = dtypes.itemsize(term.dtype)
         parts = [
             (Place("out", number, begin * item), (end - begin) * item)
@@ -240,7 +240,7 @@ class _Planner:
         self.last_receives += [Move(r, *parts[r]) for r in self.others]
 
     def finish(self) -> SumPlan:
-        """The plan; steps that would do nothing are left out."""
+        """Return the plan without empty steps."""
         steps: list[Step] = [
             Transfer(_moving(self.sends), _moving(self.receives)),
             *self.combines,
@@ -265,7 +265,7 @@ def _pair(left: Tree, right: Tree) -> Tree:
 
 
 def _check(term: Term) -> None:
-    """Refuse what cannot be combined."""
+    """Raise an error for an invalid term."""
     if term.op not in OPERATIONS:
         raise unknown_choice("all_reduce: op", term.op, OPERATIONS)
     if not term.leaves.present and term.op not in OF_NOTHING:

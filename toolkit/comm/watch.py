@@ -1,4 +1,4 @@
-"""The watchdog: names the collective that waits, and where the missing ranks stand."""
+"""Watchdog: reports a stalled collective and the state of the missing ranks."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from toolkit.comm.flight import Entry, GroupRecord, entry_of
 from toolkit.comm.group import Buffer, Group, as_bytes, exchange
 from toolkit.comm.side_channel import GONE, SideChannel
 
-# A job in which a collective waited too long ends with it, as `timeout` does.
+# Exit code of a job with a stalled collective, as for `timeout`.
 STALLED = 124
-# Seconds after which a collective that waits is told of, without ending the job.
+# Seconds until a warning about a waiting collective; the job continues.
 WARN_AFTER = 60.0
 
 
-# Seconds in which a rank must answer that is killed otherwise.
+# Seconds in which a rank must answer before it is killed.
 _LAST_PATIENCE = 2.0
-# Ends a process at once: on Windows, what is called so elsewhere does not exist.
+# Ends a process at once; on Windows SIGKILL does not exist.
 KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 class Report(NamedTuple):
-    """What is known of a collective that waits.
+    """Report about a collective that waits.
 
     Attributes:
-        text: for people.
-        is_first: whether no other rank has told of it.
-        silent: ranks of the job that do not answer.
-        gone: those whose processes have ended.
+        text: the text for users.
+        is_first: whether no other rank has reported it.
+        silent: the ranks of the job that do not answer.
+        gone: the ranks whose processes have ended.
     """
 
     text: str
@@ -43,14 +43,14 @@ class Report(NamedTuple):
 
 
 class Watchdog:
-    """Watches the groups of one job, in a thread.
+    """Thread that watches the groups of one job.
 
     Args:
-        group: of all ranks of the job, which all make a watchdog.
-        timeout: seconds that a collective may wait; infinity to only warn.
-        end: is called with a report, and ends the job.
-        kill_stopped: end a rank of this machine that does not answer, rather than the
-            job, so that the others see that it is lost.
+        group: the group of all ranks of the job, which all create a watchdog.
+        timeout: the maximum wait of a collective in seconds; infinity only warns.
+        end: a function of a report that ends the job.
+        kill_stopped: whether to kill an unresponsive rank of this machine instead of
+            the job, so that other ranks detect the loss.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Watchdog:
         self._thread.start()
 
     def watch(self, group: Group, key: str, members: Sequence[int]) -> WatchedGroup:
-        """A group whose calls are watched.
+        """Return a group whose calls are watched.
 
         Args:
-            group: of some ranks of the job.
-            key: its name, the same on all of its ranks.
-            members: its ranks, as ranks of the job.
+            group: a group of ranks of the job.
+            key: its name, equal on all of its ranks.
+            members: its ranks, as world ranks.
         """
         record = self._records[key] = GroupRecord(key, members)
         return WatchedGroup(self, group, record)
@@ -98,10 +98,10 @@ class Watchdog:
         self.channel.close()
 
     def claim(self, name: str, rank: int = 0) -> bool:
-        """Whether this rank is the first to ask rank `rank` for something.
+        """Return whether this rank is the first to request something from `rank`.
 
-        It is also true if that rank does not answer: told twice is better than never.
-        One that has ended has done so after it told something, or was killed.
+        It also returns True if that rank does not answer: two reports are better than
+        none. A rank that has ended did so after its report, or was killed.
         """
         if rank == self.rank:
             return self._claim(name)
@@ -139,23 +139,23 @@ class Watchdog:
 
     def _on_timeout(self, record: GroupRecord, entry: Entry) -> None:
         report = self.report(record, entry, "stalled")
-        if record.current is not entry:  # it went on meanwhile
+        if record.current is not entry:  # the call has finished in the meantime
             return
         if report.is_first:
             _print(report.text)
         is_new = self._excused.get(record.key) != entry.number
         if self._kill_stopped and is_new and self._lose(report):
-            # MPI tells the others within seconds, or they wait as long once more.
+            # MPI notifies the other ranks within seconds, or they wait one more period.
             self._excused[record.key] = entry.number
             record.current = entry._replace(since=time.monotonic())
             return
         if not report.is_first:
-            # Whoever told of it ends the job; if that fails, this rank does.
+            # The reporting rank ends the job; if that fails, this rank does.
             self._closed.wait(3)
         self._end(f"rank {self.rank} has waited for {self.timeout:g} s in {entry}")
 
     def _lose(self, report: Report) -> bool:
-        """Kill ranks of this machine that do not answer; whether any rank is lost."""
+        """Kill unresponsive ranks of this machine; return whether any rank is lost."""
         if not (report.silent or report.gone):
             return False
         addresses = self.channel.addresses
@@ -163,13 +163,13 @@ class Watchdog:
             question = {"ask": "status", "group": ""}
             if addresses[rank].machine != addresses[self.rank].machine:
                 return False
-            # It is asked once more: on a busy machine an answer may take its time.
+            # Ask again: on a busy machine an answer can take long.
             if self.channel.ask(rank, question, _LAST_PATIENCE) is None:
                 _kill(addresses[rank].pid)
         return True
 
     def report(self, record: GroupRecord, entry: Entry, stage: str) -> Report:
-        """What is known of a collective that waits."""
+        """Return a report about a collective that waits."""
         members = record.members
         peers = members if entry.peer is None else [members[entry.peer]]
         others = [rank for rank in peers if rank != self.rank]
@@ -192,13 +192,13 @@ class Watchdog:
 
 
 class WatchedGroup:
-    """A group whose calls are entered in the flight record.
+    """Group whose calls are recorded in the flight recorder.
 
     Attributes:
         plain: the group that moves the bytes.
-        record: of its calls.
-        watchdog: that watches it.
-        inner: groups that were made of it.
+        record: its record.
+        watchdog: the watchdog.
+        inner: groups derived from it.
     """
 
     def __init__(self, watchdog: Watchdog, plain: Group, record: GroupRecord) -> None:
@@ -285,7 +285,7 @@ class WatchedGroup:
         self.plain.close()
 
     def _next(self) -> int:
-        """A number for a group made of this one, the same on all ranks."""
+        """Return the number of a derived group, equal on all ranks."""
         self._made += 1
         return self._made
 
@@ -297,7 +297,7 @@ class WatchedGroup:
 
 
 def _described(rank: int, answer: Any, waiting: Entry) -> list[str]:
-    """Lines about another rank, of which one waits in `waiting`."""
+    """Return lines about another rank, which the call in `waiting` waits for."""
     if answer is None:
         return [
             f"  rank {rank} does not answer: it is stopped or swapping, its machine "
@@ -333,7 +333,7 @@ def _kill(pid: int) -> None:
     try:
         os.kill(pid, KILL)
     except OSError:
-        pass  # it has ended meanwhile
+        pass  # ended in the meantime
 
 
 def _print(report: str) -> None:
