@@ -1,4 +1,5 @@
-"""Data sets for first steps: co2 and digits ship with the package, others download."""
+"""Small data sets: co2 and digits are part of the package, the other loaders
+download."""
 
 from toolkit.datasets import (
     boston_housing,

@@ -1,4 +1,4 @@
-"""What the loaders share: the type that they return, and files with known hashes."""
+"""Shared helpers of the loaders: the return type, and files with a known hash."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ KERAS_FILES = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
 
 @record
 class RemoteFile:
-    """A file on the network and the hash that it must have."""
+    """A file on the network and its required hash."""
 
     url: str
     digest: str
     """The sha256; an md5 where no other is published."""
 
     def fetch(self, **options: Any) -> str:
-        """The path of the verified file, or of the folder with `extract=True`."""
+        """Return the path of the verified file, or of the folder with
+        `extract=True`."""
         return get_file(origin=self.url, file_hash=self.digest, **options)
 
 
 def images_in_default_format(images: Array) -> Array:
-    """(n, channels, height, width) in the layout of `settings.image_data_format()`."""
+    """Convert (n, channels, height, width) to the layout of `image_data_format()`."""
     if settings.image_data_format() == "channels_last":
         images = images.transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images)
@@ -42,11 +43,11 @@ def images_in_default_format(images: Array) -> Array:
 def shuffled(
     seed: int | np.random.RandomState | None, *arrays: Array
 ) -> tuple[Array, ...]:
-    """The arrays, all in the same order, which `seed` chooses as Keras does.
+    """Shuffle all arrays in the same order; `seed` selects the order as in Keras.
 
-    A RandomState goes on from where it is, for what is shuffled after something else.
+    A RandomState continues its stream, for arrays that are shuffled after another call.
     """
-    # RandomState and not Generator: its stream is frozen for all time.
+    # RandomState and not Generator: NumPy froze its stream.
     if not isinstance(seed, np.random.RandomState):
         seed = np.random.RandomState(seed)
     order = seed.permutation(len(arrays[0]))
@@ -54,13 +55,13 @@ def shuffled(
 
 
 def split(x: Array, y: Array, test_split: float) -> Split:
-    """All but the last share of the samples, and that share."""
+    """Split the samples; the test set is the last fraction of them."""
     n_train = int(len(x) * (1 - test_split))
     return (x[:n_train], y[:n_train]), (x[n_train:], y[n_train:])
 
 
 def check_share(function: str, test_split: float, all_of_them: bool = False) -> None:
-    """Refuse what is no share of the samples for the test; 1 may be one."""
+    """Raise for an invalid test fraction; `all_of_them` also allows 1."""
     if not (0 <= test_split < 1 or (all_of_them and test_split == 1)):
         bound = "to 1" if all_of_them else "to below 1"
         raise ArgumentError(

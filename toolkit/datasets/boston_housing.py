@@ -1,4 +1,4 @@
-"""Boston housing: prices of 506 places of the 1970s."""
+"""Boston housing: house prices of 506 census tracts of the 1970s."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def load_data(
 ) -> Split:
     """Load 506 census tracts near Boston with 13 features each, and prices.
 
-    One feature takes the share of Black residents as a cause of prices; use
-    `california_housing` unless that very mistake is the subject.
+    One feature uses the share of Black residents as a cause of prices. Use
+    `california_housing`, unless this mistake is the subject.
 
     Args:
-        path: The file's name in the cache folder `datasets`.
-        test_split: The share of the samples kept for the test, from 0 to below 1.
-        seed: Chooses the order of the samples.
+        path: The file name in the cache folder `datasets`.
+        test_split: The fraction of samples for the test, from 0 to below 1.
+        seed: Seed of the sample order.
 
     Returns:
         `(x_train, y_train), (x_test, y_test)`: features float64 (n, 13), median prices
         in thousands of dollars float64 (n,).
 
     Raises:
-        DatasetError: the file cannot be fetched; says where to put it by hand.
+        DatasetError: the download fails; the message has the path for a manual copy.
 
     Reference:
         D. Harrison and D. Rubinfeld, Hedonic prices and the demand for clean air, 1978,

@@ -1,4 +1,4 @@
-"""California housing: prices of 20,640 districts in 1990."""
+"""California housing: house prices of 20,640 districts in 1990."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def load_data(
 ) -> Split:
     """Load districts of California with 8 features each, and prices.
 
-    The features: median income, median age of the houses, rooms and bedrooms for each
-    household, residents, residents for each household, latitude, longitude.
+    The features: median income, median age of the houses, rooms per household, bedrooms
+    per household, residents, residents per household, latitude, longitude.
 
     Args:
         version: "large" for all 20,640 districts, "small" for the first 600.
-        path: The file's name in the cache folder `datasets`.
-        test_split: The share of the samples kept for the test, from 0 to below 1.
-        seed: Chooses the order of the samples.
+        path: The file name in the cache folder `datasets`.
+        test_split: The fraction of samples for the test, from 0 to below 1.
+        seed: Seed of the sample order.
 
     Returns:
         `(x_train, y_train), (x_test, y_test)`: features (n, 8), median prices in
         dollars (n,).
 
     Raises:
-        DatasetError: the file cannot be fetched; says where to put it by hand.
+        DatasetError: the download fails; the message has the path for a manual copy.
 
     Reference:
         R. Pace and R. Barry, Sparse spatial autoregressions, 1997,

@@ -1,4 +1,4 @@
-"""The batch files of CIFAR-10 and CIFAR-100, which are pickles."""
+"""Reader of the batch files of CIFAR-10 and CIFAR-100, which are pickles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def load_batch(path: str, label_key: str = "labels") -> tuple[Array, Array]:
         labels = np.array(entries[label_key], np.uint8).reshape(len(images), 1)
     except FileNotFoundError as error:
         raise DatasetError(f"cifar: the archive holds no file {path}") from error
-    except Exception as error:  # a damaged pickle can raise anything
+    except Exception as error:  # a corrupt pickle can raise any exception
         raise DatasetError(
             f"cifar: {path} is not a batch file: {type(error).__name__}: {error}"
         ) from error
@@ -29,12 +29,12 @@ def load_batch(path: str, label_key: str = "labels") -> tuple[Array, Array]:
 
 
 def _text(key: Any) -> str:
-    """Keys are bytes in files written by Python 2, as these are."""
+    """Decode a key: files written by Python 2 have keys of bytes."""
     return key.decode() if isinstance(key, bytes) else str(key)
 
 
 def _byte_array(record: Any) -> Array:
-    """The uint8 array of n rows of 3,072 bytes that `record` describes."""
+    """Return the uint8 array of n rows of 3,072 bytes in `record`."""
     _, shape, dtype, is_fortran, content = record.state
     if dtype.arguments[0] not in ("u1", b"u1") or is_fortran:
         raise ValueError("expected rows of uint8")

@@ -1,4 +1,4 @@
-"""CIFAR-10: 32x32 colour images of ten kinds of things."""
+"""CIFAR-10: 32x32 colour images of ten classes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ FILE = RemoteFile(
 def load_data() -> Split:
     """Load 50,000 training and 10,000 test images of ten classes.
 
-    The labels mean: 0 airplane, 1 automobile, 2 bird, 3 cat, 4 deer, 5 dog, 6 frog,
-    7 horse, 8 ship, 9 truck. The archive (170 MB) is downloaded once and checked
-    before use.
+    The labels are: 0 airplane, 1 automobile, 2 bird, 3 cat, 4 deer, 5 dog, 6 frog, 7
+    horse, 8 ship, 9 truck. The first call downloads the archive (170 MB) and verifies
+    it.
 
     Returns:
         `(x_train, y_train), (x_test, y_test)`: images uint8 from 0 to 255:
@@ -28,7 +28,7 @@ def load_data() -> Split:
         "channels_first"; labels uint8 from 0 to 9: (n, 1).
 
     Raises:
-        DatasetError: the archive cannot be fetched; says where to put it by hand.
+        DatasetError: the download fails; the message has the path for a manual copy.
 
     Reference:
         A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009,

@@ -1,4 +1,4 @@
-"""CIFAR-100: 32x32 colour images of a hundred kinds of things."""
+"""CIFAR-100: 32x32 colour images of 100 classes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ FILE = RemoteFile(
 
 
 def load_data(label_mode: str = "fine") -> Split:
-    """Load 50,000 training and 10,000 test images of a hundred classes.
+    """Load 50,000 training and 10,000 test images of 100 classes.
 
-    The archive (169 MB) is downloaded once and checked before use.
+    The first call downloads the archive (169 MB) and verifies it.
 
     Args:
-        label_mode: "fine" for the 100 classes, "coarse" for the 20 groups of them.
+        label_mode: "fine" for the 100 classes, "coarse" for their 20 groups.
 
     Returns:
         `(x_train, y_train), (x_test, y_test)`: images uint8 from 0 to 255:
@@ -28,7 +28,7 @@ def load_data(label_mode: str = "fine") -> Split:
         "channels_first"; labels uint8 from 0 to 99 or 19: (n, 1).
 
     Raises:
-        DatasetError: the archive cannot be fetched; says where to put it by hand.
+        DatasetError: the download fails; the message has the path for a manual copy.
 
     Reference:
         A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009,

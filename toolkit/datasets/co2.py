@@ -1,10 +1,9 @@
-"""Carbon dioxide in the air of Mauna Loa, week by week: a series that ships with us.
+"""Weekly carbon dioxide in the air of Mauna Loa: a time series in the package.
 
-The weekly means of C. D. Keeling and T. P. Whorf, Scripps Institution of Oceanography,
-published by the Carbon Dioxide Information Analysis Center of the United States
-Department of Energy in 2004, in the public domain. Only the file format was changed:
-`co2.npz` holds the values in tenths of a ppm, one for each week, 0 where none was
-measured.
+The weekly means of C. D. Keeling and T. P. Whorf, Scripps Institution of Oceanography.
+The Carbon Dioxide Information Analysis Center of the United States Department of Energy
+published them in 2004, in the public domain. Only the file format is different:
+`co2.npz` stores one value per week in tenths of a ppm, and 0 for a missing value.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ FIRST_WEEK = "1958-03-29"
 def load_data() -> tuple[Array, Array]:
     """Load the carbon dioxide of 2,284 weeks from March 1958 to December 2001.
 
-    Nothing is downloaded. 59 weeks have no measurement; `np.interp` is one way to fill
-    them.
+    Downloads nothing. 59 weeks have no measurement; `np.interp` can fill them.
 
     Returns:
         `(weeks, ppm)`: the Saturdays that end the weeks, datetime64[D]: (2284,); the
-        parts of carbon dioxide in a million of dry air, float32: (2284,), NaN where
-        there is none.
+        carbon dioxide in parts per million of dry air, float32: (2284,), NaN for a
+        missing value.
 
     Example:
         >>> from toolkit.datasets import co2

@@ -1,10 +1,10 @@
-"""Handwritten digits, 8x8 pixels each: a real data set that ships with the package.
+"""Handwritten digits of 8x8 pixels: a real data set in the package.
 
-The 1,797 images of the test part of "Optical Recognition of Handwritten Digits" by
-E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998,
+The 1,797 images of the test part of "Optical Recognition of Handwritten Digits" by E.
+Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998,
 https://doi.org/10.24432/C50P49, licensed under CC BY 4.0
-(https://creativecommons.org/licenses/by/4.0/). Only the file format was changed:
-`digits.npz` holds the same pixels and labels as arrays.
+(https://creativecommons.org/licenses/by/4.0/). Only the file format is different:
+`digits.npz` stores the same pixels and labels as arrays.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from toolkit.datasets.base import Split, check_share, shuffled
 def load_data(test_split: float = 0.2, seed: int | None = 0) -> Split:
     """Load 1,797 images of handwritten digits, split for training and test.
 
-    Nothing is downloaded. The same arguments give the same split on every machine and
-    with every version of NumPy.
+    Downloads nothing. The same arguments give the same split on every machine and with
+    every version of NumPy.
 
     Args:
-        test_split: The share of the images kept for the test, from 0 to below 1; with
-            the default these are 359 of 1,797.
-        seed: Chooses which images; None takes the last ones of the file.
+        test_split: The fraction of images for the test, from 0 to below 1; the default
+            gives 359 of 1,797.
+        seed: Seed of the selection; None takes the last images of the file.
 
     Returns:
         `(x_train, y_train), (x_test, y_test)`: images uint8 from 0 to 16: (n, 8, 8),

@@ -1,4 +1,4 @@
-"""Fashion-MNIST: 28x28 grey images of ten kinds of clothing."""
+"""Fashion-MNIST: 28x28 grey images of ten classes of clothing."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ FILES = {
     ),
 }
 _FOLDER = os.path.join("datasets", "fashion-mnist")
-_UNSIGNED_BYTES = bytes((0, 0, 8))  # how an idx file of bytes starts
+_UNSIGNED_BYTES = bytes((0, 0, 8))  # magic number of an idx file of bytes
 
 
 def load_data() -> Split:
     """Load 60,000 training and 10,000 test images of clothing.
 
-    The labels mean: 0 T-shirt/top, 1 trouser, 2 pullover, 3 dress, 4 coat, 5 sandal,
-    6 shirt, 7 sneaker, 8 bag, 9 ankle boot. The files (30 MB) are downloaded once and
-    checked before use.
+    The labels are: 0 T-shirt/top, 1 trouser, 2 pullover, 3 dress, 4 coat, 5 sandal, 6
+    shirt, 7 sneaker, 8 bag, 9 ankle boot. The first call downloads the files (30 MB)
+    and verifies them.
 
     Returns:
         `(x_train, y_train), (x_test, y_test)`: images uint8 from 0 to 255:
         (n, 28, 28), labels uint8 from 0 to 9: (n,).
 
     Raises:
-        DatasetError: a file cannot be fetched; says where to put it by hand.
+        DatasetError: a download fails; the message has the path for a manual copy.
 
     Reference:
         Zalando SE, https://github.com/zalandoresearch/fashion-mnist, MIT licence.
@@ -61,7 +61,7 @@ def load_data() -> Split:
 
 
 def read_idx(path: str) -> Array:
-    """The array of bytes in a gzipped idx file: a magic number, the shape, the data."""
+    """Read a gzipped idx file of bytes: a magic number, the shape, the data."""
     try:
         with Unpacked(Path(path), budget_of(path)) as file:
             content = file.read()
@@ -73,5 +73,5 @@ def read_idx(path: str) -> Array:
     shape = tuple(np.frombuffer(content[4:start], ">u4").tolist()) if ndim else ()
     if not ndim or len(content) != start + math.prod(shape):
         raise DatasetError(f"fashion_mnist: {path} is not a whole idx file of bytes")
-    # A copy, for what is read from bytes cannot be written to.
+    # A copy: NumPy arrays from a bytes object are read-only.
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()

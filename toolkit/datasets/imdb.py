@@ -1,4 +1,4 @@
-"""IMDB: reviews of movies, good and bad, as lists of word numbers."""
+"""IMDB: positive and negative movie reviews, as lists of word indices."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ def load_data(
 ) -> Split:
     """Load 25,000 reviews for training and 25,000 for the test.
 
-    Words are numbered by how frequent they are. The file (17 MB) is downloaded once,
-    checked, and read without running code from it.
+    Word indices are ranks by frequency. The first call downloads the file (17 MB) and
+    verifies it. Reading the file runs no code from it.
 
     Args:
-        path: The file's name in the cache folder `datasets`.
-        num_words: Only numbers below this are kept; None keeps all but the largest.
-        skip_top: Numbers below this are left out.
-        maxlen: Only reviews shorter than this are kept, in words.
-        seed: Chooses the order of the reviews.
-        start_char: The number that begins each review, if any; 0 is for padding.
-        oov_char: The number in place of a word that is left out; None drops the word.
-        index_from: Added to the numbers of words.
+        path: The file name in the cache folder `datasets`.
+        num_words: Keep only indices below this number; None keeps all but the largest.
+        skip_top: Drop indices below this number.
+        maxlen: Keep only reviews shorter than this, in words.
+        seed: Seed of the sample order.
+        start_char: The first index of each review, or None; 0 is for padding.
+        oov_char: The index that replaces a dropped word; None removes the word.
+        index_from: Added to the word indices.
 
     Returns:
         `(x_train, y_train), (x_test, y_test)`: reviews, lists of integers in an object
-        array (n,); labels int64 (n,): 1 for a good review, 0 for a bad one.
+        array (n,); labels int64 (n,): 1 for a positive review, 0 for a negative one.
 
     Raises:
-        DatasetError: the file cannot be fetched; says where to put it by hand.
+        DatasetError: the download fails; the message has the path for a manual copy.
 
     Reference:
         A. Maas et al., Learning Word Vectors for Sentiment Analysis, 2011,
         https://ai.stanford.edu/~amaas/data/sentiment/
     """
     arrays = load_lists(FILE.fetch(fname=path))
-    # Keras goes on with one stream: the order of the test follows from both.
+    # Keras uses one stream for both: the order of the test set depends on both calls.
     source = np.random.RandomState(seed)
     options = source, maxlen, start_char, index_from
     (x_train, y_train), (x_test, y_test) = (
@@ -68,12 +68,12 @@ def load_data(
 
 
 def get_word_index(path: str = "imdb_word_index.json") -> dict[str, int]:
-    """Word -> its number, to which `load_data` adds `index_from`.
+    """Return the map from a word to its index; `load_data` adds `index_from`.
 
     Args:
-        path: The file's name in the cache folder `datasets`.
+        path: The file name in the cache folder `datasets`.
 
     Raises:
-        DatasetError: the file cannot be fetched; says where to put it by hand.
+        DatasetError: the download fails; the message has the path for a manual copy.
     """
     return read_word_index(WORDS, path)

@@ -15,17 +15,17 @@ FILE = RemoteFile(
 def load_data(path: str = "mnist.npz") -> Split:
     """Load 60,000 training and 10,000 test images of the ten digits.
 
-    The file (11 MB) is downloaded once and checked before use.
+    The first call downloads the file (11 MB) and verifies it.
 
     Args:
-        path: The file's name in the cache folder `datasets`.
+        path: The file name in the cache folder `datasets`.
 
     Returns:
         `(x_train, y_train), (x_test, y_test)`: images uint8 from 0 to 255:
         (n, 28, 28), labels uint8 from 0 to 9: (n,).
 
     Raises:
-        DatasetError: the file cannot be fetched; says where to put it by hand.
+        DatasetError: the download fails; the message has the path for a manual copy.
 
     Reference:
         Y. LeCun and C. Cortes, http://yann.lecun.com/exdb/mnist/, CC BY-SA 3.0.

@@ -1,8 +1,8 @@
-"""Pickles of plain data, read without running code from them.
+"""Safe reader for pickles of plain data.
 
-Unpickling calls whatever a file names. Here every name that NumPy's arrays need stands
-for an inert record, and any other name is refused, so that the worst a file can do is
-to be refused.
+Unpickling can call any function that the file names. This reader replaces each name
+that NumPy arrays need by an inert record and refuses all other names. A malicious file
+can only raise an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from toolkit.errors import DatasetError
 
 
 class Record:
-    """What a pickle says of an object: constructor arguments and state, as data."""
+    """Description of a pickled object: constructor arguments and state, as data."""
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
@@ -40,7 +40,7 @@ _NAMES = {
 
 
 class _DataUnpickler(pickle.Unpickler):
-    """Reads dicts, lists, strings and numbers; an array becomes a `Record`."""
+    """Unpickler of dicts, lists, strings and numbers; an array becomes a `Record`."""
 
     def find_class(self, module: str, name: str) -> Any:
         if f"{module}.{name}" in _NAMES:
@@ -49,14 +49,14 @@ class _DataUnpickler(pickle.Unpickler):
 
 
 def load_data(stream: IO[bytes]) -> Any:
-    """The dicts, lists, strings, numbers and `Record`s of one pickle."""
+    """Read the dicts, lists, strings, numbers and `Record`s of one pickle."""
     content = stream.read()
     _check_lengths(content)
     return _DataUnpickler(io.BytesIO(content), encoding="bytes").load()
 
 
 _MEMO = ("LONG_BINPUT", "PUT")
-# Instructions whose arguments have a fixed length, as many as stand in a row.
+# Runs of opcodes whose arguments have a fixed length.
 _FIXED = re.compile(
     b"(?:%s)*+"
     % b"|".join(
@@ -69,10 +69,10 @@ _FIXED = re.compile(
 
 
 def _check_lengths(content: bytes) -> None:
-    """Raise for a pickle that asks for more memory than what it holds can need.
+    """Raise for a pickle that declares more memory than its content can need.
 
-    The unpickler makes room for the bytes that are announced, and for as many marked
-    objects as the highest mark says.
+    The unpickler allocates the declared number of bytes, and memo slots up to the
+    highest memo index.
     """
     stream, end = io.BytesIO(content), 0
     while True:
@@ -88,14 +88,14 @@ def _check_lengths(content: bytes) -> None:
 
 
 def load_lists(path: str) -> dict[str, Array]:
-    """The arrays of an .npz file, whose objects may be lists of whole numbers."""
+    """Read the arrays of an .npz file, whose objects can be lists of integers."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {
                 name.removesuffix(".npy"): _read_array(archive.read(name))
                 for name in archive.namelist()
             }
-    except Exception as error:  # a damaged pickle can raise anything
+    except Exception as error:  # a corrupt pickle can raise any exception
         raise DatasetError(
             f"{path} is not an archive of arrays and lists of whole numbers: "
             f"{type(error).__name__}: {error}"
@@ -103,7 +103,7 @@ def load_lists(path: str) -> dict[str, Array]:
 
 
 def _read_array(content: bytes) -> Array:
-    """One .npy file: numbers, or a pickled array (n,) of lists."""
+    """Read one .npy file: numbers, or a pickled array (n,) of lists."""
     stream = io.BytesIO(content)
     major, _ = np.lib.format.read_magic(stream)
     headers = {
@@ -125,7 +125,7 @@ def _is_whole_numbers(value: Any) -> bool:
 
 
 def array_of_lists(lists: list[list[int]]) -> Array:
-    """An array (n,) of objects, also where all lists have the same length."""
+    """Create an object array (n,), also for lists of equal length."""
     array = np.empty(len(lists), object)
     for index, value in enumerate(lists):
         array[index] = value

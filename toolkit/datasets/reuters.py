@@ -1,4 +1,4 @@
-"""Reuters: short news of 46 topics, as lists of word numbers."""
+"""Reuters: short news texts of 46 topics, as lists of word indices."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ def load_data(
     oov_char: int | None = 2,
     index_from: int = 3,
 ) -> Split:
-    """Load 11,228 pieces of news, split for training and test.
+    """Load 11,228 news texts, split for training and test.
 
-    Words are numbered by how frequent they are. The file (2 MB) is downloaded once,
-    checked, and read without running code from it.
+    Word indices are ranks by frequency. The first call downloads the file (2 MB) and
+    verifies it. Reading the file runs no code from it.
 
     Args:
-        path: The file's name in the cache folder `datasets`.
-        num_words: Only numbers below this are kept; None keeps all but the largest.
-        skip_top: Numbers below this are left out.
-        maxlen: Only news shorter than this is kept, in words.
-        test_split: The share of the samples kept for the test, from 0 to 1.
-        seed: Chooses the order of the samples.
-        start_char: The number that begins each sample, if any; 0 is for padding.
-        oov_char: The number in place of a word that is left out; None drops the word.
-        index_from: Added to the numbers of words.
+        path: The file name in the cache folder `datasets`.
+        num_words: Keep only indices below this number; None keeps all but the largest.
+        skip_top: Drop indices below this number.
+        maxlen: Keep only texts shorter than this, in words.
+        test_split: The fraction of samples for the test, from 0 to 1.
+        seed: Seed of the sample order.
+        start_char: The first index of each sample, or None; 0 is for padding.
+        oov_char: The index that replaces a dropped word; None removes the word.
+        index_from: Added to the word indices.
 
     Returns:
-        `(x_train, y_train), (x_test, y_test)`: news, lists of integers in an object
-        array (n,); labels int64 from 0 to 45: (n,).
+        `(x_train, y_train), (x_test, y_test)`: news texts, lists of integers in an
+        object array (n,); labels int64 from 0 to 45: (n,).
 
     Raises:
-        DatasetError: the file cannot be fetched; says where to put it by hand.
+        DatasetError: the download fails; the message has the path for a manual copy.
 
     Reference:
         D. Lewis, Reuters-21578, 1997, https://doi.org/10.24432/C52G6M
@@ -73,19 +73,19 @@ def load_data(
 
 
 def get_word_index(path: str = "reuters_word_index.json") -> dict[str, int]:
-    """Word -> its number, to which `load_data` adds `index_from`.
+    """Return the map from a word to its index; `load_data` adds `index_from`.
 
     Args:
-        path: The file's name in the cache folder `datasets`.
+        path: The file name in the cache folder `datasets`.
 
     Raises:
-        DatasetError: the file cannot be fetched; says where to put it by hand.
+        DatasetError: the download fails; the message has the path for a manual copy.
     """
     return read_word_index(WORDS, path)
 
 
 def get_label_names() -> tuple[str, ...]:
-    """The names of the 46 topics, in the order of their labels.
+    """Return the names of the 46 topics, in the order of their labels.
 
     Example:
         >>> from toolkit.datasets import reuters

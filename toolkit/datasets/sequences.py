@@ -1,4 +1,4 @@
-"""Texts as lists of word numbers: what their loaders share."""
+"""Shared helpers for texts as lists of word indices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def marked(
     start_char: int | None,
     index_from: int,
 ) -> tuple[Lists, Array]:
-    """Shuffled texts shorter than `maxlen`, each after `start_char`, and labels."""
+    """Shuffle texts and labels, keep texts shorter than `maxlen`, prepend
+    `start_char`."""
     x, y = shuffled(seed, x, y)
     start = [] if start_char is None else [start_char]
     texts = [start + [word + index_from for word in text] for text in x]
@@ -39,8 +40,8 @@ def marked(
 def common(
     texts: Lists, num_words: int | None, skip_top: int, oov_char: int | None
 ) -> Array:
-    """The texts with `oov_char` for rare and skipped words, or without these."""
-    # Without num_words the largest number itself goes too, which Keras's users know.
+    """Replace rare and skipped words by `oov_char`, or remove them."""
+    # Without num_words, Keras also drops the largest index. This keeps its result.
     limit = num_words or max(chain.from_iterable(texts))
     if oov_char is None:
         kept = [[word for word in text if skip_top <= word < limit] for text in texts]
@@ -53,7 +54,7 @@ def common(
 
 
 def read_word_index(file: RemoteFile, path: str) -> dict[str, int]:
-    """Word -> its number, from a JSON file."""
+    """Read the map from a word to its index from a JSON file."""
     with open(file.fetch(fname=path), encoding="utf-8") as stream:
         content: Any = json.load(stream)
     if not isinstance(content, dict):
