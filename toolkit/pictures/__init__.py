@@ -1,6 +1,6 @@
-"""Pictures drawn here: diagrams, charts and pages, as SVG and HTML without scripts.
+"""Diagrams, charts and pages, as SVG and HTML without scripts.
 
-Most programs draw nothing: each module is imported when it is first asked for.
+Most programs draw nothing, so each module is imported on first use.
 """
 
 from __future__ import annotations

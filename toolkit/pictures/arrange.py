@@ -1,4 +1,4 @@
-"""The layout of one level of a picture: places of nodes and paths of edges."""
+"""Layout of one level of a picture: node positions and edge paths."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from toolkit.pictures.routes import Gap, path, rounded
 from toolkit.pictures.shapes import Commands
 
 _ROOM = 36.0  # between two ranks
-_SHORT = 4.0  # the same to a rank without boxes, if no line bends
-_TRACK = 9.0  # from one horizontal line to the next
-_ABOVE, _BELOW = 11.0, 19.0  # beside the tracks; below there are arrows' heads
-_SIDE = 14.0  # between the rightmost box and a line that goes back up
+_SHORT = 4.0  # the same next to a rank without boxes, if no line bends
+_TRACK = 9.0  # between two horizontal lines
+_ABOVE, _BELOW = 11.0, 19.0  # around the tracks; the arrow heads are below them
+_SIDE = 14.0  # between the rightmost box and an upward line
 
 
 class Arranged(NamedTuple):
-    """Middles of nodes, a path for each edge, and how large it all is."""
+    """Node centers, one path per edge, and the total size."""
 
     places: list[tuple[float, float]]
     paths: list[Commands]
@@ -36,9 +36,9 @@ def arrange(
     """Lay out a graph from top to bottom.
 
     Args:
-        sizes: width and height of each node; 0 for mere points.
+        sizes: width and height of each node; 0 for points.
         edges: between any nodes.
-        first, last: the nodes to stand at the top, and at the bottom.
+        first, last: the nodes of the top rank and of the bottom rank.
         splines: the shape of the edges.
     """
     level = _Level(sizes, edges, first, last)
@@ -46,7 +46,7 @@ def arrange(
 
 
 class _Level:
-    """The steps of `arrange`, and what they know."""
+    """The steps of `arrange` and their shared state."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class _Level:
         self.x = horizontal(self.rows, self.widths, ways)
 
     def _way(self, edge: Link) -> list[int]:
-        """The links of an edge, with a point in each rank that it passes."""
+        """Return the links of an edge, with a point in each rank that it crosses."""
         nodes = [edge.source]
         for rank in range(self.rank[edge.source] + 1, self.rank[edge.target]):
             nodes.append(len(self.rank))
@@ -112,7 +112,7 @@ class _Level:
         return Arranged(places, paths, width, self.height)
 
     def _set_heights(self) -> None:
-        """Where each rank begins and ends, and the height of each link's track."""
+        """Set the top and bottom of each rank, and the height of each link's track."""
         heights = self.heights = [0.0] * len(self.rows)
         for (_, height), rank in zip(self.sizes, self.rank, strict=False):
             heights[rank] = max(heights[rank], height)
@@ -128,7 +128,7 @@ class _Level:
         self.height = y + (_SIDE if self.upward else 0.0)
 
     def _gap(self, rank: int, top: float) -> float:
-        """The height of the room below a rank; it sets its tracks."""
+        """Return the height of the gap below a rank, and set its tracks."""
         within = [
             i for i, link in enumerate(self.links) if self.rank[link.source] == rank
         ]
@@ -155,13 +155,13 @@ class _Level:
         )
 
     def _edge_of(self, node: int, side: int) -> float:
-        """The height of a node's lower or upper edge."""
+        """Return the height of a node's lower or upper edge."""
         rank = self.rank[node]
         middle = (self.tops[rank] + self.bottoms[rank]) / 2
         return middle + side * self.sizes[node][1] / 2
 
     def _loop(self, node: int) -> Commands:
-        """From a node's right edge back to it."""
+        """Draw a loop from a node's right edge back to it."""
         rank = self.rank[node]
         y = (self.tops[rank] + self.bottoms[rank]) / 2
         x = self.x[node] + self.sizes[node][0] / 2
@@ -170,7 +170,7 @@ class _Level:
         return rounded([(x, high), (side, high), (side, low), (x, low)])
 
     def _upward_path(self, edge: Link, side: float) -> Commands:
-        """Around all nodes on their right side, from the bottom back to the top."""
+        """Draw a path to the right of all nodes, from the bottom to the top."""
         x, stop = start(edge, self.x), end(edge, self.x)
         low = self.bottoms[self.rank[edge.source]] + _ABOVE / 2
         high = self.tops[self.rank[edge.target]] - _BELOW + _ABOVE / 2

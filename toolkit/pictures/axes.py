@@ -1,4 +1,4 @@
-"""Axes: round ticks, their labels, and where values lie on the paper."""
+"""Axes: round ticks, their labels, and the scale from values to positions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 class Scale(NamedTuple):
-    """A way from values to places: linear, or logarithmic to base 10.
+    """A scale from values to positions: linear, or logarithmic to base 10.
 
     Attributes:
         low, high: the values at both ends.
-        start, end: where these are.
+        start, end: the positions of both ends.
     """
 
     low: float
@@ -32,7 +32,8 @@ class Scale(NamedTuple):
 
 
 def round_step(span: float, count: int, whole: bool = False) -> float:
-    """1, 2 or 5 times a power of 10: a step that divides a span into about `count`."""
+    """Return 1, 2 or 5 times a power of 10 that divides a span into about `count`
+    steps."""
     if not span > 0:
         return 1.0
     power = 10.0 ** floor(log10(span / count))
@@ -41,7 +42,7 @@ def round_step(span: float, count: int, whole: bool = False) -> float:
 
 
 def ticks(low: float, high: float, count: int = 5, whole: bool = False) -> list[float]:
-    """Round values from `low` to `high`."""
+    """Return round values from `low` to `high`."""
     step = round_step(high - low, count, whole)
     first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
     return [step * i for i in range(first, last + 1)]
@@ -50,7 +51,8 @@ def ticks(low: float, high: float, count: int = 5, whole: bool = False) -> list[
 def value_scale(
     values: Sequence[float], start: float, end: float, logarithmic: bool = False
 ) -> tuple[Scale, list[float]]:
-    """A scale that begins and ends at a tick, around values; and its ticks."""
+    """Return a scale that starts and ends at a tick around the values, and its
+    ticks."""
     finite = [v for v in values if isfinite(v) and (v > 0 or not logarithmic)]
     low, high = (min(finite), max(finite)) if finite else (0.1, 1.0)
     if logarithmic:
@@ -62,14 +64,14 @@ def value_scale(
     if high - low <= 1e-12 * max(abs(low), abs(high), 1e-280):
         low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
     step = round_step(high - low, 5)
-    # A learning rate of float32 is a bit more than 0.001, and still belongs there.
+    # A float32 learning rate can be slightly above 0.001 and must keep this tick.
     first, last = floor(low / step + 1e-6), ceil(high / step - 1e-6)
     marks = [step * i for i in range(first, last + 1)]
     return Scale(marks[0], marks[-1], start, end), marks
 
 
 def number_text(value: float, digits: int = 4) -> str:
-    """A number as short as its first digits allow: 0.03125, 12.5, 1.2e-05."""
+    """Format a number with its first digits only: 0.03125, 12.5, 1.2e-05."""
     if value == 0 or not isfinite(value):
         return f"{value:g}"
     if abs(value) >= 10**6 or abs(value) < 10**-3:
@@ -81,7 +83,8 @@ def number_text(value: float, digits: int = 4) -> str:
 
 
 def tick_texts(marks: Sequence[float], logarithmic: bool = False) -> list[str]:
-    """The labels of ticks; those of linear scales have the same number of decimals."""
+    """Return the tick labels; those on a linear scale have the same number of
+    decimals."""
     step = min((b - a for a, b in zip(marks, marks[1:], strict=False)), default=1.0)
     largest = max(map(abs, marks), default=0.0)
     if logarithmic or largest >= 10**6 or (0 < largest < 10**-3):
@@ -92,7 +95,7 @@ def tick_texts(marks: Sequence[float], logarithmic: bool = False) -> list[str]:
 
 
 def count_text(count: float) -> str:
-    """A number of things: 576, 82.4 K, 1.2 M."""
+    """Format a count: 576, 82.4 K, 1.2 M."""
     unit = 0
     while count >= 1000 and unit < 4:
         count, unit = count / 1000, unit + 1
@@ -100,7 +103,7 @@ def count_text(count: float) -> str:
 
 
 def bytes_text(count: float) -> str:
-    """A number of bytes with a unit of 1024."""
+    """Format a number of bytes with a unit of 1024."""
     unit = 0
     while count >= 1024 and unit < len(_UNITS) - 1:
         count, unit = count / 1024, unit + 1
@@ -109,7 +112,7 @@ def bytes_text(count: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """A time with the unit that it is short in."""
+    """Format a time with the unit that gives the shortest text."""
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
         if seconds * factor >= 1:
             return f"{seconds * factor:.3g} {unit}"

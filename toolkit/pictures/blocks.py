@@ -1,4 +1,4 @@
-"""A map of blocks: when each lives, and where."""
+"""Map of memory blocks: lifetimes and addresses."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from toolkit.pictures.shapes import (
 )
 
 _WIDTH, _HEIGHT = 800.0, 440.0
-_TITLE = 440.0  # at most: the key is beside it
+_TITLE = 440.0  # maximum width: the legend is to the right
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84.0, 24.0, 76.0, 48.0
 
 
 class Block(NamedTuple):
-    """What lives from `first` to before `last`, in bytes `low` to `high`."""
+    """A block with lifetime `first` to before `last`, and bytes `low` to `high`."""
 
     first: float
     last: float
@@ -43,14 +43,14 @@ def draw_blocks(
     axis: str,
     colors: Mapping[str, str],
 ) -> Picture:
-    """Blocks over time.
+    """Draw blocks over time.
 
     Args:
-        blocks: what to draw.
+        blocks: the blocks.
         title: above the map.
-        remark: beside the title.
-        axis: what the time is.
-        colors: kind -> its colour; the kinds that there are get a key.
+        remark: to the right of the title.
+        axis: the label of the time axis.
+        colors: kind -> its colour; the legend has the kinds of the blocks.
     """
     first = min((block.first for block in blocks), default=0)
     last = max((block.last for block in blocks), default=1)
@@ -93,7 +93,7 @@ def _grid(across: Scale, up: Scale, axis: str) -> Iterator[Shape]:
 
 
 def _byte_marks(high: float) -> list[float]:
-    """Round numbers of bytes, kilobytes or megabytes."""
+    """Return round numbers of bytes, kilobytes or megabytes."""
     unit = 1.0
     while high / unit >= 1024:
         unit *= 1024

@@ -1,4 +1,4 @@
-"""Boxes with a title and rows of cells, in clusters, and edges between them."""
+"""Boxes with a title and rows of cells, in clusters, with edges between them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from toolkit.pictures.shapes import (
 )
 
 MOODS = {"": "paper", "good": "input", "bad": "bad"}  # the colour of a cell
-_PAD = 12.0  # beside a text
+_PAD = 12.0  # to the left and right of a text
 _ROW = 26.0  # height
-_SPACE = 0.3  # between two texts, in their size
+_SPACE = 0.3  # between two texts, relative to their size
 _FRAME = 1.5  # of the box, around its cells
 
 
 class Cell(NamedTuple):
-    """A field of a box: what it is, its value, and a mood: "", "good" or "bad"."""
+    """A field of a box: its label, its value, and a mood: "", "good" or "bad"."""
 
     label: str
     value: str
@@ -43,11 +43,11 @@ class Box:
 
 @dataclass(eq=False)
 class Cluster:
-    """A model with what is inside of it."""
+    """A model and its boxes."""
 
     name: str
     children: list[Box | Cluster] = field(default_factory=list)
-    edges: dict[tuple[Box, Box], None] = field(default_factory=dict)  # a set in order
+    edges: dict[tuple[Box, Box], None] = field(default_factory=dict)  # an ordered set
 
 
 Words = list[tuple[str, bool]]  # one or two texts, and whether each is bold
@@ -72,12 +72,12 @@ def _cell_widths(row: list[Cell]) -> list[float]:
 
 
 def cut(text: str, length: int) -> str:
-    """The text, or the start of a long one."""
+    """Truncate a long text."""
     return text if len(text) <= length else f"{text[:length]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def box_size(box: Box) -> tuple[float, float]:
-    """The width and height that the texts of a box need."""
+    """Return the width and height that the texts of a box need."""
     rows = [sum(_cell_widths(row)) + len(row) - 1 for row in box.rows]
     title = _width(_title(box), TITLE) + 2 * _PAD
     height = _ROW + 4 + len(rows) * (_ROW + 1) - bool(rows)
@@ -85,7 +85,7 @@ def box_size(box: Box) -> tuple[float, float]:
 
 
 def box_shapes(box: Box, x: float, y: float) -> Iterator[Shape]:
-    """A box with its upper left corner at (x, y)."""
+    """Draw a box with its upper left corner at (x, y)."""
     width, height = box_size(box)
     yield Rectangle(x, y, width, height, box.role, radius=4)
     yield from _centred(_title(box), TITLE, x, y + 2, width, "title")
@@ -105,10 +105,10 @@ def box_shapes(box: Box, x: float, y: float) -> Iterator[Shape]:
 def _centred(
     words: Words, size: float, x: float, y: float, width: float, color: str
 ) -> Iterator[Text]:
-    """Words in the middle of a row; two of them on either side of one point, so that
-    they stay apart in whatever letters they are drawn."""
+    """Center the words of a row. Two words are on both sides of one point, so that they
+    do not overlap in any font."""
     x += width / 2
-    y += _ROW / 2 + 0.36 * size  # a capital letter is about 0.72 as high as its size
+    y += _ROW / 2 + 0.36 * size  # a capital letter is about 0.72 of the font size high
     if len(words) == 1:
         yield Text(x, y, *_with_size(words[0], size), color, "middle")
         return

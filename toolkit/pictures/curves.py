@@ -1,4 +1,4 @@
-"""Curves over epochs: a panel for each quantity, with its training and validation."""
+"""Curves over epochs: one panel per quantity, with training and validation."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from toolkit.pictures.shapes import (
 
 _WIDTH, _HEIGHT = 400.0, 250.0  # of a panel
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 56.0, 58.0, 42.0  # around its plot
-_FEW = 20  # points up to which each is drawn
-_MANY = 300  # points beyond which none tells its value
+_FEW = 20  # draw each point up to this number of points
+_MANY = 300  # no hints above this number of points
 _APART = 13.0  # between the labels at the ends of curves
 
 
 class Curve(NamedTuple):
-    """Values over places; those that are not finite leave gaps.
+    """Values over positions; a value that is not finite leaves a gap.
 
     Attributes:
-        best: the place of the value that is marked as the best one, if any.
+        best: the index of the best value, which gets a mark, or None.
     """
 
     name: str
@@ -56,14 +56,14 @@ def draw_curves(
     columns: int = 2,
     logarithmic: bool = False,
 ) -> Picture:
-    """Panels in rows.
+    """Draw panels in rows.
 
     Args:
         panels: at least one.
-        title: of the picture, for readers who cannot see it.
-        axis: what the places are.
-        columns: panels in a row, if there are so many.
-        logarithmic: whether values above 0 have a scale of powers of 10.
+        title: of the picture, for screen readers.
+        axis: the label of the horizontal axis.
+        columns: the maximum number of panels in a row.
+        logarithmic: whether positive values have a logarithmic scale.
     """
     columns = min(columns, len(panels))
     shapes: list[Shape] = []
@@ -168,7 +168,7 @@ class _Panel:
         ]
 
     def _end_labels(self) -> Iterator[Shape]:
-        """The last value of each curve, beside its end; labels keep apart."""
+        """Draw the last value of each curve at its end; labels do not overlap."""
         ends = []
         for curve in self.panel.curves:
             finite = [v for v in curve.values if isfinite(v)]
@@ -179,7 +179,7 @@ class _Panel:
         ends.sort(key=lambda end: end[0])
         heights = spread([end[0] for end in ends], _APART)
         below = max([0.0, *(y - self.up.start for y in heights)])
-        heights = [y - below for y in heights]  # not over the labels of the axis
+        heights = [y - below for y in heights]  # above the labels of the axis
         for y, (_, text, curve) in zip(heights, ends, strict=True):
             x = self.across.end + 9
             yield Text(x, y + 4, text, SMALL, bold=True, color=curve.color)
@@ -195,14 +195,14 @@ def _dot(
 
 
 def spread(places: Sequence[float], apart: float) -> list[float]:
-    """Ascending places moved as little as need be to lie apart.
+    """Move ascending positions by the smallest distances that separate them.
 
     >>> spread([0.0, 1.0, 30.0], 12.0)
     [-5.5, 6.5, 30.0]
     """
     groups: list[
         tuple[float, int]
-    ] = []  # the middle of places that touch, and how many
+    ] = []  # the center of a group of touching positions, and its size
     for place in places:
         middle, count = place, 1
         while groups:

@@ -1,4 +1,4 @@
-"""Diagrams: boxes in clusters, laid out in ranks along the edges between them."""
+"""Diagrams: boxes in clusters, arranged in ranks along their edges."""
 
 from __future__ import annotations
 

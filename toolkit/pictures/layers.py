@@ -1,8 +1,8 @@
-"""Layered layout: the ranks of a graph's nodes, and their order in each rank.
+"""Layered layout: the ranks of the nodes, and the node order in each rank.
 
 After Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical
-system structures", 1981: break cycles, put each node below those it comes from, lay
-long edges through a point of every rank between, and sort the ranks by barycenters.
+system structures", 1981. The algorithm breaks cycles, puts each node below its sources,
+adds a point to each rank that a long edge crosses, and sorts the ranks by barycenters.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ _SWEEPS = 16
 
 
 def downward(nodes: int, pairs: Sequence[Pair]) -> list[bool]:
-    """For each pair whether it may go down; those that would close a ring may not."""
+    """Return for each pair whether it can go down; an edge that closes a cycle
+    cannot."""
     after = defaultdict(list)
     for i, (u, v) in enumerate(pairs):
         after[u].append((i, v))
     down = [True] * len(pairs)
-    state = [0] * nodes  # 1 on the way from the root, 2 done
+    state = [0] * nodes  # 1: on the path from the root, 2: done
     for root in range(nodes):
         stack = [(root, iter(after[root]))] if state[root] == 0 else []
         state[root] = state[root] or 1
@@ -42,12 +43,12 @@ def downward(nodes: int, pairs: Sequence[Pair]) -> list[bool]:
 def ranks(
     nodes: int, pairs: Sequence[Pair], first: Iterable[int], last: Iterable[int]
 ) -> list[int]:
-    """The rank of each node: below its sources, and sources just above their targets.
+    """Return the rank of each node: below its sources, and sources just above targets.
 
     Args:
-        nodes: how many there are.
-        pairs: (source, target), without rings.
-        first, last: nodes that have the top rank, and the bottom rank, to themselves.
+        nodes: the number of nodes.
+        pairs: (source, target), without cycles.
+        first, last: the only nodes of the top rank and of the bottom rank.
     """
     after, before = defaultdict(list), defaultdict(list)
     for u, v in pairs:
@@ -76,7 +77,7 @@ def ranks(
 
 
 def ordered(rank: Sequence[int], pairs: Sequence[Pair]) -> list[list[int]]:
-    """The nodes of each rank in an order with few crossings.
+    """Order the nodes of each rank so that few edges cross.
 
     Args:
         rank: of each node.
@@ -100,7 +101,7 @@ def ordered(rank: Sequence[int], pairs: Sequence[Pair]) -> list[list[int]]:
 
 
 def _discovered(rank: Sequence[int], below: dict[int, list[int]]) -> list[list[int]]:
-    """Ranks in the order in which a search from the top meets their nodes."""
+    """Return the ranks in the order of a depth-first search from the top."""
     rows: list[list[int]] = [[] for _ in range(max(rank, default=-1) + 1)]
     seen = set()
     for root in sorted(range(len(rank)), key=lambda v: rank[v]):
@@ -117,7 +118,7 @@ def _discovered(rank: Sequence[int], below: dict[int, list[int]]) -> list[list[i
 def _sorted(
     rows: list[list[int]], neighbours: dict[int, list[int]], down: bool
 ) -> list[list[int]]:
-    """Each rank by the mean place of its neighbours in the one that went before."""
+    """Sort each rank by the mean position of its neighbours in the previous rank."""
     result = [list(row) for row in rows]
     place: dict[int, float] = {}
     for r in range(len(rows)) if down else reversed(range(len(rows))):
@@ -131,7 +132,7 @@ def _sorted(
 
 
 def _crossings(rows: list[list[int]], below: dict[int, list[int]]) -> int:
-    """How many pairs of edges cross."""
+    """Count the pairs of edges that cross."""
     total = 0
     for upper, lower in zip(rows, rows[1:], strict=False):
         place = {node: i for i, node in enumerate(lower)}

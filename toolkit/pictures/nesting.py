@@ -1,4 +1,4 @@
-"""The layout of clusters within clusters, from the innermost outwards."""
+"""Layout of nested clusters, from the innermost outwards."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Edge = tuple[Box, Box]
 
 @dataclass
 class Placed:
-    """A level of the picture, drawn from top to bottom, with all that is in it.
+    """A laid-out level of the picture with all its content.
 
     Attributes:
-        boxes: the middle of each box.
+        boxes: the center of each box.
         frames: (name, x, y, width, height) of the clusters inside.
-        lines: paths, and whether they end with an arrow's head.
-        leaving, arriving: where the edges of a box inside cross the frame: the
-            distance from the frame's middle.
+        lines: paths, and whether they end with an arrow head.
+        leaving, arriving: the distance from the frame's center at which the edges of
+            an inner box cross the frame.
     """
 
     width: float
@@ -37,7 +37,7 @@ class Placed:
     arriving: dict[Box, float] = field(default_factory=dict)
 
     def take(self, other: Placed, x: float, y: float) -> None:
-        """Put all that is in `other` here, with its upper left corner at (x, y)."""
+        """Add the content of `other` with its upper left corner at (x, y)."""
         for box, (a, b) in other.boxes.items():
             self.boxes[box] = a + x, b + y
         for name, a, b, width, height in other.frames:
@@ -47,12 +47,12 @@ class Placed:
 
 
 def moved(commands: Commands, x: float, y: float) -> Commands:
-    """The path at another place."""
+    """Translate a path."""
     return [(kind, [(a + x, b + y) for a, b in points]) for kind, points in commands]
 
 
 def place(cluster: Cluster, rankdir: str, splines: str) -> Placed:
-    """Lay out a whole picture, as if its direction were "TB"."""
+    """Lay out a whole picture as if its direction were "TB"."""
     return _Nesting(rankdir, splines).inside(cluster, list(cluster.edges))
 
 
@@ -69,7 +69,7 @@ class _Nesting:
         self.sideways = rankdir in ("LR", "RL")
 
     def inside(self, cluster: Cluster, edges: list[Edge]) -> Placed:
-        """Lay out what is in a cluster; `edges` are those that touch it."""
+        """Lay out the content of a cluster; `edges` are the edges that touch it."""
         children = cluster.children
         where = {box: i for i, child in enumerate(children) for box in _boxes(child)}
         inner = {
@@ -100,7 +100,7 @@ class _Nesting:
     def _links(
         self, edges: list[Edge], where: dict[Box, int], inner: dict[int, Placed]
     ) -> tuple[list[Link], list[bool], dict[Box, int], dict[Box, int]]:
-        """The edges of this level, which of them have heads, and the ports."""
+        """Return the edges of this level, which of them have heads, and the ports."""
         count = max(where.values(), default=-1) + 1
         leavers = dict.fromkeys(a for a, b in edges if a in where and b not in where)
         arrivers = dict.fromkeys(b for a, b in edges if b in where and a not in where)
@@ -111,7 +111,7 @@ class _Nesting:
             source = where.get(a, entries.get(b, -1))
             target = where.get(b, exits.get(a, -1))
             if source == target and source in inner:
-                continue  # it is drawn inside
+                continue  # drawn in the inner level
             leaving = inner[source].leaving[a] if source in inner else 0.0
             arriving = inner[target].arriving[b] if target in inner else 0.0
             ends_here = b in where and target not in inner
@@ -119,8 +119,8 @@ class _Nesting:
         return list(links), list(links.values()), exits, entries
 
     def _framed(self, cluster: Cluster, edges: list[Edge]) -> Placed:
-        """A cluster with its frame and room for its name, which is above it in the
-        picture, whatever the direction."""
+        """Return a cluster with its frame and space for its name. The name is at the
+        top in every direction."""
         content = self.inside(cluster, edges)
         name = text_width(cluster.name, TITLE) + _PAD
         spare = max(0.0, name - (content.height if self.sideways else content.width))
@@ -148,7 +148,7 @@ class _Nesting:
 
 
 def child_of(where: dict[Box, int], child: int, edge: Edge) -> bool:
-    """Whether an edge touches a child."""
+    """Return whether an edge touches a child."""
     return child in (where.get(edge[0]), where.get(edge[1]))
 
 
@@ -159,7 +159,7 @@ def _vertical(x: float, top: float, bottom: float) -> Commands:
 def _result(
     found: Arranged, children: list[Box | Cluster], inner: dict[int, Placed]
 ) -> Placed:
-    """The children at their places."""
+    """Put the children at their positions."""
     result = Placed(found.width, found.height)
     for i, child in enumerate(children):
         x, y = found.places[i]

@@ -1,4 +1,4 @@
-"""What notebooks show of objects: small HTML in the notebook's own colours."""
+"""HTML representations for notebooks, in the notebook's own colours."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from toolkit.pictures.axes import bytes_text, number_text
 from toolkit.pictures.page import Markup, tag
 
-_SHOWN = 100  # elements up to which all are shown
-_EDGE = 3  # and else, so many at each end of an axis
+_SHOWN = 100  # show all elements up to this number
+_EDGE = 3  # otherwise show this number of elements at each end of an axis
 _RULES = (
     ".toolkit-note{font-size:.9em;line-height:1.45}"
     ".toolkit-note table{border-collapse:collapse;margin:.4em 0}"
@@ -29,17 +29,17 @@ _RULES = (
 
 
 def note(*content: Any) -> Markup:
-    """Content for a notebook; it takes the colours and letters that are there."""
+    """Wrap content for a notebook; it inherits colours and fonts."""
     return tag("div", tag("style", Markup(_RULES)), *content, class_="toolkit-note")
 
 
 def array_note(head: str, array: Any, facts: str = "") -> Markup:
-    """An array: its shape, dtype and size, what its values are like, and some of them.
+    """Show an array: its shape, dtype, size, statistics and some values.
 
     Args:
-        head: what it is.
-        array: of NumPy; None where there are no values.
-        facts: what else is known of it.
+        head: the title.
+        array: a NumPy array, or None without values.
+        facts: further facts.
     """
     if array is None:
         return note(tag("b", head), f" {facts}")
@@ -56,7 +56,8 @@ def array_note(head: str, array: Any, facts: str = "") -> Markup:
 
 
 def _described(array: Any) -> str:
-    """The least, mean and greatest value of numbers, and how many are not finite."""
+    """Return the minimum, mean and maximum of numbers, and the count of non-finite
+    ones."""
     if array.size < 2:
         return ""
     if array.dtype == bool:

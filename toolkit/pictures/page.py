@@ -1,4 +1,4 @@
-"""HTML: elements whose texts are escaped, tables, and whole pages without scripts."""
+"""HTML: elements with escaped texts, tables, and whole pages without scripts."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from toolkit.pictures.picture import STYLE, Picture
 from toolkit.pictures.shapes import PALETTE, printable
 
-FOLD = 40  # rows from which on a table is folded up
+FOLD = 40  # a table with this number of rows is collapsed
 _VOID = ("meta",)
 _COLORS = ("paper", "ink", "muted", "faint", "first", "second", "third")
 
 
 class Markup(str):
-    """Text that is HTML, and needs no escaping."""
+    """HTML text that needs no escaping."""
 
 
 def tag(name: str, /, *content: Any, **attributes: Any) -> Markup:
-    """An element.
+    """Create an element.
 
     Args:
-        name: such as "p".
-        content: Markup as it is, anything else as escaped text.
-        attributes: a trailing "_" is left out of their names, as in `class_`, and a "_"
-            inside is a "-"; those that are None or False are left out.
+        name: for example "p".
+        content: Markup stays as it is, other text is escaped.
+        attributes: a trailing "_" of a name is dropped, as in `class_`, and a "_"
+            inside becomes "-". None or False omits the attribute.
 
     >>> print(tag("p", "1 < 2", tag("b", "!"), class_="note"))
     <p class="note">1 &lt; 2<b>!</b></p>
@@ -41,7 +41,7 @@ def tag(name: str, /, *content: Any, **attributes: Any) -> Markup:
 
 
 def join(parts: Iterable[Any], separator: str = "") -> Markup:
-    """Several things as one; what is no Markup is escaped."""
+    """Join values; text that is not Markup is escaped."""
     return Markup(separator.join(map(_content, parts)))
 
 
@@ -60,13 +60,13 @@ def table(
     caption: str,
     numbers: Sequence[int] = (),
 ) -> Markup:
-    """A table that scrolls by itself where it is too wide; a long one is folded up.
+    """Create a table that scrolls if it is too wide; a long one is collapsed.
 
     Args:
-        heads: of the columns; the first column is a head of its row.
+        heads: of the columns; the first column is the head of its row.
         rows: cells; Markup or text.
-        caption: what the table shows.
-        numbers: the columns that stand to the right.
+        caption: the subject of the table.
+        numbers: the right-aligned columns.
     """
 
     def cell(name: str, i: int, value: Any, **attributes: Any) -> Markup:
@@ -92,25 +92,25 @@ def table(
 
 
 def captioned(content: Markup, caption: str) -> Markup:
-    """Content that may be wider than the page, below its caption."""
+    """Return scrollable content below its caption."""
     return tag("figure", tag("figcaption", caption), scrolling(content, caption))
 
 
 def scrolling(content: Markup, label: str) -> Markup:
-    """Content that may be wider than the page, reached by keyboards too."""
+    """Wrap content that can be wider than the page; keyboards can scroll it."""
     return tag(
         "div", content, class_="scroll", tabindex="0", role="region", aria_label=label
     )
 
 
 def figure(picture: Picture, caption: Any = "", least: float | None = None) -> Markup:
-    """A picture on a page that has its style.
+    """Show a picture on a page that has its style.
 
     Args:
-        picture: what to show.
+        picture: the picture.
         caption: below it.
-        least: the share of its size that a narrow page shrinks it to, before it
-            scrolls; None to fit it to any page.
+        least: the minimum scale on a narrow page, below which the picture scrolls;
+            None fits it to any page.
     """
     drawn = Markup(picture.svg(style=""))
     if least is not None:
@@ -121,7 +121,7 @@ def figure(picture: Picture, caption: Any = "", least: float | None = None) -> M
 
 
 def bar(share: float, text: Any) -> Markup:
-    """A text with a bar below it, as long as its share of 1."""
+    """Return a text above a bar whose length is `share` of 1."""
     if not share > 0:
         return join((text,))
     width = f"--share:{min(max(share, 0.0), 1.0):.4f}"
@@ -129,7 +129,7 @@ def bar(share: float, text: Any) -> Markup:
 
 
 def page(title: str, content: Markup, language: str = "en") -> Markup:
-    """A whole document that needs nothing else."""
+    """Return a complete document without external resources."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),

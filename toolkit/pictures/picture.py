@@ -1,4 +1,4 @@
-"""Pictures: shapes as SVG or, through Matplotlib, as PNG and others."""
+"""Pictures: shapes as SVG or, with Matplotlib, as PNG and other formats."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from toolkit.pictures.shapes import (
     printable,
 )
 
-_NATURAL_DPI = 200  # at which an SVG's texts have their size in pixels
+_NATURAL_DPI = 200  # at this resolution the SVG texts have their size in pixels
 _RASTERS = ("jpeg", "jpg", "pdf", "png")
 _ROOT = 'font-family="Helvetica, Arial, sans-serif" role="img" class="toolkit-picture"'
 
 
 class Picture(NamedTuple):
-    """Shapes, those in front last. A notebook shows it; `save` writes it to a file.
+    """Shapes in drawing order. A notebook shows the picture; `save` writes it to a
+    file.
 
-    Colours follow the reader's choice of light or dark where it is known.
+    Colours follow the light or dark preference of the reader.
 
     Attributes:
-        title: what the picture shows, for readers who cannot see it.
+        title: the subject of the picture, for screen readers.
     """
 
     shapes: list[Shape]
@@ -38,11 +39,11 @@ class Picture(NamedTuple):
     title: str
 
     def svg(self, dpi: float = _NATURAL_DPI, style: str | None = None) -> str:
-        """The text of an SVG file.
+        """Return the text of an SVG file.
 
         Args:
-            dpi: for 200 texts have their natural size.
-            style: the rules for its colours; "" where a page has `STYLE` already.
+            dpi: at 200, texts have their natural size.
+            style: the rules for its colours; "" on a page that already has `STYLE`.
         """
         width, height = _short(self.width), _short(self.height)
         scale = dpi / _NATURAL_DPI
@@ -65,17 +66,17 @@ class Picture(NamedTuple):
         dpi: float = _NATURAL_DPI,
         format: str | None = None,
     ) -> None:
-        """Write a file.
+        """Write the picture to a file.
 
         Args:
-            path: where to.
-            dpi: pixels per inch, where texts have about 14 points.
+            path: of the file.
+            dpi: pixels per inch; texts have about 14 points.
             format: "svg" needs no other package; "png", "pdf" and "jpg" need
-                Matplotlib. The path's ending tells it if None.
+                Matplotlib. None takes the suffix of the path.
 
         Raises:
-            ArgumentError: there is no such format.
-            ImportError: the format needs Matplotlib, and it is not there.
+            ArgumentError: the format is unknown.
+            ImportError: the format needs Matplotlib, which is not installed.
         """
         name = os.fspath(path)
         kind = format or os.path.splitext(name)[1][1:].lower()
@@ -106,12 +107,12 @@ def _dark_rules() -> str:
     return f"@media(prefers-color-scheme:dark){{{''.join(for_dark)}}}"
 
 
-# Attributes hold the light colours, for programs that know no style sheets.
+# Attributes hold the light colours, for programs without style sheets.
 STYLE = f".toolkit-picture{{max-width:100%;height:auto}}{_dark_rules()}"
 
 
 def _paint(what: str, role: str) -> str:
-    """The attributes that fill or stroke a shape in a colour."""
+    """Return the attributes that fill or stroke a shape in a colour."""
     if role == "none":
         return f'{what}="none"'
     light, dark = PALETTE[role]

@@ -1,4 +1,4 @@
-"""Layered layout: where the nodes of ordered ranks stand, and the tracks of edges."""
+"""Layered layout: the positions of nodes in ordered ranks, and the tracks of edges."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _SWEEPS = 12
-_STRAIGHTENINGS = 4  # of long edges, at the end
+_STRAIGHTENINGS = 4  # of long edges, in the last step
 _GAP = 28.0  # between nodes of a rank
-_WEIGHT = 1000.0  # of a box, beside the points of a long edge, which give way
-_NEAR = 6.0  # lines that are nearer than this look like one
-_CLOSE = 0.5  # ends this near are above each other
+_WEIGHT = 1000.0  # of a box, relative to the points of a long edge, which have weight 1
+_NEAR = 6.0  # two lines with a smaller distance look like one
+_CLOSE = 0.5  # two ends with a smaller distance are aligned
 
 
 class Link(NamedTuple):
-    """A piece of an edge from one rank to the next, with the ends' distance from the
-    middle of their node."""
+    """A piece of an edge between two adjacent ranks, with the distance of each end from
+    its node's center."""
 
     source: int
     target: int
@@ -27,7 +27,7 @@ class Link(NamedTuple):
 def horizontal(
     rows: Sequence[Sequence[int]], widths: Sequence[float], ways: Sequence[list[Link]]
 ) -> list[float]:
-    """The middle of each node: near its neighbours, and no two overlap.
+    """Return the center of each node: near its neighbours, without overlap.
 
     Args:
         rows: the nodes of each rank, in order.
@@ -61,12 +61,12 @@ def horizontal(
     return x
 
 
-_Near = dict[int, list[tuple[int, float]]]  # node -> neighbours, and how far aside
+_Near = dict[int, list[tuple[int, float]]]  # node -> neighbours, and horizontal offset
 
 
 def _neighbours(ways: Sequence[list[Link]]) -> tuple[_Near, _Near]:
-    """What stands above and below: of a point the next of its edge, of a box the boxes
-    at the other ends, however long the edges are."""
+    """Return the neighbours above and below. A point has the next points of its edge; a
+    box has the boxes at the other ends of its edges."""
     above: _Near = defaultdict(list)
     below: _Near = defaultdict(list)
     for way in ways:
@@ -91,13 +91,13 @@ def _apart(
     widths: Sequence[float],
     wanted: Sequence[float] | dict[int, float],
 ) -> list[float]:
-    """The places nearest to those wanted, in squares, at which no nodes overlap.
+    """Return the nearest positions, in least squares, at which no nodes overlap.
 
-    Without the room between them they only must not decrease: isotonic regression, by
-    pooling neighbours that violate it.
+    After subtraction of the gaps, the positions only must not decrease: isotonic
+    regression. The pool-adjacent-violators algorithm solves it.
     """
     offsets = [0.0]
-    pools: list[list[float]] = []  # weighted sum of places, weight, number of nodes
+    pools: list[list[float]] = []  # weighted sum of positions, weight, number of nodes
     for a, b in zip(row, row[1:], strict=False):
         gap = _GAP if widths[a] and widths[b] else _GAP / 2
         offsets.append(offsets[-1] + (widths[a] + widths[b]) / 2 + gap)
@@ -112,10 +112,10 @@ def _apart(
 
 
 def tracks(links: Sequence[Link], x: Sequence[float]) -> tuple[list[int], int]:
-    """For each link of one gap the track of its horizontal part, and how many exist.
+    """Return the track of each link's horizontal part in one gap, and the track count.
 
-    Links to one point, or from one point, share a track; -1 is for links that go
-    straight down. Where a link would go down upon another's line, its track is above.
+    Links to one point, or from one point, share a track. A straight link has track -1.
+    A link that would cover another link's line has a higher track.
     """
     nets = _nets(links, x)
     starts = [[start(links[i], x) for i in net] for net in nets]
@@ -132,13 +132,13 @@ def tracks(links: Sequence[Link], x: Sequence[float]) -> tuple[list[int], int]:
 
 
 class _Tracks:
-    """Which parts of each track are taken."""
+    """The occupied parts of each track."""
 
     def __init__(self) -> None:
         self.spans: list[list[tuple[float, float]]] = []
 
     def place(self, track: int, low: float, high: float) -> int:
-        """Take the first track from this one on that is free from `low` to `high`."""
+        """Occupy the first track from this one on that is free from `low` to `high`."""
         while track < len(self.spans) and any(
             low < b + _NEAR and a < high + _NEAR for a, b in self.spans[track]
         ):
@@ -149,7 +149,8 @@ class _Tracks:
 
 
 def _nets(links: Sequence[Link], x: Sequence[float]) -> list[list[int]]:
-    """The links that share a track: those to one point, or else from one point."""
+    """Group the links that share a track: links to one point, or else from one
+    point."""
     bent = [
         i for i, link in enumerate(links) if abs(start(link, x) - end(link, x)) > _CLOSE
     ]
@@ -170,12 +171,12 @@ def _nets(links: Sequence[Link], x: Sequence[float]) -> list[list[int]]:
 
 
 def start(link: Link, x: Sequence[float]) -> float:
-    """Where a link leaves."""
+    """Return the position at which a link leaves."""
     return x[link.source] + link.leaving
 
 
 def end(link: Link, x: Sequence[float]) -> float:
-    """Where a link arrives."""
+    """Return the position at which a link arrives."""
     return x[link.target] + link.arriving
 
 
@@ -186,12 +187,12 @@ def _meet(starts: list[float], ends: list[float]) -> bool:
 def _below(
     net: int, others: list[int], starts: list[list[float]], ends: list[list[float]]
 ) -> bool:
-    """Whether one of the others must be above a net."""
+    """Return whether a net in `others` must be above a net."""
     return any(other != net and _meet(starts[other], ends[net]) for other in others)
 
 
 def _top_down(starts: list[list[float]], ends: list[list[float]]) -> list[int]:
-    """The nets, those first that must be above others; rings are cut anywhere."""
+    """Sort the nets so that upper nets are first; a cycle is cut at any net."""
     left = sorted(range(len(starts)), key=lambda net: min(starts[net]))
     result = []
     while left:

@@ -1,4 +1,4 @@
-"""Shapes in the formats of Matplotlib: PNG, PDF and others."""
+"""Shapes in the formats of Matplotlib: PNG, PDF and other formats."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from toolkit.pictures.shapes import PALETTE, Line, Rectangle, Shape, Text, head
 
-_CODES = {"M": 1, "L": 2, "Q": 3, "C": 4}  # as matplotlib.path.Path has them
+_CODES = {"M": 1, "L": 2, "Q": 3, "C": 4}  # the codes of matplotlib.path.Path
 _ALIGNMENTS = {"start": "left", "middle": "center", "end": "right"}
-_DEJAVU = 1.17  # Matplotlib's letters are wider than Helvetica's by this
+_DEJAVU = 1.17  # the width of Matplotlib's font relative to Helvetica
 
 
 def save_raster(
@@ -19,10 +19,10 @@ def save_raster(
     kind: str,
     dpi: float,
 ) -> None:
-    """Write a file in which the size of texts is in points.
+    """Write a file; text sizes are in points.
 
     Raises:
-        ImportError: Matplotlib is not there.
+        ImportError: Matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""The ways that edges take, as paths: square, smooth or straight."""
+"""Paths of edges: orthogonal, smooth or straight."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _RADIUS = 7.0
 
 
 class Gap(NamedTuple):
-    """How an edge crosses the room between two ranks."""
+    """The course of an edge across the gap between two ranks."""
 
     start: float
     end: float
     top: float
     bottom: float
-    track: float  # where its horizontal part is
+    track: float  # the height of its horizontal part
 
 
 def path(start: float, gaps: list[Gap], end: float, splines: str) -> Commands:
-    """The path from the height `start` through gaps to the height `end`."""
+    """Return the path from the height `start` through gaps to the height `end`."""
     if splines == "ortho":
         points = [(gaps[0].start, start)]
         for gap in gaps:
@@ -44,7 +44,7 @@ def path(start: float, gaps: list[Gap], end: float, splines: str) -> Commands:
 
 
 def rounded(points: list[Point]) -> Commands:
-    """Straight lines between points, with round corners."""
+    """Connect points with straight lines and round corners."""
     points = _corners(points)
     commands: Commands = [("M", [points[0]])]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
@@ -56,7 +56,7 @@ def rounded(points: list[Point]) -> Commands:
 
 
 def _corners(points: list[Point]) -> list[Point]:
-    """The ends, and the points at which the direction changes."""
+    """Return the ends, and the points at which the direction changes."""
     kept = [points[0]]
     for point, after in zip(points[1:], points[2:], strict=False):
         (a, b), (c, d), (e, f) = kept[-1], point, after

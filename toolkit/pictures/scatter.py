@@ -1,4 +1,4 @@
-"""Points on a plane where both axes mean the same: what is, and what was predicted."""
+"""Scatter plot with equal axes: true values and predictions."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from toolkit.pictures.axes import Scale, tick_texts, value_scale
 from toolkit.pictures.picture import Picture
 from toolkit.pictures.shapes import SMALL, Rectangle, Shape, Text, straight, text_width
 
-_SIZE = 340.0  # of the plane
+_SIZE = 340.0  # of the plot area
 _TOP, _BOTTOM = 16.0, 50.0
 
 
 def draw_scatter(
     xs: Sequence[float], ys: Sequence[float], across: str, up: str, title: str
 ) -> Picture:
-    """Points, and the line on which both values are the same.
+    """Draw points and the line of equal values.
 
     Args:
-        xs, ys: finite values, as many of both.
-        across, up: what they are.
-        title: of the picture, for readers who cannot see it.
+        xs, ys: finite values, of equal length.
+        across, up: the labels of the axes.
+        title: of the picture, for screen readers.
     """
     _, marks = value_scale([*xs, *ys], 0, 1)
     texts = tick_texts(marks)
@@ -47,13 +47,13 @@ def _grid(
     x: Scale, y: Scale, marks: Sequence[float], texts: Sequence[str]
 ) -> Iterator[Shape]:
     wide = 14 + max(text_width(text, SMALL) for text in texts)
-    # Each so manieth label fits; there is one mark if all values are nearly zero.
+    # Only every `shown`-th label fits. With all values near zero there is one mark.
     shown = ceil(wide * max(1, len(marks) - 1) / _SIZE)
     for i, (mark, text) in enumerate(zip(marks, texts, strict=True)):
         a, b = x(mark), y(mark)
         yield straight((x.start, b), (x.end, b), color="faint", width=1)
         yield straight((a, y.start), (a, y.end), color="faint", width=1)
-        if i != len(marks) - 1:  # the axis' name is there
+        if i != len(marks) - 1:  # the last mark would overlap the axis title
             yield Text(x.start - 8, b + 4, text, SMALL, color="muted", anchor="end")
         if i % shown == 0:
             yield Text(a, y.start + 18, text, SMALL, color="muted", anchor="middle")

@@ -1,4 +1,4 @@
-"""The parts of a picture: rectangles, texts and lines, in colours with a role."""
+"""Shapes of a picture: rectangles, texts and lines, in colours with a role."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import unicodedata
 from math import hypot
 from typing import Any, NamedTuple
 
-# Role -> its colour on light paper, and on dark paper.
+# Role -> its light colour and its dark colour.
 PALETTE = {
     "paper": ("#ffffff", "#15191f"),
     "ink": ("#1a202c", "#e6e9ef"),
@@ -19,7 +19,7 @@ PALETTE = {
     "plain": ("#4a5568", "#4a5568"),
     "model": ("#6b4c9a", "#6b4c9a"),
     "bad": ("#b23b3b", "#b23b3b"),
-    # Series, told apart by eyes of every kind, and on paper without colours.
+    # Colours of series that also differ for colour-blind readers and in greyscale.
     "first": ("#1f5fbf", "#6aa6ff"),
     "second": ("#b4540a", "#f29a4a"),
     "third": ("#1d7a5f", "#4cc3a0"),
@@ -31,8 +31,8 @@ SERIES = ("first", "second", "third", "fourth", "fifth", "sixth")
 TITLE, BODY, SMALL = 14.0, 12.0, 11.0  # sizes of text
 _HEAD, _SPREAD = 8.0, 3.5  # the length of an arrow's head, and half its width
 
-# How wide Helvetica's characters from " " to "~" are, in thousandths of the size: from
-# Adobe's font metrics. What has no entry is taken to be this wide:
+# Widths of Helvetica's characters from " " to "~" in thousandths of the font size, from
+# Adobe's font metrics. Characters without an entry have this width:
 _OTHER, _WIDE = 600, 1000
 _WIDTHS = [
     *(278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278),
@@ -42,7 +42,7 @@ _WIDTHS = [
     *(333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556),
     *(556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584),
 ]
-_BOLD = 1.07  # as wide as the same text in plain letters
+_BOLD = 1.07  # width relative to regular letters
 
 Point = tuple[float, float]
 Commands = list[tuple[str, list[Point]]]  # of a path, as in SVG: M, L, Q and C
@@ -55,7 +55,7 @@ class Rectangle(NamedTuple):
         fill: a role of `PALETTE`, or "none".
         dashed: whether it has a dashed outline.
         opacity: of the fill, from 0 to 1.
-        hint: what is shown when a pointer rests on it.
+        hint: the tooltip.
     """
 
     x: float
@@ -70,7 +70,7 @@ class Rectangle(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text from the left end of its baseline, or before its end, or around it."""
+    """A text with its baseline's left end, right end or center at a point."""
 
     x: float
     y: float
@@ -82,12 +82,12 @@ class Text(NamedTuple):
 
     @property
     def width(self) -> float:
-        """How wide the text is."""
+        """Return the width of the text."""
         return text_width(self.text, self.size, self.bold)
 
 
 class Line(NamedTuple):
-    """A line along a path, with an arrow's head at its end or without."""
+    """A line along a path, with or without an arrow head at its end."""
 
     commands: Commands
     arrow: bool = False
@@ -100,13 +100,13 @@ Shape = Rectangle | Text | Line
 
 
 def straight(*points: Point, **options: Any) -> Line:
-    """A line from point to point."""
+    """Draw a straight line through points."""
     first, *rest = points
     return Line([("M", [first]), *[("L", [point]) for point in rest]], **options)
 
 
 def head(line: Line) -> list[Point]:
-    """The triangle at the end of a line."""
+    """Return the triangle at the end of a line."""
     points = [point for _, points in line.commands for point in points]
     x, y = points[-1]
     a, b = next(point for point in reversed(points) if point != (x, y))
@@ -121,18 +121,18 @@ def head(line: Line) -> list[Point]:
 
 
 def printable(text: str) -> str:
-    """The text without the characters that XML cannot hold, nor line breaks."""
+    """Remove line breaks and the characters that are invalid in XML."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def text_width(text: str, size: float, bold: bool = False) -> float:
-    """How wide a text is."""
+    """Estimate the width of a text."""
     total = sum(map(_character_width, text))
     return total * size / 1000 * (_BOLD if bold else 1.0)
 
 
 def fitted(text: str, width: float, size: float, bold: bool = False) -> str:
-    """The text, or as much of its start as fits into a width."""
+    """Truncate a text to a width."""
     text = printable(text)
     if text_width(text, size, bold) <= width:
         return text
@@ -143,7 +143,7 @@ def fitted(text: str, width: float, size: float, bold: bool = False) -> str:
 
 
 def wrapped(text: str, width: float, size: float) -> list[str]:
-    """The text in lines that are not wider than a width, if its words are not."""
+    """Wrap a text to a width; a single word can be wider."""
     lines: list[str] = []
     for word in printable(text).split():
         longer = f"{lines[-1]} {word}" if lines else word

@@ -1,4 +1,4 @@
-"""Spans of time in rows: who worked when."""
+"""Timeline: the busy spans of workers, one row per worker."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from toolkit.pictures.shapes import (
 
 _WIDTH, _ROW = 800.0, 34.0
 _BOTTOM, _RIGHT = 48.0, 84.0
-_NAME = 260.0  # at most, of a row
-_CLOSE = 0.75  # spans that are nearer than this are drawn as one
+_NAME = 260.0  # maximum width of a row's name
+_CLOSE = 0.75  # spans with a smaller distance are merged
 _UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 
 
 class Row(NamedTuple):
-    """What one worker did: (start, end) of each span in seconds, in any order."""
+    """The work of one worker: (start, end) of each span in seconds, in any order."""
 
     name: str
     spans: Sequence[tuple[float, float]]
 
 
 def draw_spans(rows: Sequence[Row], title: str, remark: str = "") -> Picture:
-    """A bar for each span; beside a row, the time that its spans take together.
+    """Draw a bar for each span, and at the end of each row the total of its spans.
 
     Args:
         rows: from top to bottom.
@@ -91,7 +91,7 @@ def _bars(row: Row, across: Scale, middle: float, color: str) -> Iterator[Shape]
 def _merged(
     spans: Sequence[tuple[float, float]], across: Scale
 ) -> list[tuple[float, float, int]]:
-    """Spans as places, with those that nobody could tell apart as one."""
+    """Return spans as positions; indistinguishable spans are merged."""
     found: list[tuple[float, float, int]] = []
     for a, b in sorted(spans):
         start, end = across(a), across(b)
