@@ -1,4 +1,4 @@
-"""Architectures for images, as in keras.applications; loaded on first use.
+"""Image architectures, as in keras.applications; each is imported on first use.
 
 Example:
     >>> import toolkit

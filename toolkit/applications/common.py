@@ -1,4 +1,4 @@
-"""What the architectures share: arguments, input, classifier, weights and blocks."""
+"""Shared parts of the architectures: arguments, input, classifier, weights, blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolkit.ops.symbolic import KerasTensor
 from toolkit.type_aliases import ActivationLike, Shape
 
 URL = "https://storage.googleapis.com/tensorflow/keras-applications/"
-# The arguments of most constructors, in their order; `name` is that of the row.
+# The arguments of most constructors, in order; `name` has the default of the row.
 STANDARD: dict[str, Any] = {
     "include_top": True,
     "weights": "imagenet",
@@ -32,7 +32,7 @@ STANDARD: dict[str, Any] = {
 
 
 class Application(Protocol):
-    """The constructor of a network; families add arguments of their own."""
+    """The constructor of a network; some families have further arguments."""
 
     def __call__(
         self,
@@ -47,14 +47,14 @@ class Application(Protocol):
         name: str | None = None,
         **more: Any,
     ) -> Functional:
-        """A network with its weights."""
+        """Return a network with its weights."""
 
 
 class Preprocessor(Protocol):
     """A family's `preprocess_input`."""
 
     def __call__(self, x: Any, data_format: str | None = None) -> Any:
-        """Bring pixels of 0..255 to the range of the family."""
+        """Scale pixels of 0..255 to the range of the family."""
 
 
 relu6: partial[layers.ReLU] = partial(layers.ReLU, 6.0)
@@ -62,7 +62,7 @@ relu6: partial[layers.ReLU] = partial(layers.ReLU, 6.0)
 
 @record
 class Network:
-    """The arguments of a constructor, and the parts that they decide."""
+    """The arguments of a constructor, and the parts that depend on them."""
 
     include_top: bool
     weights: Any
@@ -99,11 +99,11 @@ class Network:
 
     @property
     def pretrained(self) -> bool:
-        """Whether the weights of ImageNet are wanted."""
+        """Return whether the arguments request ImageNet weights."""
         return isinstance(self.weights, str) and self.weights == "imagenet"
 
     def shape(self, size: int, minimum: int = 32) -> imagenet_utils.Shape:
-        """The shape of one image, checked."""
+        """Return the validated shape of one image."""
         return imagenet_utils.obtain_input_shape(
             self.input_shape,
             default_size=size,
@@ -114,11 +114,11 @@ class Network:
         )
 
     def input(self, shape: imagenet_utils.Shape) -> KerasTensor:
-        """The tensor that the network begins with."""
+        """Return the input tensor of the network."""
         return layers.Input(shape) if self.input_tensor is None else self.input_tensor
 
     def pool(self, x: Any, average: Any = "avg_pool", largest: Any = "max_pool") -> Any:
-        """`pooling`, in layers of these names."""
+        """Apply `pooling`, in layers with these names."""
         if self.pooling == "avg":
             return layers.GlobalAveragePooling2D(name=average)(x)
         if self.pooling == "max":
@@ -126,14 +126,14 @@ class Network:
         return x
 
     def classify(self, x: Any, name: str = "predictions", **options: Any) -> Any:
-        """The last layer: a score for each class."""
+        """Apply the last layer: a score for each class."""
         activation = self.classifier_activation
         return layers.Dense(self.classes, activation=activation, name=name, **options)(
             x
         )
 
     def top(self, x: Any, average: Any = "avg_pool", pools: Any = (None, None)) -> Any:
-        """The mean over the image and the classifier; or `pooling` alone."""
+        """Apply global average pooling and the classifier, or `pooling` alone."""
         if not self.include_top:
             return self.pool(x, *pools)
         return self.classify(layers.GlobalAveragePooling2D(name=average)(x))
@@ -147,10 +147,10 @@ class Network:
         url: str = URL,
         name: str | None = None,
     ) -> Functional:
-        """The model, with its weights.
+        """Return the model with its weights.
 
-        `file` is the path of the ImageNet weights below `url`; in it stands {} for
-        `no_top`, if the classifier is left out. `name` is for users who gave none.
+        `file` is the path of the ImageNet weights below `url`. Its {} is replaced by
+        `no_top` for a model without the classifier. `name` is the default name.
         """
         own = self.input_tensor is None
         inputs = start if own else get_source_inputs(self.input_tensor)
@@ -189,7 +189,7 @@ Raises:
 def describe(
     title: str, reference: str, more: str = "", size: int = 224, minimum: int = 32
 ) -> str:
-    """The documentation of a constructor."""
+    """Write the docstring of a constructor."""
     return _DOCUMENTATION.format(
         title=title, reference=reference, more=more, size=size, minimum=minimum
     )
@@ -198,7 +198,8 @@ def describe(
 def with_signature(
     build: Callable[..., Functional], title: str, defaults: dict[str, Any], doc: str
 ) -> Application:
-    """`build`, which takes keywords, as a public function with these parameters."""
+    """Wrap `build`, which takes keywords, as a public function with these
+    parameters."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature(
         [inspect.Parameter(key, kind, default=value) for key, value in defaults.items()]
@@ -230,11 +231,11 @@ def constructor(
     fixed: bool = False,
     **row: Any,
 ) -> Application:
-    """The public function of one row in a family's table.
+    """Create the public function for one row in a family's table.
 
-    `body(net, x, **row)` turns the input x into the output; what `parameters` has
-    beyond STANDARD goes to it as well, and the documentation has `more` on it. `fixed`:
-    `size` is the default without the classifier too.
+    `body(net, x, **row)` maps the input x to the output. It also receives the
+    `parameters` that are not in STANDARD, which `more` documents. `fixed`: `size` is
+    also the default without the classifier.
     """
 
     def build(**given: Any) -> Functional:
@@ -251,7 +252,8 @@ def constructor(
 
 
 def preprocessor(mode: str | None, module: str) -> Preprocessor:
-    """A module's `preprocess_input`; with None, the model takes 0..255 itself."""
+    """Create a module's `preprocess_input`; with None, the model itself takes
+    0..255."""
 
     def preprocess_input(x: Any, data_format: str | None = None) -> Any:
         if mode is None:
@@ -269,7 +271,7 @@ def preprocessor(mode: str | None, module: str) -> Preprocessor:
 
 
 def channels_last_only(family: str) -> None:
-    """Refuse the setting that the family cannot take."""
+    """Raise for "channels_first", which the family does not support."""
     if settings.image_data_format() == "channels_first":
         raise ArgumentError(
             f"{family} does not support the channels_first image data format; "
@@ -278,7 +280,7 @@ def channels_last_only(family: str) -> None:
 
 
 def channel_axis() -> int:
-    """The axis of the channels in a batch of images."""
+    """Return the channel axis in a batch of images."""
     return 1 if settings.image_data_format() == "channels_first" else 3
 
 
@@ -289,7 +291,8 @@ def normed(
     activation_name: str | None = None,
     **options: Any,
 ) -> Any:
-    """Batch normalization, and the activation: its name, or what makes its layer."""
+    """Apply batch normalization and an activation, given by name or by layer
+    factory."""
     x = layers.BatchNormalization(axis=channel_axis(), name=name, **options)(x)
     if activation is None:
         return x
@@ -298,11 +301,11 @@ def normed(
 
 
 def activation_layer(activation: str) -> Callable[..., Any]:
-    """What makes a layer of an activation."""
+    """Return a layer factory for an activation."""
     return partial(layers.Activation, activation)
 
 
 def make_divisible(value: float, divisor: int = 8) -> int:
-    """`value` rounded to a multiple of `divisor`, and no more than 10% below it."""
+    """Round `value` to a multiple of `divisor` that is at least 90% of it."""
     rounded = max(divisor, int(value + divisor / 2) // divisor * divisor)
     return rounded + divisor if rounded < 0.9 * value else rounded

@@ -1,4 +1,4 @@
-"""ConvNeXt: residual blocks of wide depthwise convolutions and two dense layers."""
+"""ConvNeXt: residual blocks of a wide depthwise convolution and two dense layers."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ preprocess_input: Preprocessor = preprocessor(None, __name__)
 
 
 class LayerScale(layers.Layer):
-    """Multiplies each channel by a weight.
+    """A layer that multiplies each channel by a weight.
 
     Args:
-        init_values: what the weights begin with.
-        projection_dim: how many channels there are.
+        init_values: the initial value of the weights.
+        projection_dim: the number of channels.
 
-    Output shape: that of the inputs, (..., projection_dim).
+    Output shape: the input shape, (..., projection_dim).
     """
 
     def __init__(self, init_values: float, projection_dim: int, **kwargs: Any):
@@ -53,14 +53,14 @@ class LayerScale(layers.Layer):
         self.projection_dim = projection_dim
 
     def build(self, input_shape: Any) -> None:
-        """Make the weights."""
+        """Create the weights."""
         initializer = Constant(self.init_values)
         self.gamma: Variable = self.add_weight(
             (self.projection_dim,), initializer, name="gamma"
         )
 
     def call(self, x: Any) -> Any:
-        """x, weighted."""
+        """Return the weighted input."""
         return x * self.gamma
 
 
@@ -69,7 +69,7 @@ def _norm(name: str | None = None) -> Any:
 
 
 def _block(x: Any, width: int, name: str) -> Any:
-    """A convolution over 7 x 7, and two dense layers, the first four times as wide."""
+    """Apply a 7 x 7 convolution and two dense layers, the first four times as wide."""
     start = x
     x = layers.Conv2D(
         width, 7, padding="same", groups=width, name=f"{name}_depthwise_conv"
@@ -83,7 +83,7 @@ def _block(x: Any, width: int, name: str) -> Any:
 
 
 def _shrinking(widths: tuple[int, ...], name: str) -> list[Any]:
-    """What comes before each stage: fewer pixels, more channels."""
+    """Return the layers before each stage: fewer pixels, more channels."""
     stem = [
         layers.Conv2D(widths[0], 4, strides=4, name=f"{name}_stem_conv"),
         _norm(f"{name}_stem_layernorm"),

@@ -1,4 +1,4 @@
-"""DenseNet: every layer of a block sees the outputs of all before it."""
+"""DenseNet: every layer of a block receives the outputs of all previous layers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ preprocess_input: Preprocessor = preprocessor("torch", __name__)
 
 
 def _layer(x: Any, name: str) -> Any:
-    """x and what two convolutions find in it."""
+    """Concatenate x and the output of two convolutions."""
     y = relu_normed(x, f"{name}_0")
     y = layers.Conv2D(4 * _GROWTH, 1, use_bias=False, name=f"{name}_1_conv")(y)
     y = layers.Conv2D(
@@ -40,7 +40,7 @@ def _layer(x: Any, name: str) -> Any:
 
 
 def _transition(x: Any, name: str) -> Any:
-    """Half the channels, half the height and width."""
+    """Halve the channels, the height and the width."""
     filters = x.shape[channel_axis()] // 2
     x = relu_normed(x, name)
     x = layers.Conv2D(filters, 1, use_bias=False, name=f"{name}_conv")(x)

@@ -1,4 +1,5 @@
-"""EfficientNet: MobileNetV3's blocks; depth, width and image size in proportion."""
+"""EfficientNet: blocks of MobileNetV3, with depth, width and image size in
+proportion."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _STAGES = (
     *((3, 1, 16, 1, 1), (3, 2, 24, 6, 2), (5, 2, 40, 6, 2), (3, 3, 80, 6, 2)),
     *((5, 3, 112, 6, 1), (5, 4, 192, 6, 2), (3, 1, 320, 6, 1)),
 )
-_DROP_RATE = 0.2  # of the last block's branch; less before it
+_DROP_RATE = 0.2  # of the last block's branch; lower in previous blocks
 _DEVIATION = (0.229, 0.224, 0.225)
 _KERNEL = {
     "class_name": "VarianceScaling",
@@ -66,7 +67,7 @@ def convolve(
     padding: str = "same",
     **norm: Any,
 ) -> Any:
-    """A convolution, its normalization and swish."""
+    """Apply a convolution, its normalization and swish."""
     x = convolution(
         filters,
         size,
@@ -79,7 +80,7 @@ def convolve(
 
 
 def gate(x: Any, squeezed: int, name: str) -> Any:
-    """Multiply each channel by what the means of all of them say."""
+    """Scale each channel by a gate from the global channel means."""
     filters = x.shape[channel_axis()]
     shape = (filters, 1, 1) if channel_axis() == 1 else (1, 1, filters)
     y = layers.GlobalAveragePooling2D(name=f"{name}se_squeeze")(x)
@@ -90,14 +91,14 @@ def gate(x: Any, squeezed: int, name: str) -> Any:
 
 
 def shortcut(x: Any, start: Any, rate: float, name: str) -> Any:
-    """The sum with the block's input, without the branch for some samples."""
+    """Add the block's input, and drop the branch for random samples."""
     if rate > 0:
         x = layers.Dropout(rate, noise_shape=(None, 1, 1, 1), name=f"{name}drop")(x)
     return layers.Add(name=f"{name}add")([x, start])
 
 
 def classifier(net: Network, x: Any, dropout_rate: float) -> Any:
-    """The head of the family."""
+    """Apply the classifier of the family."""
     if not net.include_top:
         return net.pool(x)
     x = layers.GlobalAveragePooling2D(name="avg_pool")(x)
@@ -108,7 +109,7 @@ def classifier(net: Network, x: Any, dropout_rate: float) -> Any:
 def _block(
     x: Any, size: int, filters: int, expand: int, strides: int, rate: float, name: str
 ) -> Any:
-    """Widen, filter each channel, weigh the channels, narrow."""
+    """Expand, convolve depthwise, gate the channels, project."""
     start, width = x, x.shape[channel_axis()]
     if expand != 1:
         x = convolve(x, expand * width, 1, f"{name}expand_")
@@ -126,10 +127,11 @@ def _block(
 
 def _body(net: Network, x: Any, width: float, depth: float, dropout_rate: float) -> Any:
     normalization = layers.Normalization(axis=channel_axis())
-    normalization.may_be_unadapted = True  # the statistics come with ImageNet's weights
+    # the statistics are part of the ImageNet weights
+    normalization.may_be_unadapted = True
     x = normalization(layers.Rescaling(1.0 / 255.0)(x))
     if net.pretrained:
-        # The normalization of those weights divides by the variance.
+        # The ImageNet weights divide by the variance, not by the deviation.
         x = layers.Rescaling([1.0 / math.sqrt(value) for value in _DEVIATION])(x)
     x = layers.ZeroPadding2D(correct_pad(x, 3), name="stem_conv_pad")(x)
     x = convolve(x, make_divisible(32 * width), 3, "stem_", 2, padding="valid")

@@ -1,4 +1,4 @@
-"""EfficientNetV2: the first stages in whole convolutions, the rest as EfficientNet."""
+"""EfficientNetV2: fused convolutions in the first stages, then as EfficientNet."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _STAGES = {
     ),
 }
 _STEMS = {"B": 32, "S": 24, "M": 24, "L": 32}
-_DROP_RATE = 0.2  # of the last block's branch; less before it
+_DROP_RATE = 0.2  # of the last block's branch; lower in previous blocks
 _NORM: dict[str, Any] = {"momentum": 0.9}
 _PARAMETERS = {**STANDARD, "include_preprocessing": True}
 _MORE = """
@@ -66,12 +66,12 @@ preprocess_input: Preprocessor = preprocessor(None, __name__)
 
 
 def _round(filters: float) -> int:
-    """The nearest multiple of 8."""
+    """Round to a multiple of 8."""
     return max(8, int(filters + 4) // 8 * 8)
 
 
 def _fused(x: Any, filters: int, expand: int, strides: int, name: str) -> Any:
-    """A convolution over 3 x 3 that widens, and one that narrows."""
+    """Apply an expanding 3 x 3 convolution and a projection."""
     width = x.shape[channel_axis()]
     if expand == 1:
         return convolve(x, filters, 3, f"{name}project_", strides, **_NORM)
@@ -80,7 +80,7 @@ def _fused(x: Any, filters: int, expand: int, strides: int, name: str) -> Any:
 
 
 def _separable(x: Any, filters: int, expand: int, strides: int, name: str) -> Any:
-    """Widen, filter each channel, weigh the channels, narrow."""
+    """Expand, convolve depthwise, gate the channels, project."""
     width = x.shape[channel_axis()]
     x = convolve(x, expand * width, 1, f"{name}expand_", **_NORM)
     x = depthwise(3, strides=strides, padding="same", name=f"{name}dwconv2")(x)
@@ -90,7 +90,7 @@ def _separable(x: Any, filters: int, expand: int, strides: int, name: str) -> An
 
 
 def _scaled(x: Any, kind: str) -> Any:
-    """Pixels of 0..255 as the weights expect them."""
+    """Scale pixels of 0..255 to the range of the weights."""
     axis = channel_axis()
     if kind != "B" or x.shape[axis] != 3:
         return layers.Rescaling(scale=1.0 / 128.0, offset=-1)(x)

@@ -1,4 +1,4 @@
-"""What models of ImageNet share: input scaling, class names, input shapes, padding."""
+"""Helpers for ImageNet models: input scaling, class names, input shapes, padding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INDEX = (
     "https://storage.googleapis.com/download.tensorflow.org/data/"
     "imagenet_class_index.json"
 )
-# How each mode reads 0..255: divisor, mean and deviation of the channels.
+# Scaling of 0..255 in each mode: divisor, mean and deviation of the channels.
 _MODES: dict[str, tuple[float, Any, Any]] = {
     "caffe": (1.0, (103.939, 116.779, 123.68), None),
     "tf": (127.5, 1.0, None),
@@ -33,14 +33,14 @@ _MODES: dict[str, tuple[float, Any, Any]] = {
 def preprocess_input(
     x: Any, data_format: str | None = None, mode: str = "caffe"
 ) -> Any:
-    """Bring pixels of 0..255 to the range that a model was trained with.
+    """Scale pixels of 0..255 to the range of a model's training data.
 
     Args:
         x: an image or a batch, (..., height, width, channels) or, channels first,
-            (..., channels, height, width). A NumPy array of floats is written over.
+            (..., channels, height, width). A NumPy array of floats is overwritten.
         data_format: "channels_last" or "channels_first"; None takes the setting.
         mode: "tf": x / 127.5 - 1; "torch": x / 255, minus the mean of ImageNet's
-            channels, over their deviation; "caffe": channels in the order blue,
+            channels, divided by their deviation; "caffe": channels in the order blue,
             green, red, minus the mean.
 
     Returns:
@@ -80,40 +80,41 @@ def preprocess_input(
 
 @cache
 def _hashes() -> dict[str, str]:
-    """File name -> hash, for what Keras offers; MobileNet and MobileNetV2 have none."""
+    """Return file name -> hash for Keras's files; MobileNet and MobileNetV2 have
+    none."""
     text = (files("toolkit.applications") / "hashes.txt").read_text("utf-8")
     return {name: value for value, name in map(str.split, text.splitlines())}
 
 
 def download(origin: str) -> str:
-    """The path of a file of Keras's, from the cache or the network, checked."""
+    """Return the path of a verified Keras file, from the cache or the network."""
     known = _hashes().get(origin.rsplit("/", 1)[-1])
     return get_file(origin=origin, cache_subdir="models", file_hash=known)
 
 
 @cache
 def _class_index() -> list[tuple[str, str]]:
-    """(WordNet identifier, name) of the 1000 classes."""
+    """Return (WordNet identifier, name) of the 1000 classes."""
     with open(download(_INDEX), encoding="utf-8") as file:
         index = json.load(file)
     return [(index[str(i)][0], index[str(i)][1]) for i in range(len(index))]
 
 
 def decode_predictions(preds: Any, top: int = 5) -> list[list[tuple[str, str, Any]]]:
-    """Name the classes that an ImageNet model finds most likely.
+    """Return the most probable ImageNet classes by name.
 
-    The list of names is downloaded once, from the address that Keras uses, and checked.
+    The first call downloads the list of names from Keras's address and verifies it.
 
     Args:
         preds: scores, (batch, 1000).
-        top: how many classes to name.
+        top: the number of classes.
 
     Returns:
         For each sample a list of (WordNet identifier, name, score), best first.
 
     Raises:
         ArgumentError: for another shape.
-        DatasetError: the list of names cannot be fetched.
+        DatasetError: the download of the names fails.
     """
     if len(preds.shape) != 2 or preds.shape[1] != 1000:
         raise ArgumentError(
@@ -136,14 +137,14 @@ def obtain_input_shape(
     require_flatten: bool,
     weights: Any = None,
 ) -> Shape:
-    """The shape of a model's images, without the batch: that given, or the default.
+    """Return a model's image shape without the batch: the given one or the default.
 
     Args:
-        input_shape: what the user gave; None for the default.
+        input_shape: the user's argument; None for the default.
         default_size: height and width of the default.
-        min_size: the least height and width that the model can take.
+        min_size: the minimum height and width of the model.
         data_format: "channels_last" or "channels_first".
-        require_flatten: whether the extents must be known.
+        require_flatten: whether the extents must be static.
         weights: with "imagenet" there must be three channels.
 
     Raises:
@@ -190,7 +191,7 @@ def obtain_input_shape(
 
 
 def check_size(input_shape: Any, least: int, first: bool) -> None:
-    """Refuse images that are too small for the model."""
+    """Raise for images that are too small for the model."""
     extents = input_shape[1:] if first else input_shape[:2]
     if any(extent is not None and extent < least for extent in extents):
         raise ArgumentError(
@@ -200,9 +201,10 @@ def check_size(input_shape: Any, least: int, first: bool) -> None:
 
 
 def correct_pad(inputs: Any, kernel_size: int) -> tuple[tuple[int, int], ...]:
-    """Zeros around `inputs` so that a window with stride 2 starts as with "same".
+    """Return the padding of `inputs` for which a window with stride 2 starts as with
+    "same".
 
-    An unknown extent counts as even.
+    A dynamic extent counts as even.
     """
     start = 2 if settings.image_data_format() == "channels_first" else 1
     half = kernel_size // 2
@@ -213,7 +215,7 @@ def correct_pad(inputs: Any, kernel_size: int) -> tuple[tuple[int, int], ...]:
 
 
 def validate_activation(classifier_activation: Any, weights: Any) -> None:
-    """Refuse an activation that weights were not trained with."""
+    """Raise for an activation that does not fit the pretrained weights."""
     allowed = (activations.get(None), activations.get("softmax"))
     if weights is not None and activations.get(classifier_activation) not in allowed:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""InceptionResNetV2: Inception's branches beside shortcuts."""
+"""InceptionResNetV2: Inception branches with shortcuts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from toolkit.applications.inception_v3 import (
 
 __all__ = ["InceptionResNetV2", "decode_predictions", "preprocess_input"]
 
-# The branches of each kind of block, as (filters, size) one after the other.
+# The branches of each kind of block, as a sequence of (filters, size).
 _BLOCKS: dict[str, tuple[tuple[tuple[int, Any], ...], ...]] = {
     "block35": (
         ((32, 1),),
@@ -39,12 +39,12 @@ preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 class CustomScaleLayer(layers.Layer):
-    """The first input, plus the second times `scale`.
+    """A layer that returns the first input plus `scale` times the second.
 
     Args:
-        scale: what the second input is multiplied by.
+        scale: the factor of the second input.
 
-    Output shape: that of the inputs.
+    Output shape: the input shape.
     """
 
     def __init__(self, scale: float, **kwargs: Any):
@@ -52,12 +52,12 @@ class CustomScaleLayer(layers.Layer):
         self.scale = scale
 
     def call(self, inputs: Any) -> Any:
-        """The sum."""
+        """Return the sum."""
         return inputs[0] + inputs[1] * self.scale
 
 
 def _block(x: Any, kind: str, i: int, scale: float, activate: bool = True) -> Any:
-    """x, plus `scale` times what the branches find."""
+    """Return x plus `scale` times the output of the branches."""
     name = f"{kind}_{i}"
     mixed = join([chain(x, *branch) for branch in _BLOCKS[kind]], f"{name}_mixed")
     filters = x.shape[channel_axis()]

@@ -1,4 +1,5 @@
-"""InceptionV3: branches of convolutions of several shapes, joined by channel."""
+"""InceptionV3: branches of convolutions with several shapes, concatenated by
+channel."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def convolve(
     padding: str = "same",
     name: str | None = None,
 ) -> Any:
-    """A convolution, its normalization without a scale, and relu."""
+    """Apply a convolution, its normalization without a scale, and relu."""
     x = layers.Conv2D(
         filters, size, strides=strides, padding=padding, use_bias=False, name=name
     )(x)
@@ -38,30 +39,30 @@ def convolve(
 
 
 def chain(x: Any, *convolutions: tuple[int, Any]) -> Any:
-    """(filters, size), one after the other."""
+    """Apply a sequence of convolutions (filters, size)."""
     for filters, size in convolutions:
         x = convolve(x, filters, size)
     return x
 
 
 def halve(x: Any, filters: int) -> Any:
-    """A convolution over 3 x 3 that halves height and width."""
+    """Apply a 3 x 3 convolution that halves height and width."""
     return convolve(x, filters, 3, strides=2, padding="valid")
 
 
 def join(branches: list[Any], name: str | None = None) -> Any:
-    """The channels of all branches."""
+    """Concatenate the channels of all branches."""
     return layers.Concatenate(axis=channel_axis(), name=name)(branches)
 
 
 def pooled(x: Any, filters: int) -> Any:
-    """The mean of the neighbours, and a convolution of 1 x 1."""
+    """Apply average pooling and a 1 x 1 convolution."""
     x = layers.AveragePooling2D(3, strides=1, padding="same")(x)
     return convolve(x, filters, 1)
 
 
 def stem(x: Any) -> Any:
-    """From the image to 192 channels, at an eighth of its height and width."""
+    """Map the image to 192 channels, at an eighth of its height and width."""
     x = halve(x, 32)
     x = convolve(x, 32, 3, padding="valid")
     x = layers.MaxPooling2D(3, strides=2)(convolve(x, 64, 3))
@@ -71,7 +72,7 @@ def stem(x: Any) -> Any:
 
 
 def _small(x: Any, width: int, name: str) -> Any:
-    """1 x 1, 5 x 5, twice 3 x 3, and pooling."""
+    """Apply branches of 1 x 1, 5 x 5, two 3 x 3, and pooling."""
     branches = [
         chain(x, (64, 1)),
         chain(x, (48, 1), (64, 5)),
@@ -82,7 +83,7 @@ def _small(x: Any, width: int, name: str) -> Any:
 
 
 def _long(x: Any, width: int, name: str) -> Any:
-    """1 x 1, one and two pairs of 1 x 7 and 7 x 1, and pooling."""
+    """Apply branches of 1 x 1, one and two pairs of 1 x 7 and 7 x 1, and pooling."""
     row, column = (1, 7), (7, 1)
     branches = [
         chain(x, (192, 1)),
@@ -96,7 +97,8 @@ def _long(x: Any, width: int, name: str) -> Any:
 
 
 def _wide(x: Any, i: int) -> Any:
-    """1 x 1, 3 x 3 split into 1 x 3 and 3 x 1, the same after 3 x 3, and pooling."""
+    """Apply branches of 1 x 1, 3 x 3 split into 1 x 3 and 3 x 1, the same after 3 x 3,
+    and pooling."""
 
     def split(x: Any, name: str | None = None) -> Any:
         return join([chain(x, (384, (1, 3))), chain(x, (384, (3, 1)))], name)

@@ -1,4 +1,4 @@
-"""MobileNet: depthwise convolutions, each followed by one over 1 x 1."""
+"""MobileNet: depthwise convolutions, each followed by a 1 x 1 convolution."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 def extents(shape: Any) -> tuple[Any, Any]:
-    """Height and width of one image."""
+    """Return height and width of one image."""
     first = settings.image_data_format() == "channels_first"
     return tuple(shape[1:3] if first else shape[:2])
 
 
 def default_size(shape: Any, sizes: tuple[int, ...]) -> int:
-    """The height for which there are weights, or 224."""
+    """Return the image height if it has ImageNet weights, else 224."""
     rows, columns = extents(shape) if shape else (None, None)
     return rows if rows == columns and rows in sizes else 224
 
@@ -48,7 +48,8 @@ def default_size(shape: Any, sizes: tuple[int, ...]) -> int:
 def rows_of_weights(
     net: Network, shape: Any, sizes: tuple[int, ...], alpha: float, alphas: Any
 ) -> Any:
-    """The height of the images, or with ImageNet weights the one that they are for."""
+    """Return the image height, or with ImageNet weights the height of their
+    training."""
     rows, columns = extents(shape)
     if not net.pretrained:
         return rows
@@ -67,7 +68,7 @@ def rows_of_weights(
 
 
 def _block(x: Any, filters: int, strides: int, multiplier: int, i: int) -> Any:
-    """A depthwise convolution over 3 x 3, and one over 1 x 1."""
+    """Apply a 3 x 3 depthwise convolution and a 1 x 1 convolution."""
     if strides > 1:
         x = layers.ZeroPadding2D(((0, 1), (0, 1)), name=f"conv_pad_{i}")(x)
     x = layers.DepthwiseConv2D(
@@ -98,29 +99,29 @@ def MobileNet(
     classifier_activation: ActivationLike | None = "softmax",
     name: str | None = None,
 ) -> Functional:
-    """MobileNet, a small network for the classes of images. arXiv:1704.04861.
+    """Create a MobileNet, a small network for image classification. arXiv:1704.04861.
 
     Args:
-        input_shape: of one image; 224 x 224 x 3 if not given, and of unknown height and
-            width without the classifier. No smaller than 32 x 32.
+        input_shape: of one image. The default is 224 x 224 x 3, with dynamic height and
+            width without the classifier. At least 32 x 32.
         alpha: multiplies the filters of every layer.
         depth_multiplier: output channels per channel of the depthwise convolutions.
         dropout: rate before the classifier.
-        include_top: whether the classifier is part of it.
-        weights: None for new weights, "imagenet" for a download of those trained on
-            ImageNet, or the path of a weights file.
-        input_tensor: a Keras tensor to begin with, in place of a new input.
+        include_top: whether the model includes the classifier.
+        weights: None for new weights, "imagenet" for a download of pretrained weights,
+            or the path of a weights file.
+        input_tensor: a Keras tensor to use instead of a new input.
         pooling: without the classifier: "avg" or "max" over the image, or None.
-        classes: how many classes the classifier tells apart.
+        classes: the number of classes.
         classifier_activation: of the last layer; None returns the logits.
-        name: of the model; made of alpha and the height if not given.
+        name: of the model; the default contains alpha and the height.
 
     Returns:
         A Model: (batch, height, width, channels) to (batch, classes).
 
     Raises:
-        ArgumentError: arguments that do not go together.
-        DatasetError: the ImageNet weights cannot be fetched.
+        ArgumentError: the arguments conflict.
+        DatasetError: the download of the ImageNet weights fails.
     """
     net = Network(
         *(include_top, weights, input_tensor, input_shape, pooling, classes),
@@ -147,7 +148,7 @@ def MobileNet(
 
 
 def _top(net: Network, x: Any, dropout: float) -> Any:
-    """The classifier, a convolution over 1 x 1."""
+    """Apply the classifier, a 1 x 1 convolution."""
     x = layers.GlobalAveragePooling2D(keepdims=True)(x)
     x = layers.Dropout(dropout, name="dropout")(x)
     x = layers.Conv2D(net.classes, 1, padding="same", name="conv_preds")(x)

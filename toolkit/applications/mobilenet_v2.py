@@ -1,4 +1,4 @@
-"""MobileNetV2: shortcuts between the narrow ends of blocks that widen in between."""
+"""MobileNetV2: inverted residual blocks, with shortcuts between the narrow ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolkit.type_aliases import ActivationLike, Shape
 
 __all__ = ["MobileNetV2", "decode_predictions", "preprocess_input"]
 
-# Filters, strides of the first block, and blocks of each stage.
+# Filters, strides of the first block, and number of blocks of each stage.
 _STAGES = (
     *((16, 1, 1), (24, 2, 2), (32, 2, 3), (64, 2, 4), (96, 1, 3), (160, 2, 3)),
     (320, 1, 1),
@@ -36,7 +36,7 @@ preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 def check_tensor(net: Network) -> None:
-    """Refuse an input shape that the input tensor does not have."""
+    """Raise for an input shape that differs from the input tensor."""
     tensor, shape = net.input_tensor, net.input_shape
     axis = 1 if settings.image_data_format() == "channels_first" else 2
     if tensor is not None and shape is not None and tensor.shape[axis] != shape[1]:
@@ -47,7 +47,7 @@ def check_tensor(net: Network) -> None:
 
 
 def _block(x: Any, filters: int, strides: int, i: int) -> Any:
-    """Widen six times, filter each channel, narrow."""
+    """Expand six times, convolve depthwise, project."""
     start, width = x, x.shape[channel_axis()]
     name = f"block_{i}_" if i else "expanded_conv_"
     if i:
@@ -85,27 +85,27 @@ def MobileNetV2(
     classifier_activation: ActivationLike | None = "softmax",
     name: str | None = None,
 ) -> Functional:
-    """MobileNetV2, a small network for the classes of images. arXiv:1801.04381.
+    """Create a MobileNetV2, a small network for image classification. arXiv:1801.04381.
 
     Args:
-        input_shape: of one image; 224 x 224 x 3 if not given, and of unknown height and
-            width without the classifier. No smaller than 32 x 32.
+        input_shape: of one image. The default is 224 x 224 x 3, with dynamic height and
+            width without the classifier. At least 32 x 32.
         alpha: multiplies the filters of every layer.
-        include_top: whether the classifier is part of it.
-        weights: None for new weights, "imagenet" for a download of those trained on
-            ImageNet, or the path of a weights file.
-        input_tensor: a Keras tensor to begin with, in place of a new input.
+        include_top: whether the model includes the classifier.
+        weights: None for new weights, "imagenet" for a download of pretrained weights,
+            or the path of a weights file.
+        input_tensor: a Keras tensor to use instead of a new input.
         pooling: without the classifier: "avg" or "max" over the image, or None.
-        classes: how many classes the classifier tells apart.
+        classes: the number of classes.
         classifier_activation: of the last layer; None returns the logits.
-        name: of the model; made of alpha and the height if not given.
+        name: of the model; the default contains alpha and the height.
 
     Returns:
         A Model: (batch, height, width, channels) to (batch, classes).
 
     Raises:
-        ArgumentError: arguments that do not go together.
-        DatasetError: the ImageNet weights cannot be fetched.
+        ArgumentError: the arguments conflict.
+        DatasetError: the download of the ImageNet weights fails.
 
     Example:
         >>> import toolkit

@@ -1,4 +1,4 @@
-"""MobileNetV3: MobileNetV2's blocks with gates on the channels."""
+"""MobileNetV3: blocks of MobileNetV2 with channel gates."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _conv = partial(layers.Conv2D, kernel_size=1, padding="same")
 
 
 def _gate(x: Any, filters: int, name: str) -> Any:
-    """Multiply each channel by what the means of all of them say."""
+    """Scale each channel by a gate from the global channel means."""
     name += "squeeze_excite_"
     y = layers.GlobalAveragePooling2D(keepdims=True, name=f"{name}avg_pool")(x)
     y = _conv(make_divisible(filters * 0.25), name=f"{name}conv")(y)
@@ -94,7 +94,7 @@ def _block(
     gate: bool,
     act: Any,
 ) -> Any:
-    """Widen, filter each channel, weigh the channels, narrow."""
+    """Expand, convolve depthwise, gate the channels, project."""
     start, width = x, x.shape[channel_axis()]
     name = f"expanded_conv_{i}_" if i else "expanded_conv_"
     if i:
@@ -120,7 +120,7 @@ def _block(
 
 
 def _shape(net: Network) -> Any:
-    """The shape of one image, checked."""
+    """Return the validated shape of one image."""
     check_tensor(net)
     first = settings.image_data_format() == "channels_first"
     shape = net.input_shape
@@ -133,7 +133,7 @@ def _shape(net: Network) -> Any:
 
 
 def _check_weights(shape: Any, alpha: float, minimalistic: bool) -> None:
-    """Refuse widths that have no ImageNet weights."""
+    """Raise for widths without ImageNet weights."""
     allowed = (1.0,) if minimalistic else (0.75, 1.0)
     if alpha not in allowed:
         raise ArgumentError(
@@ -148,7 +148,7 @@ def _check_weights(shape: Any, alpha: float, minimalistic: bool) -> None:
 
 
 def _variant(title: str, blocks: Any, last: int) -> Application:
-    """The constructor of one size."""
+    """Create the constructor of one size."""
 
     def build(
         alpha: float,
@@ -194,7 +194,7 @@ def _variant(title: str, blocks: Any, last: int) -> Application:
 
 
 def _top(net: Network, x: Any, width: int, act: Any, dropout_rate: float) -> Any:
-    """The classifier, in convolutions over 1 x 1."""
+    """Apply the classifier, as convolutions over 1 x 1."""
     x = layers.GlobalAveragePooling2D(keepdims=True)(x)
     x = act()(_conv(width, name="conv_2")(x))
     if dropout_rate > 0:

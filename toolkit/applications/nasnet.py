@@ -1,4 +1,5 @@
-"""NASNet-A: two kinds of cells, found by search, each fed by the two before it."""
+"""NASNet-A: two kinds of cells from architecture search, each with two previous
+inputs."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 class ParityPadding(layers.Layer):
-    """Zeros around images so that a window with stride 2 starts as with "same".
+    """Zero padding for which a window with stride 2 starts as with "same".
 
-    Whether the extents are even is looked up when the layer is called.
+    The layer checks the parity of the extents at each call.
 
     Args:
         size: height and width of the window.
@@ -43,7 +44,7 @@ class ParityPadding(layers.Layer):
         self.size = size
 
     def call(self, x: Any) -> Any:
-        """The padded images."""
+        """Return the padded images."""
         return ops.pad(x, ((0, 0), *correct_pad(x, self.size), (0, 0)))
 
 
@@ -52,14 +53,14 @@ def _relu(x: Any, name: str | None = None) -> Any:
 
 
 def _pad(x: Any, size: int, name: str) -> Any:
-    """Zeros for a window with stride 2."""
+    """Pad with zeros for a window with stride 2."""
     if None in x.shape[1:3]:
         return ParityPadding(size, name=name)(x)
     return layers.ZeroPadding2D(correct_pad(x, size), name=name)(x)
 
 
 def _mean(x: Any, name: str, strides: int = 1) -> Any:
-    """The mean of 3 x 3 pixels."""
+    """Apply 3 x 3 average pooling."""
     padding = "same" if strides == 1 else "valid"
     return layers.AveragePooling2D(3, strides=strides, padding=padding, name=name)(x)
 
@@ -69,7 +70,7 @@ def _add(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 def _separable(x: Any, filters: int, size: int, name: str, strides: int = 1) -> Any:
-    """Twice relu, a separable convolution and normalization."""
+    """Apply relu, a separable convolution and normalization, twice."""
     for i in (1, 2):
         part = f"separable_conv_{i}"
         step = strides if i == 1 else 1
@@ -89,7 +90,7 @@ def _separable(x: Any, filters: int, size: int, name: str, strides: int = 1) -> 
 
 
 def _adjust(p: Any, filters: int, halve: bool, name: str) -> Any:
-    """The cell before the last, with the height, width and channels of the last."""
+    """Adapt the cell before the last to the last cell's height, width and channels."""
     if not halve:
         if p.shape[channel_axis()] == filters:
             return p
@@ -112,14 +113,14 @@ def _adjust(p: Any, filters: int, halve: bool, name: str) -> Any:
 
 
 def _start(ip: Any, p: Any, filters: int, halve: bool, kind: str, name: str) -> Any:
-    """Both inputs of a cell, with `filters` channels."""
+    """Return both inputs of a cell, with `filters` channels."""
     p = ip if p is None else _adjust(p, filters, halve, name)
     h = _conv(filters, 1, padding="same", name=f"{kind}_conv_1_{name}")(_relu(ip))
     return _norm(h, f"{kind}_bn_1_{name}"), p
 
 
 def _normal(ip: Any, p: Any, filters: int, name: str, halve: bool) -> Any:
-    """A cell that keeps height and width."""
+    """Apply a cell that keeps height and width."""
     h, p = _start(ip, p, filters, halve, "normal", name)
     conv = partial(_separable, filters=filters)
     x1 = _add(
@@ -145,7 +146,7 @@ def _normal(ip: Any, p: Any, filters: int, name: str, halve: bool) -> Any:
 
 
 def _reduction(ip: Any, p: Any, filters: int, name: str, halve: bool) -> Any:
-    """A cell that halves height and width."""
+    """Apply a cell that halves height and width."""
     h, p = _start(ip, p, filters, halve, "reduction", name)
     conv = partial(_separable, filters=filters, strides=2)
     padded = _pad(h, 3, f"reduction_pad_1_{name}")
@@ -180,7 +181,8 @@ def _reduction(ip: Any, p: Any, filters: int, name: str, halve: bool) -> Any:
 def _body(
     net: Network, x: Any, filters: int, repeats: int, stem: int, skip: bool
 ) -> Any:
-    """`skip`: cells after a reduction see what came before it, not its input."""
+    """Apply all cells. `skip`: a cell after a reduction also receives the input before
+    it."""
     channels_last_only("NASNet")
     x = _norm(_conv(stem, 3, strides=2, name="stem_conv1")(x), "stem_bn1")
     first = _reduction(x, None, filters // 4, "stem_1", halve=False)

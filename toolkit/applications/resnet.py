@@ -1,4 +1,4 @@
-"""ResNet: blocks of three convolutions beside a shortcut."""
+"""ResNet: blocks of three convolutions with a shortcut."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ preprocess_input: Preprocessor = preprocessor("caffe", __name__)
 
 
 def relu_normed(x: Any, name: str) -> Any:
-    """Batch normalization and relu, named as ResNet and DenseNet do."""
+    """Apply batch normalization and relu, with the names of ResNet and DenseNet."""
     return normed(x, f"{name}_bn", "relu", f"{name}_relu", epsilon=_EPSILON)
 
 
 def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
-    """Convolutions 1, 3 and 1 wide; relu after the sum."""
+    """Apply convolutions of width 1, 3 and 1, add the shortcut, and apply relu."""
     shortcut = x
     if project:
         x0 = layers.Conv2D(4 * filters, 1, strides=strides, name=f"{name}_0_conv")(x)
@@ -49,13 +49,13 @@ def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
 
 
 def stem(x: Any) -> Any:
-    """The convolution over 7 x 7 pixels, before any normalization."""
+    """Apply the 7 x 7 convolution, before any normalization."""
     x = layers.ZeroPadding2D(3, name="conv1_pad")(x)
     return layers.Conv2D(64, 7, strides=2, name="conv1_conv")(x)
 
 
 def stem_pool(x: Any) -> Any:
-    """The pooling before the first block."""
+    """Apply the pooling before the first block."""
     x = layers.ZeroPadding2D(1, name="pool1_pad")(x)
     return layers.MaxPooling2D(3, strides=2, name="pool1_pool")(x)
 
@@ -73,7 +73,7 @@ def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
 def variant(
     depth: int, repeats: tuple[int, ...], body: Any = _body, v: str = ""
 ) -> Application:
-    """ResNet of so many layers."""
+    """Create a ResNet with `depth` layers."""
     name = f"resnet{depth}{v.lower()}"
     return constructor(
         f"ResNet{depth}{v}",

@@ -1,4 +1,4 @@
-"""ResNet50 under the name of its own module."""
+"""ResNet50 in a separate module, as in Keras."""
 
 from toolkit.applications.resnet import ResNet50, decode_predictions, preprocess_input
 

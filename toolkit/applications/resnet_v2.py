@@ -21,7 +21,7 @@ preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
-    """Convolutions 1, 3 and 1 wide, the second with the strides."""
+    """Apply convolutions of width 1, 3 and 1, with the strides in the second."""
     before = relu_normed(x, f"{name}_preact")
     if project:
         shortcut = layers.Conv2D(4 * filters, 1, name=f"{name}_0_conv")(before)

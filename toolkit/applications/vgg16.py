@@ -40,7 +40,7 @@ def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
 
 
 def variant(depth: int, repeats: tuple[int, ...]) -> Application:
-    """VGG with so many layers that have weights."""
+    """Create a VGG with `depth` layers that have weights."""
     name = f"vgg{depth}"
     return constructor(
         f"VGG{depth}",

@@ -1,4 +1,4 @@
-"""Xception: separable convolutions between shortcuts."""
+"""Xception: separable convolutions with shortcuts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 def _separable(x: Any, filters: int, name: str) -> Any:
-    """A separable convolution and its normalization."""
+    """Apply a separable convolution and its normalization."""
     x = layers.SeparableConv2D(
         filters, 3, padding="same", use_bias=False, name=f"{name}"
     )(x)
@@ -29,7 +29,8 @@ def _separable(x: Any, filters: int, name: str) -> Any:
 
 
 def _block(x: Any, widths: tuple[int, ...], block: int, shrink: bool) -> Any:
-    """Separable convolutions beside a shortcut; `shrink` halves height and width."""
+    """Apply separable convolutions with a shortcut; `shrink` halves height and
+    width."""
     shortcut = x
     if shrink:
         shortcut = normed(
