@@ -1,1 +1,1 @@
-"""Other libraries' names over this one: `compat.tensorflow`."""
+"""Public names of other libraries on toolkit: `compat.tensorflow`."""

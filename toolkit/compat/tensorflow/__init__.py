@@ -1,11 +1,11 @@
-"""TensorFlow's names: `import toolkit.compat.tensorflow as tf`.
+"""TensorFlow's API on toolkit: `import toolkit.compat.tensorflow as tf`.
 
-Each name is one of the core's, with TensorFlow's arguments and result dtypes; what is
-not there raises an error that says what to use instead. Names are imported on first
-use. Tensors and Variables have TensorFlow's attributes where these names are used; the
-core's own stay as they are, see `views`.
+Each name calls a function of toolkit with TensorFlow's arguments and result dtypes. A
+name that does not exist raises an error with the alternative. Names are imported on
+first use. Tensors and Variables have TensorFlow's attributes in code that uses these
+names; toolkit's classes do not change, see `views`.
 
-The argument `name` of a function has no effect: nothing in a graph goes by it.
+The argument `name` of a function has no effect: graphs do not use it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from toolkit.compat.tensorflow.importing import install
 from toolkit.compat.tensorflow.refusals import INSTEAD, Refusal
 
-# Name of a file -> the names of it that are here.
+# File name -> its public names.
 _FILES = {
     "arrays": "bitcast broadcast_dynamic_shape broadcast_static_shape "
     "broadcast_to cast complex concat constant "
@@ -78,7 +78,7 @@ _CORE = {
     "as_string": "toolkit.compat.tensorflow.strings",
     "name_scope": "toolkit.compat.tensorflow.scopes",
 }
-# Older names of modules of tf.keras.
+# Legacy names of modules of tf.keras.
 _OF_KERAS = ("initializers", "losses", "metrics", "optimizers")
 
 __all__ = [
@@ -104,7 +104,7 @@ def _found(name: str) -> Any:
         return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
     if name in _CORE:
         return getattr(import_module(_CORE[name]), name)
-    if name == "bool":  # a file that used the name could not call the built-in one
+    if name == "bool":  # a file that used the name could not call the built-in function
         return import_module(f"{__name__}.types").boolean
     if name == "__version__":
         return import_module(f"{__name__}.namespaces").VERSION

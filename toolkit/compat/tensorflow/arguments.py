@@ -1,4 +1,4 @@
-"""What TensorFlow's functions take for a shape or a dtype."""
+"""Conversion of TensorFlow arguments: shapes, dtypes, axes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from toolkit.errors import (
 
 
 def extents(shape: Any) -> tuple[int, ...]:
-    """A shape as integers: it may be a tensor, or a list that holds 0-d tensors."""
+    """Convert a shape to integers; it can be a tensor, or a list with 0-d tensors."""
     if isinstance(shape, (Tensor, Variable)):
         shape = shape.numpy().tolist()
     if isinstance(shape, int):
@@ -36,18 +36,18 @@ def extents(shape: Any) -> tuple[int, ...]:
 def check_within(
     function: str, indices: Any, extent: int, lowest: int | None = 0
 ) -> None:
-    """Check that indices are integers, and below an extent where they are known.
+    """Check that indices are integers, and below an extent if it is static.
 
-    Those of a trace are not checked.
+    The values of indices in a trace are not checked.
 
     Args:
-        function: the name of who was called.
+        function: the name of the caller.
         indices: a tensor.
-        extent: how many places there are.
+        extent: the size of the axis.
         lowest: the smallest index; None for any.
 
     Raises:
-        OutOfRangeError: one is not among those places.
+        OutOfRangeError: an index is out of bounds.
     """
     if indices.dtype == "bool":
         raise DTypeError(f"{function}: expected indices; received booleans")
@@ -64,24 +64,25 @@ def check_within(
 
 
 def axes(axis: Any) -> Any:
-    """An axis or several; a list becomes a tuple, and None stays None."""
+    """Convert an axis or several; a list becomes a tuple, and None stays None."""
     if isinstance(axis, Sequence):
         return tuple(int(n) for n in axis)
     return axis if axis is None else int(axis)
 
 
 def as_array(value: Any) -> Any:
-    """A number of NumPy's as an array: it keeps its dtype, unlike Python's numbers."""
+    """Convert a NumPy scalar to an array, which keeps its dtype, unlike a Python
+    number."""
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def fitting(value: Any, dtype: Any, function: str) -> Any:
-    """A value whose numbers a dtype can hold: no fractions among integers, say.
+    """Check that a dtype can hold a value: no fractions in integers, for example.
 
-    Numbers, nests of them and tensors are checked; arrays are cast.
+    Numbers, nests of numbers and tensors are checked; arrays are cast.
 
     Raises:
-        DTypeError: there is one that does not fit.
+        DTypeError: a value does not fit.
     """
     if dtype is None or isinstance(value, (np.ndarray, np.generic)):
         return value
@@ -97,7 +98,7 @@ def fitting(value: Any, dtype: Any, function: str) -> Any:
 
 
 def _is_misfit(x: Any, dtype: str) -> bool:
-    """Whether a leaf is of a kind that a dtype cannot hold."""
+    """Return whether a dtype cannot hold the kind of a leaf."""
     if isinstance(x, (str, bytes)):
         return dtype != dtypes.STRING
     if isinstance(x, (bool, np.bool_)):
@@ -114,16 +115,16 @@ def _is_misfit(x: Any, dtype: str) -> bool:
 
 
 def dtype_name(dtype: Any) -> str | None:
-    """The name of a dtype; None stays None."""
+    """Return the name of a dtype; None stays None."""
     return None if dtype is None else dtypes.standardize(dtype)
 
 
 def refuse(function: str, **given: tuple[Any, Any]) -> None:
-    """Refuse arguments that have another value than the only one supported.
+    """Raise for an argument whose value is not the only supported one.
 
     Args:
-        function: the name of who was called.
-        **given: argument -> (value, the only value that is supported).
+        function: the name of the caller.
+        **given: argument -> (value, the only supported value).
     """
     for argument, (value, supported) in given.items():
         if value is not supported and value != supported:

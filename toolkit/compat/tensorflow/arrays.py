@@ -1,4 +1,4 @@
-"""Making, joining and cutting tensors."""
+"""Functions that create, join and split tensors."""
 
 from __future__ import annotations
 
@@ -49,18 +49,19 @@ globals().update(
 )
 
 
-# --- making ---------------------------------------------------------------------------
+# --- creation
+# --------------------------------------------------------------------------
 
 
 def constant(
     value: Any, dtype: Any = None, shape: Any = None, name: str = "Const"
 ) -> Any:
-    """A tensor of the given numbers, or strings.
+    """Create a tensor from numbers or strings.
 
     Args:
         value: a number, an array, nested lists, or strings.
-        dtype: float32, int32 or bool by default, or that of an array.
-        shape: what the value is reshaped to; one number or string fills it.
+        dtype: the default is float32, int32 or bool, or the dtype of an array.
+        shape: the shape of the result; one number or string fills it.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -86,45 +87,45 @@ def constant(
 def convert_to_tensor(
     value: Any, dtype: Any = None, dtype_hint: Any = None, name: Any = None
 ) -> Any:
-    """The value as a tensor; `dtype_hint` is used where the value has no dtype."""
+    """Convert a value to a tensor; `dtype_hint` applies if the value has no dtype."""
     if dtype is None and not hasattr(value, "dtype"):
         try:
             return constant(value, dtype_hint)
         except DTypeError:
-            pass  # a hint is no demand
+            pass  # a hint is not a requirement
     return constant(value, dtype)
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether x is a tensor, also a ragged or a sparse one, or a Variable."""
+    """Return whether x is a tensor, a ragged or sparse tensor, or a Variable."""
     is_composite = getattr(x, "is_composite", False)
     return is_composite or ops.is_tensor(x) or hasattr(x, "assign_add")
 
 
 def zeros(shape: Any, dtype: Any = "float32", name: Any = None) -> Any:
-    """Zeros, or empty strings."""
+    """Create a tensor of zeros, or of empty strings."""
     if dtype_name(dtype) == dtypes.STRING:
         return StringTensor(np.full(extents(shape), b"", object))
     return ops.zeros(extents(shape), dtype_name(dtype))
 
 
 def ones(shape: Any, dtype: Any = "float32", name: Any = None) -> Tensor:
-    """Ones."""
+    """Create a tensor of ones."""
     return ops.ones(extents(shape), dtype_name(dtype))
 
 
 def fill(dims: Any, value: Any, name: Any = None) -> Tensor:
-    """A tensor of one value, in its dtype."""
+    """Create a tensor of one value, in its dtype."""
     return ops.broadcast_to(convert(value), extents(dims))
 
 
 def zeros_like(input: Any, dtype: Any = None, name: Any = None) -> Tensor:
-    """Zeros of the shape of `input`."""
+    """Create zeros with the shape of `input`."""
     return ops.zeros_like(input, dtype_name(dtype))
 
 
 def ones_like(input: Any, dtype: Any = None, name: Any = None) -> Tensor:
-    """Ones of the shape of `input`."""
+    """Create ones with the shape of `input`."""
     return ops.ones_like(input, dtype_name(dtype))
 
 
@@ -135,7 +136,7 @@ def eye(
     dtype: Any = "float32",
     name: Any = None,
 ) -> Tensor:
-    """Ones on the diagonal of a matrix, or of each of a batch."""
+    """Create an identity matrix, or a batch of them."""
     sizes = extents((num_rows, num_rows if num_columns is None else num_columns))
     if min(sizes) < 0:
         raise ArgumentError(f"eye: expected extents of 0 or more; received {sizes}")
@@ -146,18 +147,18 @@ def eye(
 def range(
     start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: Any = None
 ) -> Tensor:
-    """The numbers from start to limit, or from 0 to start, in steps of delta.
+    """Return the numbers from start to limit, or from 0 to start, in steps of delta.
 
-    How many there are is counted in the dtype, as there: a rounded step of floats adds
-    none at the end.
+    As in TensorFlow, the count is computed in the dtype: a rounded float step adds no
+    number at the end.
 
     Args:
-        start, limit, delta: numbers, or 0-d tensors whose values are known; steps must
-            lead from start to limit, or there are none.
-        dtype: the widest of the given ones if None.
+        start, limit, delta: numbers, or 0-d tensors with static values; with a step in
+            the wrong direction the result is empty.
+        dtype: the default is the widest of the given dtypes.
 
     Raises:
-        ArgumentError: delta is 0, or leads away from limit.
+        ArgumentError: delta is 0, or has the wrong direction.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -177,7 +178,7 @@ def range(
             f"{', '.join(kinds)}"
         )
     kind = max(kinds, key=_RANGES.index)
-    # Known numbers, also in a trace: loops over them are unrolled.
+    # Static numbers, also in a trace: loops over them are unrolled.
     return convert(_steps(*(convert(x, kind).numpy() for x in given)))
 
 
@@ -185,7 +186,8 @@ _RANGES = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
 
 
 def _steps(start: Any, limit: Any, delta: Any) -> np.ndarray[Any, Any]:
-    """start + i * delta up to limit, counted and rounded in the dtype of the bounds."""
+    """Return start + i * delta up to limit, counted and rounded in the dtype of the
+    bounds."""
     if not delta or (limit - start) * np.sign(delta) < 0:
         raise ArgumentError(
             "range: expected steps that lead from start to limit; received "
@@ -201,7 +203,7 @@ def _steps(start: Any, limit: Any, delta: Any) -> np.ndarray[Any, Any]:
 def linspace(
     start: Any, stop: Any, num: Any, name: Any = None, axis: int = 0
 ) -> Tensor:
-    """`num` evenly spaced numbers from start to stop, both included."""
+    """Return `num` evenly spaced numbers from start to stop, both included."""
     start = convert(start)
     if not dtypes.is_float(start.dtype):
         start = convert(start, "float64")
@@ -218,7 +220,7 @@ def one_hot(
     dtype: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """on_value (1) where an index says so, off_value (0) elsewhere; float32."""
+    """Return on_value (1) at the indices and off_value (0) elsewhere; float32."""
     hot = ops.one_hot(indices, int(depth), -1 if axis is None else axis, dtype="bool")
     if dtype is None:
         given = [v for v in (on_value, off_value) if v is not None]
@@ -231,9 +233,9 @@ def one_hot(
 
 
 def shape(input: Any, out_type: Any = None, name: Any = None) -> Any:
-    """The extents as an int32 tensor.
+    """Return the extents as an int32 tensor.
 
-    Inside of a traced function it is a NumPy array: extents are known there, and can
+    In a traced function the result is a NumPy array: extents are static there, and can
     be used in shapes.
     """
     found = np.array(convert(input).shape, dtype_name(out_type) or "int32")
@@ -241,28 +243,28 @@ def shape(input: Any, out_type: Any = None, name: Any = None) -> Any:
 
 
 def size(input: Any, out_type: Any = None, name: Any = None) -> Any:
-    """The number of elements, an int32 tensor, as `shape` returns it."""
+    """Return the number of elements as an int32 tensor, see `shape`."""
     return shape_of_size(convert(input).size, out_type)
 
 
 def rank(input: Any, name: Any = None) -> Any:
-    """The number of axes, an int32 tensor, as `shape` returns it."""
+    """Return the number of axes as an int32 tensor, see `shape`."""
     return shape_of_size(convert(input).ndim, None)
 
 
 def shape_of_size(number: int, out_type: Any) -> Any:
-    """A number known from shapes, as `shape` returns them."""
+    """Return a number that depends only on shapes, in the form of `shape`."""
     found = np.array(number, dtype_name(out_type) or "int32")[()]
     return convert(found) if state.trace is None else found
 
 
 def reshape(tensor: Any, shape: Any, name: Any = None) -> Tensor:
-    """The same elements in another shape; one extent may be -1."""
+    """Reshape a tensor; one extent can be -1."""
     return ops.reshape(tensor, extents(shape))
 
 
 def complex(real: Any, imag: Any, name: Any = None) -> Tensor:
-    """A complex tensor of its real and imaginary parts, which broadcast."""
+    """Combine real and imaginary parts, which broadcast, to a complex tensor."""
     (real, imag), _ = operands(real, imag)
     shape = np.broadcast_shapes(tuple(real.shape), tuple(imag.shape))
     parts = [ops.broadcast_to(part, shape) for part in (real, imag)]
@@ -270,14 +272,14 @@ def complex(real: Any, imag: Any, name: Any = None) -> Tensor:
 
 
 def bitcast(input: Any, type: Any, name: Any = None) -> Tensor:
-    """The bits of each element as one of another dtype.
+    """Reinterpret the bits of each element in another dtype.
 
-    A larger element becomes several, along a new last axis; of smaller ones, those
-    along the last axis become one.
+    A larger element becomes several, along a new last axis. Smaller elements along the
+    last axis become one.
 
     Args:
         input: of any dtype but bool.
-        type: that of the result.
+        type: the dtype of the result.
     """
     x, dtype = convert(input), dtype_name(type) or ""
     if "bool" in (x.dtype, dtype):
@@ -298,15 +300,16 @@ def bitcast(input: Any, type: Any, name: Any = None) -> Tensor:
 
 
 def timestamp(name: Any = None) -> Tensor:
-    """The seconds since the beginning of 1970, float64; in a trace, of the trace."""
+    """Return the seconds since the start of 1970, float64; in a trace, the trace
+    time."""
     return convert(np.asarray(time()))
 
 
 def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
-    """The shape that two shapes have together, None where it is unknown.
+    """Return the broadcast shape of two shapes; None for a dynamic extent.
 
     Raises:
-        ShapeError: they do not go together.
+        ShapeError: the shapes do not broadcast.
     """
     x, y = TensorShape(shape_x), TensorShape(shape_y)
     wide = builtins.max(len(x), len(y))
@@ -321,17 +324,17 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
 
 
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
-    """`broadcast_static_shape` as an int32 tensor, as `shape` returns it."""
+    """Return `broadcast_static_shape` as an int32 tensor, see `shape`."""
     both = broadcast_static_shape(extents(shape_x), extents(shape_y))
     found = np.array(both, "int32")
     return convert(found) if state.trace is None else found
 
 
 def ensure_shape(x: Any, shape: Any, name: Any = None) -> Tensor:
-    """x, if it has this shape; None fits any extent.
+    """Return x after a check of its shape; None matches any extent.
 
     Raises:
-        ShapeError: it has another one.
+        ShapeError: the shape is different.
     """
     x, wanted = convert(x), tuple(shape)
     fits = len(wanted) == x.ndim and all(
@@ -345,28 +348,29 @@ def ensure_shape(x: Any, shape: Any, name: Any = None) -> Tensor:
 def transpose(
     a: Any, perm: Any = None, conjugate: bool = False, name: Any = None
 ) -> Tensor:
-    """The axes in another order, reversed if perm is None."""
+    """Permute the axes; reverse them if perm is None."""
     swapped = ops.transpose(a, axes(perm if perm is None else list(perm)))
     return ops.conj(swapped) if conjugate else swapped
 
 
 def meshgrid(*args: Any, indexing: str = "xy", name: Any = None) -> list[Tensor]:
-    """Grids of coordinates from one vector for each axis."""
+    """Return coordinate grids from one vector per axis."""
     return ops.meshgrid(*args, indexing=indexing)
 
 
-# --- joining and cutting --------------------------------------------------------------
+# --- join and split
+# --------------------------------------------------------------------
 
 
 def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
-    """Tensors of one shape along a new axis; float32 of none."""
+    """Stack tensors of one shape along a new axis; an empty list gives float32."""
     if isinstance(values, (list, tuple)) and not values:
         return zeros((0,))
     return ops.stack(_stacked(values), int(axis))
 
 
 def _stacked(values: Any) -> Any:
-    """Tensors of one dtype: the dtype of the first tensor, if there is a tensor."""
+    """Convert values to the dtype of the first tensor, if there is a tensor."""
     if isinstance(values, (list, tuple)) and any(
         isinstance(x, (Tensor, Variable)) for x in values
     ):
@@ -375,7 +379,7 @@ def _stacked(values: Any) -> Any:
 
 
 def concat(values: Any, axis: Any, name: Any = None) -> Tensor:
-    """Tensors one after the other along an axis."""
+    """Concatenate tensors along an axis."""
     values = values if isinstance(values, (list, tuple)) else [values]
     return ops.concatenate(values, int(axis))
 
@@ -387,7 +391,7 @@ def split(
     num: int | None = None,
     name: Any = None,
 ) -> list[Tensor]:
-    """Equal parts along an axis, or parts of the sizes that a list gives.
+    """Split along an axis into equal parts, or into parts of the given sizes.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf

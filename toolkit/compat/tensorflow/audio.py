@@ -16,7 +16,7 @@ from toolkit.utils.audio import wav_samples
 
 
 class DecodeWav(NamedTuple):
-    """Samples, float32 (samples, channels) in [-1, 1), and how many a second has."""
+    """Samples, float32 (samples, channels) in [-1, 1), and the sample rate."""
 
     audio: Tensor
     sample_rate: Tensor
@@ -28,13 +28,13 @@ def decode_wav(
     desired_samples: int = -1,
     name: Any = None,
 ) -> DecodeWav:
-    """The sound in the bytes of a WAV file (PCM).
+    """Decode a WAV file (PCM).
 
     Args:
-        contents: the bytes, such as `tf.io.read_file` returns.
-        desired_channels: the sound gets as many by leaving out the last ones or by
-            repeating the last one; -1 for those that there are.
-        desired_samples: the sound is cut, or filled up with zeros, to so many.
+        contents: the bytes, for example from `tf.io.read_file`.
+        desired_channels: the number of channels; the last ones are dropped or the last
+            one is repeated. -1 keeps the channels of the file.
+        desired_samples: the number of samples, truncated or padded with zeros.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -55,11 +55,11 @@ def decode_wav(
 
 
 def encode_wav(audio: Any, sample_rate: Any, name: Any = None) -> StringTensor:
-    """The bytes of a WAV file with 16 bits a sample.
+    """Encode a WAV file with 16 bits per sample.
 
     Args:
-        audio: float (samples, channels); what is outside of [-1, 1] is cut off.
-        sample_rate: how many samples a second has.
+        audio: float (samples, channels); values outside of [-1, 1] are clipped.
+        sample_rate: samples per second.
     """
     samples = np.asarray(convert(audio, "float32"))
     if samples.ndim != 2:

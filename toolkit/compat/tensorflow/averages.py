@@ -15,16 +15,16 @@ from toolkit.errors import ArgumentTypeError
 
 
 class ExponentialMovingAverage:
-    """Averages of Variables in which older values count less and less.
+    """Exponential moving averages of Variables.
 
-    Each `apply` assigns decay * average + (1 - decay) * value. The first one begins
-    with the value.
+    Each `apply` assigns decay * average + (1 - decay) * value. The first average is the
+    value.
 
     Args:
-        decay: in [0, 1], such as 0.999.
-        num_updates: a number of steps, or a Variable of it, that lowers the decay to
-            (1 + num_updates) / (10 + num_updates) in the beginning; None for none.
-        zero_debias: has no effect: averages of Variables do not begin at 0.
+        decay: in [0, 1], for example 0.999.
+        num_updates: a number of steps, or a Variable of it, that limits the decay to
+            (1 + num_updates) / (10 + num_updates) at the start; None for no limit.
+        zero_debias: has no effect: averages of Variables do not start at 0.
         name: part of the names of the averages.
 
     Example:
@@ -51,17 +51,17 @@ class ExponentialMovingAverage:
 
     @property
     def name(self) -> str:
-        """The name of the averages."""
+        """Return the name of the averages."""
         return self._name
 
     def apply(self, var_list: Iterable[Any]) -> None:
-        """Move the averages of Variables towards their values.
+        """Update the averages of Variables.
 
         Args:
             var_list: Variables of floating dtypes.
 
         Raises:
-            ArgumentTypeError: one is no Variable, or of another dtype.
+            ArgumentTypeError: a value is not a Variable, or not of a floating dtype.
         """
         variables = list(var_list)
         for variable in variables:
@@ -77,7 +77,7 @@ class ExponentialMovingAverage:
             average.assign_sub((average.read() - value) * rest)
 
     def _add(self, variable: Any) -> None:
-        """Begin the average of a Variable, unless there is one."""
+        """Create the average of a Variable, if it does not exist."""
         if not isinstance(variable, CoreVariable):
             raise ArgumentTypeError(
                 "ExponentialMovingAverage: expected Variables; received "
@@ -90,7 +90,7 @@ class ExponentialMovingAverage:
             )
         if id(variable) in self._averages:
             return
-        with no_trace():  # the average outlives the function that begins it
+        with no_trace():  # the average outlives the function that creates it
             value = np.asarray(variable.numpy())
             average = Variable(value, trainable=False, name=self._name_of(variable))
         self._averages[id(variable)] = variable, average
@@ -110,11 +110,13 @@ class ExponentialMovingAverage:
         return name.partition(":")[0]
 
     def variables_to_restore(self, moving_avg_variables: Any = None) -> dict[str, Any]:
-        """Return names and Variables: with an average, the name of that.
+        """Return names and Variables; a Variable with an average has the name of the
+        average.
 
         Args:
-            moving_avg_variables: the Variables that are to take their averages; all
-                that have one by default.
+            moving_avg_variables: the Variables to restore from their averages; the
+                default
+                is all Variables with an average.
         """
         chosen = moving_avg_variables
         if chosen is None:

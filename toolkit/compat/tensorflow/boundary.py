@@ -1,4 +1,5 @@
-"""Functions as users call them: they take and return `tf.Tensor`s, and make graphs."""
+"""Wrappers of public functions: they take and return `tf.Tensor`s, and record
+graphs."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from toolkit.ops.symbolic import operation
 
 
 def of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose results are `tf.Tensor`s, whatever its arguments."""
+    """Wrap a function so that its results are `tf.Tensor`s."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -34,11 +35,11 @@ def of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def recorded(function: Callable[..., Any], eager: Any = None) -> Callable[..., Any]:
-    """A function of tensors that a graph of TensorFlow 1 records.
+    """Wrap a function of tensors so that a TensorFlow 1 graph records it.
 
     Args:
-        function: what is recorded.
-        eager: what is called where there is no graph; `function` if None.
+        function: the function to record.
+        eager: the function to call without a graph; `function` if None.
     """
     computed = of_tensors(function if eager is None else eager)
     eager = of_strings(of_one_dtype(computed))
@@ -57,7 +58,8 @@ def recorded(function: Callable[..., Any], eager: Any = None) -> Callable[..., A
 
 
 def _composite_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The class of the first ragged or sparse tensor among arguments, or None."""
+    """Return the class of the first ragged or sparse tensor among arguments, or
+    None."""
     for arg in (*args, *kwargs.values()) if kwargs else args:
         for part in arg if type(arg) in (list, tuple) else (arg,):
             if getattr(type(part), "is_composite", False):
@@ -66,9 +68,10 @@ def _composite_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def with_doubles(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments with arrays for NumPy's numbers of float64, which are floats to Python.
+    """Convert NumPy's float64 scalars, which are Python floats, to arrays.
 
-    As in TensorFlow, tensors decide beside them, and so do floats in front of them.
+    As in TensorFlow, a tensor among the arguments, or an earlier float, sets the dtype
+    instead.
     """
     for arg in args:
         first = arg
@@ -86,7 +89,7 @@ def with_doubles(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _with_arrays(arg: Any) -> Any:
-    """A number of float64, or those in a list, as arrays."""
+    """Convert a float64 scalar, or the scalars in a list, to arrays."""
     if not isinstance(arg, (list, tuple, np.float64)):
         return arg
     return tree.map_structure(
@@ -95,7 +98,7 @@ def _with_arrays(arg: Any) -> Any:
 
 
 def functions_of_tensors(module: str) -> None:
-    """Make the public functions of a module return `tf.Tensor`s, whatever they take."""
+    """Make the public functions of a module return `tf.Tensor`s."""
     members = vars(sys.modules[module])
     for name, member in list(members.items()):
         if isfunction(member) and member.__module__ == module and name[0] != "_":
@@ -103,14 +106,14 @@ def functions_of_tensors(module: str) -> None:
 
 
 def operations(module: str, besides: str = "") -> None:
-    """Make the public functions of a module those that users call.
+    """Make the public functions of a module operations.
 
-    They accept symbols, as those of the core do, return `tf.Tensor`s and are recorded
-    by graphs.
+    Operations accept symbolic tensors, as toolkit's functions do, return `tf.Tensor`s
+    and are recorded by graphs.
 
     Args:
         module: its name.
-        besides: names of functions that stay as they are, with blanks in between.
+        besides: names of functions to skip, separated by blanks.
     """
     members = vars(sys.modules[module])
     for name, member in list(members.items()):

@@ -1,4 +1,4 @@
-"""Samples of classes, and losses over many classes that use them."""
+"""Candidate sampling: samplers of classes, and losses over many classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 
 Candidates = tuple[Tensor, Tensor, Tensor]
-# A logit so low that its class has no probability.
+# A logit whose class has probability 0.
 _LOWEST = float(np.finfo(np.float32).min)
 
 
@@ -33,7 +33,7 @@ def uniform_candidate_sampler(
     seed: Any = None,
     name: Any = None,
 ) -> Candidates:
-    """Return classes of equal probability.
+    """Sample classes with equal probability.
 
     Args:
         true_classes: (batch, num_true), the classes of the samples.
@@ -44,8 +44,8 @@ def uniform_candidate_sampler(
         seed: of the operation.
 
     Returns:
-        The drawn classes, (num_sampled,), int64; and how often the true classes, and
-        the drawn classes, are expected among them.
+        The drawn classes, (num_sampled,), int64; and the expected counts of the true
+        classes and of the drawn classes.
     """
     weights = np.ones(int(range_max))
     sizes = num_true, num_sampled, unique
@@ -61,10 +61,10 @@ def log_uniform_candidate_sampler(
     seed: Any = None,
     name: Any = None,
 ) -> Candidates:
-    """Return classes with the probability log((k + 2) / (k + 1)) / log(range_max + 1).
+    """Sample classes with probability log((k + 2) / (k + 1)) / log(range_max + 1).
 
-    That of words in the order of their frequency. Arguments and results are those of
-    `uniform_candidate_sampler`.
+    This is a model for words in the order of their frequency. Arguments and results are
+    as in `uniform_candidate_sampler`.
     """
     weights = np.log1p(1 / (np.arange(int(range_max)) + 1.0))
     sizes = num_true, num_sampled, unique
@@ -87,22 +87,22 @@ def fixed_unigram_candidate_sampler(
     seed: Any = None,
     name: Any = None,
 ) -> Candidates:
-    """Return classes with the probabilities of a list or a file.
+    """Sample classes with the probabilities of a list or a file.
 
     Args:
-        true_classes, num_true, num_sampled, unique, range_max, seed: those of
+        true_classes, num_true, num_sampled, unique, range_max, seed: as in
             `uniform_candidate_sampler`.
-        vocab_file: a file with a class a line, whose last field after a comma is its
-            weight; or give `unigrams`.
-        distortion: the power to which weights are raised.
-        num_reserved_ids: the number of classes before the first that is in the list;
+        vocab_file: a file with one class per line, whose last field after a comma is
+            its weight; the alternative is `unigrams`.
+        distortion: the exponent of the weights.
+        num_reserved_ids: the number of classes before the first class of the list;
             they are never drawn.
         num_shards, shard: only 1 and 0.
         unigrams: the weights.
 
     Raises:
-        ArgumentError: not one of vocab_file and unigrams is given, or the number of
-            weights is not range_max.
+        ArgumentError: neither or both of vocab_file and unigrams are given, or the
+            number of weights is not range_max.
     """
     name = "fixed_unigram_candidate_sampler"
     refuse(name, num_shards=(num_shards, 1), shard=(shard, 0))
@@ -132,7 +132,7 @@ def all_candidate_sampler(
 ) -> Candidates:
     """Return the classes below num_sampled, and ones.
 
-    `unique` and `seed` have no effect: each class is there once.
+    `unique` and `seed` have no effect: each class is drawn once.
     """
     classes = _true_classes("all_candidate_sampler", true_classes, num_true, None)
     count = int(num_sampled)
@@ -160,7 +160,7 @@ def _sampled(
     weights: np.ndarray[Any, Any],
     seed: Any,
 ) -> Candidates:
-    """Return classes drawn by their weights, and how often they are expected."""
+    """Draw classes by their weights, and return their expected counts."""
     classes = _true_classes(function, true_classes, num_true, len(weights))
     count, p = int(num_sampled), weights / weights.sum()
     if count < 1 or unique and count > np.count_nonzero(p):
@@ -175,11 +175,11 @@ def _sampled(
         drawn = core.categorical(logits, count, "int64", key)[0]
         expected = convert(p * count, "float32")
         return drawn, ops.take(expected, classes, 0), ops.take(expected, drawn, 0)
-    # The classes in the order in which draws one by one meet them first.
+    # Gumbel top-k: the order of the first occurrences in draws with replacement.
     noise = -ops.log(-ops.log(core.uniform((1, len(p)), 1e-30, 1.0, seed=key)))
     drawn = ops.cast(ops.top_k(logits + noise, count)[1][0], "int64")
     met = ops.cumsum(ops.take(convert(p, "float32"), drawn, 0))[:-1]
-    # Draws until the next class that is not met yet: a geometric distribution.
+    # The number of draws until the next new class has a geometric distribution.
     waits = ops.log(core.uniform(met.shape, 1e-30, 1.0, seed=key))
     waits = 1 + ops.floor(waits / ops.log(ops.minimum(met, 1 - 1e-6)))
     tries = 1 + ops.sum(waits)
@@ -198,7 +198,7 @@ def compute_accidental_hits(
     seed: Any = None,
     name: Any = None,
 ) -> Candidates:
-    """Return where drawn classes are true ones; `seed` has no effect.
+    """Return the drawn classes that are true classes; `seed` has no effect.
 
     Args:
         true_classes: (batch, num_true).
@@ -206,8 +206,8 @@ def compute_accidental_hits(
         num_true: the number of classes of a sample.
 
     Returns:
-        The sample, int32, and the number of the drawn class, int64, of each hit; and
-        for each the lowest float32, to be added to its logit.
+        The sample, int32, and the index of the drawn class, int64, of each hit; and for
+        each hit the lowest float32, to add to its logit.
     """
     function = "compute_accidental_hits"
     classes = np.asarray(_true_classes(function, true_classes, num_true, None))
@@ -243,9 +243,9 @@ def sampled_softmax_loss(
         num_sampled: the number of classes to draw for the batch.
         num_classes: the number of classes.
         num_true: the number of labels of a sample.
-        sampled_values: what a sampler returns; that of `log_uniform_candidate_sampler`
-            by default.
-        remove_accidental_hits: whether a drawn class that is a label does not count.
+        sampled_values: the result of a sampler; `log_uniform_candidate_sampler` by
+            default.
+        remove_accidental_hits: whether to ignore drawn classes that are labels.
         seed: of the sampler.
 
     Returns:
@@ -277,7 +277,7 @@ def nce_loss(
 
     Args:
         weights, biases, labels, inputs, num_sampled, num_classes, num_true,
-            sampled_values, remove_accidental_hits: those of `sampled_softmax_loss`.
+            sampled_values, remove_accidental_hits: as in `sampled_softmax_loss`.
 
     Returns:
         (batch,).

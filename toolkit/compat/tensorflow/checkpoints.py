@@ -1,4 +1,4 @@
-"""`tf.train.Checkpoint`: the Variables of objects in files, by the objects' names."""
+"""`tf.train.Checkpoint`: files with the Variables of objects, by the objects' names."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from toolkit.console.frames import warn
 from toolkit.errors import ArgumentTypeError, MissingFileError, ModelFileError
 from toolkit.reading.hdf5 import open_datasets
 
-# Under which name a file holds the other names of its values.
+# The key of the file for the alternative names of its values.
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _COUNTER = f"save_counter/{VALUE}"
 
 
 class UnmatchedError(ModelFileError, AssertionError):
-    """A checkpoint has not restored all that it should."""
+    """Error of a checkpoint that did not restore all values."""
 
 
 class _Values:
-    """What a Saver asks for values: arrays, and the Variables themselves."""
+    """Session substitute of a Saver: evaluates arrays and Variables."""
 
     def run(self, values: dict[str, Any]) -> dict[str, Any]:
         return {name: np.asarray(v) for name, v in values.items()}
@@ -54,10 +54,10 @@ class CheckpointReader:
     """The values of a checkpoint, by their names.
 
     Args:
-        path: what `Checkpoint.save` has returned, or a folder of checkpoints.
+        path: the result of `Checkpoint.save`, or a folder of checkpoints.
 
     Raises:
-        MissingFileError: there is no such file.
+        MissingFileError: the file does not exist.
     """
 
     def __init__(self, path: Any) -> None:
@@ -72,14 +72,14 @@ class CheckpointReader:
                 self._values[str(dataset.owner)] = dataset.read()
 
     def has_tensor(self, tensor_str: str) -> bool:
-        """Whether there is a value of a name."""
+        """Return whether the checkpoint has a value with this name."""
         return tensor_str in self._values
 
     def get_tensor(self, tensor_str: str) -> Any:
         """Return the value of a name, as an array.
 
         Raises:
-            ModelFileError: there is none.
+            ModelFileError: the name does not exist.
         """
         if tensor_str not in self._values:
             raise ModelFileError(f"Key {tensor_str} not found in checkpoint")
@@ -99,7 +99,7 @@ class CheckpointReader:
         return [name for name in self._values if name != _GRAPH]
 
     def aliases(self) -> dict[str, str]:
-        """Return other name -> name of the values."""
+        """Return alternative name -> name of the values."""
         if _GRAPH not in self._values:
             return {}
         text = np.asarray(self._values[_GRAPH], "uint8").tobytes()
@@ -107,7 +107,7 @@ class CheckpointReader:
 
 
 def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
-    """Return the values of a checkpoint, or of the latest one of a folder.
+    """Return a reader for a checkpoint, or for the latest one in a folder.
 
     Example:
         >>> import tempfile
@@ -133,10 +133,11 @@ def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
 
 
 class _Status:
-    """What a checkpoint has restored, and what it restores when it exists.
+    """Status of a restore: the restored values, and the values of future objects.
 
     Args:
-        checkpoint: whose objects get the values; None: there was no file.
+        checkpoint: the checkpoint whose objects receive the values; None without a
+            file.
         reader: of the file.
     """
 
@@ -161,7 +162,7 @@ class _Status:
                 )
 
     def update(self) -> bool:
-        """Give values to objects that exist by now; returns whether all have theirs."""
+        """Restore the objects that now exist; return whether all values are used."""
         if self._checkpoint is None or self._reader is None:
             return True
         for key, (leaf, others) in named_leaves(self._checkpoint).items():
@@ -173,7 +174,7 @@ class _Status:
         return self._matched >= set(self._reader.names())
 
     def _missing(self) -> list[str]:
-        """The keys of Variables that exist, and that the file does not have."""
+        """Return the keys of existing Variables that the file does not have."""
         assert self._checkpoint is not None
         return [
             key
@@ -193,10 +194,10 @@ class _Status:
         return self
 
     def assert_consumed(self) -> _Status:
-        """Raise unless all values of the file are restored, to all Variables.
+        """Raise unless every value of the file is restored, and every Variable has one.
 
         Raises:
-            UnmatchedError: something is left; it is an AssertionError, too.
+            UnmatchedError: a value or a Variable remains; it is an AssertionError, too.
             ModelFileError: there was no file.
         """
         self.update()
@@ -207,20 +208,20 @@ class _Status:
         return self.assert_existing_objects_matched()
 
     def assert_existing_objects_matched(self) -> _Status:
-        """Raise unless all Variables that exist by now have values of the file."""
+        """Raise unless all existing Variables have values from the file."""
         self.update()
         missing = [] if self._reader is None else self._missing()
         return self._check(missing, "the file has no values of existing objects")
 
     def assert_nontrivial_match(self) -> _Status:
-        """Raise unless a Variable besides the counter has a value of the file."""
+        """Raise unless a Variable other than the counter has a value from the file."""
         self.update()
         counter = {n for n in self._matched if n.startswith("save_counter/")}
         nothing = [] if self._matched - counter else ["no object"]
         return self._check(nothing, "no value was restored")
 
     def expect_partial(self) -> _Status:
-        """Leave out the message about values that no object had."""
+        """Suppress the message about unused values."""
         if self._report is not None:
             self._report.detach()
         return self
@@ -249,13 +250,13 @@ def _restore(leaf: Any, value: Any, name: str) -> None:
 
 
 class Checkpoint:
-    """Writes the Variables of objects to files, and restores them.
+    """A group of objects whose Variables are saved to files and restored.
 
-    Values are named by the attributes that lead to them. So an object may be restored
-    before it has all its Variables: each gets its value when it is made.
+    The name of a value is the path of attributes to it. An object can be restored
+    before its Variables exist: each one receives its value at its creation.
 
     Args:
-        root: an object whose attributes have no name in front.
+        root: an object whose attributes have no prefix.
         **kwargs: Variables, models, layers, optimizers, metrics, modules, iterators of
             data sets, or lists and dicts of them, by the names to use in files.
 
@@ -285,7 +286,7 @@ class Checkpoint:
         self.save_counter = Variable(0, trainable=False, name="save_counter")
 
     def tracked_parts(self) -> dict[str, Any]:
-        """Return what the checkpoint holds by name."""
+        """Return the objects of the checkpoint by name."""
         own = {name: part for name, part in vars(self).items() if name[0] != "_"}
         root = {} if self._root is None else dict(children(self._root))
         return {**root, **own}
@@ -305,47 +306,47 @@ class Checkpoint:
         return Saver(values, max_to_keep=None)
 
     def write(self, file_prefix: Any, options: Any = None) -> str:
-        """Write a file of this name; returns what `read` takes."""
+        """Write a file with this name; return the argument for `read`."""
         refuse("Checkpoint.write", options=(options, None))
         os.makedirs(Path(file_prefix).parent, exist_ok=True)
         return self._saver().save(_Values(), file_prefix, write_state=False)
 
     def save(self, file_prefix: Any, options: Any = None) -> str:
-        """Write a file of this name and the next number, for `restore`."""
+        """Write a file with this name and the next number, for `restore`."""
         refuse("Checkpoint.save", options=(options, None))
         os.makedirs(Path(file_prefix).parent, exist_ok=True)
         self.save_counter.assign_add(1)
         return self._saver().save(_Values(), file_prefix, int(self.save_counter))
 
     def read(self, save_path: Any, options: Any = None) -> _Status:
-        """Give the Variables the values in a file, those to come when they are made.
+        """Restore the Variables from a file, future Variables at their creation.
 
         Raises:
-            MissingFileError: if there is no such file.
-            ModelFileError: if a value has another shape.
+            MissingFileError: the file does not exist.
+            ModelFileError: a value has another shape.
         """
         refuse("Checkpoint.read", options=(options, None))
         return _Status(self, CheckpointReader(save_path))
 
     def restore(self, save_path: Any, options: Any = None) -> _Status:
-        """As `read`; None, where nothing was saved yet, changes nothing."""
+        """Restore as `read`; None, if no file exists yet, changes nothing."""
         refuse("Checkpoint.restore", options=(options, None))
         return _Status(None, None) if save_path is None else self.read(save_path)
 
 
 def _encoded(state: Any) -> Any:
-    """A state of numbers and strings as an array of bytes."""
+    """Encode a state of numbers and strings as an array of bytes."""
     text = json.dumps(state, default=lambda x: np.asarray(x).tolist())
     return np.frombuffer(text.encode(), "uint8")
 
 
 class CheckpointManager:
-    """Saves a Checkpoint to a folder again and again, and keeps the last files.
+    """Manager that saves a Checkpoint repeatedly to a folder and keeps the last files.
 
     Args:
-        checkpoint: what to save.
+        checkpoint: the checkpoint to save.
         directory: the folder.
-        max_to_keep: how many files stay; None for all.
+        max_to_keep: the number of files to keep; None for all.
         keep_checkpoint_every_n_hours: only None.
         checkpoint_name: of the files, before their number.
     """
@@ -371,11 +372,11 @@ class CheckpointManager:
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """What to give to `restore`; None if nothing was saved yet."""
+        """Return the argument for `restore`; None before the first save."""
         return self.checkpoints[-1] if self.checkpoints else None
 
     def save(self, checkpoint_number: Any = None) -> str:
-        """Write the next file; returns its path."""
+        """Write the next file; return its path."""
         if checkpoint_number is not None:
             self.checkpoint.save_counter.assign(int(checkpoint_number) - 1)
         path = self.checkpoint.save(self._prefix)
@@ -385,6 +386,6 @@ class CheckpointManager:
         return path
 
     def restore_or_initialize(self) -> str | None:
-        """Restore the latest file, if there is one; returns its path."""
+        """Restore the latest file, if it exists; return its path."""
         self.checkpoint.restore(self.latest_checkpoint)
         return self.latest_checkpoint

@@ -1,4 +1,4 @@
-"""`tf.config`: devices, threads, and how functions run."""
+"""`tf.config`: devices, threads, and the execution of functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from toolkit import config
 from toolkit.errors import ArgumentError, UnsupportedError
 
-__path__: list[str] = []  # so that what is inside can be imported
+__path__: list[str] = []  # makes submodules importable
 
 PhysicalDevice = namedtuple("PhysicalDevice", "name device_type")
 LogicalDevice = namedtuple("LogicalDevice", "name device_type")
@@ -30,7 +30,7 @@ _settings: dict[str, Any] = {
 
 
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """The devices of the backend that computes, all or those of a type.
+    """Return the devices of the active backend, all or of one type.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -47,17 +47,17 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
 
 
 def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """The devices that are used."""
+    """Return the visible devices."""
     devices = list_physical_devices(device_type)
     hidden = _settings["visible"]
     return devices if hidden is None else [d for d in devices if d in hidden]
 
 
 def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
-    """Choose the devices that are used, all or those of a type.
+    """Select the visible devices, all or of one type.
 
     Raises:
-        UnsupportedError: the one that computes would be left out.
+        UnsupportedError: the active device would not be visible.
     """
     devices = devices if isinstance(devices, (list, tuple)) else [devices]
     unknown = [d for d in devices if not isinstance(d, PhysicalDevice)]
@@ -78,7 +78,7 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
 
 
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
-    """The devices that `tf.device` knows."""
+    """Return the devices for `tf.device`."""
     found = [
         LogicalDevice(f"/device:{name.upper()}", name.split(":")[0].upper())
         for name in config.list_devices()
@@ -87,7 +87,7 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
 
 
 def set_logical_device_configuration(device: Any, logical_devices: Any) -> None:
-    """Divide the processor into so many logical devices."""
+    """Divide the CPU into logical devices."""
     if any(part.memory_limit is not None for part in logical_devices):
         raise UnsupportedError(
             "set_logical_device_configuration: memory_limit is not supported"
@@ -96,17 +96,17 @@ def set_logical_device_configuration(device: Any, logical_devices: Any) -> None:
 
 
 def set_soft_device_placement(enabled: bool) -> None:
-    """Whether `tf.device` takes the processor for a device that is not there."""
+    """Set whether `tf.device` uses the CPU for a missing device."""
     _settings["soft"] = bool(enabled)
 
 
 def get_soft_device_placement() -> bool:
-    """Whether `tf.device` takes the processor for a device that is not there."""
+    """Return whether `tf.device` uses the CPU for a missing device."""
     return bool(_settings["soft"])
 
 
 def _set_memory_growth(device: Any, enable: bool) -> None:
-    """Memory is taken as it is needed, in any case."""
+    """Do nothing: memory is always allocated on demand."""
     if not enable:
         raise UnsupportedError(
             "set_memory_growth: memory is taken as it is needed; received False"
@@ -117,17 +117,17 @@ def _set_memory_growth(device: Any, enable: bool) -> None:
 
 
 def run_functions_eagerly(run_eagerly: bool) -> None:
-    """Have functions made by `tf.function` run as Python code, to debug them."""
+    """Run functions of `tf.function` as Python code, to debug them."""
     _settings["eager"] = bool(run_eagerly)
 
 
 def functions_run_eagerly() -> bool:
-    """Whether functions made by `tf.function` run as Python code."""
+    """Return whether functions of `tf.function` run as Python code."""
     return bool(_settings["eager"])
 
 
 def _set_jit(enabled: bool | str) -> None:
-    """Remembered for `get_jit`: graphs are compiled by toolkit's compiler in any case.
+    """Store the setting for `get_jit`: toolkit always compiles graphs.
 
     Args:
         enabled: True, False or "autoclustering".
@@ -170,7 +170,7 @@ threading: SimpleNamespace = SimpleNamespace(
 
 
 def _enable_op_determinism() -> None:
-    """Nothing to do: the same seed gives the same bits in any case."""
+    """Do nothing: the same seed always gives the same bits."""
 
 
 experimental: SimpleNamespace = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Control flow that is traced: cond, while_loop, map_fn and their kin."""
+"""Traceable control flow: cond, while_loop, map_fn and related functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cond(
     false_fn: Callable[[], Any] | None = None,
     name: Any = None,
 ) -> Any:
-    """`true_fn()` where the boolean `pred` holds, else `false_fn()`.
+    """Return `true_fn()` if the boolean `pred` holds, else `false_fn()`.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -57,18 +57,18 @@ def while_loop(
     maximum_iterations: Any = None,
     name: Any = None,
 ) -> Any:
-    """Apply `body` to the variables of the loop as long as `cond` of them holds.
+    """Apply `body` to the loop variables while `cond` holds.
 
     Args:
         cond, body: functions of the variables.
         loop_vars: a list or tuple of (structures of) tensors.
-        shape_invariants: shapes, None for extents that may change. Without them,
-            shapes may not change in a traced function. A `tf.function` whose loop
-            changes a shape, and has no known number of steps, runs eagerly.
+        shape_invariants: shapes, with None for dynamic extents. Without them, shapes
+            cannot change in a traced function. A `tf.function` with a loop that changes
+            a shape, and has a dynamic number of steps, runs eagerly.
         parallel_iterations, swap_memory: have no effect.
         back_prop: False stops gradients at the result.
-        maximum_iterations: a bound on the number of steps; gradients inside of a
-            traced function need it.
+        maximum_iterations: a bound on the number of steps; gradients inside a traced
+            function need it.
     """
     limit = None if maximum_iterations is None else int(maximum_iterations)
 
@@ -97,12 +97,12 @@ def case(
     strict: bool = False,
     name: Any = None,
 ) -> Any:
-    """The value of the first function whose condition holds, else of the default.
+    """Return the value of the first function whose condition holds, or of the default.
 
     Args:
-        pred_fn_pairs: (condition, function without arguments) each.
-        default: where none holds; the last function if None.
-        exclusive, strict: have no effect: the first function counts in any case.
+        pred_fn_pairs: pairs (condition, function without arguments).
+        default: the function if no condition holds; the last function if None.
+        exclusive, strict: have no effect: the first function always counts.
     """
     pairs = list(pred_fn_pairs)
     last = pairs.pop()[1] if default is None else default
@@ -119,7 +119,7 @@ def case(
 def switch_case(
     branch_index: Any, branch_fns: Any, default: Any = None, name: Any = None
 ) -> Any:
-    """The value of the function of this number; of the default if there is none."""
+    """Return the value of the function with this index, or of the default."""
     if isinstance(branch_fns, dict):
         branch_fns = list(branch_fns.items())
     pairs = [f if isinstance(f, tuple) else (i, f) for i, f in enumerate(branch_fns)]
@@ -138,13 +138,13 @@ def map_fn(
     name: Any = None,
     fn_output_signature: Any = None,
 ) -> Any:
-    """What a function makes of each row, stacked.
+    """Apply a function to each row, and stack the results.
 
     Args:
         fn: from a row of each tensor to a nest of tensors.
         elems: a nest of tensors with the same number of rows.
-        fn_output_signature: the dtypes, or TensorSpecs, that fn must return.
-        dtype: an older name of it.
+        fn_output_signature: the required dtypes, or TensorSpecs, of the result.
+        dtype: the legacy name of fn_output_signature.
         parallel_iterations, swap_memory: have no effect.
         back_prop, infer_shape: only True.
     """
@@ -164,11 +164,11 @@ def vectorized_map(
     fallback_to_while_loop: bool = True,
     warn: bool = True,
 ) -> Any:
-    """As `map_fn`, with all rows at once where the core can.
+    """Apply a function as `map_fn`, to all rows in parallel if possible.
 
     Args:
-        fn, elems: as there.
-        fallback_to_while_loop, warn: have no effect: nothing falls back to a loop.
+        fn, elems: as in `map_fn`.
+        fallback_to_while_loop, warn: have no effect: there is no loop as a fallback.
     """
     return ops.vectorized_map(fn, tree.map_structure(convert, elems))
 
@@ -184,15 +184,15 @@ def scan(
     reverse: bool = False,
     name: Any = None,
 ) -> Any:
-    """What a function of (state, row) returns for each row: its next state.
+    """Return all states of a recurrence (state, row) -> next state.
 
-    Without an initializer the first row is the first state, and the first result.
+    Without an initializer, the first row is the first state and the first result.
 
     Args:
         fn: from a state and a row to the next state, nests of tensors.
         elems: a nest of tensors with the same number of rows.
         initializer: the first state.
-        reverse: begin with the last row.
+        reverse: start with the last row.
         parallel_iterations, swap_memory: have no effect.
         back_prop, infer_shape: only True.
 
@@ -234,7 +234,7 @@ def foldl(
     swap_memory: bool = False,
     name: Any = None,
 ) -> Any:
-    """The last of the states that `scan` returns; the arguments are those of `scan`.
+    """Return the last state of `scan`, with the same arguments.
 
     `parallel_iterations` and `swap_memory` have no effect.
     """
@@ -251,7 +251,7 @@ def foldr(
     swap_memory: bool = False,
     name: Any = None,
 ) -> Any:
-    """As `foldl`, from the last row to the first.
+    """Return the result of `foldl` from the last row to the first.
 
     `parallel_iterations` and `swap_memory` have no effect.
     """
@@ -260,18 +260,18 @@ def foldr(
 
 
 def group(*inputs: Any, name: Any = None) -> None:
-    """Nothing: what is in `inputs` has been computed."""
+    """Do nothing: the `inputs` have been computed."""
 
 
 def no_op(name: Any = None) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 def control_dependencies(control_inputs: Any) -> AbstractContextManager[Any]:
-    """In a graph, run what is given before whatever is recorded inside.
+    """In a graph, run the given operations before the operations recorded inside.
 
-    Elsewhere there is nothing to do: operations run, and are traced, in the order of
-    the code.
+    Elsewhere it has no effect: operations run, and are traced, in the order of the
+    code.
     """
     if building_graph():
         return mode.graph().control_dependencies(control_inputs)
@@ -279,7 +279,7 @@ def control_dependencies(control_inputs: Any) -> AbstractContextManager[Any]:
 
 
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, whose inner values are computed again for its gradient."""
+    """Return the function; its gradient recomputes intermediate values."""
     return remat(f)
 
 
@@ -289,21 +289,21 @@ def py_function(
     Tout: Any = None,
     name: Any = None,
 ) -> Any:
-    """What a Python function makes of tensors, here and now.
+    """Call a Python function with concrete tensors.
 
-    Without `func` it is a decorator: the function is called with its own arguments.
+    Without `func` it returns a decorator, whose function is called with its arguments.
 
-    Its gradient is that of what it does with the tensors. A `tf.function` that calls
-    this runs eagerly, after a warning.
+    The gradient is the gradient of the tensor operations in the function. A
+    `tf.function` that calls `py_function` runs eagerly, after a warning.
 
     Args:
-        func: takes tensors with values; returns one, or several.
+        func: takes tensors with values; returns one value, or several.
         inp: a list of tensors.
-        Tout: the dtype of what it returns, or a list of them. Numbers and arrays become
-            tensors of it.
+        Tout: the dtype of the result, or a list of dtypes. Numbers and arrays become
+            tensors of this dtype.
 
     Raises:
-        TraceError: inside of a traced function, other than a `tf.function`.
+        TraceError: inside a traced function, other than a `tf.function`.
     """
     if func is None:
         return _decorator(py_function, Tout)
@@ -330,9 +330,9 @@ def numpy_function(
     stateful: bool = True,
     name: Any = None,
 ) -> Any:
-    """As `py_function`, of NumPy arrays: no gradient flows through it.
+    """Call a function as `py_function`, with NumPy arrays and without a gradient.
 
-    `stateful` has no effect: func is called.
+    `stateful` has no effect: func is always called.
     """
 
     if func is None:
@@ -362,7 +362,7 @@ def _called(name: str, func: Callable[..., Any], inp: Any, Tout: Any) -> Any:
 
 
 def _of_dtype(name: str, y: Any, dtype: Any) -> Any:
-    """A result as a tensor of the dtype that was announced."""
+    """Convert a result to a tensor of the declared dtype."""
     wanted = dtype_name(dtype)
     if isinstance(y, Tensor) and y.dtype != wanted:
         raise DTypeError(f"{name}: expected a result of {wanted}; received {y.dtype}")

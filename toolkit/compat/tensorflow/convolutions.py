@@ -1,4 +1,4 @@
-"""Convolutions, pooling and their relatives in `tf.nn`."""
+"""Convolutions, pooling and related operations of `tf.nn`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.errors import ArgumentError, UnsupportedError
 
 
 def _layout(data_format: str | None) -> str:
-    """The core's word for NHWC and the like."""
+    """Convert NHWC and related layouts to toolkit's data format."""
     if data_format is None or data_format in ("NWC", "NHWC", "NDHWC"):
         return "channels_last"
     if data_format in ("NCW", "NCHW", "NCDHW"):
@@ -24,7 +24,8 @@ def _layout(data_format: str | None) -> str:
 
 
 def _spatial(sizes: Any, layout: str, count: int, what: str) -> tuple[int, ...]:
-    """Sizes of the spatial axes, of one number, one for each, or one for each axis."""
+    """Return the sizes of the spatial axes from one number, or one per (spatial)
+    axis."""
     given = extents(sizes)
     if len(given) == 1:
         return given * count
@@ -41,7 +42,7 @@ def _spatial(sizes: Any, layout: str, count: int, what: str) -> tuple[int, ...]:
 
 
 def _padded(x: Any, padding: Any, count: int) -> tuple[Tensor, str]:
-    """What is to be convolved, and how: explicit padding is made before."""
+    """Apply explicit padding, and return the input and the padding mode."""
     if isinstance(padding, str):
         return convert(x), padding.lower()
     pairs = [tuple(map(int, pair)) for pair in padding]
@@ -89,7 +90,7 @@ def conv1d(
     dilations: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """The convolution over one spatial axis."""
+    """Compute a convolution over one spatial axis."""
     return _convolving(ops.conv, "conv1d", 1)(
         input, filters, stride, padding, data_format, dilations
     )
@@ -104,7 +105,7 @@ def depthwise_conv2d(
     dilations: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """The convolution of each channel with filters of its own."""
+    """Convolve each channel with separate filters."""
     return _convolving(ops.depthwise_conv, "depthwise_conv2d", 2)(
         input, filter, strides, padding, data_format, dilations
     )
@@ -120,7 +121,7 @@ def separable_conv2d(
     dilations: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """A convolution of each channel, then one across channels."""
+    """Convolve each channel, then across channels."""
     y = depthwise_conv2d(
         input, depthwise_filter, strides, padding, data_format, dilations
     )
@@ -137,7 +138,7 @@ def _transposed(
     data_format: Any,
     dilations: Any,
 ) -> Tensor:
-    """Return the gradient of a convolution over as many axes as the input has."""
+    """Compute a transposed convolution over the spatial axes of the input."""
     x, count = convert(input), convert(input).ndim - 2
     layout = _layout(data_format)
     steps = _spatial(strides, layout, count, "strides")
@@ -201,7 +202,7 @@ conv_transpose: Any = _transposing("conv_transpose", None)
 def atrous_conv2d(
     value: Any, filters: Any, rate: int, padding: str, name: Any = None
 ) -> Tensor:
-    """Return `conv2d` with strides of 1 and dilations of a rate."""
+    """Compute `conv2d` with strides of 1 and a dilation rate."""
     return conv2d(value, filters, 1, padding, None, int(rate))
 
 
@@ -213,14 +214,14 @@ def atrous_conv2d_transpose(
     padding: str,
     name: Any = None,
 ) -> Tensor:
-    """Return the gradient of `atrous_conv2d`, as an operation."""
+    """Compute the transpose of `atrous_conv2d`."""
     options = 1, padding, "NHWC", int(rate)
     name = "atrous_conv2d_transpose"
     return _transposed(name, value, filters, output_shape, *options)
 
 
 def _of_channels(sizes: Any, layout: str) -> int:
-    """Return the size along the channels: 1 unless there is a size for each axis."""
+    """Return the size along the channels: 1 unless each axis has a size."""
     given = extents(sizes)
     if len(given) < 3:
         return 1
@@ -228,7 +229,7 @@ def _of_channels(sizes: Any, layout: str) -> int:
 
 
 def _check_depth_only(ksize: Any, strides: Any) -> None:
-    """Refuse windows of channels and of pixels at the same time."""
+    """Raise for windows over channels and pixels at the same time."""
     for name, sizes in (("ksize", ksize), ("strides", strides)):
         if set(extents(sizes)[:-1]) != {1}:
             raise UnsupportedError(
@@ -240,7 +241,7 @@ def _check_depth_only(ksize: Any, strides: Any) -> None:
 def _along_channels(
     operation: Callable[..., Tensor], x: Any, size: int, step: int, padding: str
 ) -> Tensor:
-    """Pool windows of channels: they are the steps of a sequence with one channel."""
+    """Pool over channels: they become the steps of a sequence with one channel."""
     x = convert(x)
     rows = ops.reshape(x, (-1, x.shape[-1], 1))
     pooled = operation(rows, (size,), (step,), padding, "channels_last")
@@ -290,7 +291,7 @@ def convolution(
     dilations: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """The convolution over as many spatial axes as the input has."""
+    """Compute a convolution over the spatial axes of the input."""
     convolve = _convolving(ops.conv, "convolution", convert(input).ndim - 2)
     return convolve(input, filters, strides or 1, padding, data_format, dilations)
 
@@ -305,7 +306,7 @@ def pool(
     dilations: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """`max_pool` or `avg_pool`, as pooling_type MAX or AVG says."""
+    """Compute `max_pool` or `avg_pool`, for the pooling_type MAX or AVG."""
     refuse("pool", dilations=(dilations, None))
     if pooling_type not in ("MAX", "AVG"):
         raise ArgumentError(f"pool: expected MAX or AVG; received {pooling_type!r}")
@@ -321,7 +322,8 @@ def local_response_normalization(
     beta: float = 0.5,
     name: Any = None,
 ) -> Tensor:
-    """x / (bias + alpha * sum of squares of the channels around) ** beta"""
+    """Compute x / (bias + alpha * sum of squares of the neighbouring channels) **
+    beta."""
     x = convert(input)
     squares = ops.pad(
         ops.square(x), [(0, 0)] * (x.ndim - 1) + [(depth_radius, depth_radius)]

@@ -1,4 +1,4 @@
-"""How often numbers are there, and pairs of them."""
+"""Counts of numbers, and of pairs of numbers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def bincount(
     axis: int | None = None,
     binary_output: bool = False,
 ) -> Tensor:
-    """How often each integer from 0 on is there, or the sum of its weights.
+    """Count each integer from 0 on, or sum its weights.
 
     Args:
-        arr: integers; only a matrix where axis is -1.
+        arr: integers; a matrix if axis is -1.
         weights: of the shape of arr.
         minlength, maxlength: of the result.
         dtype: of the result without weights.
         axis: 0 or None to count all; -1 to count in each row.
-        binary_output: whether to say 1 for what is there at all.
+        binary_output: whether to return 1 for each number with a count.
     """
     arr = convert(arr)
     if axis == -1 and arr.ndim == 2:
@@ -49,11 +49,11 @@ def bincount(
 def _of_rows(
     arr: Tensor, weights: Any, minlength: Any, maxlength: Any, dtype: Any, binary: bool
 ) -> Tensor:
-    """`bincount` of each row of a matrix."""
+    """Compute `bincount` of each row of a matrix."""
     count = int(ops.max(arr).numpy()) + 1 if arr.size else 0
     count = max(count, int(minlength or 0))
     count = count if maxlength is None else min(count, int(maxlength))
-    hot = ops.one_hot(arr, count, dtype="int32")  # nothing for what is larger
+    hot = ops.one_hot(arr, count, dtype="int32")  # larger numbers have no effect
     if weights is not None:
         weights = convert(weights)
         return ops.sum(ops.cast(hot, weights.dtype) * weights[..., None], 1)
@@ -69,7 +69,7 @@ def confusion_matrix(
     dtype: Any = "int32",
     name: Any = None,
 ) -> Tensor:
-    """How often each label (row) was predicted as each class (column)."""
+    """Count for each label (row) the predictions of each class (column)."""
     if weights is not None:
         weights = ops.reshape(weights, (-1,))
     pairs = ops.stack([ops.reshape(x, (-1,)) for x in (labels, predictions)], axis=1)

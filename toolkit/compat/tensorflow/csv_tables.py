@@ -1,4 +1,4 @@
-"""CSV files with named columns, whose dtypes are found in their first rows."""
+"""CSV files with named columns, whose dtypes are inferred from their first rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROW_END = re.compile("\r\n?(?!$)")
 
 
 def paths_of(file_pattern: Any) -> list[str]:
-    """The files of a path or pattern, or of a list of them, in order."""
+    """Return the files of a path or pattern, or of a list of them, in order."""
     given = (
         [file_pattern] if isinstance(file_pattern, (str, os.PathLike)) else file_pattern
     )
@@ -35,13 +35,13 @@ def paths_of(file_pattern: Any) -> list[str]:
 
 @record
 class Table:
-    """What is known of a CSV file.
+    """Description of a CSV file.
 
     Args:
         names: of its columns.
-        defaults: for each column what stands for an empty field.
-        form: its delimiter, whether there are quotes, what is empty.
-        header: whether it begins with a line of names.
+        defaults: for each column the value of an empty field.
+        form: its delimiter, whether it has quotes, the text of an empty field.
+        header: whether the first line has the names.
         compression: "GZIP", "ZLIB" or None.
     """
 
@@ -61,9 +61,9 @@ class Table:
         compression: str | None,
         rows: int,
     ) -> Table:
-        """What the first rows of a file tell."""
+        """Infer the description from the first rows of a file."""
         lines = data.TextLineDataset(path, compression_type=compression)
-        # Rows may end with CR, which ends no line of other texts.
+        # Rows can end with CR, which is not a line end in other text files.
         pieces = (part for line in lines for part in _ROW_END.split(str(line)))
         texts = islice(pieces, rows + header)
         quoting: Any = csv.QUOTE_MINIMAL if form["quotes"] else csv.QUOTE_NONE
@@ -85,7 +85,7 @@ class Table:
         return cls(list(names), defaults, form, header, compression)
 
     def columns(self, wanted: Sequence[Any] | None) -> list[int]:
-        """The numbers of columns, which are given by name or by number."""
+        """Return the indices of columns, given by name or by index."""
         if wanted is None:
             return list(range(len(self.names)))
         numbers = []
@@ -104,14 +104,15 @@ class Table:
         blocks: int | None = None,
         skips_errors: bool = False,
     ) -> data.Dataset:
-        """The rows of files like this one.
+        """Read the rows of files with this description.
 
         Args:
             paths: of the files.
             defaults: for each column a dtype or the value of an empty field.
-            wanted: the names, or numbers, of the columns to read.
-            blocks: how many files take turns, row by row; None for one after another.
-            skips_errors: whether rows that cannot be read are left out.
+            wanted: the names, or indices, of the columns to read.
+            blocks: the number of files to interleave row by row; None for sequential
+                reads.
+            skips_errors: whether to skip rows with errors.
         """
         if blocks is not None and len(paths) > 1:
             files = data.Dataset.from_tensor_slices(np.array(paths))
@@ -141,7 +142,8 @@ class Table:
     def named(
         self, wanted: Sequence[Any] | None, label: str | None
     ) -> Callable[..., Any]:
-        """A function from the columns of a batch to a dict of them, and the label."""
+        """Return a function that maps the columns of a batch to a dict, and the
+        label."""
         names = [self.names[number] for number in self.columns(wanted)]
         if label is not None and label not in names:
             raise unknown_choice("label_name", label, names)
@@ -157,7 +159,7 @@ class Table:
 
 
 def _default(column: Sequence[str], na_value: str) -> Any:
-    """What stands for an empty field of a column: 0, 0.0 or "", in its dtype."""
+    """Return the value of an empty field of a column: 0, 0.0 or "", in its dtype."""
     texts = [text for text in column if text not in ("", na_value)]
     if texts and all(_is(int, text) for text in texts):
         limits = np.iinfo("int32")

@@ -14,7 +14,7 @@ from toolkit.core.tensor import Tensor
 
 
 def _as_sparse(labels: Any) -> SparseTensor:
-    """Return a SparseTensor of rows of labels that end with -1."""
+    """Convert rows of labels that end with -1 to a SparseTensor."""
     rows = np.asarray(labels)
     is_label = rows >= 0
     widest = int(is_label.sum(1).max(initial=0))
@@ -51,7 +51,7 @@ def ctc_greedy_decoder(
 def ctc_beam_search_decoder(
     inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1
 ) -> tuple[list[SparseTensor], Tensor]:
-    """Return the most likely sequences of labels; the blank is the last class.
+    """Return the most probable sequences of labels; the blank is the last class.
 
     Args:
         inputs: (time, batch, classes), logits.
@@ -74,7 +74,7 @@ def ctc_beam_search_decoder(
 def collapse_repeated(
     labels: Any, seq_length: Any, name: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """Return rows without labels that equal the one before, and their lengths.
+    """Remove labels that repeat their predecessor; return the rows and their lengths.
 
     Args:
         labels: (batch, steps), integers.
@@ -95,7 +95,7 @@ def collapse_repeated(
 
 # --- functions of the backend of Keras 2 ----------------------------------------------
 
-_SMALLEST = 1e-7  # added to probabilities before their logarithm is taken
+_SMALLEST = 1e-7  # added to probabilities before the logarithm
 
 
 def ctc_batch_cost(
@@ -106,7 +106,7 @@ def ctc_batch_cost(
     Args:
         y_true: (batch, labels), integers.
         y_pred: (batch, time, classes), the output of a softmax.
-        input_length, label_length: (batch, 1), how many of each sample count.
+        input_length, label_length: (batch, 1), the length of each sample.
 
     Returns:
         (batch, 1).
@@ -126,13 +126,13 @@ def ctc_decode(
     beam_width: int = 100,
     top_paths: int = 1,
 ) -> tuple[list[Tensor], Tensor]:
-    """Return the labels of probabilities; the blank is the last class.
+    """Decode probabilities to labels; the blank is the last class.
 
     Args:
         y_pred: (batch, time, classes), the output of a softmax.
-        input_length: (batch,), how many steps of each sample count.
-        greedy: whether to take the best class of each step, not to search.
-        beam_width, top_paths: those of `ctc_beam_search_decoder`.
+        input_length: (batch,), the number of steps of each sample.
+        greedy: whether to take the best class of each step, without a beam search.
+        beam_width, top_paths: as in `ctc_beam_search_decoder`.
 
     Returns:
         A list of labels (batch, time), int64, filled with -1; and (batch, 1), minus the
@@ -151,7 +151,7 @@ def ctc_decode(
 
 
 def ctc_label_dense_to_sparse(labels: Any, label_lengths: Any) -> SparseTensor:
-    """Return a SparseTensor of the first labels of each row."""
+    """Convert the first labels of each row to a SparseTensor."""
     rows, lengths = np.asarray(convert(labels)), np.asarray(convert(label_lengths))
     is_label = np.arange(rows.shape[1]) < lengths.reshape(-1, 1)
     return SparseTensor(np.argwhere(is_label), rows[is_label], rows.shape)

@@ -1,4 +1,4 @@
-"""Boxes and masked parts of tensors, and values around them."""
+"""Slices, masked selection, and padding of tensors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pad(
     constant_values: Any = 0,
     name: Any = None,
 ) -> Tensor:
-    """Values around a tensor: constant ones, or its own, reflected or symmetric."""
+    """Pad a tensor with a constant, or with its reflected or symmetric values."""
     widths = [tuple(map(int, pair)) for pair in np.asarray(paddings)]
     shape, kind = tuple(convert(tensor).shape), mode.upper()
     if kind not in ("CONSTANT", "REFLECT", "SYMMETRIC"):
@@ -35,7 +35,7 @@ def pad(
             f"received {widths}"
         )
     if kind != "CONSTANT":
-        edge = int(kind == "REFLECT")  # the element that is not repeated
+        edge = int(kind == "REFLECT")  # the edge element is not repeated
         if any(builtins.max(w) > n - edge for w, n in zip(widths, shape, strict=True)):
             raise ArgumentError(
                 f"pad: expected paddings within shape {shape} for {kind}; received "
@@ -46,7 +46,7 @@ def pad(
 
 
 def slice(input_: Any, begin: Any, size: Any, name: Any = None) -> Tensor:
-    """A box of a size from where it begins; a size of -1 takes all that is left."""
+    """Return a slice from `begin` with a size; -1 takes all remaining elements."""
     x, begin, size = convert(input_), extents(begin), extents(size)
     pairs = list(zip(begin, size, x.shape, strict=True))
     if any(b < 0 or s < -1 or b + builtins.max(s, 0) > n for b, s, n in pairs):
@@ -70,15 +70,15 @@ def strided_slice(
     var: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """x[begin:end:strides], where a bit of a mask changes what an item means.
+    """Return x[begin:end:strides]; the bits of a mask change the meaning of an item.
 
     Args:
-        input_: what to take from.
+        input_: the tensor.
         begin, end, strides: integers for the first axes; steps of 1 if None.
         begin_mask, end_mask: no bound.
         ellipsis_mask: `...`
         new_axis_mask: a new axis.
-        shrink_axis_mask: the element at begin alone.
+        shrink_axis_mask: only the element at begin.
         var: only None.
     """
     refuse("strided_slice", var=(var, None))
@@ -105,7 +105,8 @@ def strided_slice(
 def boolean_mask(
     tensor: Any, mask: Any, axis: int | None = None, name: Any = None
 ) -> Tensor:
-    """The parts of a tensor where a mask over its axes, from `axis` on, is true."""
+    """Select the parts of a tensor where a mask over its axes, from `axis` on, is
+    true."""
     tensor, mask, axis = convert(tensor), np.asarray(mask, bool), int(axis or 0)
     before, after = tensor.shape[:axis], tensor.shape[axis + mask.ndim :]
     if tensor.shape[axis : axis + mask.ndim] != mask.shape:

@@ -1,4 +1,4 @@
-"""`tf.data`: the core's input pipeline, whose elements and functions are of tensors."""
+"""`tf.data`: toolkit's input pipeline with tensors as elements."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ UNKNOWN_CARDINALITY = core.UNKNOWN_CARDINALITY
 
 
 class Dataset(core.Dataset):
-    """Elements that come one after the other: the core's, as tensors.
+    """A sequence of elements: a data set of toolkit with tensors.
 
-    It has the methods of `toolkit.data.Dataset`; functions that are given to these get
-    tensors, and elements are tensors. What `fit` takes are the arrays themselves.
+    It has the methods of `toolkit.data.Dataset`. Their function arguments receive
+    tensors, and elements are tensors. `fit` takes the arrays directly.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -72,25 +72,25 @@ class Dataset(core.Dataset):
         return _TensorIterator(self, (epoch,))
 
     def as_numpy_iterator(self) -> core.DatasetIterator:
-        """An iterator over the elements as NumPy arrays; strings are bytes."""
+        """Return an iterator over the elements as NumPy arrays; strings are bytes."""
         epoch, self._passes = self._passes, self._passes + 1
         return _NumpyIterator(self, (epoch,))
 
     def cardinality(self) -> Any:
-        """The number of elements, or INFINITE_ or UNKNOWN_CARDINALITY; int64."""
+        """Return the number of elements, or INFINITE_ or UNKNOWN_CARDINALITY; int64."""
         return convert(self._cardinality(), "int64")
 
     @property
     def element_spec(self) -> Any:
-        """The TensorSpecs of an element's values, nested as they are."""
+        """Return the TensorSpecs of an element, with its structure."""
         return map_leaves(spec_of_tensors, self._spec())
 
     def fingerprint(self) -> Any:
-        """A number that is another where the elements are others; uint64."""
+        """Return a hash that changes with the elements; uint64."""
         return convert(np.uint64(self._parents[0].fingerprint()))
 
     def get_single_element(self, name: Any = None) -> Any:
-        """The only element."""
+        """Return the only element."""
         elements = list(self.take(2))
         if len(elements) != 1:
             raise UnsupportedError(
@@ -101,7 +101,8 @@ class Dataset(core.Dataset):
 
     @staticmethod
     def sample_from_datasets(datasets: Any, *args: Any, **kwargs: Any) -> Dataset:
-        """Elements of several data sets by chance; the arguments are the core's."""
+        """Sample elements from data sets at random; see `toolkit.data.Dataset` for
+        arguments."""
         if len(datasets) == 1:
             return _returned(as_plain(datasets[0]))
         return _sampled(datasets, *args, **kwargs)
@@ -116,14 +117,15 @@ class Dataset(core.Dataset):
         checkpoint_args: None = None,
         name: Any = None,
     ) -> Dataset:
-        """What `save` has written.
+        """Load a data set that `save` wrote.
 
         Args:
             path: the folder.
-            element_spec: the TensorSpecs of an element, if they are known.
-            compression: as it was saved; the file itself says it.
-            reader_func: from a data set of data sets, one for each file, of which there
-                is one, to that of their elements.
+            element_spec: the TensorSpecs of an element, or None.
+            compression: of `save`; the file contains it.
+            reader_func: maps a data set of data sets, one for each file, to a data set
+                of
+                elements; there is one file.
             wait: only False.
             checkpoint_args: only None.
         """
@@ -134,49 +136,50 @@ class Dataset(core.Dataset):
         return reader_func(_numbers(1).map(lambda _: loaded))
 
     def with_options(self, options: Any, name: Any = None) -> Dataset:
-        """The data set with options."""
+        """Return the data set with options."""
         return Dataset(self._parents[0].with_options(options))
 
 
 class _TensorIterator(core.DatasetIterator):
-    """A pass whose elements are tensors."""
+    """Iterator whose elements are tensors."""
 
     def __next__(self) -> Any:
         return _returned(super().__next__())
 
     def get_next(self) -> Any:
-        """The next element."""
+        """Return the next element."""
         return next(self)
 
     @property
     def element_spec(self) -> Any:
-        """The TensorSpecs of an element's values, nested as they are."""
+        """Return the TensorSpecs of an element, with its structure."""
         return map_leaves(spec_of_tensors, self._dataset._spec())
 
 
 class _NumpyIterator(core.DatasetIterator):
-    """A pass whose elements are arrays."""
+    """Iterator whose elements are arrays."""
 
     def __next__(self) -> Any:
         return as_numpy(super().__next__())
 
 
-# Arguments that are elements; lists in others are lists.
+# Arguments that are elements; a list in any other argument stays a list.
 _ELEMENTS = ("args", "initial_state", "tensors")
 
 
 def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of tensors as one of the core's arrays."""
+    """Wrap a function of tensors as a function of arrays."""
 
     def call(*elements: Any) -> Any:
-        with computing():  # also where calls make a graph
+        with computing():  # also inside a call that builds a graph
             return of_function(function(*map(_returned, elements)))
 
-    return update_wrapper(call, function, updated=())  # classes and traced functions
+    # callable classes and traced functions
+    return update_wrapper(call, function, updated=())
 
 
 def _returned(value: Any) -> Any:
-    """An element, or a data set, as users see it."""
+    """Return an element, or a data set, with tensors."""
     return map_leaves(_shown, value)
 
 
@@ -187,11 +190,11 @@ def _shown(value: Any) -> Any:
 
 
 def _calling(method: Callable[..., Any], given: Callable[[Any], Any]) -> Any:
-    """The core's method, called with arguments of TensorFlow's.
+    """Wrap a method of toolkit's Dataset for TensorFlow arguments.
 
     Args:
-        method: of the core's Dataset.
-        given: makes arguments that are no elements those of the core.
+        method: of toolkit's Dataset.
+        given: converts the arguments that are not elements.
     """
     names = list(inspect.signature(method).parameters)
 
@@ -215,12 +218,12 @@ def _transforming(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_function(x: Any) -> bool:
-    """Whether x is called; the value of a Variable can be, but is a number here."""
+    """Return whether x is a function; a callable Variable counts as a number."""
     return callable(x) and not isinstance(x, Tensor)
 
 
 def _making(method: Callable[..., Any]) -> staticmethod[..., Any]:
-    """A source: its functions, such as generators, make arrays themselves."""
+    """Wrap a source: its functions, such as generators, return arrays."""
     return staticmethod(_calling(method, as_plain))
 
 
@@ -228,8 +231,8 @@ _loaded = _calling(vars(core.Dataset)["load"].__func__, as_plain)
 _numbers = _calling(vars(core.Dataset)["range"].__func__, as_plain)
 _sampled = _calling(vars(core.Dataset)["sample_from_datasets"].__func__, as_plain)
 
-# The modules of stages add these to the class of the core. Methods that the class
-# itself defines, such as `get_state`, take and return no elements: they are inherited.
+# The modules of stages add methods to the core class. The methods of the class itself,
+# such as `get_state`, have no elements as arguments or results: they are inherited.
 for _name, _method in vars(core.Dataset).items():
     if _name in vars(Dataset):
         continue
@@ -243,7 +246,7 @@ for _name, _method in vars(core.Dataset).items():
 
 
 class _Made(type):
-    """Calls make what the core's class makes, as a Dataset of tensors."""
+    """Metaclass whose calls return the core data set as a Dataset of tensors."""
 
     core: Callable[..., Any]
 
@@ -254,25 +257,26 @@ class _Made(type):
 
 
 class TFRecordDataset(metaclass=_Made):
-    """The records of TFRecord files; the arguments are the core's."""
+    """The records of TFRecord files; see `toolkit.data.TFRecordDataset` for
+    arguments."""
 
     core = core.TFRecordDataset
 
 
 class TextLineDataset(metaclass=_Made):
-    """The lines of text files, of any encoding; the arguments are the core's."""
+    """The lines of text files; see `toolkit.data.TextLineDataset` for arguments."""
 
     core = partial(core.TextLineDataset, encoding=None)
 
 
 class FixedLengthRecordDataset(metaclass=_Made):
-    """Records of one length; the arguments are the core's."""
+    """Records of one length; see `toolkit.data` for arguments."""
 
     core = core.FixedLengthRecordDataset
 
 
 class CsvDataset(metaclass=_Made):
-    """The rows of CSV files; the arguments are the core's."""
+    """The rows of CSV files; see `toolkit.data` for arguments."""
 
     core = core.CsvDataset
 
@@ -285,6 +289,6 @@ Options: type[core.Options] = core.Options
 def __getattr__(name: str) -> Any:
     if name != "experimental":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from toolkit.compat.tensorflow import data_experimental  # which imports this module
+    from toolkit.compat.tensorflow import data_experimental  # it imports this module
 
     return data_experimental

@@ -1,4 +1,4 @@
-"""`tf.data.experimental`: older names of methods, and tables of CSV files."""
+"""`tf.data.experimental`: legacy names of methods, and tables of CSV files."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from toolkit.compat.tensorflow.data import (
     Dataset,
 )
 
-Applied = Callable[[Dataset], Any]  # what `apply` takes
+Applied = Callable[[Dataset], Any]  # the argument of `apply`
 
 
 def cardinality(dataset: Dataset) -> Any:
-    """The number of elements, or INFINITE_ or UNKNOWN_CARDINALITY; int64."""
+    """Return the number of elements, or INFINITE_ or UNKNOWN_CARDINALITY; int64."""
     return dataset.cardinality()
 
 
 def get_single_element(dataset: Dataset) -> Any:
-    """The only element."""
+    """Return the only element."""
     return dataset.get_single_element()
 
 
 def get_structure(dataset_or_iterator: Any) -> Any:
-    """The TensorSpecs of an element's values, nested as they are."""
+    """Return the TensorSpecs of an element, with its structure."""
     return dataset_or_iterator.element_spec
 
 
@@ -39,7 +39,7 @@ def sample_from_datasets(
     seed: int | None = None,
     stop_on_empty_dataset: bool = False,
 ) -> Dataset:
-    """`Dataset.sample_from_datasets`."""
+    """Call `Dataset.sample_from_datasets`."""
     return Dataset.sample_from_datasets(datasets, weights, seed, stop_on_empty_dataset)
 
 
@@ -48,19 +48,19 @@ def choose_from_datasets(
     choice_dataset: Dataset,
     stop_on_empty_dataset: bool = False,
 ) -> Dataset:
-    """`Dataset.choose_from_datasets`, which passes over data sets that are empty."""
+    """Call `Dataset.choose_from_datasets`, which skips empty data sets."""
     choose: Any = Dataset.choose_from_datasets
     return choose(datasets, choice_dataset, stop_on_empty_dataset)
 
 
 def Counter(start: int = 0, step: int = 1, dtype: Any = "int64") -> Dataset:
-    """Numbers that rise by a step, without end."""
+    """Return an infinite data set of numbers that increase by a step."""
     made: Any = Dataset.counter
     return made(start, step, dtype)
 
 
 def RandomDataset(seed: int | None = None) -> Dataset:
-    """Random integers, without end."""
+    """Return an infinite data set of random integers."""
     made: Any = Dataset.random
     return made(seed)
 
@@ -68,14 +68,14 @@ def RandomDataset(seed: int | None = None) -> Dataset:
 def dense_to_ragged_batch(
     batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = "int64"
 ) -> Applied:
-    """`apply` it: elements of different lengths become batches of ragged rows."""
+    """Batch elements of different lengths as ragged rows, with `apply`."""
     return lambda dataset: dataset.ragged_batch(
         batch_size, drop_remainder, row_splits_dtype
     )
 
 
 def enumerate_dataset(start: int = 0) -> Applied:
-    """`apply` it: each element with its number."""
+    """Number the elements, with `apply`."""
     return lambda dataset: dataset.enumerate(start)
 
 
@@ -86,14 +86,14 @@ def map_and_batch(
     drop_remainder: bool = False,
     num_parallel_calls: int | None = None,
 ) -> Applied:
-    """`apply` it: batches of what a function makes of elements.
+    """Apply a function to elements and batch the results, with `apply`.
 
     Args:
         map_func: from an element to another.
         batch_size: elements in a batch.
         num_parallel_batches: only None.
-        drop_remainder: whether a last batch that is smaller is left out.
-        num_parallel_calls: how many elements are made at the same time.
+        drop_remainder: whether to drop a smaller last batch.
+        num_parallel_calls: the number of elements to compute in parallel.
     """
     refuse("map_and_batch", num_parallel_batches=(num_parallel_batches, None))
     return lambda dataset: dataset.map(map_func, num_parallel_calls).batch(
@@ -104,23 +104,23 @@ def map_and_batch(
 def shuffle_and_repeat(
     buffer_size: int, count: int | None = None, seed: int | None = None
 ) -> Applied:
-    """`apply` it: the elements mixed, and all of them several times."""
+    """Shuffle the elements and repeat them, with `apply`."""
     return lambda dataset: dataset.shuffle(buffer_size, seed).repeat(count)
 
 
 def save(dataset: Dataset, path: Any, compression: str | None = None) -> None:
-    """`Dataset.save`."""
+    """Call `Dataset.save`."""
     dataset.save(path, compression)
 
 
 def load(path: Any, element_spec: Any = None, compression: str | None = None) -> Any:
-    """`Dataset.load`."""
+    """Call `Dataset.load`."""
     made: Any = Dataset.load
     return made(path, element_spec, compression)
 
 
 def _applied(name: str) -> Callable[..., Applied]:
-    """A function that `apply` takes: what the method of this name does."""
+    """Create a function for `apply` from the method with this name."""
 
     def make(*args: Any, **kwargs: Any) -> Applied:
         return lambda dataset: getattr(dataset, name)(*args, **kwargs)
@@ -166,23 +166,23 @@ def make_csv_dataset(
     ignore_errors: bool = False,
     encoding: str = "utf-8",
 ) -> Dataset:
-    """Batches of a CSV file's columns by name, with the label apart if it is named.
+    """Return batches of a CSV file's columns by name, with a separate label if named.
 
     Args:
         file_pattern: the path of a file, or a list of paths or patterns.
         batch_size: rows in a batch.
-        column_names: those of all columns; the first line's by default.
+        column_names: of all columns; the default is the first line.
         column_defaults: for each column a dtype or the value of an empty field;
-            found in the first `num_rows_for_inference` rows by default.
+            inferred from the first `num_rows_for_inference` rows by default.
         label_name: the column that is the second part of the elements.
-        select_columns: the names, or numbers, of the columns to read.
-        num_epochs: how often; None for ever.
-        shuffle, shuffle_buffer_size, shuffle_seed: whether and how rows are mixed.
-        prefetch_buffer_size: batches that are made ahead.
-        num_parallel_reads: from how many files rows are taken in turn; None: from one
-            file after another.
+        select_columns: the names, or indices, of the columns to read.
+        num_epochs: the number of epochs; None is infinite.
+        shuffle, shuffle_buffer_size, shuffle_seed: whether and how to shuffle rows.
+        prefetch_buffer_size: the number of batches to prefetch.
+        num_parallel_reads: the number of files to interleave; None reads the files
+            sequentially.
         sloppy: only False.
-        ignore_errors: whether rows that cannot be read are left out.
+        ignore_errors: whether to skip rows with errors.
         encoding: only "utf-8".
     """
     refuse(

@@ -1,8 +1,8 @@
-"""`tf.debugging`: checks of values and shapes that raise errors.
+"""`tf.debugging`: assertions about values and shapes.
 
-A `tf.function` that checks values runs eagerly, after a warning, so that they are
-checked in each call; in the step of `fit` such a check is a TraceError. Shapes and
-dtypes are checked in a trace, too.
+A `tf.function` with assertions about values runs eagerly, after a warning, so that each
+call checks them. In the training step of `fit` such an assertion is a TraceError. A
+trace can check shapes and dtypes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 
-# The error of values that are not as asserted, `tf.errors.InvalidArgumentError` there.
+# The error of failed assertions; in TensorFlow it is `tf.errors.InvalidArgumentError`.
 InvalidArgumentError = ArgumentError
 
 
@@ -103,7 +103,7 @@ def assert_near(
 
 
 def assert_rank(x: Any, rank: Any, message: Any = None, name: Any = None) -> None:
-    """Raise a ShapeError unless x has this many axes."""
+    """Raise a ShapeError unless x has this number of axes."""
     shape = tuple(convert(x).shape)
     if len(shape) != int(rank):
         raise ShapeError(
@@ -114,7 +114,7 @@ def assert_rank(x: Any, rank: Any, message: Any = None, name: Any = None) -> Non
 def assert_rank_at_least(
     x: Any, rank: Any, message: Any = None, name: Any = None
 ) -> None:
-    """Raise a ShapeError unless x has this many axes or more."""
+    """Raise a ShapeError unless x has at least this number of axes."""
     shape = tuple(convert(x).shape)
     if len(shape) < int(rank):
         raise ShapeError(
@@ -124,7 +124,7 @@ def assert_rank_at_least(
 
 
 def assert_rank_in(x: Any, ranks: Any, message: Any = None, name: Any = None) -> None:
-    """Raise a ShapeError unless x has as many axes as one of the ranks says."""
+    """Raise a ShapeError unless the number of axes of x is in `ranks`."""
     shape = tuple(convert(x).shape)
     if len(shape) not in map(int, ranks):
         raise ShapeError(
@@ -134,7 +134,7 @@ def assert_rank_in(x: Any, ranks: Any, message: Any = None, name: Any = None) ->
 
 
 def assert_integer(x: Any, message: Any = None, name: Any = None) -> None:
-    """Raise a DTypeError unless x is of integers."""
+    """Raise a DTypeError unless x has an integer dtype."""
     found = convert(x).dtype
     if not dtypes.is_integer(found):
         raise DTypeError(
@@ -143,7 +143,7 @@ def assert_integer(x: Any, message: Any = None, name: Any = None) -> None:
 
 
 def assert_scalar(tensor: Any, message: Any = None, name: Any = None) -> Tensor:
-    """The tensor; raise a ShapeError if it has axes."""
+    """Return the tensor; raise a ShapeError if it has axes."""
     assert_rank(tensor, 0, message)
     return convert(tensor)
 
@@ -162,14 +162,14 @@ def assert_type(
 def assert_shapes(
     shapes: Any, data: Any = None, summarize: Any = None, message: Any = None
 ) -> None:
-    """Raise a ShapeError unless tensors have the extents that symbols stand for.
+    """Raise a ShapeError unless the tensors have the given symbolic extents.
 
     Args:
-        shapes: (tensor, its extents) each: integers, None for any, or names, which
-            stand for the same extent everywhere.
+        shapes: pairs (tensor, extents): integers, None for any, or names. A name has
+            the same extent in all shapes.
         data: tensors to show in the error.
-        summarize: how many elements of them to show at each end; 3 if None.
-        message: in front of the error.
+        summarize: the number of elements to show at each end; 3 if None.
+        message: prefix of the error.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -194,39 +194,39 @@ def assert_shapes(
 
 
 def check_numerics(tensor: Any, message: str, name: Any = None) -> Tensor:
-    """The tensor; raise an ArgumentError if an element is infinite or no number."""
+    """Return the tensor; raise an ArgumentError if an element is infinite or NaN."""
     x = convert(tensor)
     _check(ops.isfinite(x), "finite numbers", message, x)
     return x
 
 
 def assert_all_finite(x: Any, message: str, name: Any = None) -> Tensor:
-    """As `check_numerics`."""
+    """Call `check_numerics`."""
     return check_numerics(x, message)
 
 
 def is_numeric_tensor(tensor: Any) -> bool:
-    """Whether it is a tensor of numbers."""
+    """Return whether the argument is a tensor of numbers."""
     return ops.is_tensor(tensor) and convert(tensor).dtype != "bool"
 
 
 def enable_traceback_filtering() -> None:
-    """Show users' lines alone where an error comes from."""
+    """Hide toolkit's lines in the tracebacks of errors."""
     config.enable_traceback_filtering()
 
 
 def disable_traceback_filtering() -> None:
-    """Show toolkit's own lines too where an error comes from."""
+    """Show toolkit's lines in the tracebacks of errors."""
     config.disable_traceback_filtering()
 
 
 def is_traceback_filtering_enabled() -> bool:
-    """Whether users' lines alone are shown."""
+    """Return whether tracebacks hide toolkit's lines."""
     return config.is_traceback_filtering_enabled()
 
 
 def set_log_device_placement(enabled: bool) -> None:
-    """Refused unless False: where operations run is shown by `Function.inspect`."""
+    """Raise unless `enabled` is False; `Function.inspect` shows the devices."""
     if enabled:
         raise UnsupportedError(
             "set_log_device_placement: see `inspect` of a traced function instead"

@@ -1,4 +1,4 @@
-"""What bytes hold: tensors as messages, rows of CSV files, numbers and base64."""
+"""Decoders of bytes: serialized tensors, rows of CSV files, numbers and base64."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from toolkit.errors import ArgumentError, DTypeError, MalformedDataError, ShapeE
 
 _BASE64 = re.compile(rb"[A-Za-z0-9_-]*")
 
-# The numbers that messages have for dtypes: tensorflow/core/framework/types.proto
+# The numbers of dtypes in messages: tensorflow/core/framework/types.proto
 _NUMBERS = {
     "float32": 1,
     "float64": 2,
@@ -56,7 +56,7 @@ _DTYPE, _SHAPE, _CONTENT, _STRINGS = 1, 2, 4, 8
 
 
 def serialize_tensor(tensor: Any, name: Any = None) -> StringTensor:
-    """A tensor as a message, which `parse_tensor` reads.
+    """Serialize a tensor to a message for `parse_tensor`.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -83,19 +83,19 @@ def serialize_tensor(tensor: Any, name: Any = None) -> StringTensor:
 
 
 def _field(number: int, value: int) -> bytes:
-    """A field of an integer; 0 is what a field is that is not there."""
+    """Encode an integer field; 0 is the default and is omitted."""
     return encoded_number(number << 3) + encoded_number(value) if value else b""
 
 
 def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
-    """The tensor that `serialize_tensor` was given.
+    """Parse a tensor from `serialize_tensor`.
 
     Args:
         serialized: the message.
         out_type: the dtype of the tensor.
 
     Raises:
-        MalformedDataError: it is no such message, or is cut off.
+        MalformedDataError: the message is invalid or truncated.
         DTypeError: the tensor has another dtype.
     """
     message = one_string(serialized, "parse_tensor")
@@ -123,13 +123,13 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
     stored = dtypes.numpy_dtype(dtype).newbyteorder("<")
     try:
         array = np.frombuffer(content, stored).reshape(shape)
-    except ValueError as error:  # nothing, of extents that no array has
+    except ValueError as error:  # numpy rejects the extents, and there is no content
         raise MalformedDataError(f"parse_tensor: the shape {shape}: {error}") from error
     return convert(array.astype(dtypes.numpy_dtype(dtype)))
 
 
 def _read(message: bytes) -> tuple[int, tuple[int, ...], bytes, list[bytes]]:
-    """The number of the dtype, the shape, and the bytes or the strings."""
+    """Return the number of the dtype, the shape, and the bytes or the strings."""
     number, content = 0, b""
     shape: list[int] = []
     texts: list[bytes] = []
@@ -160,20 +160,20 @@ def decode_csv(
     select_cols: Sequence[int] | None = None,
     name: Any = None,
 ) -> list[Any]:
-    """The columns of rows of a CSV file, each a tensor of the shape of `records`.
+    """Parse rows of a CSV file to columns, each a tensor with the shape of `records`.
 
     Args:
-        records: a row, or a tensor of them.
+        records: a row, or a tensor of rows.
         record_defaults: for each column a list with the value of empty fields, or an
-            empty tensor if there may be none; its dtype is that of the column.
-        field_delim: what is between fields.
-        use_quote_delim: whether fields may be in quotes.
-        na_value: what means that a field is empty, besides "".
-        select_cols: the numbers of the columns that are wanted, rising.
+            empty tensor if none is allowed; its dtype is the dtype of the column.
+        field_delim: the delimiter of fields.
+        use_quote_delim: whether fields can have quotes.
+        na_value: another text of an empty field, in addition to "".
+        select_cols: the indices of the columns to return, ascending.
 
     Raises:
-        ArgumentError: a row has another number of fields, a field is no number, or
-            quotes are neither around a field nor doubled.
+        ArgumentError: a row has another number of fields, a field is not a number, or
+            a quote is neither around a field nor doubled.
     """
     defaults = [_default(value) for value in record_defaults]
     wanted = list(range(len(defaults)) if select_cols is None else select_cols)
@@ -206,7 +206,7 @@ def decode_csv(
 
 
 def _fields(text: str, delimiter: str, may_be_quoted: bool) -> list[str]:
-    """The fields of a row; within quotes a quote is doubled."""
+    """Split a row into fields; a quote within quotes is doubled."""
     if not text:
         return []
     if not may_be_quoted:
@@ -215,7 +215,7 @@ def _fields(text: str, delimiter: str, may_be_quoted: bool) -> list[str]:
     found, position = [], 0
     while True:
         match = field.match(text, position)
-        assert match is not None  # a field may be empty
+        assert match is not None  # a field can be empty
         quoted, plain = match.groups()
         found.append(plain if quoted is None else quoted.replace('""', '"'))
         position = match.end()
@@ -230,7 +230,7 @@ def _fields(text: str, delimiter: str, may_be_quoted: bool) -> list[str]:
 
 
 def _default(value: Any) -> Any:
-    """The value of empty fields as an array with at most one element."""
+    """Return the value of empty fields as an array with at most one element."""
     array = array_of(value) if is_string(value) else np.asarray(convert(value))
     if array.size > 1:
         raise ShapeError(
@@ -253,7 +253,8 @@ def _column(
     return column if is_text else to_number(column, default.dtype.name)
 
 
-# --- numbers and letters --------------------------------------------------------------
+# --- numbers and base64
+# -----------------------------------------------------------------
 
 
 def decode_raw(
@@ -263,14 +264,14 @@ def decode_raw(
     fixed_length: int | None = None,
     name: Any = None,
 ) -> Tensor:
-    """The numbers whose bytes these are, on an axis behind those of the strings.
+    """Reinterpret the bytes of strings as numbers, along a new last axis.
 
     Args:
         input_bytes: strings of one length.
         out_type: the dtype of the numbers.
-        little_endian: whether the lowest byte of a number is the first.
-        fixed_length: the bytes that are read of each string, whatever their lengths:
-            what is missing is 0.
+        little_endian: whether the lowest byte of a number is first.
+        fixed_length: the number of bytes to read of each string; a shorter string is
+            padded with zeros.
     """
     dtype = dtypes.numpy_dtype(dtypes.standardize(out_type))
     stored = dtype.newbyteorder("<" if little_endian else ">")
@@ -295,7 +296,7 @@ def decode_raw(
 
 
 def encode_base64(input: Any, pad: bool = False, name: Any = None) -> Strings:
-    """Bytes in letters that may stand in addresses, without `=` at the end."""
+    """Encode bytes as web-safe base64, without `=` at the end."""
 
     def encode(text: bytes) -> bytes:
         letters = base64.urlsafe_b64encode(text)
@@ -305,7 +306,7 @@ def encode_base64(input: Any, pad: bool = False, name: Any = None) -> Strings:
 
 
 def decode_base64(input: Any, name: Any = None) -> Strings:
-    """The bytes that `encode_base64` was given."""
+    """Decode the result of `encode_base64`."""
 
     def decode(letters: bytes) -> bytes:
         bare = letters.rstrip(b"=")

@@ -1,4 +1,4 @@
-"""`tf.distribute` on one device: the strategies' names, with one replica each."""
+"""`tf.distribute` on one device: all strategies have one replica."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from toolkit.errors import UnsupportedError
 
 
 class ReduceOp(Enum):
-    """How the values of replicas become one."""
+    """Reductions over the values of replicas."""
 
     SUM = "SUM"
     MEAN = "MEAN"
 
 
 class Strategy:
-    """One replica, on the device that is in use: nothing has to be distributed.
+    """A strategy with one replica on the current device.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -38,7 +38,8 @@ class Strategy:
 
     @contextmanager
     def scope(self) -> Iterator[Strategy]:
-        """Where models and Variables are made; `get_strategy` returns this inside."""
+        """Return a context in which models and Variables belong to the strategy;
+        `get_strategy` returns it inside."""
         _entered.append(self)
         try:
             yield self
@@ -52,32 +53,34 @@ class Strategy:
         kwargs: Any = None,
         options: Any = None,
     ) -> Any:
-        """What the only replica returns: `fn(*args, **kwargs)`."""
+        """Return the result of the only replica: `fn(*args, **kwargs)`."""
         return fn(*args, **(kwargs or {}))
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
-        """The value of the only replica; summed or averaged over an axis, if any."""
+        """Return the value of the only replica; summed or averaged over an axis, if
+        any."""
         if axis is None:
             return convert(value)
         is_sum = str(getattr(reduce_op, "value", reduce_op)).upper() == "SUM"
         return (ops.sum if is_sum else ops.mean)(value, axis=axes(axis))
 
     def gather(self, value: Any, axis: int) -> Any:
-        """The value of the only replica; `axis`, which joins several, has no effect."""
+        """Return the value of the only replica; `axis` has no effect."""
         return convert(value)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
-        """The value of each replica: one."""
+        """Return the value of each replica: one."""
         return (value,)
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
-        """The data set: all of it goes to the only replica; options have no effect."""
+        """Return the data set: the only replica receives all of it; options have no
+        effect."""
         return dataset
 
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[[Any], Any], options: Any = None
     ) -> Any:
-        """The data set that a function of an InputContext makes.
+        """Return the data set that a function creates from an InputContext.
 
         `options` have no effect.
         """
@@ -85,14 +88,14 @@ class Strategy:
 
 
 class InputContext:
-    """What a function that makes a data set is told: there is one pipeline."""
+    """Argument of a function that creates a data set: there is one pipeline."""
 
     num_input_pipelines = 1
     input_pipeline_id = 0
     num_replicas_in_sync = 1
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
-        """The size of a batch: all of it."""
+        """Return the size of a batch, unchanged."""
         return global_batch_size
 
 
@@ -109,7 +112,7 @@ class MirroredStrategy(Strategy):
 
     Args:
         devices: None, or one device.
-        cross_device_ops: has no effect: nothing crosses devices.
+        cross_device_ops: has no effect: there is one device.
     """
 
     def __init__(
@@ -119,7 +122,7 @@ class MirroredStrategy(Strategy):
 
 
 class OneDeviceStrategy(Strategy):
-    """A Strategy of one device, which `tf.device` can choose.
+    """A Strategy of one device, selected as by `tf.device`.
 
     Args:
         device: its name.
@@ -130,7 +133,7 @@ class OneDeviceStrategy(Strategy):
 
     @contextmanager
     def scope(self) -> Iterator[Strategy]:
-        """Where models and Variables are made, on the device."""
+        """Return a context for models and Variables on the device."""
         with device(self._device), super().scope():
             yield self
 
@@ -141,7 +144,7 @@ class OneDeviceStrategy(Strategy):
         kwargs: Any = None,
         options: Any = None,
     ) -> Any:
-        """What `fn(*args, **kwargs)` returns, computed on the device."""
+        """Return the result of `fn(*args, **kwargs)`, computed on the device."""
         with device(self._device):
             return super().run(fn, args, kwargs)
 
@@ -151,7 +154,7 @@ class MultiWorkerMirroredStrategy(Strategy):
 
     Args:
         cluster_resolver: only None: one worker.
-        communication_options: has no effect: nothing is communicated.
+        communication_options: has no effect: there is no communication.
     """
 
     def __init__(
@@ -165,11 +168,11 @@ class MultiWorkerMirroredStrategy(Strategy):
 
 
 class CentralStorageStrategy(Strategy):
-    """A Strategy of one device, whose Variables are on the processor in TensorFlow.
+    """A Strategy of one device, whose Variables are on the CPU in TensorFlow.
 
     Args:
         compute_devices: None, or one device.
-        parameter_device: has no effect: Variables are where they are used.
+        parameter_device: has no effect: Variables are on the compute device.
     """
 
     def __init__(
@@ -179,17 +182,17 @@ class CentralStorageStrategy(Strategy):
 
 
 class CommunicationImplementation(Enum):
-    """How workers exchange values."""
+    """Communication libraries of workers."""
 
     AUTO, RING, NCCL = "AUTO", "RING", "NCCL"
 
 
 class CommunicationOptions:
-    """How a strategy with several workers exchanges values; stored only.
+    """Options for the communication of workers; only stored.
 
     Args:
-        bytes_per_pack: how many bytes are sent together.
-        timeout_seconds: how long to wait.
+        bytes_per_pack: bytes per message.
+        timeout_seconds: the timeout.
         implementation: a CommunicationImplementation.
     """
 
@@ -215,17 +218,17 @@ _entered: list[Strategy] = []
 
 
 def get_strategy() -> Strategy:
-    """The strategy of the innermost scope, or the default one."""
+    """Return the strategy of the innermost scope, or the default one."""
     return _entered[-1] if _entered else _default
 
 
 def has_strategy() -> bool:
-    """Whether a strategy's scope has been entered."""
+    """Return whether the code runs in a strategy's scope."""
     return bool(_entered)
 
 
 def in_cross_replica_context() -> bool:
-    """Whether a strategy's scope has been entered."""
+    """Return whether the code runs in a strategy's scope."""
     return has_strategy()
 
 

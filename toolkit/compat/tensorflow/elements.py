@@ -1,4 +1,4 @@
-"""Elements of data sets: tensors for users, arrays for the core."""
+"""Elements of data sets: tensors for users, arrays inside toolkit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolkit.data.structure import NoneSpec, map_leaves
 
 
 class TensorSpec(core.TensorSpec):
-    """The shape and dtype of a tensor; None is an extent that varies.
+    """The shape and dtype of a tensor; None is a dynamic extent.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -37,16 +37,16 @@ class TensorSpec(core.TensorSpec):
 
     @classmethod
     def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
-        """The spec of a tensor."""
+        """Return the spec of a tensor."""
         return cls(tensor.shape, tensor.dtype, name)
 
     @classmethod
     def from_spec(cls, spec: Any, name: str | None = None) -> TensorSpec:
-        """The spec of the shape and dtype of another one."""
+        """Return a spec with the shape and dtype of another one."""
         return cls(spec.shape, spec.dtype, name or spec.name)
 
     def is_compatible_with(self, spec_or_tensor: Any) -> bool:
-        """Whether dtypes are the same, and the extents that both know."""
+        """Return whether the dtypes and all static extents are equal."""
         other = spec_or_tensor
         if as_dtype(other.dtype) != self.dtype:
             return False
@@ -55,7 +55,7 @@ class TensorSpec(core.TensorSpec):
         return TensorShape(self.shape).is_compatible_with(other.shape)
 
     def of_the_core(self) -> core.TensorSpec:
-        """The core's, whose dtype is NumPy's."""
+        """Return the spec as a `toolkit.data.TensorSpec`."""
         return core.TensorSpec(self.shape, self.dtype, self.name)
 
 
@@ -112,7 +112,7 @@ class NoneTensorSpec:
 
 
 def spec_of_tensors(spec: core.TensorSpec) -> Any:
-    """The spec of the tensor that is made of what a spec of the core's tells of."""
+    """Return the spec of the tensor for a spec of toolkit."""
     if isinstance(spec, NoneSpec):
         return NoneTensorSpec()
     if isinstance(spec, SparseTensorSpec):
@@ -121,18 +121,20 @@ def spec_of_tensors(spec: core.TensorSpec) -> Any:
 
 
 def as_tensors(element: Any) -> Any:
-    """An element of the core's with tensors for its arrays."""
+    """Convert the arrays of an element to tensors."""
     return map_leaves(as_tensor, element)
 
 
 def as_tensor(value: Any) -> Any:
-    """A value of an element as a tensor."""
-    if type(value) is np.ndarray and value.dtype.kind in "fiub":  # as most are
+    """Convert a value of an element to a tensor."""
+    # the most frequent case
+    if type(value) is np.ndarray and value.dtype.kind in "fiub":
         return convert(value)
     if value is None or isinstance(value, (core.Dataset, SparseTensor)):
         return value
     is_array = isinstance(value, np.ndarray)
-    if is_string(value) or is_array and value.dtype.kind == "O":  # which may be empty
+    # an object array can be empty
+    if is_string(value) or is_array and value.dtype.kind == "O":
         return StringTensor(value)
     if isinstance(value, core.Ragged):
         return RaggedTensor(value.values, np.asarray(value.row_splits))
@@ -140,7 +142,7 @@ def as_tensor(value: Any) -> Any:
 
 
 def as_numpy(element: Any) -> Any:
-    """An element of the core's with arrays, scalars of NumPy's and bytes."""
+    """Convert an element to arrays, NumPy scalars and bytes."""
 
     def shown(value: Any) -> Any:
         return StringTensor(value).numpy() if is_string(value) else value
@@ -149,9 +151,9 @@ def as_numpy(element: Any) -> Any:
 
 
 def as_components(element: Any) -> Any:
-    """An element with arrays for its tensors, numbers and lists; strings are bytes.
+    """Convert the tensors, numbers and lists of an element to arrays; strings to bytes.
 
-    Numbers have the dtypes that they have as tensors, and lists are stacked.
+    Numbers have the dtypes of their tensors, and lists are stacked.
     """
     return map_leaves(_as_component, element)
 
@@ -177,15 +179,15 @@ def _as_component(value: Any) -> Any:
 
 
 def of_function(result: Any) -> Any:
-    """What a function returns for an element, as an element of the core's.
+    """Convert the result of a user's function to an element.
 
-    A list is a tuple of components, as in TensorFlow; one in it is a single tensor.
+    As in TensorFlow, a list is a tuple of components; a list in it is one tensor.
     """
     return as_components(tuple(result) if type(result) is list else result)
 
 
 def as_plain(argument: Any) -> Any:
-    """An argument that is no element: numbers and strings for its tensors."""
+    """Convert tensors in an argument that is not an element to numbers and strings."""
     if isinstance(argument, core.Dataset):
         return _plain_dataset(argument)
     if isinstance(argument, (Tensor, Variable)):
@@ -207,5 +209,5 @@ def as_plain(argument: Any) -> Any:
 
 
 def _plain_dataset(dataset: core.Dataset) -> core.Dataset:
-    """A data set of the core's for one whose elements are tensors."""
+    """Return the underlying data set of toolkit for a data set of tensors."""
     return dataset._parents[0] if hasattr(dataset, "of_tensors") else dataset

@@ -1,6 +1,6 @@
-"""The larger and the smaller of two: where both are equal, the first has the gradient.
+"""Maximum and minimum whose gradient goes to the first of two equal values.
 
-The core's give half of it to each.
+toolkit's functions give half of the gradient to each value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from toolkit.ops.shape import sum_to
 
 
 def _extreme(name: str, record: Primitive, first: Any) -> Primitive:
-    """A composite of a primitive, and of the comparison that says: it is the first."""
+    """Define a composite of a primitive with a gradient by the comparison `first`."""
 
     def vjp(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
         zero = convert(0, g.dtype)
@@ -41,7 +41,7 @@ def _chosen(x: Any, y: Any, composite: Primitive, plain: Primitive) -> Tensor:
 
 
 def maximum(x: Any, y: Any, name: Any = None) -> Tensor:
-    """The larger of x and y, elementwise; NaN if either is.
+    """Return the larger of x and y, elementwise; NaN if either is.
 
     The gradient goes to x where they are equal.
     """
@@ -49,7 +49,7 @@ def maximum(x: Any, y: Any, name: Any = None) -> Tensor:
 
 
 def minimum(x: Any, y: Any, name: Any = None) -> Tensor:
-    """The smaller of x and y, elementwise; NaN if either is.
+    """Return the smaller of x and y, elementwise; NaN if either is.
 
     The gradient goes to x where they are equal.
     """
@@ -59,9 +59,10 @@ def minimum(x: Any, y: Any, name: Any = None) -> Tensor:
 def clip_by_value(
     t: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None
 ) -> Tensor:
-    """t with what is too small or too large brought to the bounds.
+    """Clip t to the bounds.
 
-    Where bounds cross, the lower one counts. At a bound the gradient is that of t.
+    If the lower bound is above the upper one, the result is the lower bound. At a bound
+    the gradient is the gradient of t.
     """
     t = convert(t)
     low, high = (

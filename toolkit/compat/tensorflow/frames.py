@@ -1,4 +1,4 @@
-"""Frames of `tf.signal`: cut out, transformed, and added up again."""
+"""Frames of `tf.signal`: extraction, transform, and overlap-add."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def frame(
     axis: int = -1,
     name: Any = None,
 ) -> Tensor:
-    """Return frames of a length along an axis, each a step after the one before."""
+    """Return frames of a length along an axis, whose starts differ by a step."""
     x, length, step = convert(signal), int(frame_length), int(frame_step)
     axis = axis % x.ndim
     count = x.shape[axis]
@@ -40,7 +40,7 @@ def frame(
 
 
 def overlap_and_add(signal: Any, frame_step: Any, name: Any = None) -> Tensor:
-    """Return the sum of frames, each a step after the one before.
+    """Add overlapping frames, whose starts differ by a step.
 
     Args:
         signal: (..., frames, frame_length).
@@ -73,7 +73,7 @@ def stft(
     pad_end: bool = False,
     name: Any = None,
 ) -> Tensor:
-    """Return the transform of each frame, under a window.
+    """Return the Fourier transform of each windowed frame.
 
     fft_length is the next power of two by default.
     """
@@ -93,12 +93,12 @@ def inverse_stft(
     window_fn: Any = hann_window,
     name: Any = None,
 ) -> Tensor:
-    """Return the signal whose `stft` is given, as far as the windows allow.
+    """Return the signal of an `stft`, as far as the windows allow.
 
     Args:
         stfts: (..., frames, fft_length // 2 + 1), complex.
-        frame_length, frame_step, fft_length: those of `stft`.
-        window_fn: `inverse_stft_window_fn(frame_step)` gives back the signal itself.
+        frame_length, frame_step, fft_length: as in `stft`.
+        window_fn: `inverse_stft_window_fn(frame_step)` reconstructs the signal exactly.
 
     Returns:
         (..., samples), real.
@@ -120,10 +120,10 @@ def inverse_stft(
 def inverse_stft_window_fn(
     frame_step: Any, forward_window_fn: Any = hann_window, name: Any = None
 ) -> Callable[..., Tensor]:
-    """Return the function of the window with which `inverse_stft` undoes `stft`.
+    """Return the window function with which `inverse_stft` inverts `stft`.
 
     Args:
-        frame_step: that of `stft`.
+        frame_step: as in `stft`.
         forward_window_fn: the window function of `stft`.
     """
     step = int(frame_step)

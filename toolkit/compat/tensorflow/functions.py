@@ -32,7 +32,7 @@ class ConcreteFunction:
 
     Args:
         function: the function.
-        signature: its arguments, (args, kwargs), with TensorSpecs in them.
+        signature: its arguments, (args, kwargs), with TensorSpecs for tensors.
     """
 
     def __init__(self, function: Function, signature: Any) -> None:
@@ -56,8 +56,8 @@ class ConcreteFunction:
 class Function(views.Function):
     """A Python function with its traces; see `function`."""
 
-    autograph = True  # whether Python's control flow may depend on tensors
-    _runs_eagerly = False  # for a graph cannot hold what it does
+    autograph = True  # whether Python's control flow can depend on tensors
+    _runs_eagerly = False  # True after an operation that a graph cannot contain
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if config.functions_run_eagerly():
@@ -69,18 +69,18 @@ class Function(views.Function):
                 return viewed(super().__call__(*args, **kwargs))
         except (RunEagerly, NeedsValues) as reason:
             if state.trace is not None:
-                raise  # so does the function that calls this one
+                raise  # the calling function also runs eagerly
             self._run_eagerly(reason)
         return self._call_eagerly(args, kwargs)
 
     def _call_eagerly(self, args: Any, kwargs: Any) -> Any:
-        """Call the Python function with arguments, and for results, as in a trace."""
+        """Call the Python function with the arguments and results of a trace."""
         if self.input_signature is not None:
             args, kwargs = self._fitted(args, kwargs), {}
         return _as_tensors(self.python_function(*args, **kwargs))
 
     def _fitted(self, args: Any, kwargs: Any) -> Any:
-        """The arguments as tensors of the dtypes of the input_signature, checked."""
+        """Convert the arguments to tensors of the input_signature, and check them."""
         if kwargs:
             bound = inspect.signature(self.python_function).bind(*args, **kwargs)
             args = bound.args
@@ -90,7 +90,7 @@ class Function(views.Function):
         return super()._fitted(args, {})
 
     def _run_eagerly(self, reason: Exception) -> None:
-        """Run as it is from now on, after a warning that says why."""
+        """Run eagerly from now on, after a warning with the reason."""
         self._runs_eagerly = True
         if isinstance(reason, NeedsValues):
             why = f"calls {reason.function}, which needs values of tensors"
@@ -102,22 +102,23 @@ class Function(views.Function):
 
     @property
     def traced_function(self) -> Callable[..., Any]:
-        """The function with its control flow rewritten, unless `autograph` is False."""
+        """Return the function with rewritten control flow, unless `autograph` is
+        False."""
         function = self.python_function
         function = converted(function) if self.autograph else function
         return lambda *args, **kwargs: _as_tensors(function(*args, **kwargs))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method: each instance has its own traces."""
+        """Return the bound method of an instance, which has separate traces."""
         method: Any = super().__get__(instance, owner)
         if method is not self:
             method.autograph = self.autograph
         return method
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
-        """The function for arguments like these; TensorSpecs may stand for tensors.
+        """Return the function for such arguments; a TensorSpec can replace a tensor.
 
-        It is traced at once, unless an extent varies.
+        It is traced immediately, unless an extent is dynamic.
         """
         leaves = tree.flatten((args, kwargs))
         if not args and not kwargs and self.input_signature is not None:
@@ -136,19 +137,19 @@ class Function(views.Function):
         return ConcreteFunction(self, (args, kwargs))
 
     def experimental_get_tracing_count(self) -> int:
-        """How often the Python code was traced."""
+        """Return the number of traces."""
         return self.trace_count
 
 
 def _has_composite(args: Any, kwargs: Any) -> bool:
-    """Whether an argument is a ragged or a sparse tensor, which no trace holds."""
+    """Return whether an argument is ragged or sparse: a trace cannot contain it."""
     leaves = tree.flatten((args, kwargs))
     return any(getattr(type(leaf), "is_composite", False) for leaf in leaves)
 
 
 @contextmanager
 def _tracing() -> Iterator[None]:
-    """A call of a function that may be traced, and is in no trace itself."""
+    """Mark the call of a function that can be traced, outside of any trace."""
     outer, local.is_tracing = local.is_tracing, state.trace is None or local.is_tracing
     try:
         yield
@@ -157,7 +158,7 @@ def _tracing() -> Iterator[None]:
 
 
 def _as_specified(spec: Any, given: Any) -> Any:
-    """An argument as a spec says: lists are tensors, numbers and arrays are cast."""
+    """Convert an argument to its spec: lists to tensors; cast numbers and arrays."""
     if isinstance(spec, data.TensorSpec):
         is_plain = not isinstance(given, (Tensor, Variable))
         if spec.dtype == STRING:
@@ -176,7 +177,7 @@ def _as_specified(spec: Any, given: Any) -> Any:
 
 
 def _as_tensors(found: Any) -> Any:
-    """What a function returned with tensors for numbers, arrays and strings."""
+    """Convert the numbers, arrays and strings of a result to tensors."""
 
     def of(leaf: Any) -> Any:
         if state.trace is not None and getattr(leaf, "is_composite", False):
@@ -209,15 +210,16 @@ def function(
     """Trace a function of tensors into graphs that are compiled.
 
     Args:
-        func: the function; without it, a decorator is returned.
-        input_signature: TensorSpecs that the arguments must fit, None for any.
-        autograph: whether Python's own control flow, here and in functions that are
-            called, may depend on tensors: see `tf.autograph`. If False, that is an
-            error that names `tf.cond` and `tf.while_loop`.
-        jit_compile: None and True compile; False runs NumPy kernels only.
+        func: the function; without it, the result is a decorator.
+        input_signature: TensorSpecs of the arguments, None for any.
+        autograph: whether Python's control flow, also in called functions, can depend
+            on
+            tensors: see `tf.autograph`. If False, such control flow raises an error
+            that names `tf.cond` and `tf.while_loop`.
+        jit_compile: None and True compile; False runs only NumPy kernels.
         reduce_retracing: whether Python numbers become 0-d tensors.
-        experimental_relax_shapes: an older name of reduce_retracing.
-        experimental_compile: an older name of jit_compile.
+        experimental_relax_shapes: legacy name of reduce_retracing.
+        experimental_compile: legacy name of jit_compile.
         experimental_implements, experimental_autograph_options,
             experimental_attributes, experimental_follow_type_hints: only None.
 

@@ -1,4 +1,4 @@
-"""`tf.image`: pictures as tensors, channels last."""
+"""`tf.image`: images as tensors, channels last."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ globals().update(
 
 
 class ResizeMethod:
-    """The names of ways to resize."""
+    """The names of the resize methods."""
 
     BILINEAR = "bilinear"
     NEAREST_NEIGHBOR = "nearest"
@@ -56,15 +56,15 @@ def resize(
     antialias: bool = False,
     name: Any = None,
 ) -> Tensor:
-    """Pictures of another height and width; float32, but for the nearest neighbour.
+    """Resize images; float32, except for the nearest neighbour.
 
     Args:
         images: one, or a batch.
         size: (height, width).
-        method: bilinear, nearest, bicubic, lanczos3, lanczos5, or area: the mean of
-            what a pixel covers.
-        preserve_aspect_ratio: whether `size` is the most that each may become.
-        antialias: whether to smooth before making it smaller.
+        method: bilinear, nearest, bicubic, lanczos3, lanczos5, or area: the mean over
+            the area of a pixel.
+        preserve_aspect_ratio: whether `size` is only the maximum.
+        antialias: whether to smooth before a reduction.
     """
     x, (height, width) = convert(images), extents(size)
     if preserve_aspect_ratio:
@@ -80,7 +80,7 @@ def resize(
 
 
 def _means(x: Tensor, axis: int, count: int) -> Tensor:
-    """The means over `count` equal parts of an axis, which may cut through pixels."""
+    """Return the means over `count` equal parts of an axis, with fractional pixels."""
     n = x.shape[axis]
     ends = np.arange(count + 1) * (n / count)
     pixels = np.arange(n)
@@ -92,33 +92,33 @@ def _means(x: Tensor, axis: int, count: int) -> Tensor:
 
 
 def flip_left_right(image: Any) -> Tensor:
-    """The picture in a mirror."""
+    """Flip the image from left to right."""
     return ops.flip(image, -2)
 
 
 def flip_up_down(image: Any) -> Tensor:
-    """The picture upside down, in a mirror."""
+    """Flip the image upside down."""
     return ops.flip(image, -3)
 
 
 def transpose(image: Any, name: Any = None) -> Tensor:
-    """Height and width exchanged."""
+    """Exchange height and width."""
     return ops.swapaxes(image, -3, -2)
 
 
 def rot90(image: Any, k: int = 1, name: Any = None) -> Tensor:
-    """Turned k times by a quarter, against the clock."""
+    """Rotate the image counterclockwise by k quarters."""
     return ops.rot90(image, k, (-3, -2))
 
 
 def rgb_to_grayscale(images: Any, name: Any = None) -> Tensor:
-    """Brightness, in one channel."""
+    """Convert to brightness, in one channel."""
     _check_channels("rgb_to_grayscale", images, 3)
     return _as_floats(images, ops.image.rgb_to_grayscale)
 
 
 def grayscale_to_rgb(images: Any, name: Any = None) -> Tensor:
-    """The one channel three times."""
+    """Repeat the one channel three times."""
     _check_channels("grayscale_to_rgb", images, 1)
     return ops.repeat(images, 3, -1)
 
@@ -135,7 +135,8 @@ def _check_channels(function: str, images: Any, count: int) -> None:
 def convert_image_dtype(
     image: Any, dtype: Any, saturate: bool = False, name: Any = None
 ) -> Tensor:
-    """In another dtype, from its range to that of the other: [0, 1] for floats."""
+    """Convert from the range of the dtype to the range of another; [0, 1] for
+    floats."""
     x, dtype = convert(image), dtypes.standardize(dtype)
     if x.dtype == dtype:
         return x
@@ -151,7 +152,7 @@ def convert_image_dtype(
 
 
 def _as_integers(x: Tensor, dtype: str, saturate: bool) -> Tensor:
-    """Integers in another dtype of them: bits are put behind, or are cut off."""
+    """Scale to another integer dtype: append or drop low bits."""
     old, new = (int(dtypes.highest(kind)) + 1 for kind in (x.dtype, dtype))
     if new >= old:
         return ops.cast(x, dtype) * (new // old)
@@ -160,12 +161,12 @@ def _as_integers(x: Tensor, dtype: str, saturate: bool) -> Tensor:
 
 
 def adjust_brightness(image: Any, delta: Any) -> Tensor:
-    """delta added to each value, in the scale of [0, 1]."""
+    """Add delta to each value, in the scale of [0, 1]."""
     return _as_floats(image, lambda x: x + delta)
 
 
 def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
-    """(x - mean) * contrast_factor + mean for each channel."""
+    """Compute (x - mean) * contrast_factor + mean for each channel."""
 
     def adjust(x: Tensor) -> Tensor:
         mean = ops.mean(x, (-3, -2), keepdims=True)
@@ -175,12 +176,12 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
 
 
 def adjust_saturation(image: Any, saturation_factor: Any, name: Any = None) -> Tensor:
-    """The saturation of each colour times a factor."""
+    """Multiply the saturation of each colour by a factor."""
     return _in_hsv(image, lambda h, s, v: (h, ops.clip(s * saturation_factor, 0, 1), v))
 
 
 def adjust_hue(image: Any, delta: Any, name: Any = None) -> Tensor:
-    """The hue of each colour turned by delta in [-1, 1], 1 being the whole circle."""
+    """Rotate the hue of each colour by delta in [-1, 1]; 1 is the whole circle."""
     if not isinstance(delta, Tensor) and not -1 <= delta <= 1:
         raise ArgumentError(f"adjust_hue: expected delta in [-1, 1]; received {delta}")
     return _in_hsv(image, lambda h, s, v: (ops.mod(h + delta, 1.0), s, v))
@@ -195,7 +196,7 @@ def _in_hsv(image: Any, change: Any) -> Tensor:
 
 
 def _as_floats(image: Any, change: Any) -> Tensor:
-    """What a change makes of a picture in [0, 1], in the dtype of the picture."""
+    """Apply a change to an image scaled to [0, 1]; keep the dtype."""
     x = convert(image)
     if dtypes.is_float(x.dtype):
         return change(x)
@@ -204,7 +205,7 @@ def _as_floats(image: Any, change: Any) -> Tensor:
 
 
 def per_image_standardization(image: Any) -> Tensor:
-    """(x - mean) / max(std, 1 / sqrt(number of values)) of each picture."""
+    """Compute (x - mean) / max(std, 1 / sqrt(number of values)) of each image."""
     x = convert(image)
     x = x if dtypes.is_float(x.dtype) else convert(x, "float32")
     axes = (-3, -2, -1)
@@ -220,7 +221,7 @@ def crop_to_bounding_box(
     target_height: Any,
     target_width: Any,
 ) -> Tensor:
-    """A part of the picture."""
+    """Crop the image to a box."""
     top, left, height, width = map(
         int, (offset_height, offset_width, target_height, target_width)
     )
@@ -240,7 +241,7 @@ def pad_to_bounding_box(
     target_height: Any,
     target_width: Any,
 ) -> Tensor:
-    """The picture within zeros."""
+    """Pad the image with zeros to a size."""
     x = convert(image)
     top, left = int(offset_height), int(offset_width)
     below = int(target_height) - top - x.shape[-3]
@@ -254,7 +255,7 @@ def pad_to_bounding_box(
 
 
 def central_crop(image: Any, central_fraction: float) -> Tensor:
-    """The middle of the picture: this fraction of height and width."""
+    """Crop to the center of the image: this fraction of height and width."""
     if not 0 < central_fraction <= 1:
         raise ArgumentError(
             f"central_crop: expected a fraction in (0, 1]; received {central_fraction}"
@@ -268,7 +269,7 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
 def resize_with_crop_or_pad(
     image: Any, target_height: Any, target_width: Any
 ) -> Tensor:
-    """Cut, or within zeros, around the middle."""
+    """Crop or pad with zeros around the center."""
     x, wanted = convert(image), (int(target_height), int(target_width))
     old = x.shape[-3:-1]
     kept = [min(n, w) for n, w in zip(old, wanted, strict=True)]
@@ -284,10 +285,10 @@ def resize_with_pad(
     method: str = "bilinear",
     antialias: bool = False,
 ) -> Tensor:
-    """Resized with its aspect ratio, rounded down, and within zeros.
+    """Resize with the aspect ratio, rounded down, and pad with zeros.
 
     Raises:
-        ArgumentError: nothing would be left of the height or width.
+        ArgumentError: the height or width would be 0.
     """
     x, wanted = convert(image), (int(target_height), int(target_width))
     old = x.shape[-3:-1]
@@ -306,7 +307,7 @@ def resize_with_pad(
 
 
 def _centred(x: Tensor, size: tuple[int, int]) -> Tensor:
-    """Within zeros, in the middle."""
+    """Pad with zeros around the center."""
     top, left = ((w - n) // 2 for w, n in zip(size, x.shape[-3:-1], strict=True))
     return pad_to_bounding_box(x, top, left, *size)
 
@@ -314,16 +315,16 @@ def _centred(x: Tensor, size: tuple[int, int]) -> Tensor:
 def extract_patches(
     images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: Any = None
 ) -> Tensor:
-    """Patches of pictures, each in the channels of its place."""
+    """Extract patches of images; the values of a patch are its channels."""
     size, step, rate = (extents(n)[1:3] for n in (sizes, strides, rates))
     return ops.image.extract_patches(images, size, step, rate, padding.lower())
 
 
 def psnr(a: Any, b: Any, max_val: Any, name: Any = None) -> Tensor:
-    """20 * log10(max_val) - 10 * log10(mean((a - b) ** 2)) of each picture; float32.
+    """Compute 20 * log10(max_val) - 10 * log10(mean((a - b) ** 2)) of each image;
+    float32.
 
-    Pictures of integers are brought to [0, 1] first, and so is `max_val`, as one of
-    their values.
+    Integer images and `max_val` are first scaled to [0, 1].
     """
     x, y = convert(a), convert(b)
     most = convert_image_dtype(convert(max_val, x.dtype), "float32")
@@ -343,13 +344,13 @@ def ssim(
     k2: float = 0.03,
     return_index_map: bool = False,
 ) -> Tensor:
-    """How similar two pictures are in structure."""
+    """Compute the structural similarity of two images."""
     refuse("ssim", return_index_map=(return_index_map, False))
     return ops.image.ssim(img1, img2, float(max_val), filter_size, filter_sigma, k1, k2)
 
 
 def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
-    """The differences to the next row and column; 0 at the last ones."""
+    """Return the differences to the next row and column; 0 at the last ones."""
     x = convert(image)
     dy, dx = x[:, 1:] - x[:, :-1], x[:, :, 1:] - x[:, :, :-1]
     return (
@@ -359,7 +360,8 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
 
 
 def sobel_edges(image: Any) -> Tensor:
-    """The slopes down and to the right, on a last axis; pictures are reflected."""
+    """Return the gradients down and to the right, on a last axis; images are
+    reflected."""
     x = _with_signs("sobel_edges", image)
     x = ops.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], "reflect")
     down, right = x[:, 2:] - x[:, :-2], x[:, :, 2:] - x[:, :, :-2]
@@ -369,7 +371,7 @@ def sobel_edges(image: Any) -> Tensor:
 
 
 def _with_signs(function: str, image: Any) -> Tensor:
-    """Pixels, refused where their differences would be no numbers of their dtype."""
+    """Convert to a tensor; raise for unsigned dtypes, which have no differences."""
     x = convert(image)
     if x.dtype.is_unsigned:
         raise DTypeError(
@@ -380,12 +382,12 @@ def _with_signs(function: str, image: Any) -> Tensor:
 
 
 def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
-    """gain * x ** gamma, in the scale of [0, 1]."""
+    """Compute gain * x ** gamma, in the scale of [0, 1]."""
     return _as_floats(image, lambda x: gain * ops.power(x, gamma))
 
 
 def total_variation(images: Any, name: Any = None) -> Tensor:
-    """The sum of the differences between neighbours, of each picture."""
+    """Sum the absolute differences between neighbours, for each image."""
     x = _with_signs("total_variation", images)
     down = ops.absolute(x[..., 1:, :, :] - x[..., :-1, :, :])
     right = ops.absolute(x[..., 1:, :] - x[..., :-1, :])

@@ -1,4 +1,4 @@
-"""`tf.image`: boxes in pictures. A box is (top, left, bottom, right) in [0, 1]."""
+"""`tf.image`: boxes in images. A box is (top, left, bottom, right) in [0, 1]."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = (
     "non_max_suppression_with_scores",
 )
 _METHODS = ("bilinear", "nearest")
-# Of boxes whose colours are not given, in turn.
+# Default colours of boxes, used cyclically.
 _COLORS = np.array(
     [
         *([1, 1, 0, 1], [0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 0, 1], [0.5, 0, 0.5, 1]),
@@ -40,16 +40,16 @@ def crop_and_resize(
     extrapolation_value: float = 0.0,
     name: Any = None,
 ) -> Tensor:
-    """The parts of pictures that are in boxes, brought to one size; float32.
+    """Crop images to boxes and resize the parts to one size; float32.
 
     Args:
         image: (batch, height, width, channels).
-        boxes: (boxes, 4): top, left, bottom and right, 1 being the last row or column;
-            upside down if the bottom is the lower number.
-        box_indices: (boxes,): the number of each one's picture.
+        boxes: (boxes, 4): top, left, bottom and right; 1 is the last row or column. The
+            part is flipped if bottom is less than top.
+        box_indices: (boxes,): the image index of each box.
         crop_size: (height, width) of the parts.
         method: "bilinear" or "nearest".
-        extrapolation_value: what is outside of the pictures.
+        extrapolation_value: the value outside of the images.
 
     Returns:
         (boxes, height, width, channels).
@@ -84,7 +84,7 @@ def crop_and_resize(
 
 
 def _places(low: Tensor, high: Tensor, extent: int, count: int) -> Tensor:
-    """Where the pixels of parts are along an axis: (boxes, count)."""
+    """Return the pixel coordinates of parts along an axis: (boxes, count)."""
     last = float(extent - 1)
     if count == 1:
         return ops.expand_dims(0.5 * (low + high) * last, 1)
@@ -94,7 +94,7 @@ def _places(low: Tensor, high: Tensor, extent: int, count: int) -> Tensor:
 
 
 def _pixels(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    """The pixels at whole places, which are brought into the pictures."""
+    """Return the pixels at integer coordinates, clipped to the images."""
     _, height, width, channels = x.shape
     row = ops.cast(ops.clip(y, 0, height - 1), "int32")
     column = ops.cast(ops.clip(z, 0, width - 1), "int32")
@@ -119,7 +119,8 @@ def _bilinear(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
     return above + (line(ops.ceil(y)) - above) * down
 
 
-# --- which boxes to keep --------------------------------------------------------------
+# --- selection of boxes
+# -----------------------------------------------------------------
 
 
 def non_max_suppression(
@@ -130,14 +131,14 @@ def non_max_suppression(
     score_threshold: Any = float("-inf"),
     name: Any = None,
 ) -> Tensor:
-    """The numbers of the boxes with the highest scores that do not overlap; int32.
+    """Return the indices of the best boxes without overlap; int32.
 
     Args:
         boxes: (boxes, 4): two opposite corners.
         scores: (boxes,).
-        max_output_size: how many to keep at most.
-        iou_threshold: how much of what two boxes cover both may cover, in [0, 1].
-        score_threshold: what scores must be above.
+        max_output_size: the maximum number of boxes.
+        iou_threshold: the maximum intersection over union of two boxes, in [0, 1].
+        score_threshold: the lower bound of scores, excluded.
     """
     limits = (max_output_size, iou_threshold, score_threshold)
     kept = _kept("non_max_suppression", boxes, scores, *limits, 0.0)
@@ -153,12 +154,13 @@ def non_max_suppression_with_scores(
     soft_nms_sigma: Any = 0.0,
     name: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """`non_max_suppression`, and the scores of what is kept.
+    """Return the indices of `non_max_suppression`, and the scores of these boxes.
 
     Args:
-        boxes, scores, max_output_size, iou_threshold, score_threshold: as there.
-        soft_nms_sigma: above 0, boxes that overlap are kept with scores lowered by
-            exp(-overlap ** 2 / (2 * soft_nms_sigma)).
+        boxes, scores, max_output_size, iou_threshold, score_threshold: as in
+            `non_max_suppression`.
+        soft_nms_sigma: above 0, overlapping boxes stay, and their scores are multiplied
+            by exp(-overlap ** 2 / (2 * soft_nms_sigma)).
     """
     limits = (max_output_size, iou_threshold, score_threshold)
     function = "non_max_suppression_with_scores"
@@ -177,7 +179,7 @@ def _kept(
     least: Any,
     sigma: float,
 ) -> list[tuple[int, float]]:
-    """(number, score) of the boxes that are kept, the best first."""
+    """Return (index, score) of the selected boxes, best first."""
     corners, values = np.asarray(convert(boxes)), np.asarray(convert(scores))
     if corners.shape != (*values.shape, 4) or values.ndim != 1:
         raise ShapeError(
@@ -191,7 +193,8 @@ def _kept(
         )
     low, high = corners[:, :2], corners[:, 2:]
     ends = np.minimum(low, high), np.maximum(low, high)
-    # Best first, then the lowest number; the third says whom it was compared with.
+    # Best first, then the lowest index. The third number is the count of selected boxes
+    # with which the box was already compared.
     queue = [(-float(v), i, 0) for i, v in enumerate(values) if v > least]
     heapq.heapify(queue)
     kept: list[tuple[int, float]] = []
@@ -214,7 +217,7 @@ def _kept(
 
 
 def _overlap(low: Any, high: Any, i: int, j: int) -> float:
-    """What two boxes both cover, as a part of what they cover together."""
+    """Return the intersection over union of two boxes."""
     areas = [float(np.prod(high[k] - low[k])) for k in (i, j)]
     if min(areas) <= 0:
         return 0.0
@@ -229,14 +232,14 @@ def _overlap(low: Any, high: Any, i: int, j: int) -> float:
 def draw_bounding_boxes(
     images: Any, boxes: Any, colors: Any, name: Any = None
 ) -> Tensor:
-    """Pictures with the outlines of boxes, one pixel wide.
+    """Draw the outlines of boxes, one pixel wide.
 
     Args:
         images: (batch, height, width, 1, 3 or 4 channels) of floats.
-        boxes: (batch, boxes, 4): top, left, bottom and right, 1 being the last row or
-            column; one that is upside down is left out.
-        colors: (colors, channels), taken in turn; None for ten colours, white on
-            pictures of one channel.
+        boxes: (batch, boxes, 4): top, left, bottom and right; 1 is the last row or
+            column. A box whose bottom is less than its top is not drawn.
+        colors: (colors, channels), used cyclically; None for ten colours, or white for
+            images of one channel.
     """
     x, corners = convert(images), np.asarray(convert(boxes))
     if not dtypes.is_float(x.dtype):
@@ -264,7 +267,7 @@ def draw_bounding_boxes(
 
 
 def _outline(box: Any, height: int, width: int) -> list[Any]:
-    """The sides of a box, as far as they are in a picture, as places in its array."""
+    """Return the visible sides of a box, as slices of the image."""
     scales = np.array([height - 1, width - 1] * 2, "float32")
     top, left, bottom, right = (int(n) for n in box.astype("float32") * scales)
     if top > bottom or left > right:

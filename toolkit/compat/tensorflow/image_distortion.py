@@ -1,4 +1,4 @@
-"""Random parts of a picture that hold enough of its objects."""
+"""Random crops of an image that contain enough of its objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGEST_SEED = 2**31 - 1
 
 
 class SampleDistortedBoundingBoxV2(NamedTuple):
-    """Where a part of a picture begins, its size, and its box in [0, 1]."""
+    """The start of a crop, its size, and its box in [0, 1]."""
 
     begin: Tensor
     size: Tensor
@@ -40,20 +40,20 @@ def sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: Any = None,
 ) -> SampleDistortedBoundingBoxV2:
-    """Return a random part of a picture that covers enough of one of its objects.
+    """Return a random crop of an image that covers enough of one of its objects.
 
     Args:
         image_size: (height, width, channels).
         bounding_boxes: (batch, boxes, 4): the objects, as (low y, low x, high y, high
             x) in [0, 1].
-        seed: of the random numbers; 0 for others in each call.
-        min_object_covered: how much of an object the part must hold.
+        seed: of the random numbers; 0 for different crops in each call.
+        min_object_covered: the minimum fraction of an object in the crop.
         aspect_ratio_range: the bounds of width / height; (0.75, 1.33) by default.
-        area_range: the bounds of the part's area; (0.05, 1) by default.
-        max_attempts: how many parts are tried before the whole picture is returned;
+        area_range: the bounds of the crop's area; (0.05, 1) by default.
+        max_attempts: the number of attempts before the result is the whole image;
             100 by default.
-        use_image_if_no_bounding_boxes: whether the picture is the object if there is
-            no box, instead of an error.
+        use_image_if_no_bounding_boxes: whether the image is the object if there is no
+            box, instead of an error.
 
     Returns:
         (begin, size, bboxes): arguments for `tf.slice`, and the box, (1, 1, 4).
@@ -89,7 +89,7 @@ def stateless_sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: Any = None,
 ) -> SampleDistortedBoundingBoxV2:
-    """As `sample_distorted_bounding_box`, by a seed of two integers."""
+    """Return a crop as `sample_distorted_bounding_box`, by a seed of two integers."""
     drawn = random.stateless_uniform((), seed, 0, _LARGEST_SEED, "int32")
     return _sampled(
         drawn,
@@ -139,7 +139,7 @@ def _sampled(
 def _part(
     generator: Any, height: int, width: int, ratio: float, areas: Sequence[float]
 ) -> tuple[int, int, int, int] | None:
-    """Return (y, x, height, width) of a part of this ratio; None if none fits."""
+    """Return (y, x, height, width) of a crop with this ratio; None if none fits."""
     least, most = (area * height * width for area in areas)
     low = int(round((least / ratio) ** 0.5))
     high = min(int(round((most / ratio) ** 0.5)), height, int(width / ratio + 0.5))
@@ -156,7 +156,7 @@ def _part(
 
 
 def _covers(part: tuple[int, int, int, int], objects: Any, least: float) -> bool:
-    """Whether a part holds enough of one of some objects, in pixels."""
+    """Return whether a crop covers enough of one of the objects, in pixels."""
     y, x, height, width = part
     low = np.maximum(objects[:, :2], [y, x])
     high = np.minimum(objects[:, 2:], [y + height, x + width])

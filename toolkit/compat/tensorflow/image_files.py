@@ -1,4 +1,4 @@
-"""Pictures as bytes of files: PNG, JPEG, GIF, BMP and WebP."""
+"""Image files: PNG, JPEG, GIF, BMP and WebP."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from toolkit.errors import (
 from toolkit.reading.images import open_frames, open_image, pillow, upper_bits
 
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
-_SEVERAL = ("GIF", "WEBP")  # may hold several pictures, and are a batch
+_SEVERAL = ("GIF", "WEBP")  # can hold several images, and are a batch
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-# The brightness of red, green and blue in units of 1 / 32768, as libpng rounds them.
+# Luma of red, green and blue in units of 1 / 32768, as libpng rounds them.
 _BRIGHTNESS = np.array([9797, 19234, 3737])
 
 
@@ -35,15 +35,16 @@ def decode_image(
     name: Any = None,
     expand_animations: bool = True,
 ) -> Tensor:
-    """The pixels of a PNG, JPEG, GIF, BMP or WebP file: (height, width, channels).
+    """Decode a PNG, JPEG, GIF, BMP or WebP file: (height, width, channels).
 
-    Those of a GIF or WebP file are a batch of all its pictures.
+    A GIF or WebP file is a batch of all its images.
 
     Args:
         contents: the bytes of the file.
-        channels: 1, 3 or 4; None or 0: as many as the file has, 3 for GIF and WebP.
+        channels: 1, 3 or 4; None or 0 keeps the channels of the file, 3 for GIF and
+            WebP.
         dtype: uint8, uint16, or a floating dtype, of values in [0, 1].
-        expand_animations: whether a GIF is a batch; if not, its first picture.
+        expand_animations: whether a GIF is a batch; if not, its first image.
     """
     found = _decoded(contents, "decode_image", _FORMATS, channels, dtype)
     return found[0] if found.ndim == 4 and not expand_animations else found
@@ -59,13 +60,14 @@ def decode_jpeg(
     dct_method: str = "",
     name: Any = None,
 ) -> Tensor:
-    """The pixels of a JPEG file, or of what else `decode_png` reads; uint8.
+    """Decode a JPEG file, or another file of `decode_png`; uint8.
 
-    They may differ by some units from TensorFlow's, whose decoder rounds more coarsely.
+    Values can differ by a few units from TensorFlow, whose decoder has a larger
+    rounding error.
 
     Args:
         contents: the bytes of the file.
-        channels: 1 or 3; 0: as many as the file has.
+        channels: 1 or 3; 0 keeps the channels of the file.
         ratio: only 1.
         fancy_upscaling: only True.
         try_recover_truncated: only False.
@@ -86,11 +88,11 @@ def decode_jpeg(
 def decode_png(
     contents: Any, channels: int = 0, dtype: Any = "uint8", name: Any = None
 ) -> Tensor:
-    """The pixels of a PNG file, or of a JPEG or GIF file with one picture.
+    """Decode a PNG file, or a JPEG or GIF file with one image.
 
     Args:
         contents: the bytes of the file.
-        channels: 1, 3 or 4; 0: as many as the file has.
+        channels: 1, 3 or 4; 0 keeps the channels of the file.
         dtype: uint8 or uint16.
     """
     if dtypes.standardize(dtype) not in ("uint8", "uint16"):
@@ -99,12 +101,13 @@ def decode_png(
 
 
 def decode_bmp(contents: Any, channels: int = 0, name: Any = None) -> Tensor:
-    """The pixels of a BMP file; uint8; `channels`: 3, 4, or 0 for the file's."""
+    """Decode a BMP file; uint8; `channels`: 3, 4, or 0 for the channels of the file."""
     return _decoded(contents, "decode_bmp", ("BMP",), channels, "uint8")
 
 
 def decode_gif(contents: Any, name: Any = None) -> Tensor:
-    """The pictures of a GIF file, or that of a PNG or JPEG file, as a batch; uint8."""
+    """Decode the images of a GIF file, or the image of a PNG or JPEG file, as a batch;
+    uint8."""
     found = _decoded(contents, "decode_gif", ("GIF", "PNG", "JPEG"), 3, "uint8")
     return found if found.ndim == 4 else found[None]
 
@@ -126,7 +129,7 @@ def _decoded(
     channels: int | None,
     dtype: Any,
 ) -> Tensor:
-    """The pixels, or those of several pictures, in a dtype."""
+    """Return the pixels of one image, or of several, in a dtype."""
     data, dtype, count = one_string(contents, function), dtypes.standardize(dtype), 0
     count = int(channels or 0)
     if count not in (0, *_MODES):
@@ -145,7 +148,7 @@ def _decoded(
             f"{image.format}"
         )
     _check_channels(function, image.format, count)
-    is_deep = image.format == "PNG" and data[24] == 16  # bits in a sample
+    is_deep = image.format == "PNG" and data[24] == 16  # bits per sample
     if image.format in _SEVERAL:
         pixels = np.stack([np.asarray(x) for x in open_frames(image, function)])
     elif is_deep and dtype != "uint8":
@@ -156,7 +159,7 @@ def _decoded(
 
 
 def _check_channels(function: str, kind: str, count: int) -> None:
-    """Refuse numbers of channels that TensorFlow does not make of a format."""
+    """Raise for a number of channels that TensorFlow does not support for a format."""
     least, most = {"JPEG": (1, 3), "BMP": (3, 4)}.get(kind, (1, 4))
     least, most = (3, 3) if kind in _SEVERAL else (least, most)
     if count and not least <= count <= most:
@@ -168,8 +171,8 @@ def _check_channels(function: str, kind: str, count: int) -> None:
 
 
 def _pixels(image: Any, count: int) -> Any:
-    """(height, width, channels) of a picture in uint8."""
-    if image.mode.startswith("I"):  # 16 bits: the upper ones count
+    """Return (height, width, channels) of an image in uint8."""
+    if image.mode.startswith("I"):  # 16 bits: keep the upper ones
         return _repeated(upper_bits(image)[..., None], count)
     if image.mode == "P":
         image = image.convert("RGBA" if "transparency" in image.info else "RGB")
@@ -184,25 +187,25 @@ def _pixels(image: Any, count: int) -> Any:
 
 
 def _with_alpha(image: Any, data: bytes) -> Any:
-    """A picture, if it is a BMP with 32 bits in a pixel with their last 8, too."""
+    """Return an image, with its alpha channel if it is a BMP with 32 bits per pixel."""
     if image.format != "BMP" or data[28] != 32 or any(data[30:34]):
         return image
     start, height = int.from_bytes(data[10:14], "little"), image.height
     rows = np.frombuffer(data, "uint8", 4 * image.width * height, start)
     rows = rows.reshape(height, image.width, 4)[..., [2, 1, 0, 3]]
-    is_from_the_top = bool(data[25] & 128)  # the height is negative
+    is_from_the_top = bool(data[25] & 128)  # a negative height
     return pillow("decode_bmp").fromarray(rows if is_from_the_top else rows[::-1])
 
 
 def _brightness(colours: Any) -> Any:
-    """What libpng makes of colours: rounded down, and grey as it is."""
+    """Convert colours to brightness as libpng: rounded down, and grey unchanged."""
     grey = (colours.astype("int64") @ _BRIGHTNESS) >> 15
     is_grey = (colours == colours[..., :1]).all(-1)
     return np.where(is_grey, colours[..., 0], grey).astype("uint8")[..., None]
 
 
 def _deep(function: str, image: Any, count: int) -> Any:
-    """The pixels of a picture of 16 bits, in uint16."""
+    """Return the pixels of an image with 16 bits, in uint16."""
     if not image.mode.startswith("I"):
         raise UnsupportedError(
             f"{function}: of PNG files with 16 bits in a sample only grey ones are "
@@ -212,7 +215,7 @@ def _deep(function: str, image: Any, count: int) -> Any:
 
 
 def _repeated(grey: Any, count: int) -> Any:
-    """A grey picture with more channels."""
+    """Repeat a grey image to more channels."""
     colours = np.repeat(grey, {0: 1, 4: 3}.get(count, count), axis=-1)
     if count != 4:
         return colours
@@ -221,17 +224,17 @@ def _repeated(grey: Any, count: int) -> Any:
 
 
 def _scaled(pixels: Any, dtype: str, kind: str) -> Tensor:
-    """Pixels in another dtype: from all bits to all bits, or to [0, 1]."""
+    """Scale pixels to the full range of another dtype, or to [0, 1]."""
     if pixels.dtype == dtype:
         return convert(pixels)
-    if dtype == "uint16":  # libpng repeats the byte; else, bits are shifted
+    if dtype == "uint16":  # libpng repeats the byte; the other decoders shift bits
         return convert(pixels.astype("uint16") * (257 if kind == "PNG" else 256))
     highest = float(np.iinfo(pixels.dtype).max)
     return ops.cast(ops.cast(convert(pixels), "float32") / highest, dtype)
 
 
 def is_jpeg(contents: Any, name: Any = None) -> Tensor:
-    """Whether bytes begin as a JPEG file does."""
+    """Return whether bytes have the signature of a JPEG file."""
     return convert(one_string(contents, "is_jpeg")[:3] == b"\xff\xd8\xff")
 
 
@@ -239,11 +242,11 @@ def is_jpeg(contents: Any, name: Any = None) -> Tensor:
 
 
 def encode_png(image: Any, compression: int = -1, name: Any = None) -> StringTensor:
-    """The bytes of a PNG file of these pixels.
+    """Encode pixels as a PNG file.
 
     Args:
         image: (height, width, 1 to 4 channels) in uint8, or one channel in uint16.
-        compression: 0 to 9: none to most; -1: as it seems best.
+        compression: 0 to 9: none to maximum; -1: automatic.
     """
     array = _checked("encode_png", image, (1, 2, 3, 4), ("uint8", "uint16"))
     if not -1 <= compression <= 9:
@@ -272,17 +275,17 @@ def encode_jpeg(
     xmp_metadata: str = "",
     name: Any = None,
 ) -> StringTensor:
-    """The bytes of a JPEG file of these pixels.
+    """Encode pixels as a JPEG file.
 
     Args:
         image: (height, width, 1 or 3 channels) in uint8.
-        format: "", or what the number of channels says: "grayscale" or "rgb".
+        format: "", or the name for the number of channels: "grayscale" or "rgb".
         quality: 0 to 100.
-        progressive: whether it is shown in passes, each finer.
+        progressive: whether to encode in passes of increasing quality.
         optimize_size: whether to search for the best code.
-        chroma_downsampling: whether colours are kept at half the resolution.
+        chroma_downsampling: whether to store colours at half the resolution.
         density_unit: "in" or "cm", the unit of the densities.
-        x_density, y_density: pixels in a unit, as programs read that print it.
+        x_density, y_density: pixels per unit, for printing.
         xmp_metadata: only "".
     """
     array = _checked("encode_jpeg", image, (1, 3), ("uint8",))
@@ -316,7 +319,7 @@ def encode_jpeg(
 def _checked(
     function: str, image: Any, channels: tuple[int, ...], kinds: tuple[str, ...]
 ) -> Any:
-    """The pixels of one picture as an array."""
+    """Return the validated pixels of one image as an array."""
     array = np.asarray(convert(image))
     if array.ndim != 3 or array.shape[-1] not in channels:
         raise ShapeError(

@@ -1,4 +1,4 @@
-"""`tf.image`: changes of pictures by chance, from a stream or from a given seed."""
+"""`tf.image`: random changes of images, from a stream or from a given seed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = (
 
 
 def _range(function: str, low: Any, high: Any, most: float | None = None) -> Any:
-    """The ends of a range as floats, checked."""
+    """Return the validated ends of a range as floats."""
     low, high = float(low), float(high)
     if not low < high and not low == high == 0 or most is not None and high > most:
         limit = "" if most is None else f" of at most {most}"
@@ -40,7 +40,7 @@ def _range(function: str, low: Any, high: Any, most: float | None = None) -> Any
 
 
 def _around(function: str, most: Any, limit: float | None = None) -> Any:
-    """From -most to most."""
+    """Return the range from -most to most."""
     return _range(function, -float(most), most, limit)
 
 
@@ -61,31 +61,31 @@ def _stateless(ends: tuple[float, float], seed: Any) -> Tensor:
 
 
 def random_brightness(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
-    """`adjust_brightness` by a random amount up to max_delta, up or down."""
+    """Apply `adjust_brightness` with a random delta of at most max_delta."""
     ends = _around("random_brightness", max_delta)
     return adjust_brightness(image, _drawn(ends, seed))
 
 
 def stateless_random_brightness(image: Any, max_delta: Any, seed: Any) -> Tensor:
-    """`random_brightness` by the amount that a seed of two integers gives."""
+    """Apply `random_brightness` with a seed of two integers."""
     ends = _around("stateless_random_brightness", max_delta)
     return adjust_brightness(image, _stateless(ends, seed))
 
 
 def random_contrast(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
-    """`adjust_contrast` by a random factor."""
+    """Apply `adjust_contrast` with a random factor."""
     ends = _positive("random_contrast", lower, upper)
     return adjust_contrast(image, _drawn(ends, seed))
 
 
 def stateless_random_contrast(image: Any, lower: Any, upper: Any, seed: Any) -> Tensor:
-    """`random_contrast` by the factor that a seed of two integers gives."""
+    """Apply `random_contrast` with a seed of two integers."""
     ends = _positive("stateless_random_contrast", lower, upper)
     return adjust_contrast(image, _stateless(ends, seed))
 
 
 def random_saturation(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
-    """`adjust_saturation` by a random factor."""
+    """Apply `adjust_saturation` with a random factor."""
     ends = _positive("random_saturation", lower, upper)
     return adjust_saturation(image, _drawn(ends, seed))
 
@@ -93,39 +93,40 @@ def random_saturation(image: Any, lower: Any, upper: Any, seed: Any = None) -> T
 def stateless_random_saturation(
     image: Any, lower: Any, upper: Any, seed: Any = None
 ) -> Tensor:
-    """`random_saturation` by the factor that a seed of two integers gives."""
+    """Apply `random_saturation` with a seed of two integers."""
     ends = _positive("stateless_random_saturation", lower, upper)
     return adjust_saturation(image, _stateless(ends, seed))
 
 
 def random_hue(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
-    """`adjust_hue` by a random amount up to max_delta, at most 0.5, either way."""
+    """Apply `adjust_hue` with a random delta of at most max_delta, which is at most
+    0.5."""
     return adjust_hue(image, _drawn(_around("random_hue", max_delta, 0.5), seed))
 
 
 def stateless_random_hue(image: Any, max_delta: Any, seed: Any) -> Tensor:
-    """`random_hue` by the amount that a seed of two integers gives."""
+    """Apply `random_hue` with a seed of two integers."""
     ends = _around("stateless_random_hue", max_delta, 0.5)
     return adjust_hue(image, _stateless(ends, seed))
 
 
 def random_flip_left_right(image: Any, seed: Any = None) -> Tensor:
-    """`flip_left_right` of each picture with a probability of a half."""
+    """Apply `flip_left_right` to each image with probability 0.5."""
     return _flipped(image, -2, lambda shape: uniform(shape, seed=random.source(seed)))
 
 
 def random_flip_up_down(image: Any, seed: Any = None) -> Tensor:
-    """`flip_up_down` of each picture with a probability of a half."""
+    """Apply `flip_up_down` to each image with probability 0.5."""
     return _flipped(image, -3, lambda shape: uniform(shape, seed=random.source(seed)))
 
 
 def stateless_random_flip_left_right(image: Any, seed: Any) -> Tensor:
-    """`random_flip_left_right` as a seed of two integers decides."""
+    """Apply `random_flip_left_right` with a seed of two integers."""
     return _flipped(image, -2, lambda shape: random.stateless_uniform(shape, seed))
 
 
 def stateless_random_flip_up_down(image: Any, seed: Any) -> Tensor:
-    """`random_flip_up_down` as a seed of two integers decides."""
+    """Apply `random_flip_up_down` with a seed of two integers."""
     return _flipped(image, -3, lambda shape: random.stateless_uniform(shape, seed))
 
 

@@ -1,7 +1,7 @@
-"""Modules that are others under a second name, and namespaces, to import.
+"""Import of modules under a second name, and of namespaces as modules.
 
-`from toolkit.compat.tensorflow.train import Example` finds what `tf.train.Example` is,
-and so does `tensorflow.python.keras`, a private name of `tf.keras` that scripts use.
+`from toolkit.compat.tensorflow.train import Example` imports `tf.train.Example`.
+`tensorflow.python.keras`, a private name of `tf.keras` in some scripts, also works.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _NAMESPACES = frozenset(
     "autodiff bitwise config.experimental dtypes errors io.gfile math.special nest "
     "train version".split()
 )
-_PRIVATE = "python"  # the package of TensorFlow whose `keras` is found, and no more
+_PRIVATE = "python"  # only `keras` of this package of TensorFlow exists
 
 
 class Alias(ModuleType):
-    """A module whose names are those of another object.
+    """A module with the names of another object.
 
     Args:
         name: of the module.
@@ -34,7 +34,8 @@ class Alias(ModuleType):
     def __init__(self, name: str, real: Any) -> None:
         super().__init__(name, getattr(real, "__doc__", None))
         self.__dict__["_real"] = real
-        self.__path__ = []  # not that of a package: its files are not to run again
+        # an empty path: the files of the real package must not run again
+        self.__path__ = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_real"], name)
@@ -44,13 +45,12 @@ class Alias(ModuleType):
 
 
 class AliasFinder(MetaPathFinder, Loader):
-    """Finds aliases inside of a package.
+    """Import finder for aliases inside a package.
 
     Args:
         package: its name.
-        real_of: from a name inside of it to the object that it stands for; None: it
-            stands for none.
-        alias: makes the module of a name and an object.
+        real_of: from a name inside it to the real object, or None.
+        alias: creates the module from a name and an object.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class AliasFinder(MetaPathFinder, Loader):
         self._real_of, self._alias = real_of, alias
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """Where an alias comes from; `path` and `target` have no effect."""
+        """Return the spec of an alias; `path` and `target` have no effect."""
         if not name.startswith(self._prefix):
             return None
         real = self._real_of(name.removeprefix(self._prefix))
@@ -77,10 +77,10 @@ class AliasFinder(MetaPathFinder, Loader):
         return self._alias(spec.name, spec.loader_state)
 
     def exec_module(self, module: ModuleType) -> None:
-        """What the module stands for has run already."""
+        """Do nothing: the real module has already run."""
 
     def install(self) -> None:
-        """Let the aliases be found, unless another such finder does."""
+        """Register the finder, unless an equal finder is registered."""
         prefixes = (getattr(finder, "_prefix", None) for finder in sys.meta_path)
         if self._prefix not in prefixes:
             sys.meta_path.append(self)
@@ -95,7 +95,7 @@ class _Private:
 
 
 def _real_of(own: str) -> Any:
-    """What a name in the package stands for, if it is one of these."""
+    """Return the real object of a name in the package, or None."""
     if own in _NAMESPACES:
         return reduce(getattr, own.split("."), sys.modules[_PACKAGE])
     if own == _PRIVATE:
@@ -106,5 +106,5 @@ def _real_of(own: str) -> Any:
 
 
 def install() -> None:
-    """Let these modules be found."""
+    """Register the finder of these modules."""
     AliasFinder(_PACKAGE, _real_of).install()

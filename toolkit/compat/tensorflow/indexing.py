@@ -1,4 +1,4 @@
-"""Taking from tensors by indices, scattering into them, and putting them in order."""
+"""Indexing of tensors: gather, scatter, and sort."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.errors import ArgumentError, ShapeError
 
 
 class Unique(NamedTuple):
-    """The different elements, and the number of the one that each is."""
+    """The distinct elements, and the index of each element among them."""
 
     y: Any
     idx: Any
@@ -26,14 +26,15 @@ UniqueWithCounts = namedtuple("UniqueWithCounts", "y idx count")
 
 
 class IndexedSlices:
-    """Rows of a tensor by their numbers, for `Variable.scatter_add` and the like.
+    """Rows of a tensor by their indices, for `Variable.scatter_add` and related
+    methods.
 
-    No gradient is one: gradients of look-ups are tensors.
+    Gradients do not have this type: the gradient of a lookup is a tensor.
 
     Args:
         values: the rows, (number, ...).
-        indices: which row each is; one may be there again.
-        dense_shape: of the whole tensor; kept.
+        indices: of the rows; duplicates are allowed.
+        dense_shape: of the whole tensor; only stored.
     """
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
@@ -43,12 +44,12 @@ class IndexedSlices:
 
     @property
     def dtype(self) -> Any:
-        """The dtype of the rows."""
+        """Return the dtype of the rows."""
         return self.values.dtype
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Tensor:
-    """x where a condition is true and y elsewhere; without these, where it is true.
+    """Select x where a condition is true, else y; without x and y, return true indices.
 
     Returns:
         With x and y a tensor of their dtype; without, int64 indices of shape (number,
@@ -74,14 +75,14 @@ def gather(
     batch_dims: int = 0,
     name: Any = None,
 ) -> Tensor:
-    """The slices of params along an axis that indices name.
+    """Gather slices of params along an axis.
 
     Args:
-        params: what to take from.
+        params: the source.
         indices: integers, at least 0 and below the extent; not checked in a trace.
-        validate_indices: has no effect, as there.
+        validate_indices: has no effect, as in TensorFlow.
         axis: batch_dims if None.
-        batch_dims: how many leading axes params and indices share.
+        batch_dims: the number of leading axes that params and indices share.
     """
     params, indices = convert(params), convert(indices)
     axis = batch_dims if axis is None else int(axis) % max(params.ndim, 1)
@@ -97,7 +98,7 @@ def gather(
     )
     rows = ops.reshape(moved, (count * rest[0], *rest[1:]))
     found = ops.take(rows, convert(indices, "int32") + first, 0)
-    # What stood between the batch and the axis follows the indices: put it back.
+    # The axes between the batch and the axis are after the indices: move them back.
     inner = indices.ndim
     for n in np.arange(axis - batch_dims):
         found = ops.moveaxis(found, inner + int(n), batch_dims + int(n))
@@ -107,12 +108,12 @@ def gather(
 def gather_nd(
     params: Any, indices: Any, batch_dims: int = 0, name: Any = None
 ) -> Tensor:
-    """The slices of params that index vectors name: params[indices[..., :]].
+    """Gather slices of params by index vectors: params[indices[..., :]].
 
     Args:
-        params: what to take from.
+        params: the source.
         indices: integers, at least 0 and below the extents; not checked in a trace.
-        batch_dims: how many leading axes params and indices share.
+        batch_dims: the number of leading axes that params and indices share.
     """
     params, indices = convert(params), convert(indices)
     if batch_dims:
@@ -134,7 +135,7 @@ def gather_nd(
 
 
 def _check_vectors(function: str, indices: Any, shape: Any) -> None:
-    """Check index vectors, where they are known, against the extents of a tensor."""
+    """Check static index vectors against the extents of a tensor."""
     depth = indices.shape[-1]
     if depth > len(shape):
         raise ShapeError(
@@ -147,7 +148,7 @@ def _check_vectors(function: str, indices: Any, shape: Any) -> None:
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: Any = None) -> Tensor:
-    """Zeros with updates added where index vectors say; not checked in a trace."""
+    """Add updates to zeros at index vectors, which a trace does not check."""
     indices = convert(indices)
     _check_vectors("scatter_nd", indices, extents(shape))
     return ops.scatter(indices, updates, extents(shape))
@@ -174,7 +175,7 @@ tensor_scatter_nd_min: Any = _scattering("min")
 def tensor_scatter_nd_sub(
     tensor: Any, indices: Any, updates: Any, name: Any = None
 ) -> Tensor:
-    """The tensor with updates subtracted at index vectors."""
+    """Subtract updates at index vectors."""
     tensor, indices = convert(tensor), convert(indices)
     _check_vectors("tensor_scatter_nd_sub", indices, tensor.shape)
     return ops.scatter_update(tensor, indices, ops.negative(updates), "add")
@@ -183,7 +184,8 @@ def tensor_scatter_nd_sub(
 def sequence_mask(
     lengths: Any, maxlen: Any = None, dtype: Any = "bool", name: Any = None
 ) -> Tensor:
-    """True at the first `length` places of each row, of `maxlen` places."""
+    """Return True for the first `length` elements of each row with `maxlen`
+    elements."""
     lengths = convert(lengths)
     most = int(np.max(lengths.numpy())) if maxlen is None else int(maxlen)
     mask = np.arange(most, dtype="int32") < ops.expand_dims(lengths, -1)
@@ -197,7 +199,7 @@ def reverse_sequence(
     batch_axis: int = 0,
     name: Any = None,
 ) -> Tensor:
-    """The first `length` elements of each row in reverse order, others as before."""
+    """Reverse the first `length` elements of each row."""
     x = ops.moveaxis(input, (batch_axis, seq_axis), (0, 1))
     lengths = ops.expand_dims(ops.cast(seq_lengths, "int32"), 1)
     order = np.arange(x.shape[1], dtype="int32")[None]
@@ -210,7 +212,7 @@ def reverse_sequence(
 def dynamic_partition(
     data: Any, partitions: Any, num_partitions: Any, name: Any = None
 ) -> list[Tensor]:
-    """The parts of the data that `partitions` gives each number; not in a trace."""
+    """Partition the data by the number in `partitions`; not in a trace."""
     data, partitions = convert(data), np.asarray(partitions)
     if tuple(data.shape[: partitions.ndim]) != partitions.shape:
         raise ShapeError(
@@ -227,9 +229,9 @@ def dynamic_partition(
 
 
 def dynamic_stitch(indices: Any, data: Any, name: Any = None) -> Tensor:
-    """The rows of the data at the places that indices name; the last one counts.
+    """Put the rows of the data at their indices; for duplicates the last row counts.
 
-    A place that none names has zeros.
+    A missing index has a row of zeros.
     """
     places = np.concatenate([np.ravel(np.asarray(i)) for i in indices])
     rows = [
@@ -241,7 +243,7 @@ def dynamic_stitch(indices: Any, data: Any, name: Any = None) -> Tensor:
         check_within("dynamic_stitch", convert(places), int(places.max()) + 1)
     named, last = np.unique(places[::-1], return_index=True)
     sources = len(places) - 1 - last
-    if named.size and named.size <= named[-1]:  # some are not named
+    if named.size and named.size <= named[-1]:  # there are gaps
         every = ops.concatenate([every, ops.zeros_like(every[:1])], 0)
         sources, gaps = np.full(named[-1] + 1, len(places)), sources
         sources[named] = gaps
@@ -255,7 +257,7 @@ def histogram_fixed_width(
     dtype: Any = "int32",
     name: Any = None,
 ) -> Tensor:
-    """How many values are in each of equal bins; the outer ones take the rest."""
+    """Count the values in bins of equal width; the outer bins include outliers."""
     values = convert(values)
     low, high = (convert(v, values.dtype) for v in ops.unstack(convert(value_range)))
     count = int(nbins)
@@ -267,7 +269,7 @@ def histogram_fixed_width(
 
 
 def unravel_index(indices: Any, dims: Any, name: Any = None) -> Tensor:
-    """The coordinates, one row for each axis, of flat indices into a shape."""
+    """Return the coordinates, one row per axis, of flat indices into a shape."""
     indices, shape = convert(indices), extents(dims)
     check_within("unravel_index", indices, int(np.prod(shape, dtype=int)))
     steps = [int(np.prod(shape[i + 1 :], dtype=int)) for i in range(len(shape))]
@@ -281,7 +283,7 @@ def unravel_index(indices: Any, dims: Any, name: Any = None) -> Tensor:
 def sort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", name: Any = None
 ) -> Tensor:
-    """The values in order along an axis."""
+    """Sort the values along an axis."""
     found = ops.sort(values, axis)
     return ops.flip(found, axis) if _descending(direction) else found
 
@@ -293,13 +295,13 @@ def argsort(
     stable: bool = False,
     name: Any = None,
 ) -> Tensor:
-    """The int32 indices that sort the values along an axis.
+    """Return the int32 indices that sort the values along an axis.
 
-    `stable` has no effect: equal values keep their order in any case.
+    `stable` has no effect: the sort is always stable.
     """
     if not _descending(direction):
         return ops.argsort(values, axis)
-    # The reverse of the reversed order keeps equal values in order.
+    # Two reversals keep the order of equal values.
     flipped = ops.flip(ops.argsort(ops.flip(values, axis), axis), axis)
     return convert(values).shape[axis] - 1 - flipped
 
@@ -319,7 +321,8 @@ def searchsorted(
     out_type: Any = "int32",
     name: Any = None,
 ) -> Tensor:
-    """Where values would be put into a sorted vector, or each into its own row."""
+    """Return the insertion positions of values in a sorted vector, or in sorted
+    rows."""
     rows, values = convert(sorted_sequence), convert(values)
     if rows.ndim == 1:
         found = ops.searchsorted(rows, values, side)
@@ -331,13 +334,14 @@ def searchsorted(
 
 
 def unique(x: Any, out_idx: Any = "int32", name: Any = None) -> Unique:
-    """The different values in order of appearance, and where each element's is."""
+    """Return the distinct values in order of appearance, and the index of each
+    element."""
     y, idx, _ = unique_with_counts(x, out_idx)
     return Unique(y, idx)
 
 
 def unique_with_counts(x: Any, out_idx: Any = "int32", name: Any = None) -> Any:
-    """As `unique`, and how often each value is there."""
+    """Return the results of `unique` and the count of each value."""
     x = convert(x)
     values, first, inverse, counts = np.unique(
         dtypes.ordered(x.numpy()),

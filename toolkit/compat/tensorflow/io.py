@@ -59,23 +59,23 @@ from toolkit.data.examples import (
 )
 from toolkit.errors import MalformedDataError, unknown_choice
 
-__path__: list[str] = []  # so that what is inside can be imported
+__path__: list[str] = []  # makes submodules importable
 
 
 def path_of(name: Any) -> str:
-    """A path of a string, bytes, or a string tensor."""
+    """Convert a string, bytes, or a string tensor to a path."""
     name = name.numpy() if isinstance(name, StringTensor) else name
     return os.fsdecode(name)
 
 
 class RaggedFeature(VarLenFeature):
-    """A feature with any number of values: a tensor, and in batches ragged rows.
+    """A feature with a variable number of values: a tensor, and ragged rows in a batch.
 
     Args:
         dtype: of the values.
         value_key, partitions: only None and ().
         row_splits_dtype: only int64.
-        validate: has no effect: the numbers of values are checked in any case.
+        validate: has no effect: the numbers of values are always checked.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class RaggedFeature(VarLenFeature):
 
 
 class TFRecordOptions:
-    """How records are written.
+    """Options of record files.
 
     Args:
         compression_type: "GZIP", "ZLIB", or None.

@@ -1,8 +1,8 @@
 """AutoGraph: Python's `if`, `while`, `for`, `and`, ... over tensors in `tf.function`.
 
-A function's source is rewritten (`rewriting`, `exits`) so that its control flow calls
-`operators`: they run Python's own where values are known, and trace a `cond` or a
-`while_loop` where a tensor decides. The functions that it calls are rewritten, too.
+`rewriting` and `exits` rewrite the source of a function so that its control flow calls
+`operators`. These run Python's control flow for static values, and trace a `cond` or a
+`while_loop` for a condition that is a tensor. Called functions are also rewritten.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["converted", "do_not_convert", "experimental", "to_graph"]
 def to_graph(
     entity: Any, recursive: bool = True, experimental_optional_features: Any = None
 ) -> Any:
-    """The function with its control flow rewritten, for tensors of a trace.
+    """Rewrite the control flow of a function for traced tensors.
 
     Args:
         entity: a function or method.
-        recursive: only True: the functions that it calls are rewritten, too.
+        recursive: only True: called functions are also rewritten.
         experimental_optional_features: only None.
 
     Example:
@@ -44,7 +44,7 @@ def to_graph(
 
 
 def do_not_convert(func: Callable[..., Any] | None = None) -> Any:
-    """Leave the control flow of a function as it is: a decorator."""
+    """Exclude a function from the rewrite: a decorator."""
     if func is None:
         return do_not_convert
     marked: Any = func

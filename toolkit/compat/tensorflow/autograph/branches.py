@@ -1,4 +1,4 @@
-"""`if` over a tensor: both branches are traced, and joined by a `cond`."""
+"""`if` over a tensor: both branches are traced, and a `cond` joins them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ PLACES = "in one branch", "in the other"
 
 
 class _Again(Exception):
-    """Trace again: a branch must give a name another dtype, or zeros for no value."""
+    """Signal for a new trace: a branch needs another dtype, or zeros for a missing
+    value."""
 
 
 def if_(
@@ -38,7 +39,7 @@ def if_(
     set_: Callable[[Any], None],
     names: Sequence[str],
 ) -> None:
-    """Run `body` or `orelse`; what they assign are the names' values afterwards."""
+    """Run `body` or `orelse`, and set the names to the values that they assign."""
     if not unknown(test):
         (body if test else orelse)()
         return
@@ -58,15 +59,16 @@ def if_(
 
 
 class _Joint:
-    """Two branches that become one."""
+    """The two traced branches and their common state."""
 
     def __init__(self, before: Any, get: Any, set_: Any, names: Sequence[str]) -> None:
         self.before, self.get, self.set, self.names = before, get, set_, names
         self.dtypes: dict[tuple[int, int], str] = {}  # (name, leaf) -> dtype
-        self.fills: dict[int, Split] = {}  # name -> what zeros stand for
+        # name -> value whose zeros replace a missing value
+        self.fills: dict[int, Split] = {}
 
     def side(self, branch: Callable[[], None]) -> _Side:
-        """A branch, traced."""
+        """Trace a branch."""
         side = _Side()
 
         def run() -> list[Any]:
@@ -84,7 +86,7 @@ class _Joint:
         return Split.of(value)
 
     def join(self, test: Any, yes: _Side, no: _Side) -> list[Any]:
-        """The values after the branch that is taken."""
+        """Return the values after the conditional."""
         found: list[Any] = []
         kept: list[tuple[int, int]] = []
         for i, name in enumerate(self.names):
@@ -107,9 +109,10 @@ class _Joint:
         ]
 
     def _half_defined(self, i: int, name: str, yes: _Side, no: _Side) -> Any:
-        """A name that only one branch gives a value, or none.
+        """Return the value of a name that at most one branch assigns.
 
-        Where the other one leaves the function or loop nobody reads it: zeros will do.
+        If the other branch exits the function or loop, its value is never read: zeros
+        are sufficient.
         """
         a, b = yes.values[i], no.values[i]
         if a.is_undefined and b.is_undefined:
@@ -123,7 +126,7 @@ class _Joint:
         return Undefined(name, f"here: {_ONE_BRANCH}")
 
     def _differ(self, i: int, j: int, name: str, a: Any, b: Any) -> bool:
-        """Whether a leaf depends on the branch."""
+        """Return whether a leaf depends on the branch."""
         if same(a, b):
             return False
         if not (is_number(a) and is_number(b)):
@@ -137,7 +140,7 @@ class _Joint:
 
 
 class _Side:
-    """What a branch leaves: the values of the names, and its traced body."""
+    """The result of a traced branch: the values of the names, and its traced body."""
 
     values: list[Split]
     body: Body
@@ -146,12 +149,12 @@ class _Side:
         self.places: list[tuple[int, int]] = []
 
     def exits(self, names: Sequence[str]) -> bool:
-        """Whether the branch ends in `return`, `break` or `continue`."""
+        """Return whether the branch ends in `return`, `break` or `continue`."""
         pairs = zip(names, self.values, strict=True)
         return any(is_flag(name) and split.value is True for name, split in pairs)
 
     def take_numbers(self, dtypes: dict[tuple[int, int], str]) -> list[Any]:
-        """The leaves that are numbers, as the outputs of the body."""
+        """Return the numeric leaves as the outputs of the body."""
         every = [
             ((i, j), leaf)
             for i, split in enumerate(self.values)
@@ -162,7 +165,7 @@ class _Side:
         return [convert(leaf, dtypes.get(place)) for place, leaf in every]
 
     def only(self, places: list[tuple[int, int]]) -> Body:
-        """The body, with these leaves as its outputs."""
+        """Return the body with only these leaves as outputs."""
         outputs = dict(zip(self.places, self.body.outputs, strict=True))
         self.body.outputs = [outputs[place] for place in places]
         return self.body

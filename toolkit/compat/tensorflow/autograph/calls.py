@@ -1,4 +1,4 @@
-"""What a rewritten function calls: other functions of the user, and built-in ones."""
+"""Calls from a rewritten function: to functions of the user and to built-ins."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ Convert = Callable[[Any], Any]
 
 
 def called(function: Any, converted: Convert) -> Any:
-    """What is called for `function(...)`: the same, with its control flow rewritten.
+    """Return the callable for `function(...)`: the function with rewritten control
+    flow.
 
     Args:
-        function: what the code names.
+        function: the callee in the source.
         converted: rewrites a function.
     """
     try:
@@ -41,7 +42,8 @@ def called(function: Any, converted: Convert) -> Any:
 
 
 def iterated(function: Any, converted: Convert, args: Any, kwargs: Any) -> Any:
-    """What `for ... in function(...)` iterates over: a range may have unknown ends."""
+    """Return the iterable of `for ... in function(...)`; a range can have dynamic
+    ends."""
     if function in (range, arrays.range) and any(
         map(unknown, (*args, *kwargs.values()))
     ):
@@ -59,11 +61,12 @@ def _range(
     return Range(*(ops.cast(x, kind) for x in ends))
 
 
-# --- built-in functions of numbers, of tensors too ------------------------------------
+# --- built-in functions of numbers and tensors
+# -----------------------------------------
 
 
 def _of_tensors(builtin: Callable[..., Any], function: Callable[..., Any]) -> Any:
-    """The built-in function, or another one if an argument is only traced."""
+    """Return the built-in function, or its replacement for traced arguments."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if any(map(unknown, args)):

@@ -1,8 +1,9 @@
-"""Early exits as flags: no `return`, `break` or `continue` in a branch or loop is left.
+"""Early exits as flags: the result has no `return`, `break` or `continue` in a branch
+or loop.
 
-`if c: return a` followed by other statements becomes an `if` that has these statements
-as its `else`; where an exit is only possible, what follows it runs `if not` the exit's
-flag. A loop stops when a flag is set: its node gets their names as `stops`.
+`if c: return a` before other statements becomes an `if` with these statements as its
+`else`. After a conditional exit, the next statements run only `if not` the flag of the
+exit. A loop stops when a flag is set: its node has their names as `stops`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def is_flag(name: str) -> bool:
-    """Whether a name is that of a flag."""
+    """Return whether a name is a flag."""
     return name.startswith(FLAG)
 
 
 @dataclass
 class Lowered:
-    """Statements without exits, the flags that they may set, whether they always do."""
+    """Statements without exits, the flags that they can set, and whether they always
+    exit."""
 
     statements: list[ast.stmt]
     flags: frozenset[str] = frozenset()
@@ -34,7 +36,7 @@ class Lowered:
 
 
 def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes below, without those of other functions and classes."""
+    """Iterate over all nodes, without the content of inner functions and classes."""
     for node in nodes:
         yield node
         if not isinstance(node, SCOPES):
@@ -42,7 +44,7 @@ def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
 
 
 def lower_exits(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The body of a function, whose only `return` is its last statement."""
+    """Lower the exits in a function body; the only `return` is its last statement."""
     inner = [child for statement in body for child in ast.iter_child_nodes(statement)]
     if not any(isinstance(node, ast.Return) for node in walk(inner)):
         ends = [isinstance(statement, ast.Return) for statement in body]
@@ -66,7 +68,7 @@ def _assign(name: str, value: ast.expr, where: ast.AST) -> ast.stmt:
 
 
 def none_of(flags: Sequence[str]) -> ast.expr:
-    """`not a and not b` for the flags a and b."""
+    """Build `not a and not b` for the flags a and b."""
     tests: list[ast.expr] = [
         ast.UnaryOp(op=ast.Not(), operand=_name(flag)) for flag in sorted(flags)
     ]
@@ -79,14 +81,14 @@ def _unless(flags: Sequence[str], body: list[ast.stmt], where: ast.AST) -> ast.I
 
 
 class _Lowering:
-    """The lowering of one function; `loops` are the flags of the loops around."""
+    """The lowering of one function; `loops` has the flags of the enclosing loops."""
 
     def __init__(self) -> None:
         self.loops: list[tuple[str, str]] = []
         self.numbers = count(1)
 
     def block(self, statements: list[ast.stmt]) -> Lowered:
-        """Statements one after the other."""
+        """Lower a sequence of statements."""
         done: list[ast.stmt] = []
         for i, statement in enumerate(statements):
             rest = statements[i + 1 :]
@@ -107,7 +109,8 @@ class _Lowering:
         return Lowered(done)
 
     def _with_rest(self, node: ast.If, rest: list[ast.stmt]) -> Lowered | None:
-        """An `if` of which one branch always exits: the rest belongs to the other."""
+        """Lower an `if` with one branch that always exits: the rest moves to the other
+        one."""
         yes, no = self.block(node.body), self.block(node.orelse)
         if yes.always == no.always:
             return None
@@ -123,7 +126,7 @@ class _Lowering:
         return Lowered([ast.copy_location(new, node)], flags, always)
 
     def statement(self, node: ast.stmt) -> Lowered:
-        """One statement."""
+        """Lower one statement."""
         if isinstance(node, ast.Return):
             value = node.value or ast.copy_location(ast.Constant(None), node)
             return self._exit(node, RETURNED, _assign(RESULT, value, node))
@@ -170,7 +173,7 @@ class _Lowering:
         return Lowered(done, used - {broken, skipped} | after.flags)
 
     def _parts(self, node: ast.stmt) -> Lowered:
-        """`with`, `try`, `match`, ...: the blocks that a statement has."""
+        """Lower the blocks of `with`, `try`, `match` and other statements."""
         flags: frozenset[str] = frozenset()
         always = isinstance(node, ast.With)
         new: Any = type(node)(**dict(ast.iter_fields(node)))

@@ -1,4 +1,5 @@
-"""`while` and `for` over tensors: the body is traced once, as a `while_loop`'s."""
+"""`while` and `for` over tensors: the body is traced once, as the body of a
+`while_loop`."""
 
 from __future__ import annotations
 
@@ -25,18 +26,18 @@ from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor, state
 
-# A loop over so many known steps is unrolled: each step knows its number.
+# A loop with at most this number of static steps is unrolled: its indices are static.
 UNROLLED = 128
 PLACES = "before the loop", "after a step"
 
 
 class RunEagerly(Exception):
-    """A function cannot be one graph: it loops over a data set."""
+    """Signal that a function cannot be one graph: it loops over a data set."""
 
 
 @dataclass
 class Range:
-    """A range whose ends are known only when the graph runs."""
+    """A range whose ends depend on the run of the graph."""
 
     start: Any
     limit: Any
@@ -44,18 +45,19 @@ class Range:
 
 
 class _Again(Exception):
-    """Trace again: a name must have another dtype, a value, or the loop a bound."""
+    """Signal for a new trace: a name needs another dtype or a value, or the loop a
+    bound."""
 
 
 @dataclass
 class _Options:
-    """What `set_loop_options` says of a loop."""
+    """The options of `set_loop_options` for a loop."""
 
     limit: int | None
     has_open_shapes: bool = False
 
 
-_options: list[_Options] = []  # of the loops around, from the outermost
+_options: list[_Options] = []  # of the enclosing loops, from the outermost
 
 
 def set_loop_options(
@@ -64,13 +66,13 @@ def set_loop_options(
     maximum_iterations: Any = None,
     shape_invariants: Any = None,
 ) -> None:
-    """Say inside of a loop over tensors how often it runs at most.
+    """Set the options of the enclosing loop over tensors.
 
     Args:
         parallel_iterations, swap_memory: have no effect.
         maximum_iterations: the bound, an integer; the gradient of a loop needs it.
-        shape_invariants: pairs of a variable and its shape, None for extents that may
-            change. A function whose loop changes a shape runs eagerly.
+        shape_invariants: pairs of a variable and its shape, with None for dynamic
+            extents. A function whose loop changes a shape runs eagerly.
     """
     if not _options:
         return
@@ -91,7 +93,7 @@ def while_(
     names: Sequence[str],
     read_outside: Sequence[str],
 ) -> None:
-    """Run `body` as long as `test` holds; the loop is traced if a test is unknown."""
+    """Run `body` while `test` holds; trace the loop if the test is a traced tensor."""
     known_steps = 0
     while not unknown(holds := test()) and known_steps <= UNROLLED:
         if not holds:
@@ -110,7 +112,7 @@ def for_(
     names: Sequence[str],
     read_outside: Sequence[str],
 ) -> None:
-    """Run `body` with each element, as long as `stop`, if given, holds."""
+    """Run `body` for each element, while `stop`, if given, holds."""
     if state.trace is not None and isinstance(iterable, data.Dataset):
         raise RunEagerly
     loop = _Loop(get, set_, names, read_outside)
@@ -144,7 +146,7 @@ def _unrolled(
 
 @dataclass
 class _Loop:
-    """A loop over tensors: the names that its body assigns, and what they hold."""
+    """A loop over tensors: the names that its body assigns, and their values."""
 
     get: Callable[[], Any]
     set: Callable[[Any], None]
@@ -157,7 +159,7 @@ class _Loop:
     def run_range(
         self, ends: Range, stop: Any, body: Callable[[Any], None], limit: Any = None
     ) -> None:
-        """Run `body` with the numbers of a range."""
+        """Run `body` for the numbers of a range."""
         self.limit = limit
         counter = [ends.start]
 
@@ -182,7 +184,7 @@ class _Loop:
         self.run("for", test, step)
 
     def run(self, kind: str, test: Callable[[], Any], body: Callable[[], None]) -> None:
-        """Trace the loop; the names hold its results afterwards."""
+        """Trace the loop, and set the names to its results."""
         self.kind = kind
         self.before = [Split.of(value) for value in self.get()]
         places, finals = self._traced(test, body)
@@ -191,9 +193,9 @@ class _Loop:
         self.set(self._values(places, finals, "after a loop over a tensor"))
 
     def _traced(self, test: Callable[[], Any], body: Callable[[], None]) -> Any:
-        """The leaves that are carried, and what they are at the end.
+        """Return the carried leaves and their final values.
 
-        None for the latter if what the trace has shown asks for another one.
+        The final values are None if the loop needs a new trace.
         """
         places = self._carried()
         leaves = [
@@ -220,7 +222,7 @@ class _Loop:
             self.limit = _options.pop().limit
 
     def _carried(self) -> list[tuple[int, int]]:
-        """The leaves that go from step to step."""
+        """Return the leaves that the loop carries between iterations."""
         return [
             (i, j)
             for i, split in enumerate(self.before)
@@ -229,7 +231,7 @@ class _Loop:
         ]
 
     def _values(self, places: Any, leaves: Any, where: str) -> list[Any]:
-        """The values of the names, with leaves of a step."""
+        """Return the values of the names with the leaves of an iteration."""
         now = dict(zip(places, leaves, strict=True))
         return [
             Undefined(name, where)
@@ -259,7 +261,7 @@ class _Loop:
         if old.is_undefined:
             is_read = name in self.read_outside or isinstance(old.value, Absent)
             if is_read and not new.is_undefined:
-                self.before[i] = Split.of(new.zeros())  # what no step has set
+                self.before[i] = Split.of(new.zeros())  # the value without an iteration
                 raise _Again
             return
         if new.is_undefined or not old.has_form_of(new):
@@ -271,7 +273,7 @@ class _Loop:
                 raise differs(self.kind, name, PLACES, a, b)
 
     def _fit(self, i: int, j: int, name: str, a: Any, b: Any) -> None:
-        """A number of Python's takes the dtype that a step gives it."""
+        """Give a Python number the dtype of its value after an iteration."""
         if _options[-1].has_open_shapes and ops.shape(a) != ops.shape(b):
             raise NeedsValues(f"a `{self.kind}` loop that changes a shape")
         check_same_spec(self.kind, name, PLACES, a, b)

@@ -1,8 +1,8 @@
-"""What rewritten control flow calls: Python runs it unless a value is only traced.
+"""Runtime of rewritten control flow: Python runs it unless a value is traced.
 
-The names that a branch or a body assigns are its state. `get` reads them all, `set`
-assigns them; what they hold is split into leaves, of which the numbers and tensors go
-through the graph and everything else must stay the same.
+The state is the set of names that a branch or a body assigns. `get` reads them, `set`
+assigns them. Their values are split into leaves: numbers and tensors are values of the
+graph, all other leaves must not change.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ __all__ += ["iterated", "not_", "or_", "read", "set_attribute", "set_item", "whi
 
 
 def converted(function: Any) -> Any:
-    """The function with its control flow rewritten; it if that cannot be."""
+    """Return the function with rewritten control flow, or unchanged if that is
+    impossible."""
     return sources.convert(function, sys.modules[__name__])
 
 
 def called(function: Any) -> Any:
-    """What is called for `function(...)`."""
+    """Return the callable for `function(...)`."""
     return calls.called(function, converted)
 
 
 def iterated(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """What `for ... in function(...)` iterates over."""
+    """Return the iterable of `for ... in function(...)`."""
     return calls.iterated(function, converted, args, kwargs)
 
 
 def if_expression(test: Any, body: Any, orelse: Any) -> Any:
-    """`body() if test else orelse()`"""
+    """Evaluate `body() if test else orelse()`."""
     if not unknown(test):
         return body() if test else orelse()
     return ops.cond(test, body, orelse)
 
 
 def and_(*parts: Callable[[], Any]) -> Any:
-    """The parts joined by `and`; none is evaluated that Python would not."""
+    """Join the parts by `and`, with short-circuit evaluation as in Python."""
     first, *rest = parts
     value = first()
     if not rest:
@@ -58,7 +59,7 @@ def and_(*parts: Callable[[], Any]) -> Any:
 
 
 def or_(*parts: Callable[[], Any]) -> Any:
-    """The parts joined by `or`; none is evaluated that Python would not."""
+    """Join the parts by `or`, with short-circuit evaluation as in Python."""
     first, *rest = parts
     value = first()
     if not rest:
@@ -69,7 +70,7 @@ def or_(*parts: Callable[[], Any]) -> Any:
 
 
 def not_(value: Any) -> Any:
-    """`not value`"""
+    """Evaluate `not value`."""
     return ops.logical_not(value) if unknown(value) else not value
 
 
@@ -88,7 +89,7 @@ _COMPARE = {
 
 
 def compare(kinds: Sequence[str], *values: Callable[[], Any]) -> Any:
-    """A chain of comparisons such as `a < b < c`; each value is evaluated once."""
+    """Evaluate a chain of comparisons such as `a < b < c`; each value only once."""
 
     def rest(left: Any, i: int) -> Any:
         right = values[i + 1]()

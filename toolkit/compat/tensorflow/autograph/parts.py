@@ -1,8 +1,8 @@
 """Items and attributes that branches and loops assign: `d["a"] = x`, `self.n += 1`.
 
-They are state as names are: read before, put back for the other branch, and joined. One
-that was not there is taken away again. Its object and index must stay the same ones: of
-`d["a"]` in a loop that makes a new `d` the name `d` is the state.
+They are state, as names are: read before the branches, restored for the second branch,
+and joined. An item that did not exist is deleted again. Its object and index must not
+change: if a loop assigns `d` and `d["a"]`, the state is `d`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _MISSING = (AttributeError, LookupError, TypeError, UnboundLocalError)
 
 
 def assigned_parts(nodes: Sequence[ast.AST], names: Collection[str]) -> dict[str, Part]:
-    """The items and attributes that statements assign, by what they are called.
+    """Return the items and attributes that statements assign, by their source text.
 
     Args:
         nodes: the statements.
-        names: the names that these assign.
+        names: the names that the statements assign.
     """
     found: dict[str, Part] = {}
     for node in walk(nodes):
@@ -36,7 +36,7 @@ def assigned_parts(nodes: Sequence[ast.AST], names: Collection[str]) -> dict[str
 
 
 def _is_fixed(part: Part, changed: Collection[str]) -> bool:
-    """Whether a part is one place: its object and its index are no state themselves."""
+    """Return whether the object and the index of a part are not state themselves."""
     if isinstance(part, ast.Subscript) and not _is_steady(part.slice, changed):
         return False
     return _is_steady(part.value, changed)
@@ -55,7 +55,7 @@ def _is_steady(node: ast.expr, changed: Collection[str]) -> bool:
 
 
 def read(part: Callable[[], Any], text: str) -> Any:
-    """What an item or attribute holds, if it is there."""
+    """Return the value of an item or attribute, or an `Absent`."""
     try:
         return part()
     except _MISSING:
@@ -63,11 +63,11 @@ def read(part: Callable[[], Any], text: str) -> Any:
 
 
 class Absent(Undefined):
-    """An item or attribute that is not there."""
+    """An item or attribute that does not exist."""
 
 
 def set_item(owner: Any, index: Any, value: Any) -> None:
-    """`owner[index] = value`, or without the item if that is absent."""
+    """Assign `owner[index] = value`, or delete the item if the value is absent."""
     if not isinstance(value, Absent):
         owner[index] = value
     elif not isinstance(read(lambda: owner[index], ""), Absent):
@@ -75,7 +75,7 @@ def set_item(owner: Any, index: Any, value: Any) -> None:
 
 
 def set_attribute(owner: Any, name: str, value: Any) -> None:
-    """`owner.name = value`, or without the attribute if that is absent."""
+    """Assign `owner.name = value`, or delete the attribute if the value is absent."""
     if not isinstance(value, Absent):
         setattr(owner, name, value)
     elif hasattr(owner, name):

@@ -1,8 +1,8 @@
 """Python's control flow as calls: `if x:` becomes `ag__.if_(x, body, orelse, ...)`.
 
-Each branch and body becomes a function inside of the user's, which shares its names by
-`nonlocal`; what is called decides by the value whether Python or a graph runs it. Every
-node keeps its line, so that tracebacks show the user's code.
+Each branch and body becomes a function inside the user's function, and shares its names
+by `nonlocal`. The callee selects Python or a graph by the value. Every node keeps its
+line number, so that tracebacks show the user's code.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 from toolkit.compat.tensorflow.autograph.exits import SCOPES, lower_exits, none_of, walk
 from toolkit.compat.tensorflow.autograph.parts import Part, assigned_parts
 
-RUNTIME = "ag__"  # what the calls are attributes of
+RUNTIME = "ag__"  # the module with the runtime functions
 
 
 def rewrite(function: Any) -> Any:
-    """A function's node, or a lambda's, with its control flow as calls."""
+    """Rewrite the control flow in the node of a function or lambda as calls."""
     return _Rewriter(Names([])).visit(function)
 
 
 class Names:
-    """What a function does with its names.
+    """The names of a function and their uses.
 
     Args:
         body: its statements.
@@ -39,7 +39,7 @@ class Names:
         self.outer: set[str] = _declared(nodes, ast.Nonlocal)
 
     def declaration(self, names: Sequence[str]) -> list[ast.stmt]:
-        """The statements that make names those of the function around."""
+        """Return the statements that declare names as nonlocal."""
         of_module = [name for name in names if name in self.globals]
         others = [name for name in names if name not in self.globals]
         both = (ast.Global(of_module), ast.Nonlocal(others))
@@ -53,7 +53,7 @@ def _declared(
 
 
 def _loads(nodes: Sequence[ast.AST]) -> Counter[str]:
-    """How often each name is read, inner functions included."""
+    """Count the reads of each name, inner functions included."""
     inside = (
         inner for node in nodes if isinstance(node, SCOPES) for inner in ast.walk(node)
     )
@@ -66,7 +66,7 @@ def _loads(nodes: Sequence[ast.AST]) -> Counter[str]:
 
 
 def assigned(nodes: Sequence[ast.AST]) -> list[str]:
-    """The names that statements give a value, in alphabetical order."""
+    """Return the names that statements assign, in alphabetical order."""
     found: set[str] = set()
     for node in walk(nodes):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -84,7 +84,7 @@ def assigned(nodes: Sequence[ast.AST]) -> list[str]:
 
 
 def _of_comprehensions(nodes: Sequence[ast.AST]) -> set[str]:
-    """The targets of comprehensions, which are no names of the function."""
+    """Return the targets of comprehensions, which are not names of the function."""
     inner: Counter[str] = Counter()
     every: Counter[str] = Counter()
     for node in walk(nodes):
@@ -112,7 +112,7 @@ def _undefined(name: str) -> ast.stmt:
 
 
 def _later(value: ast.expr) -> ast.Lambda:
-    """`lambda: value`"""
+    """Build `lambda: value`."""
     return ast.Lambda(_arguments(), value)
 
 
@@ -125,14 +125,14 @@ def _load(name: str) -> ast.Name:
 
 
 def _read(text: str, part: Part) -> ast.Call:
-    """What an item or attribute holds."""
+    """Build the read of an item or attribute."""
     read = copy.copy(part)
     read.ctx = ast.Load()
     return _call("read", _later(read), ast.Constant(text))
 
 
 def _put(part: Part, value: str) -> ast.stmt:
-    """The statement that stores what a name holds as an item or attribute."""
+    """Build the statement that assigns the value of a name to an item or attribute."""
     if isinstance(part, ast.Attribute):
         key: ast.expr = ast.Constant(part.attr)
         return ast.Expr(_call("set_attribute", part.value, key, _load(value)))
@@ -140,15 +140,16 @@ def _put(part: Part, value: str) -> ast.stmt:
 
 
 def _has_walrus(*nodes: ast.AST) -> bool:
-    """Whether an expression assigns: inside of a lambda the name would be another."""
+    """Return whether an expression assigns a name: a lambda would assign another
+    one."""
     return any(isinstance(x, ast.NamedExpr | ast.Await) for x in walk(nodes))
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Rewrites one function, and those inside of it.
+    """Rewriter of one function and its inner functions.
 
     Args:
-        names: what the function does with its names.
+        names: the names of the function.
         first: the name of its first argument, for `super()`.
     """
 
@@ -197,7 +198,7 @@ class _Rewriter(ast.NodeTransformer):
     # --- statements -------------------------------------------------------------------
 
     def statements(self, nodes: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """The statements of a block."""
+        """Rewrite the statements of a block."""
         found: list[ast.stmt] = []
         for node in nodes:
             new = self.visit(node)
@@ -235,7 +236,8 @@ class _Rewriter(ast.NodeTransformer):
         return self._staged("for_", node, first, {"body": body}, names, extra, item)
 
     def _iterated(self, node: ast.expr) -> ast.expr:
-        """What a loop iterates over; a range may have ends that a graph computes."""
+        """Rewrite the iterable of a loop; a range can have ends that a graph
+        computes."""
         if isinstance(node, ast.Call) and not _has_stars(node):
             function, *args = (self.visit(x) for x in (node.func, *node.args))
             keywords = [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
@@ -245,7 +247,7 @@ class _Rewriter(ast.NodeTransformer):
         return self.visit(node)
 
     def _read_outside(self, node: Any, names: Sequence[str]) -> ast.Tuple:
-        """Of the names that a loop assigns those that are read elsewhere, too."""
+        """Return the names that a loop assigns and that are read outside of it."""
         inside = _loads(list(walk(node.body)))
         return _texts([name for name in names if self.names.loads[name] > inside[name]])
 
@@ -259,7 +261,7 @@ class _Rewriter(ast.NodeTransformer):
         extra: Sequence[ast.expr] = (),
         *parameters: str,
     ) -> list[ast.stmt]:
-        """The functions of a statement, and the call that runs it."""
+        """Return the functions of a statement, and the call that runs it."""
         number = next(self.numbers)
         self.changed |= set(names)
         every = [statement for body in functions.values() for statement in body]
@@ -336,12 +338,12 @@ def _define(name: str, body: list[ast.stmt], *parameters: str) -> ast.FunctionDe
 
 
 def _located(node: Any, where: ast.AST) -> Any:
-    """A new node, with the line of another for all that has none."""
+    """Set the line of another node for all new nodes without a line."""
     return ast.fix_missing_locations(ast.copy_location(node, where))
 
 
 def _tested(node: Any) -> ast.expr:
-    """The test of a loop, with the flags that stop it."""
+    """Return the test of a loop, with the flags that stop it."""
     stops = getattr(node, "stops", ())
     if not stops:
         return node.test

@@ -1,4 +1,4 @@
-"""From a Python function to the same function with its control flow rewritten."""
+"""Conversion of a Python function: find its source, rewrite it, compile it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 
 from toolkit.compat.tensorflow.autograph.rewriting import RUNTIME, rewrite
 
-# Functions in these folders are left as they are: they are no user's own.
+# Functions in these folders are libraries, and are not rewritten.
 _INSTALLED = tuple(
     path for path in map(sysconfig.get_path, ("stdlib", "purelib", "platlib")) if path
 )
 
 
 def convert(function: Any, runtime: Any) -> Any:
-    """The function with its control flow as calls of `runtime`; it if it cannot be.
+    """Return the function with its control flow as calls of `runtime`, or unchanged.
 
-    Functions without source, generators, coroutines, those of libraries and those that
-    say so (`do_not_convert`) stay as they are.
+    Functions without source, generators, coroutines, functions of libraries and
+    functions with `do_not_convert` do not change.
     """
     if isinstance(function, MethodType):
         return MethodType(convert(function.__func__, runtime), function.__self__)
@@ -54,7 +54,7 @@ def convert(function: Any, runtime: Any) -> Any:
 def _is_users(function: FunctionType) -> bool:
     if getattr(function, "autograph_do_not_convert", False):
         return False
-    if RUNTIME in function.__code__.co_freevars:  # written inside of what is converted
+    if RUNTIME in function.__code__.co_freevars:  # defined inside a converted function
         return False
     top = (function.__module__ or "").partition(".")[0]
     if top == "toolkit" or top in sys.stdlib_module_names - {"__main__"}:
@@ -63,7 +63,7 @@ def _is_users(function: FunctionType) -> bool:
 
 
 class _Key:
-    """Code by identity: two functions of other files can have equal code."""
+    """Key for code by identity: functions of two files can have equal code."""
 
     def __init__(self, code: CodeType, qualname: str) -> None:
         self.code, self.qualname = code, qualname
@@ -77,7 +77,8 @@ class _Key:
 
 @lru_cache(maxsize=1024)
 def _converted_code(key: _Key) -> CodeType | None:
-    """The code of the rewritten function; None where its source is not to be had."""
+    """Return the code of the rewritten function; None if its source is not
+    available."""
     code = key.code
     node = _node_of(code)
     if node is None:
@@ -115,7 +116,7 @@ def _only_code(code: CodeType) -> CodeType:
 
 
 def _future(code: CodeType) -> int:
-    """The flag of `from __future__ import annotations`, where the file has it."""
+    """Return the flag of `from __future__ import annotations`, if the file has it."""
     import __future__
 
     return code.co_flags & __future__.annotations.compiler_flag
@@ -123,7 +124,8 @@ def _future(code: CodeType) -> int:
 
 @lru_cache(maxsize=16)
 def _functions_in(text: str) -> tuple[Any, ...]:
-    """The nodes of all functions and lambdas in a source; none if it cannot be read."""
+    """Return the nodes of all functions and lambdas in a source; none if it is
+    invalid."""
     try:
         nodes = ast.walk(ast.parse(text))
     except (SyntaxError, ValueError):
@@ -132,11 +134,11 @@ def _functions_in(text: str) -> tuple[Any, ...]:
 
 
 def _node_of(code: CodeType) -> Any:
-    """A copy of the node of a function or lambda in the source of its file."""
+    """Return a copy of the node of a function or lambda in the source of its file."""
     nodes = _functions_in("".join(linecache.getlines(code.co_filename)))
     is_it = _is_lambda if code.co_name == "<lambda>" else _is_function
     found = [node for node in nodes if is_it(node, code)]
-    # Of lambdas in one another the innermost has the fewest nodes.
+    # Of nested lambdas, the innermost has the fewest nodes.
     return copy.deepcopy(min(found, key=_size)) if found else None
 
 
@@ -152,20 +154,21 @@ def _is_function(node: Any, code: CodeType) -> bool:
 
 
 def _is_lambda(node: Any, code: CodeType) -> bool:
-    """Whether all instructions stand inside of a lambda that has these arguments."""
+    """Return whether all instructions are inside a lambda with these arguments."""
     if not isinstance(node, ast.Lambda):
         return False
     args = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
     count = code.co_argcount + code.co_kwonlyargcount
     start, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
     places = {(line, column) for line, _, column, _ in code.co_positions()}
-    places -= {(code.co_firstlineno, 0)}  # where the first instruction is said to be
+    # the nominal position of the first instruction
+    places -= {(code.co_firstlineno, 0)}
     inside = all(start <= place <= end for place in places if None not in place)
     return inside and [arg.arg for arg in args] == list(code.co_varnames[:count])
 
 
 class _Mangler(ast.NodeTransformer):
-    """Writes `__x` inside of a class as `_Class__x`, as Python does."""
+    """Mangler of `__x` inside a class to `_Class__x`, as in Python."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner

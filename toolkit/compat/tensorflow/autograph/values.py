@@ -1,4 +1,4 @@
-"""The values of names: what is undefined, what is only traced, and their leaves."""
+"""Values of names: undefined values, traced values, and their leaves."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NUMBERS = (bool, int, float, complex)
 
 
 class Undefined:
-    """A name without a value; every use of it raises an error that says why.
+    """A name without a value; every use of it raises an error with the reason.
 
     Args:
         name: the name.
-        reason: why it has no value, as the end of a sentence.
+        reason: the reason, as the end of a sentence.
     """
 
     def __init__(self, name: str, reason: str = "before it is assigned") -> None:
@@ -41,24 +41,24 @@ for _name in (
 
 
 def unknown(value: Any) -> bool:
-    """Whether a value is a tensor, or Variable, whose number a trace cannot know."""
+    """Return whether a value is a tensor or Variable without a static value."""
     if isinstance(value, Variable):
         value = value.value
     return isinstance(value, Tensor) and value.known() is None
 
 
 def is_number(leaf: Any) -> bool:
-    """Whether a leaf can go through a graph."""
+    """Return whether a leaf can be a value of a graph."""
     return isinstance(leaf, (Tensor, np.ndarray, np.generic, *_NUMBERS))
 
 
 def is_weak(leaf: Any) -> bool:
-    """Whether a leaf is a number of Python's, whose dtype gives way."""
+    """Return whether a leaf is a Python number, whose dtype is weak."""
     return isinstance(leaf, _NUMBERS) and not isinstance(leaf, np.generic)
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two leaves are one object, or equal numbers or strings of one type."""
+    """Return whether two leaves are one object, or equal values of one type."""
     if a is b:
         return True
     simple = (str, bytes, *_NUMBERS)
@@ -66,7 +66,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def common_dtype(a: Any, b: Any) -> str | None:
-    """The dtype of what is one leaf or the other; None if theirs do not go together."""
+    """Return the common dtype of two leaves; None if their dtypes do not fit."""
     weak = is_weak(a), is_weak(b)
     types = [convert(x).dtype for x in (a, b)]
     if weak == (False, False):
@@ -79,7 +79,7 @@ def common_dtype(a: Any, b: Any) -> str | None:
 
 @record
 class Split:
-    """A value as its leaves.
+    """A value, split into its leaves.
 
     Args:
         value: the value, for its structure.
@@ -91,7 +91,7 @@ class Split:
 
     @classmethod
     def of(cls, value: Any) -> Split:
-        """A value, split; what is undefined has no leaves."""
+        """Split a value; an undefined one has no leaves."""
         return cls(value, [] if isinstance(value, Undefined) else tree.flatten(value))
 
     @property
@@ -99,17 +99,17 @@ class Split:
         return isinstance(self.value, Undefined)
 
     def with_leaves(self, leaves: Sequence[Any]) -> Any:
-        """The value with other leaves."""
+        """Return the value with other leaves."""
         if self.is_undefined:
             return self.value
         return tree.pack_sequence_as(self.value, leaves)
 
     def zeros(self) -> Any:
-        """The value with zeros for its numbers."""
+        """Return the value with zeros for its numbers."""
         return self.with_leaves([_zeros(leaf) for leaf in self.leaves])
 
     def has_form_of(self, other: Split) -> bool:
-        """Whether both have the same structure."""
+        """Return whether both have the same structure."""
         structures = [tree.signature(split.value) for split in (self, other)]
         return len(self.leaves) == len(other.leaves) and structures[0] == structures[1]
 
@@ -124,12 +124,12 @@ def _zeros(leaf: Any) -> Any:
 def check_same_spec(
     what: str, name: str, places: Sequence[str], a: Any, b: Any
 ) -> None:
-    """Refuse two values of a name whose shapes or dtypes differ.
+    """Raise for two values of a name with different shapes or dtypes.
 
     Args:
         what: the statement.
         name: the name.
-        places: where it has the one and the other value.
+        places: the position of each value in the code.
         a, b: the values.
     """
     x, y = convert(a), convert(b)
@@ -146,7 +146,7 @@ def check_same_spec(
 
 
 def differs(what: str, name: str, places: Sequence[str], a: Any, b: Any) -> TraceError:
-    """The error of a name that holds different things which are not numbers."""
+    """Create the error for a name with two different values that are not numbers."""
     return TraceError(
         f"{what}: {name!r} is {_told(a)} {places[0]} and {_told(b)} {places[1]}; only "
         "numbers and tensors may differ where a tensor decides"

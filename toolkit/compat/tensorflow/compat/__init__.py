@@ -1,4 +1,4 @@
-"""`tf.compat`: TensorFlow 1's names in `v1`, those of 2 in `v2`, also to import."""
+"""`tf.compat`: the names of TensorFlow 1 in `v1`, and of TensorFlow 2 in `v2`."""
 
 import os
 import sys
@@ -12,19 +12,19 @@ for _name, _module in (("v1", v1), ("v2", v2)):
 
 
 def dimension_value(dimension: Any) -> Any:
-    """An extent as a number; None where it is open."""
+    """Return an extent as a number; None if it is dynamic."""
     return getattr(dimension, "value", dimension)
 
 
 def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
-    """Text as bytes; bytes as they are."""
+    """Convert text to bytes; bytes do not change."""
     if isinstance(bytes_or_text, str):
         return bytes_or_text.encode(encoding)
     return bytes(bytes_or_text)
 
 
 def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
-    """Bytes as text; text as it is."""
+    """Convert bytes to text; text does not change."""
     if isinstance(bytes_or_text, str):
         return bytes_or_text
     return bytes(bytes_or_text).decode(encoding)
@@ -34,10 +34,10 @@ as_str = as_text
 
 
 def as_str_any(value: Any, encoding: str = "utf-8") -> str:
-    """Bytes as text, and anything else as `str` has it."""
+    """Convert bytes to text, and any other value with `str`."""
     return as_text(value, encoding) if isinstance(value, bytes) else str(value)
 
 
 def path_to_str(path: Any) -> Any:
-    """A path as text."""
+    """Convert a path to text."""
     return os.fspath(path) if hasattr(path, "__fspath__") else path

@@ -1,6 +1,6 @@
-"""`tf.experimental.numpy`: NumPy's names over tensors, those of `toolkit.ops`.
+"""`tf.experimental.numpy`: NumPy's names over tensors, from `toolkit.ops`.
 
-A name that is not there raises an error; the constants and dtypes are NumPy's own.
+A name that does not exist raises an error; the constants and dtypes are NumPy's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CONSTANTS = ("e", "inf", "nan", "newaxis", "pi")
 _DTYPES = (
     "bool_ float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 )
-# NumPy's name -> the name in `toolkit.ops`, where that is another one.
+# NumPy's name -> the name in `toolkit.ops`, if they differ.
 _RENAMED = {
     "amax": "max",
     "amin": "min",
@@ -36,7 +36,7 @@ _RENAMED = {
 def experimental_enable_numpy_behavior(
     prefer_float32: bool = False, dtype_conversion_mode: str = "legacy"
 ) -> None:
-    """Nothing to do: tensors behave as NumPy's arrays do; dtypes are the core's."""
+    """Do nothing: tensors always behave as NumPy arrays, with toolkit's dtypes."""
 
 
 def _standard_normal(*shape: int) -> Any:
@@ -68,12 +68,12 @@ random: SimpleNamespace = SimpleNamespace(
 
 
 def shape(a: Any) -> tuple[int, ...]:
-    """The extents."""
+    """Return the extents."""
     return tuple(_convert(a).shape)
 
 
 def ndim(a: Any) -> int:
-    """How many axes there are."""
+    """Return the number of axes."""
     return _convert(a).ndim
 
 
