@@ -1,4 +1,4 @@
-"""The GPU backend: generated CUDA, cuBLASLt and cuDNN over CuPy's memory."""
+"""GPU backend: generated CUDA kernels, cuBLASLt and cuDNN on CuPy's device memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["CupyBackend", "create"]
 
 
 def create(number: int = 0) -> CupyBackend:
-    """The backend on a GPU.
+    """Return the backend of one GPU.
 
     Args:
-        number: of the device.
+        number: the device number.
 
     Raises:
-        BackendUnavailable: with what is missing, and what to install.
+        BackendUnavailable: a requirement is missing; the message names it and its fix.
     """
     cupy = cupy_module()
     count = require(cupy.cuda.runtime)

@@ -1,4 +1,4 @@
-"""How cuBLASLt computes products on a device: algorithms, chosen before any capture."""
+"""Selection of cuBLASLt algorithms for matrix products, before any graph capture."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from toolkit.backends.cupy.cublaslt import (
 from toolkit.backends.cupy.device import OutOfMemory
 from toolkit.errors import DeviceError, UnsupportedOnBackend
 
-# How many algorithms the library is asked to name.
+# Number of algorithms to request from the library's heuristic.
 MOST_ALGORITHMS = 8
-# A plan's descriptor holds the pointers of the call that is being made.
+# The descriptor of a plan holds the pointers of the current call.
 _calling = threading.Lock()
 
 
@@ -44,15 +44,15 @@ class Algorithm(ctypes.Structure):
 
 
 class ProductAlgorithm:
-    """A product with its algorithm, ready to be called and captured.
+    """Executable matrix product with a selected algorithm, safe under graph capture.
 
-    The algorithm is chosen here, because asking during a capture fails.
+    The constructor selects the algorithm, because the heuristic fails during a capture.
 
     Args:
-        handle: of the library, on the device.
+        handle: the library handle on the device.
         gemm: the product.
-        pointers: addresses that are aligned as those of every call will be.
-        workspace: how many bytes of scratch memory it may use.
+        pointers: addresses with the same alignment as in all later calls.
+        workspace: the limit of the scratch memory, in bytes.
     """
 
     def __init__(
@@ -67,20 +67,20 @@ class ProductAlgorithm:
             kind(gemm.alpha),
             kind(gemm.beta),
         )
-        # The library looks at them to see how a bias is aligned.
+        # The heuristic reads the pointers to find the alignment of a bias.
         self._point(pointers)
         self.algorithms: list[Algorithm] = self._find(MOST_ALGORITHMS, pointers)
         self.algorithm: Algorithm = self.algorithms[0]
 
     def _point(self, pointers: tuple[int, ...]) -> dict[str, int]:
-        """Tell the descriptor where its vectors are; returns all extras by name."""
+        """Set the vector pointers in the descriptor, and return all extras by name."""
         extra = dict(zip(self.gemm.extras, pointers[3:], strict=True))
         vectors = {name: x for name, x in extra.items() if name != "c"}
         self.product.descriptor.set(DESCRIPTOR, **vectors)
         return extra
 
     def _find(self, count: int, pointers: tuple[int, ...]) -> list[Algorithm]:
-        """The best algorithms by the library's own estimate, best first."""
+        """Return the best algorithms by the library's own estimate, best first."""
         found, number = (Algorithm * count)(), ctypes.c_int()
         a, b, d = (layout.pointer for layout in self.product.layouts)
         at_a, at_b, at_d, *extra = map(aligned_to, pointers)
@@ -90,7 +90,7 @@ class ProductAlgorithm:
         preference = Handle("MatmulPreference")
         preference.set(PREFERENCE, workspace=self.limit, **alignments)
         if self.gemm.dtypes[1] in ("float16", "bfloat16"):
-            # In the type of the result, sums would be rounded once for each part.
+            # In the type of the result, each partial sum would be rounded once.
             preference.set(PREFERENCE, reductions=IN_COMPUTE_TYPE)
         status = library().cublasLtMatmulAlgoGetHeuristic(
             *(self.handle.pointer, self.product.descriptor.pointer, a, b, d, d),
@@ -105,28 +105,30 @@ class ProductAlgorithm:
         return usable
 
     def use(self, stored: bytes) -> bool:
-        """Take an algorithm by its bytes; False if it is none of those that fit."""
+        """Select an algorithm by its bytes; return False if no candidate matches."""
         found = [a for a in self.algorithms if bytes(a.algorithm) == stored]
         self.algorithm = found[0] if found else self.algorithm
         return bool(found)
 
     def choose(self, measure: Callable[[ProductAlgorithm], float]) -> bool:
-        """Take the algorithm that is the fastest; False if none can be timed."""
+        """Select the fastest algorithm; return False if none can be timed."""
         times: list[tuple[float, int]] = []
         for number, algorithm in enumerate(self.algorithms):
             self.algorithm = algorithm
-            # What the device refuses, or has no memory for, is no candidate.
+            # An algorithm that the device rejects or cannot allocate for is no
+            # candidate.
             with suppress(DeviceError, OutOfMemory):
                 times.append((measure(self), number))
         self.algorithm = self.algorithms[min(times)[1] if times else 0]
         return bool(times)
 
     def __call__(self, pointers: tuple[int, ...], workspace: int, stream: int) -> None:
-        """Start the product on a stream; all are addresses.
+        """Launch the product on a stream.
 
         Args:
-            pointers: of a, b, d, and of the product's `extras`.
-            workspace: of as many bytes as the plan was made for.
+            pointers: the addresses of a, b, d, and of the product's `extras`.
+            workspace: the address of scratch memory of the size given to the
+                constructor.
             stream: the CUDA stream.
         """
         a, b, d = pointers[:3]
@@ -144,10 +146,10 @@ class ProductAlgorithm:
 
 
 class Plans:
-    """The plans of one device, by product and by how its operands are aligned.
+    """Cache of plans for one device, by product and by operand alignment.
 
     Args:
-        folder: where algorithms that were found by trying are kept; None: nowhere.
+        folder: the cache folder for autotuned algorithms; None disables the disk cache.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -159,7 +161,7 @@ class Plans:
         self._tuned: dict[Any, ProductAlgorithm] = {}
 
     def offers(self, gemm: Gemm, alignment: int, workspace: int) -> bool:
-        """Whether there is an algorithm, for operands that are so aligned."""
+        """Return whether an algorithm exists for operands with this alignment."""
         try:
             self.get(gemm, (alignment,) * (3 + len(gemm.extras)), workspace)
         except UnsupportedOnBackend:
@@ -169,7 +171,7 @@ class Plans:
     def get(
         self, gemm: Gemm, pointers: tuple[int, ...], workspace: int
     ) -> ProductAlgorithm:
-        """The plan of a product on operands at these addresses."""
+        """Return the plan of a product for operands at these addresses."""
         key = gemm, tuple(map(aligned_to, pointers)), workspace
         if key not in self._plans:
             self._plans[key] = ProductAlgorithm(self.handle, gemm, pointers, workspace)
@@ -182,13 +184,15 @@ class Plans:
         workspace: int,
         measure: Callable[[ProductAlgorithm], float],
     ) -> ProductAlgorithm:
-        """The plan with the fastest algorithm, from memory, from disk, or timed now.
+        """Return the plan with the fastest algorithm: from memory, from disk, or timed
+        now.
 
-        It is kept apart from what `get` gives, which computes the same bits as ever.
+        This cache is separate from the cache of `get`, whose results stay
+        bit-identical.
 
         Args:
             gemm, pointers, workspace: as for `get`.
-            measure: the seconds that a plan takes as it is now.
+            measure: a function that returns the run time of a plan in seconds.
         """
         key = gemm, tuple(map(aligned_to, pointers)), workspace
         if key not in self._tuned:
@@ -206,5 +210,5 @@ class Plans:
 
 
 def aligned_to(pointer: int) -> int:
-    """The largest power of 2 up to `ALIGNMENT` that divides an address."""
+    """Return the largest power of 2, up to `ALIGNMENT`, that divides an address."""
     return min(ALIGNMENT, pointer & -pointer) or ALIGNMENT

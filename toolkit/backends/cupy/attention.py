@@ -1,4 +1,4 @@
-"""Attention as graphs of cuDNN: forward and backward, in half precision."""
+"""Attention as cuDNN graphs: forward and backward, in half precision."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolkit.backends.cupy.steps import Dnn, Lowered, NotLowered, Pieces, Place
 from toolkit.ir import Graph, Spec
 
 HALVES = frozenset({"float16", "bfloat16"})
-WIDEST = 128  # features of a head
+WIDEST = 128  # features per head
 THREADS = 256
 _ONES = make_kernel(
     "ones",
@@ -24,7 +24,7 @@ _ONES = make_kernel(
 
 
 def takes(node: Any) -> bool:
-    """Whether cuDNN computes an attention: of halves, with no bias and no mask."""
+    """Return whether cuDNN supports an attention: half precision, no bias, no mask."""
     query, key, value = (x.spec for x in node.inputs[:3])
     features = query.shape[3]
     even = features % 8 == 0 and features <= WIDEST and value.shape[3] == features
@@ -35,7 +35,7 @@ def takes(node: Any) -> bool:
 def lower_by_cudnn(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
 ) -> Lowered | None:
-    """The steps of an attention, or of its gradients, alone."""
+    """Return the steps of a single attention node, or of its gradients."""
     node = body.nodes[0]
     is_grad = node.op.name == "attention_grad_of"
     if len(body.nodes) > 1:
@@ -55,7 +55,8 @@ def lower_by_cudnn(
     query, key, value = (x.spec for x in inputs)
     signature = _forward(query, key, value, node.attrs)
     pieces.steps.append(Dnn(signature, (*places, *ends[:2])))
-    # What cuDNN keeps is the maximum plus the logarithm of the sum: a sum of 1 is left.
+    # cuDNN returns the maximum plus the logarithm of the sum, so the sum that remains
+    # is 1.
     count = outputs[2].spec.size
     arguments = (ends[2], Scalar(count))
     grid = (-(-count // THREADS), 1, 1)
@@ -68,14 +69,14 @@ def _whole(pieces: Pieces, place: Place, operand: Operand) -> Place:
 
 
 def _heads(graph: Builder, x: Spec) -> int:
-    """(batch, n, heads, features) as cuDNN counts it: heads before n."""
+    """Return a (batch, heads, n, features) view in cuDNN's order of axes."""
     batch, n, heads, features = x.shape
     strides = (n * heads * features, features, heads * features, 1)
     return graph.tensor((batch, heads, n, features), strides)
 
 
 def _rows(graph: Builder, query: Spec) -> int:
-    """A number of float32 for each row of logits."""
+    """Return a float32 tensor with one number per row of logits."""
     batch, n, heads, _ = query.shape
     return graph.tensor((batch, heads, n, 1), (heads * n, n, 1, 1), "float32")
 

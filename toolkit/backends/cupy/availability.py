@@ -1,4 +1,4 @@
-"""Whether a GPU can be used, and if not, why: CuPy, driver, device, libraries."""
+"""Checks that a GPU is usable: CuPy, driver, device and libraries."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ EXTRAS = "pip install 'toolkit[cuda13]' (or 'toolkit[cuda12]' for an older drive
 
 
 def cupy_module() -> Any:
-    """CuPy.
+    """Return the CuPy module.
 
     Raises:
-        BackendUnavailable: it is not installed.
+        BackendUnavailable: CuPy is not installed.
     """
     try:
         return import_module("cupy")
@@ -28,13 +28,13 @@ def cupy_module() -> Any:
 
 
 def require(runtime: Any) -> int:
-    """The number of GPUs, at least 1.
+    """Return the number of GPUs, at least 1.
 
     Args:
         runtime: CuPy's binding of the CUDA runtime.
 
     Raises:
-        BackendUnavailable: there is no driver, an old one, or no device.
+        BackendUnavailable: no driver, an outdated driver, or no device.
     """
     driver, built = runtime.driverGetVersion(), runtime.runtimeGetVersion()
     if driver == 0:
@@ -50,7 +50,8 @@ def require(runtime: Any) -> int:
         )
     try:
         count = int(runtime.getDeviceCount())
-    except Exception as error:  # whatever the runtime raises, it has no device to use
+    # any error of the runtime means that no device is usable
+    except Exception as error:
         raise BackendUnavailable(f"gpu: no device can be used: {error}") from error
     if count == 0:
         raise BackendUnavailable("gpu: the driver finds no CUDA device")
@@ -62,7 +63,7 @@ def _words(version: int) -> str:
 
 
 def usable_libraries() -> tuple[frozenset[str], dict[str, str]]:
-    """The libraries that are there, and for the others why they are not."""
+    """Return the available libraries, and the reason for each unavailable one."""
     found, missing = set(), {}
     for name, probe in (
         ("cublaslt", lambda: libraries.load("cublasLt")),
@@ -77,11 +78,11 @@ def usable_libraries() -> tuple[frozenset[str], dict[str, str]]:
 
 
 def warn_of_missing(found: frozenset[str]) -> None:
-    """Refuse to go on without cuBLASLt; warn once of slow convolutions.
+    """Raise an error without cuBLASLt; warn once about slow convolutions.
 
     Raises:
-        BackendUnavailable: without cuBLASLt; with TOOLKIT_REQUIRE_CUDNN also without
-            cuDNN.
+        BackendUnavailable: cuBLASLt is missing, or cuDNN is missing and
+        TOOLKIT_REQUIRE_CUDNN is set.
     """
     _, missing = usable_libraries()
     if "cublaslt" not in found:

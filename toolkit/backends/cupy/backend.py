@@ -1,4 +1,4 @@
-"""The GPU backend: steps of generated kernels and libraries on one device."""
+"""GPU backend: steps of generated kernels and library calls on one device."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ from toolkit.backends.rendering import Kernel, KernelTable
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
 
 Array = Any
-# The calls that draw float32 from a range, and that fill an array; one kernel serves
-# every size.
+# Calls that draw uniform float32 and fill an array. One kernel serves every size.
 _LINE, _NUMBER = Spec((4096,), "float32"), Spec((), "float32")
 FIRST_VALUES: tuple[tuple[str, tuple[Operand, ...], dict[str, Any]], ...] = (
     (
@@ -56,17 +55,18 @@ FIRST_VALUES: tuple[tuple[str, tuple[Operand, ...], dict[str, Any]], ...] = (
     ("add", (contiguous(_LINE), contiguous(_NUMBER)), {}),
     ("stop_gradient", (Operand(_LINE, (0,)),), {}),
 )
-# These need no kernel, in any layout.
+# These operations need no kernel, in any layout.
 VIEWS = ("reshape", "transpose", "broadcast_to", "slice")
 
 
 class CupyBackend(Backend):
-    """Everything on one GPU.
+    """Backend that computes on one GPU.
 
     Args:
-        device: which.
-        xp: the array module of its memory, for what no generated kernel computes.
-        count: how many such devices there are.
+        device: the device.
+        xp: the array module of the device memory, for operations without generated
+            kernels.
+        count: the number of such devices.
     """
 
     name = "cupy"
@@ -84,27 +84,32 @@ class CupyBackend(Backend):
         super().__init__(eager | others | {"product": products.unlowered})
 
     def render(self, record: Primitive) -> Kernel | None:
-        """The steps of a generator, if it has any, else what CuPy's functions make."""
+        """Return the steps of a generator if one exists, else a call of CuPy's
+        functions.
+        """
         other = self.arrays[record.name] if record.name in self.arrays else None
         if other is None and generator(record) is None:
             return None
         return EagerKernel(self, record.name, other)
 
     def supports(self, name: str) -> bool:
-        """Composites are taken apart, so that what they are made of is fused."""
+        """Return False for most composites: the compiler expands them to fuse their
+        body.
+        """
         known = PRIMITIVES.get(name)
         is_composite = known is not None and known.kind is Kind.COMPOSITE
         return not is_composite and super().supports(name)
 
     def computes(self, node: Any) -> bool:
-        """Whether a composite runs as one: in cuDNN's attention, in products."""
+        """Return whether a composite runs as one node: cuDNN attention or a product."""
         if node.op.name == "attention_grad_of":
             return True
         if node.op.name == "attention" and "cudnn" in self.device.libraries:
             return attention.takes(node)
         if node.op.name in norms.OPS:
             return "cudnn" in self.device.libraries and norms.takes(node)
-        if node.op.name in self.passes.parts:  # until products have been joined
+        # until the pass that joins products has run
+        if node.op.name in self.passes.parts:
             numerics = self.numerics
             dtype = node.outputs[0].spec.dtype
             has_library = "cublaslt" in numerics.libraries
@@ -115,7 +120,7 @@ class CupyBackend(Backend):
 
     @property
     def numerics(self) -> Numerics:
-        """What decides about steps now."""
+        """Return the current settings that select the steps."""
         device = self.device
         return Numerics(device.libraries, settings.matmul_precision(), device.offers)
 
@@ -125,16 +130,16 @@ class CupyBackend(Backend):
 
     @property
     def anchors(self) -> Collection[str]:
-        """The products and convolutions that take an epilogue."""
+        """Return the products and convolutions that take an epilogue."""
         return ANCHORS
 
     @property
     def calls(self) -> LibraryCalls:  # type: ignore[override]
-        """What one call of a library computes now."""
+        """Return the current limits of one library call."""
         return LibraryCalls(self.numerics)
 
     def fuses(self, node: Any) -> bool:
-        """Whether the generator knows the operation and its dtypes."""
+        """Return whether the code generator supports the operation and its dtypes."""
         return is_fusable(node)
 
     def lower(
@@ -144,10 +149,10 @@ class CupyBackend(Backend):
         outputs: Sequence[Operand],
         is_aligned: bool = True,
     ) -> Lowered | None:
-        """The steps of a node; None where CuPy's functions have to do.
+        """Lower a node to steps; return None where only CuPy's functions compute it.
 
         Raises:
-            UnsupportedOnBackend: nothing here computes it.
+            UnsupportedOnBackend: nothing on this backend computes the node.
         """
         found = lower(node, inputs, outputs, is_aligned, self.numerics)
         if found is None:
@@ -156,15 +161,15 @@ class CupyBackend(Backend):
         return named(found, node)
 
     def foresee(self, lowered: Lowered) -> None:
-        """Begin to compile kernels and to make plans."""
+        """Start to compile kernels and to build plans in background threads."""
         self.device.foresee(lowered.steps)
 
     def forget(self) -> None:
-        """Compile no more kernels and make no more plans of those that are begun."""
+        """Cancel the compilations and plans that have not started."""
         self.device.forget()
 
     def assemble(self, lowered: Sequence[Any], shares: Any, barrier: int) -> Any:
-        """One program for consecutive lowered nodes."""
+        """Return one program for consecutive lowered nodes."""
         return GpuProgram(self.device, lowered)
 
     def repeat(
@@ -176,18 +181,19 @@ class CupyBackend(Backend):
         begun: Sequence[tuple[int, Spec]] = (),
         changing: Collection[tuple[str, int]] = (),
     ) -> Lowered:
-        """A loop over a program as the one step of a node."""
+        """Return a loop over a program as the one step of a node."""
         place = Scratch(arena[1], body.arena_bytes)
         loop = Loop(body, place, tuple(moves), turns)
-        # The arena has a place even where nothing lies in it.
+        # The arena gets an allocation even if it is empty.
         return Lowered((loop,), max(1, arena[1] + body.arena_bytes), name="a loop")
 
     def foresee_first_values(self) -> None:
-        """Begin to compile what makes the weights of nearly every model.
+        """Start to compile the kernels that initialize the weights of most models.
 
-        Each would be waited for alone, when the first layer is built.
+        Without this, the first layer waits for each kernel in sequence.
         """
-        import_module("toolkit.random")  # it declares them, and all elementwise ones
+        # declares the random operations and all elementwise ones
+        import_module("toolkit.random")
         for name, operands, attrs in FIRST_VALUES:
             kernel: Any = self.kernels[name]
             kernel.foresee(operands, attrs)
@@ -195,7 +201,7 @@ class CupyBackend(Backend):
     # --- memory -----------------------------------------------------------------------
 
     def errstate(self) -> contextlib.AbstractContextManager[Any]:
-        """The device and its stream."""
+        """Return a context that selects the device and its stream."""
         return self.device.scope()
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
@@ -205,7 +211,7 @@ class CupyBackend(Backend):
         self.device.on_shortage(release)
 
     def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Array]:
-        """As `empty` gives them; small ones lie in one piece of memory."""
+        """Allocate arrays as `empty` does; small ones share one block of memory."""
         places, end = _places(tuple(specs))
         if not end:
             return super().results(specs)
@@ -216,14 +222,14 @@ class CupyBackend(Backend):
         ]
 
     def aligned(self, shape: tuple[int, ...], dtype: str) -> Array:
-        """Like `empty`: the pool aligns all that it gives."""
+        """Allocate an array as `empty` does: the pool aligns all allocations."""
         return self.empty(shape, dtype)
 
     def arena(self, nbytes: int, plan: Any = None) -> Array:
-        """The memory of a program's intermediate values.
+        """Allocate the memory of a program's intermediate values.
 
         Raises:
-            OutOfDeviceMemory: naming the largest of them.
+            OutOfDeviceMemory: the message names the largest values.
         """
         return self.device.allocate((aligned(nbytes),), "uint8", "the arena", plan)
 
@@ -233,7 +239,7 @@ class CupyBackend(Backend):
         return self.device.view(arena, offset, shape, dtype)
 
     def asarray(self, value: Any, dtype: str | None = None) -> Array:
-        """An array of this device, copied only if it must be."""
+        """Return an array on this device; copy only if necessary."""
         if self.device.owns(value):
             if dtype is None or dtypes.name_of(value.dtype) == dtype:
                 return value
@@ -242,76 +248,77 @@ class CupyBackend(Backend):
         return self.device.upload(np.asarray(on_host(value), wanted))
 
     def to_numpy(self, array: Array) -> np.ndarray[Any, Any]:
-        """A copy in host memory; here an index that was out of range is an error."""
+        """Copy to host memory; raise the error of an earlier out-of-range index."""
         if not self.device.owns(array):
             return np.asarray(array)
         return self.device.download(self.in_order(array))
 
     def fetch(self, arrays: Sequence[Array]) -> PendingCopy:
-        """Begin to copy arrays to the host on a stream of its own."""
+        """Start to copy arrays to the host on a separate stream."""
         return self.device.fetch(list(map(self.in_order, arrays)))
 
     def owns(self, array: Any) -> bool:
-        """Whether an array lies in the memory of the device."""
+        """Return whether an array is in the memory of the device."""
         return self.device.owns(array)
 
     def adopt(self, array: Any) -> Array:
-        """A copy of another library's array on this device, by DLPack or CUDA's
-        interface."""
+        """Copy an array of another library to this device, by DLPack or CUDA's
+        interface.
+        """
         with self.device.failing():
             return self.device.adopt(array)
 
     def owned(self, array: Any) -> Array:
-        """A copy of an array that nobody else holds."""
+        """Return a copy of an array that has no other reference."""
         own = self.empty(array.shape, dtypes.name_of(array.dtype))
         self.overwrite(own, array)
         return own
 
     def overwrite(self, target: Array, source: Any) -> None:
-        """Start a copy of an array, wherever it is, over one of this device."""
+        """Start a copy of an array, from any device, into one on this device."""
         source = self.in_order(source)
         with self.device.scope(), self.device.failing():
             self.device.copy(self.address(target), self.address(source), target.nbytes)
 
     def in_order(self, array: Any) -> Array:
-        """As steps expect an array: on the device, in row-major order."""
+        """Return an array as steps expect it: on the device, in row-major order."""
         found = self.asarray(array)
         if found.flags.c_contiguous:
             return found
         return self.kernels["stop_gradient"](found)
 
     def constant(self, array: Any) -> Array:
-        """A constant of a program in the device's memory."""
+        """Copy a constant of a program to device memory."""
         return self.asarray(np.asarray(array, order="C"))
 
     def address(self, array: Array) -> int:
-        """Where the first element of an array is, on the device."""
+        """Return the device address of an array's first element."""
         return self.device.address(array)
 
     @property
     def handle(self) -> Any:  # type: ignore[override]
-        """What tells what steps know an array of a call by."""
+        """Return the function that returns the address of an array of a call."""
         return self.device.address
 
     def call_table(
         self, specs: Sequence[Spec], kept: Collection[int], plan: Any = None
     ) -> CallTable:
-        """Where a program finds the addresses of the arrays of a call."""
+        """Return the table that gives a program the array addresses of a call."""
         return CallTable(specs, kept, plan)
 
     # --- facts ------------------------------------------------------------------------
 
     def devices(self) -> tuple[str, ...]:
-        """The GPUs of this machine, each of which has a backend."""
+        """Return the GPUs of this machine; each has a backend."""
         return tuple(f"gpu:{i}" for i in range(self.count))
 
     @property
     def device_name(self) -> str:
-        """The one of this backend."""
+        """Return the name of this backend's device."""
         return self.device.name
 
     def describe(self) -> dict[str, Any]:
-        """The device, its libraries and its memory."""
+        """Return a description of the device, its libraries and its memory."""
         return {
             "device": self.device.name,
             "libraries": ", ".join(sorted(self.device.libraries)) or "none",
@@ -324,7 +331,9 @@ class CupyBackend(Backend):
 def _places(
     specs: tuple[tuple[tuple[int, ...], str], ...],
 ) -> tuple[list[int | None], int]:
-    """Where in one block several small arrays lie, None for large ones; its bytes."""
+    """Return the offsets of small arrays in one block (None for large ones), and its
+    size.
+    """
     sizes = [math.prod(shape) * dtypes.itemsize(dtype) for shape, dtype in specs]
     small = [i for i, nbytes in enumerate(sizes) if nbytes <= SMALL]
     if len(small) < 2:

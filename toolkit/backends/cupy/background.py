@@ -1,4 +1,4 @@
-"""What threads make beside their caller: begun when known of, taken when needed."""
+"""Values that threads compute in parallel with their caller (prefetch)."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Made = TypeVar("Made")
 
 
 class Background(ABC, Generic[Asked, Made]):
-    """Makes values in threads.
+    """Pool of threads that compute values ahead of use.
 
     Args:
-        most: how many at once.
+        most: the maximum number of threads.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._begun: dict[Asked, Future[Made]] = {}
-        # There from the first value that is begun until all that are needed are asked
-        # for.
+        # The threads exist from the first value that starts until all values are
+        # collected.
         self._threads: ThreadPoolExecutor | None = None
         self._turn = Lock()
 
     @abstractmethod
     def make(self, asked: Asked) -> Made:
-        """The value that is asked for; called by several threads."""
+        """Compute the value for a key; several threads call this."""
 
     def begin(self, asked: Asked) -> bool:
-        """Make what `taken` will be asked for; returns whether it was not begun yet."""
+        """Start to compute a value for `taken`; return whether it is new."""
         with self._turn:
             if asked in self._begun:
                 return False
@@ -44,7 +44,9 @@ class Background(ABC, Generic[Asked, Made]):
             return True
 
     def taken(self, asked: Iterable[Asked]) -> dict[Asked, Made]:
-        """What was begun, once it is there; without what was cancelled meanwhile."""
+        """Wait for the values that were started, and return them without cancelled
+        ones.
+        """
         with self._turn:
             begun = {a: self._begun.pop(a) for a in asked if a in self._begun}
             threads, self._threads = self._threads, None
@@ -53,7 +55,8 @@ class Background(ABC, Generic[Asked, Made]):
         made = {}
         try:
             for each, value in begun.items():
-                with suppress(CancelledError):  # as another program came to nothing
+                # another program failed and cancelled it
+                with suppress(CancelledError):
                     made[each] = value.result()
         except BaseException:
             self._end(threads)
@@ -61,7 +64,7 @@ class Background(ABC, Generic[Asked, Made]):
         return made
 
     def cancel(self) -> None:
-        """Make nothing more of what was begun."""
+        """Cancel the values that have not started."""
         with self._turn:
             threads, self._threads = self._threads, None
             self._begun.clear()

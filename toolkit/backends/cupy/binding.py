@@ -1,4 +1,4 @@
-"""Steps on memory: what a program becomes once the addresses of a call are known."""
+"""Binding of a program's steps to the addresses of a call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Where = tuple[int | None, int]
 
 
 def operand(place: Place, inputs: int) -> tuple[str, int]:
-    """A place as the compiler names it."""
+    """Return a place in the compiler's notation."""
     if isinstance(place, Scratch):
         return "work", place.offset
     if place.index < inputs:
@@ -38,13 +38,14 @@ def operand(place: Place, inputs: int) -> tuple[str, int]:
 
 @dataclass
 class Binding:
-    """The steps on one set of addresses.
+    """Steps of a program bound to one set of addresses.
 
     Attributes:
         calls: one function for each step, by the index of its node.
-        kept: memory that only addresses point to.
-        problems: what to say of a bad index, three words each in `words`.
-        runs: how often it ran; replay: starts the captured graph, once there is one.
+        kept: memory that only addresses refer to.
+        problems: the error messages for a bad index, with three words each in `words`.
+        runs: the number of runs so far.
+        replay: launches the captured graph, after the capture.
     """
 
     calls: list[tuple[int, Callable[[], None]]]
@@ -56,7 +57,7 @@ class Binding:
 
 
 class Binder:
-    """Turns steps into calls on addresses."""
+    """Converter of steps into calls on addresses."""
 
     def __init__(self, runner: Runner, limit: int, dnn_limit: int | None) -> None:
         self.runner = runner
@@ -68,20 +69,21 @@ class Binder:
         self.words: Any = None
 
     def bind(self) -> Binding:
-        """All steps of the program."""
+        """Bind all steps of the program."""
         program = self.runner.program
         plain = list(_plain(program))
         count = Counter(s.kernel for _, s in plain if isinstance(s, Launch))
-        # Compiled together with the kernels that may start several of them at once.
+        # These compile together with the kernels that can launch several of them at
+        # once.
         twins = [k.many for k, times in count.items() if k.many and times > 1]
         kernels = list(dict.fromkeys((*count, *twins)))
-        # Plans first: kernels are compiled meanwhile.
+        # Build plans first: kernels compile in parallel.
         graphs = [step.signature for _, step in plain if isinstance(step, Dnn)]
         self.device.prepare(graphs, self.dnn_limit)
         self.functions = dict(zip(kernels, self.device.load(kernels), strict=True))
         needed = max((self._workspace(step) for _, step in plain), default=0)
         if needed:
-            # Bindings of one program never run at once.
+            # Bindings of one program never run concurrently.
             if self.runner.scratch is None or self.runner.scratch.nbytes < needed:
                 self.runner.scratch = self.device.empty((needed,), "uint8")
             self.binding.kept.append(self.runner.scratch)
@@ -119,7 +121,7 @@ class Binder:
         resolve: Callable[[tuple[str, int]], Where],
         address: Callable[[Where], int],
     ) -> Iterator[Callable[[], None]]:
-        """The calls of a step."""
+        """Yield the calls of a step."""
 
         def at(place: Place) -> int:
             return address(resolve(operand(place, inputs)))
@@ -166,7 +168,7 @@ class Binder:
         resolve: Callable[[tuple[str, int]], Where],
         address: Callable[[Where], int],
     ) -> Iterator[Callable[[], None]]:
-        """The calls of a loop, all turns one after the other."""
+        """Yield the calls of a loop, in order for all iterations."""
         arena = address(resolve(("work", loop.arena.offset)))
         places = loop.body.places.at(arena)
 
@@ -186,7 +188,7 @@ class Binder:
 
 
 def position(move: Move, turn: int, turns: int) -> tuple[tuple[str, int], int]:
-    """Where an array of a loop's body is in a turn: an operand, and an offset."""
+    """Return the operand and the offset of a loop body's array in one iteration."""
     if turn == 0 and move.first is not None:
         return move.first, 0
     if turn == turns - 1 and move.last is not None:
@@ -196,7 +198,7 @@ def position(move: Move, turn: int, turns: int) -> tuple[tuple[str, int], int]:
 
 
 def _plain(program: GpuProgram) -> Iterator[tuple[int, Step]]:
-    """The steps of a program and of the loops in it, with how often each runs."""
+    """Yield the steps of a program and its loops, each with its number of runs."""
     for _, step in program.steps:
         if isinstance(step, Loop):
             for times, inner in _plain(step.body.code):

@@ -1,4 +1,4 @@
-"""Kernels that are compiled beside what their caller does."""
+"""Kernel compilation in background threads."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from toolkit.machine import available_cores
 
 
 class Compiler(Background[Kernel, bytes]):
-    """Compiles kernels from when they are known of to when they are needed.
+    """Pool that compiles kernels in parallel with tracing.
 
     Args:
-        compile_kernel: gives the machine code of a kernel; called by several threads.
+        compile_kernel: a function that returns the machine code of a kernel; several
+            threads call it.
     """
 
     def __init__(self, compile_kernel: Callable[[Kernel], bytes]) -> None:
@@ -24,12 +25,14 @@ class Compiler(Background[Kernel, bytes]):
         return self.compile_kernel(kernel)
 
     def foresee(self, kernel: Kernel) -> None:
-        """Compile a kernel that a program will start; once more, also that of many."""
+        """Start to compile a kernel that a program will launch; on repeat, its batched
+        kernel.
+        """
         if not self.begin(kernel) and kernel.many:
             self.begin(kernel.many)
 
     def compiled(self, kernels: Sequence[Kernel]) -> list[bytes]:
-        """The machine code of kernels, once it is there."""
+        """Wait for kernels to compile, and return their machine code."""
         for kernel in kernels:
             self.begin(kernel)
         made = self.taken(kernels)

@@ -1,4 +1,4 @@
-"""Convolutions as steps: by cuDNN, or as products over gathered windows."""
+"""Convolutions as steps: cuDNN graphs, or products on gathered windows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ OPS = {
     "conv_input_grad": "conv_dgrad",
     "conv_kernel_grad": "conv_wgrad",
 }
-# What may follow, and in which order cuDNN's compiled engines apply it; anything else
-# it would compile at run time, for strict float32 not even that.
+# Operations that can follow, in the order that cuDNN's precompiled engines apply them.
+# Any other order compiles at run time, and strict float32 does not support even that.
 FOLLOWERS = {
     (): (),
     ("bias",): ("bias",),
@@ -33,32 +33,32 @@ FOLLOWERS = {
     ("bias", "add"): ("add", "bias"),
     ("bias", "add", "relu"): ("add", "bias", "relu"),
 }
-# How much is around each axis, before and behind.
+# The padding of each axis, before and after.
 Widths = Sequence[tuple[int, int]]
 # cuDNN has no convolution of float64.
 DTYPES = frozenset({"float16", "bfloat16", "float32"})
-# The channels, the numbers that a window sees, and the bytes of the matrix of all
-# windows, up to which gradients of filters are products.
+# Upper limits for gradients of filters as products: channels, elements per window, and
+# bytes of the matrix of all windows. Measured on an H200, see `_is_of_pictures`.
 FEW_CHANNELS, MOST_SEEN, MOST_GATHERED = 4, 32, 64 << 20
 
 
 def takes(dtype: str) -> bool:
-    """Whether cuDNN convolves a dtype."""
+    """Return whether cuDNN convolves a dtype."""
     return dtype in DTYPES
 
 
 def lower_by_cudnn(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
 ) -> Lowered | None:
-    """The steps of a convolution or of one of its gradients, and what follows it.
+    """Lower a convolution or one of its gradients, with its epilogue, to steps.
 
-    Images lie channels last as they are; filters are turned around before a call, and
-    their gradient after it.
+    Images stay channels-last. Filters are transposed before a call, and their gradient
+    is transposed after it.
 
     Args:
         body: the convolution, and the elementwise nodes on its result.
-        inputs, outputs: the operands of the whole.
-        precision: of float32: "highest", "strict" or "tf32".
+        inputs, outputs: the operands of the body.
+        precision: the float32 precision: "highest", "strict" or "tf32".
     """
     node, found = body.nodes[0], epilogue_of(body)
     if found is None or found.steps not in FOLLOWERS or len(outputs) != 1:
@@ -86,13 +86,16 @@ def lower_by_cudnn(
     widths = ((0, 0), *attrs["padding"], (0, 0))
     is_padded = op != "conv_fprop" and dtype == "float32" and _is_uneven(widths)
     try:
-        if is_padded:  # on what has its zeros in memory there is nothing to be wrong
+        # images with zeros in memory need no padding, so the engine defect does not
+        # apply
+        if is_padded:
             attrs = {**attrs, "padding": ((0, 0),) * len(attrs["padding"])}
             image = 0 if is_gradient else 2
             specs[image] = _wide(specs[image], widths)
         if is_padded and is_gradient:
             first = _padded(pieces, *first, widths)
-        if is_padded and "add" in follow:  # to the padded result, of which some is left
+        # c would have the padded shape, and the result is a slice of it
+        if is_padded and "add" in follow:
             at = [step for step in follow if step != "relu"].index("add")
             extra[at] = _padded(pieces, *extra[at], widths)
         places = [_whole(pieces, *first)]
@@ -128,12 +131,12 @@ def _signature(
 
 
 def _is_of_pictures(node: Any) -> bool:
-    """Whether a gradient of filters is of so few channels that cuDNN is slow.
+    """Return whether a gradient of filters has too few channels for fast cuDNN engines.
 
-    Of float32 its plans take twice as long as to gather the windows and to multiply
-    them, seen on an H200 for filters of 3 x 3 pixels and 3 channels: tensor cores read
-    four at once. What was not measured, larger windows and larger matrices of them, is
-    left to cuDNN.
+    For float32 with 3 x 3 filters and 3 channels, cuDNN's plans take twice as long as
+    gathered windows and a product (measured on an H200). Tensor cores read four
+    channels at once. Larger windows and larger matrices are not measured, so cuDNN
+    computes them.
     """
     gradient, kernel = node.inputs[1].spec, node.outputs[0].spec
     *sizes, channels, count = kernel.shape
@@ -150,10 +153,10 @@ def _is_of_pictures(node: Any) -> bool:
 
 
 def _is_uneven(widths: Widths) -> bool:
-    """Whether not as much is put behind images as before them.
+    """Return whether the padding before images differs from the padding after them.
 
-    cuDNN's engines 1, 18 and 50 (seen in 9.19) then give wrong gradients of float32,
-    with no word of it.
+    With such padding, cuDNN's engines 1, 18 and 50 (tested in 9.19) return wrong
+    float32 gradients without an error.
     """
     return any(low != high for low, high in widths)
 
@@ -166,7 +169,7 @@ def _wide(image: Spec, widths: Widths) -> Spec:
 def _padded(
     pieces: Pieces, place: Place, image: Operand, widths: Widths
 ) -> tuple[Place, Operand]:
-    """Images with zeros around them in memory."""
+    """Copy images into memory with zeros around them."""
     spec = _wide(image.spec, widths)
     target = pieces.take(spec.nbytes)
     attrs = {"widths": widths, "value": 0.0}
@@ -177,7 +180,7 @@ def _padded(
 def _cut(
     pieces: Pieces, place: Scratch, wide: Spec, widths: Widths, spec: Spec, to: Place
 ) -> None:
-    """What is left of images without what is around them."""
+    """Copy images without their padding."""
     source = contiguous(wide)
     pairs = zip(source.strides, widths, strict=True)
     first = sum(stride * low for stride, (low, _) in pairs)
@@ -186,12 +189,12 @@ def _cut(
 
 
 def _whole(pieces: Pieces, place: Place, operand: Operand) -> Place:
-    """An operand that lies in row-major order, copied if it does not."""
+    """Return an operand in row-major order; copy it if necessary."""
     return place if operand.is_contiguous else pieces.copy(place, operand)
 
 
 def _turned(pieces: Pieces, place: Place, kernel: Operand) -> Place:
-    """A kernel (*size, channels, filters) with its filters first, channels last."""
+    """Transpose a kernel (*size, channels, filters) to filters first, channels last."""
     order = (kernel.spec.ndim - 1, *range(kernel.spec.ndim - 1))
     spec = kernel.spec.with_shape(kernel.spec.shape[axis] for axis in order)
     strides = tuple(kernel.strides[axis] for axis in order)
@@ -199,7 +202,7 @@ def _turned(pieces: Pieces, place: Place, kernel: Operand) -> Place:
 
 
 def _turn_back(pieces: Pieces, place: Place, spec: Spec, target: Place) -> None:
-    """Filters first, as cuDNN wrote them, back into (*size, channels, filters)."""
+    """Transpose filters from cuDNN's order back to (*size, channels, filters)."""
     *rest, count = spec.shape
     source = contiguous(spec.with_shape((count, *rest)))
     strides = (*source.strides[1:], source.strides[0])

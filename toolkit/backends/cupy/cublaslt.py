@@ -1,8 +1,8 @@
-"""cuBLASLt by ctypes: matrix products with epilogues, as data and as calls.
+"""ctypes binding of cuBLASLt: matrix products with epilogues, as data and as calls.
 
-A `Gemm` is what the library is told, column-major as it counts: a row-major product
-d = a @ b is its d' = b' @ a', so the bias of the last axis lies along its rows.
-Descriptors can be made without a device; handles, and what `algorithms` does, need one.
+A `Gemm` describes a product in the library's column-major order. A row-major product d
+= a @ b is its d' = b' @ a', so the bias of the last axis is along its rows. Descriptors
+need no device; handles and the functions of `algorithms` need one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolkit.backends.cupy import libraries
 from toolkit.definitions.records import record
 from toolkit.errors import DeviceError, UnsupportedOnBackend
 
-# What the library's headers call CUDA_R_*, CUBLAS_COMPUTE_* and CUBLASLT_EPILOGUE_*.
+# The names of the headers: CUDA_R_*, CUBLAS_COMPUTE_* and CUBLASLT_EPILOGUE_*.
 DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "int8": 3, "int32": 10}
 DATA_TYPES["bfloat16"] = 14
 COMPUTE_TYPES = {"32F": 68, "64F": 70, "32I": 72, "32F_FAST_TF32": 77}
@@ -65,25 +65,27 @@ PREFERENCE: dict[str, tuple[int, Any]] = {
 # CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
 IN_COMPUTE_TYPE = 2
 
-# What NVIDIA recommends for Hopper; smaller ones after running out of memory.
+# Bytes that NVIDIA recommends for Hopper; smaller after an out-of-memory error.
 WORKSPACE = 32 << 20
 ALIGNMENT = 256
 
 
 @record
 class Gemm:
-    """d (m, n) = epilogue(alpha * op(a) (m, k) @ op(b) (k, n) + beta * c), by columns.
+    """Product d (m, n) = epilogue(alpha * op(a) (m, k) @ op(b) (k, n) + beta * c),
+    column-major.
 
     Attributes:
-        transpose: of a and of b.
-        leading: elements from one column to the next, of a, b and d.
+        transpose: whether a and b are transposed.
+        leading: the leading dimensions of a, b and d, in elements.
         dtypes: of a and b, and of c, d, a bias and its gradient.
         compute: a key of `COMPUTE_TYPES`.
         epilogue: a key of `EPILOGUES`.
-        batch: how many products; strides: elements between them, of a, b and d.
-        aux_leading: elements (of a relu: bits) between columns of what an epilogue
-            keeps or reads.
-        alpha, beta: factors; c lies as d does, and with beta 0 there is none.
+        batch: the number of products.
+        strides: the elements between products, for a, b and d.
+        aux_leading: the leading dimension of the auxiliary matrix of an epilogue, in
+            elements (bits for relu).
+        alpha, beta: the factors; c has the layout of d, and with beta 0 there is no c.
     """
 
     m: int
@@ -102,7 +104,9 @@ class Gemm:
 
     @property
     def extras(self) -> list[str]:
-        """What there is beside a, b and d, in the order of a call's pointers."""
+        """Return the operands in addition to a, b and d, in the order of a call's
+        pointers.
+        """
         has_vector = "bias" in self.epilogue or "bgrad" in self.epilogue
         has_aux = "aux" in self.epilogue or self.epilogue.startswith("d")
         has_aux = has_aux and self.epilogue != "default"
@@ -111,7 +115,9 @@ class Gemm:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it only multiplies: that much there is for all of its dtypes."""
+        """Return whether it is a bare product, which the library has for all of its
+        dtypes.
+        """
         is_default = self.epilogue == "default" and not self.beta
         return is_default and self.dtypes[0] == self.dtypes[1]
 
@@ -121,7 +127,7 @@ class Gemm:
 
     @property
     def sizes(self) -> list[int]:
-        """The bytes of a, b, d and the extras, as far as they are read or written."""
+        """Return the accessed bytes of a, b, d and the extras."""
         last = self.batch - 1
         spans = [
             x["rows"] + (x["columns"] - 1) * x["leading"] + last * x["stride"]
@@ -137,7 +143,7 @@ class Gemm:
 
     @property
     def layouts(self) -> list[dict[str, int]]:
-        """The attributes of the matrices a, b and d."""
+        """Return the attributes of the matrices a, b and d."""
         a = (self.m, self.k)[:: -1 if self.transpose[0] else 1]
         b = (self.k, self.n)[:: -1 if self.transpose[1] else 1]
         names = (self.dtypes[0], *self.dtypes)
@@ -156,7 +162,7 @@ class Gemm:
 
     @property
     def descriptor(self) -> dict[str, int]:
-        """The attributes of the product, but for its pointers."""
+        """Return the attributes of the product, without its pointers."""
         found = {
             f"transpose_{x}": int(t) for x, t in zip("ab", self.transpose, strict=True)
         }
@@ -169,7 +175,7 @@ class Gemm:
 
 
 def compute_type(dtype: str, precision: str) -> str:
-    """How products of a dtype are computed, at a `matmul_precision`.
+    """Return the compute type of products of a dtype, at a `matmul_precision`.
 
     Raises:
         UnsupportedOnBackend: the library has no product of that dtype.
@@ -213,10 +219,10 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 @cache
 def library() -> ctypes.CDLL:
-    """cuBLASLt with the types of the functions that are called.
+    """Load cuBLASLt and declare the types of its functions.
 
     Raises:
-        BackendUnavailable: it is not there.
+        BackendUnavailable: the library is missing.
     """
     found = libraries.load("cublasLt")
     for name, arguments in _SIGNATURES.items():
@@ -228,7 +234,7 @@ def library() -> ctypes.CDLL:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Call cublasLt<name>; a status that is not 0 is an error."""
+    """Call cublasLt<name>; raise an error if the status is not 0."""
     status = getattr(library(), f"cublasLt{name}")(*arguments)
     if status:
         describe = library().cublasLtGetStatusString
@@ -236,12 +242,12 @@ def call(name: str, *arguments: Any) -> None:
 
 
 class Handle:
-    """Something that the library made and must destroy; `pointer` is its address."""
+    """Owner of a library object, which it destroys; `pointer` is its address."""
 
     def __init__(self, kind: str, *arguments: Any) -> None:
         self.kind = kind
         self.pointer: ctypes.c_void_p = ctypes.c_void_p()
-        # Whoever made it destroys it; at exit nothing can be looked up any more.
+        # Looked up now: during interpreter exit no lookup is possible.
         self._destroy = getattr(library(), f"cublasLt{kind}Destroy")
         call(f"{kind}Create", ctypes.byref(self.pointer), *arguments)
 
@@ -260,7 +266,7 @@ class Handle:
             )
 
     def get(self, table: Mapping[str, tuple[int, Any]], name: str) -> int:
-        """An attribute as the library has it."""
+        """Return the value of an attribute in the library."""
         number, kind = table[name]
         cell, written = kind(), ctypes.c_size_t()
         size = ctypes.sizeof(cell)
@@ -269,7 +275,7 @@ class Handle:
         return int(cell.value or 0)
 
     def __del__(self) -> None:
-        # Nobody can handle an error here.
+        # No caller can handle an error in a finalizer.
         pointer = getattr(self, "pointer", None)
         self.pointer = ctypes.c_void_p()
         if pointer:
@@ -277,7 +283,7 @@ class Handle:
 
 
 class Product:
-    """The descriptors of a `Gemm`; no device is needed."""
+    """Descriptors of a `Gemm`; they need no device."""
 
     def __init__(self, gemm: Gemm) -> None:
         self.gemm = gemm
@@ -294,6 +300,8 @@ class Product:
             self.layouts.append(layout)
 
     def attributes(self) -> tuple[dict[str, int], list[dict[str, int]]]:
-        """What the library has stored: of the product, and of a, b and d."""
+        """Return the attributes that the library has stored: of the product, and of a,
+        b and d.
+        """
         product = {n: self.descriptor.get(DESCRIPTOR, n) for n in self.gemm.descriptor}
         return product, [{n: x.get(LAYOUT, n) for n in LAYOUT} for x in self.layouts]

@@ -1,4 +1,4 @@
-"""A CUDA device by CuPy: memory, one stream, modules and captured graphs."""
+"""CUDA device by CuPy: memory, streams, modules and captured graphs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolkit.backends.cupy.device import Array, Device, OutOfMemory
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.backends.cupy.steps import WORKSPACES, Dnn, Step
 
-# How often a plan that is timed runs in a graph, and how often that is started.
+# Runs of a timed plan in a graph, and launches of that graph.
 TIMED, ROUNDS = 10, 3
 SOME_PRODUCT = Gemm(
     *(64, 64, 64),
@@ -36,16 +36,18 @@ SOME_PRODUCT = Gemm(
 
 
 def cache_folder() -> Path | None:
-    """The folder of compiled kernels and of plans; None if they are not kept."""
+    """Return the folder of compiled kernels and plans; None if the disk cache is
+    off.
+    """
     return disk_cache.folder("kernels")
 
 
 class CudaDevice(Device):
-    """The GPU of a number.
+    """GPU with a device number.
 
-    All work is on one stream of its own, so that it runs in the order in which it was
-    started, and captures do not meet the work of others. One thread at a time is in
-    its scope: what a second one starts during a capture would be part of it.
+    All work is on a separate stream, so it runs in launch order, and captures do not
+    conflict with other libraries. One thread at a time is in the device's scope,
+    because a launch of a second thread during a capture would be captured too.
     """
 
     captures = True
@@ -83,7 +85,7 @@ class CudaDevice(Device):
         if self.broken:
             raise self.broken
         with self._turn:
-            if self._is_entered:  # a step is in it several times, one in the other
+            if self._is_entered:  # scopes of a step nest
                 yield
                 return
             with self.device, self.stream:
@@ -94,7 +96,8 @@ class CudaDevice(Device):
                     self._is_entered = False
 
     def raising(self) -> AbstractContextManager[Any]:
-        config = import_module("cupyx")  # or factors of what has none are given
+        # otherwise Cholesky factors of invalid matrices are returned
+        config = import_module("cupyx")
         raising: AbstractContextManager[Any] = config.errstate(linalg="raise")
         return raising
 
@@ -131,15 +134,15 @@ class CudaDevice(Device):
         take = self.cupy.from_dlpack
         if not hasattr(array, "__dlpack__"):
             take = self.cupy.asarray
-        with self.device:  # CuPy's own arrays are made on what is its stream now
+        with self.device:  # CuPy allocates its arrays on the current stream
             made = self.cupy.cuda.get_current_stream().record()
         with self.scope():
             self.stream.wait_event(made)
             found = take(array).copy()
-            self.stream.synchronize()  # the memory is its owner's again
+            self.stream.synchronize()  # the owner can reuse the memory again
         return found
 
-    # A step asks it of hundreds of arrays.
+    # A step calls this for hundreds of arrays.
     address = staticmethod(attrgetter("data.ptr"))  # type: ignore[assignment]
 
     def view(
@@ -178,7 +181,7 @@ class CudaDevice(Device):
             if isinstance(step, Launch):
                 if step.kernel not in self._functions:
                     self._compiler.foresee(step.kernel)
-            # What is timed is planned here.
+            # Autotuned plans are built in this process.
             elif isinstance(step, Dnn) and not settings.autotune():
                 if planning.is_slow(step.signature):
                     self._foresee_plan((step.signature, WORKSPACES[0][1]))
@@ -208,7 +211,7 @@ class CudaDevice(Device):
         module = self.cupy.cuda.function.Module()
         module.load(cubin)
         function = module.get_function(kernel.name)
-        most_shared = 48 << 10  # more has to be asked for
+        most_shared = 48 << 10  # more needs an attribute of the function
 
         def start(grid: Any, block: Any, arguments: Any, shared: int) -> None:
             if shared > most_shared:
@@ -218,7 +221,7 @@ class CudaDevice(Device):
         return start
 
     def _cubin(self, kernel: Kernel) -> bytes:
-        """The machine code of a kernel, from disk if it was compiled before."""
+        """Return the machine code of a kernel, from the disk cache if possible."""
         folder = cache_folder()
         key = nvrtc.key(kernel, self.arch, str(self.runtime.runtimeGetVersion()))
         path = folder and folder / f"{key}.cubin"
@@ -230,11 +233,11 @@ class CudaDevice(Device):
         return cubin
 
     def _begin_products(self) -> None:
-        """Ask for some algorithm: the first answer takes a tenth of a second.
+        """Request any algorithm, because the first request takes 0.1 s.
 
-        Until a program asks, its model is built.
+        This overlaps with the construction of the model.
         """
-        with suppress(Exception), self.device:  # whatever it is, a program will see it
+        with suppress(Exception), self.device:  # a program raises the same error later
             algorithms.Plans().offers(SOME_PRODUCT, 16, cublaslt.WORKSPACE)
 
     @cached_property
@@ -250,7 +253,7 @@ class CudaDevice(Device):
 
     @cached_property
     def _model(self) -> str:
-        """What tells devices apart for which different plans are best."""
+        """Return a key of the device model, for the caches of the best plans."""
         properties = self.runtime.getDeviceProperties(self.device.id)
         return f"{properties['name'].decode()}-{self.arch}"
 
@@ -265,7 +268,7 @@ class CudaDevice(Device):
         return lambda where, scratch: plan(where, scratch, stream)
 
     def offers(self, gemm: Gemm, alignment: int) -> bool:
-        """Ask the library, as nothing else says which epilogues it has."""
+        """Query the library: its epilogue support is not documented elsewhere."""
         with self.device:
             return self._products.offers(gemm, alignment, cublaslt.WORKSPACE)
 
@@ -279,7 +282,7 @@ class CudaDevice(Device):
             return
         slow = list(filter(planning.is_slow, signatures))
         if slow:
-            for signature in signatures:  # while processes make the others
+            for signature in signatures:  # while processes build the other plans
                 if not planning.is_slow(signature):
                     self.dnn(signature, workspace)
             keys = [(signature, workspace) for signature in slow]
@@ -302,9 +305,9 @@ class CudaDevice(Device):
         return self._seconds(plan.signature.sizes, plan, plan.workspace)
 
     def _seconds(self, sizes: Sequence[int], run: Any, workspace: int) -> float:
-        """The time that a plan takes on memory of its own, captured as in a step.
+        """Return the run time of a plan on new memory, captured in a graph.
 
-        To start a small one from the host would take longer than it takes itself.
+        The launch of a small plan from the host takes longer than the plan.
         """
         arrays = [self.empty((nbytes,), "uint8") for nbytes in sizes]
         memory = self.empty((max(1, workspace),), "uint8")
@@ -316,7 +319,7 @@ class CudaDevice(Device):
                 run(pointers, scratch)
 
         with self.scope():
-            run(pointers, scratch)  # the first loads what it runs
+            run(pointers, scratch)  # the first run loads its modules
             replay, found = self.capture(several), []
             for _ in range(ROUNDS):
                 begin.record(self.stream)

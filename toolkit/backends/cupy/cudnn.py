@@ -1,7 +1,7 @@
-"""cuDNN through NVIDIA's frontend: the one module that touches it.
+"""cuDNN through NVIDIA's frontend; the only module that uses it.
 
-Operands are addresses, as Python ints: the frontend then asks no other library what
-they are. Plans are kept in memory, and on disk by graph, versions and device.
+Operands are addresses, as Python ints, so the frontend needs no other library to
+resolve them. Plans are cached in memory, and on disk by graph, versions and device.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from toolkit.backends.cupy import libraries
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
 
-# Arguments that are numbers in tensors of their own, known to the graph.
+# Scalar arguments that the graph stores in separate tensors.
 _NUMBERS = frozenset({"epsilon", "momentum"})
-# What makes a convolution more than the sum that defines it, by cuDNN's notes.
+# Numerical notes of cuDNN for convolutions that do not compute the plain sum.
 _TRANSFORMS = (
     "FFT",
     "WINOGRAD",
     *(f"WINOGRAD_TILE_{n}" for n in ("4x4", "6x6", "13x13")),
 )
-# cuDNN names those first that it expects to be fast, and may name a hundred.
+# cuDNN returns engines by expected speed, fastest first, and can return a hundred.
 MOST_TIMED = 12
-# A graph, and the most bytes of scratch memory.
+# A graph, and the limit of scratch memory in bytes.
 Key = tuple[Signature, int | None]
 DATA_TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}
 
 
 @cache
 def frontend() -> Any:
-    """The frontend's module, with all that it needs loaded.
+    """Return the frontend's module, after it loads its libraries.
 
     Raises:
         BackendUnavailable: the frontend, cuDNN or cuBLASLt is missing.
     """
-    # It looks for cuDNN when it is imported, and never again: by then it is loaded, so
-    # that it is found wherever it was.
+    # The frontend looks for cuDNN only during its import. It finds the loaded library
+    # in any folder.
     libraries.preload()
     libraries.load("cudnn")
     try:
@@ -60,29 +60,31 @@ def frontend() -> Any:
 
 
 def version() -> int:
-    """cuDNN's version, such as 92800."""
+    """Return cuDNN's version, for example 92800."""
     return int(frontend().backend_version())
 
 
 def maker() -> str:
-    """A short name of what makes graphs of signatures: the frontend, and this file."""
+    """Return a version key of the code that builds graphs: the frontend and this
+    file.
+    """
     facts = f"{getattr(frontend(), '__version__', '')} {version()}".encode()
     return hashlib.sha256(facts + Path(__file__).read_bytes()).hexdigest()[:12]
 
 
 def properties(number: int) -> str:
-    """What the device of a number says of itself, as far as plans depend on it."""
+    """Return the device properties that plans depend on."""
     found = frontend().create_device_properties(number).serialize()
     return found if isinstance(found, str) else bytes(found).decode()
 
 
 def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
-    """The frontend's graph of a signature, not yet planned.
+    """Return the frontend's graph of a signature, without a plan.
 
     Args:
-        signature: what to compute.
+        signature: the graph description.
         where: the `handle` of a device; or `device_property` and `sm_version`, to plan
-            for a device that is not there.
+            for a device that is not present.
     """
     fe = frontend()
     kinds = {name: getattr(fe.data_type, kind) for name, kind in DATA_TYPES.items()}
@@ -109,7 +111,8 @@ def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
             node.outputs, _apply(fe, graph, node, inputs), strict=True
         ):
             found[number], tensor = result, signature.tensors[number]
-            # Without a shape, the gradients' own would be the smallest that fits.
+            # Without a shape, the frontend would infer the smallest shape for
+            # gradients.
             result.set_dim(list(tensor.shape)).set_stride(list(tensor.strides))
             result.set_data_type(kinds[tensor.dtype])
             if tensor.uid:
@@ -118,7 +121,7 @@ def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
 
 
 def _apply(fe: Any, graph: Any, node: Any, inputs: list[Any]) -> tuple[Any, ...]:
-    """The results of one operation."""
+    """Append one operation to the graph; return its results."""
     arguments = dict(node.arguments)
     for name, value in node.arguments:
         if isinstance(value, tuple):
@@ -138,17 +141,16 @@ def plan(
     workspace: int | None = None,
     names_all: bool = False,
 ) -> Any:
-    """The frontend's graph with a plan that is as exact as the signature asks.
+    """Return the frontend's graph with a plan of the precision of the signature.
 
-    It is the one that cuDNN expects to be the fastest; others can be built by number.
+    It selects the plan with the highest expected speed; others can be built by number.
 
     Args:
-        signature: what to compute.
+        signature: the graph description.
         where: as for `make_graph`.
-        workspace: the most bytes of scratch memory; None for no limit.
-        names_all: whether the graph is to know of every plan that there is. To name
-            those that cuDNN expects least of takes as long as all else, so they are
-            looked for only where no other one will do.
+        workspace: the limit of scratch memory in bytes; None for no limit.
+        names_all: whether to list every plan. The list of slow plans doubles the
+            planning time, so the code requests it only if no other plan works.
 
     Raises:
         UnsupportedOnBackend: cuDNN has no plan.
@@ -167,7 +169,7 @@ def _planned(
     workspace: int | None,
     modes: Sequence[Any],
 ) -> Any:
-    """The same, of the plans that some of cuDNN's heuristics name."""
+    """Return a planned graph, with plans from the given cuDNN heuristics."""
     fe = frontend()
     graph = make_graph(signature, where)
     try:
@@ -193,15 +195,15 @@ def _planned(
 
 
 def restored(content: bytes, where: Mapping[str, Any]) -> Any:
-    """The graph, with its plan, that `serialize` made these bytes of."""
+    """Return the graph with its plan from bytes of `serialize`."""
     graph = frontend().pygraph(**where)
-    # The binding takes any sequence of numbers but `bytes`.
+    # The binding takes any sequence of numbers except `bytes`.
     graph.deserialize(bytearray(content))
     return graph
 
 
 def refused_graph(signature: Signature, error: Exception) -> UnsupportedOnBackend:
-    """The error for a graph that cuDNN has no plan for."""
+    """Return the error for a graph without a cuDNN plan."""
     names = "+".join(node.op for node in signature.nodes)
     shapes = " ".join(str(t.shape) for t in signature.tensors if t.uid)
     return UnsupportedOnBackend(
@@ -213,11 +215,11 @@ def refused_graph(signature: Signature, error: Exception) -> UnsupportedOnBacken
 
 
 class GraphPlan:
-    """A planned graph on a device, ready to be called and captured.
+    """Executable graph with a plan on a device, safe under graph capture.
 
     Args:
         cache: the plans of the device.
-        signature: what it computes.
+        signature: the graph description.
         graph: the frontend's graph with its plan.
     """
 
@@ -229,18 +231,18 @@ class GraphPlan:
         self.uids: list[int] = sorted(t.uid for t in signature.tensors if t.uid)
 
     def __call__(self, pointers: tuple[int, ...], workspace: int) -> None:
-        """Start the graph on the stream of the handle; all are addresses."""
+        """Launch the graph on the stream of the handle; the arguments are addresses."""
         operands = dict(zip(self.uids, pointers, strict=True))
         self.graph.execute(operands, workspace, handle=self.cache.handle)
 
 
 class Plans:
-    """The plans of one device, by signature.
+    """Cache of plans for one device, by signature.
 
     Args:
-        device: its name and what else tells devices apart.
+        device: the device name and model key.
         stream: the address of the stream that they run on.
-        folder: where they are kept between processes; None: nowhere.
+        folder: the disk cache; None disables it.
     """
 
     def __init__(self, device: str, stream: int, folder: Path | None) -> None:
@@ -253,7 +255,7 @@ class Plans:
         self._tuned: dict[Key, GraphPlan] = {}
 
     def get(self, signature: Signature, workspace: int | None = None) -> GraphPlan:
-        """The plan of a graph, from memory, from disk, or made now."""
+        """Return the plan of a graph: from memory, from disk, or built now."""
         key = signature, workspace
         if not self.has(key):
             graph = self._made(key)
@@ -262,7 +264,7 @@ class Plans:
         return self._plans[key]
 
     def has(self, key: Key) -> bool:
-        """Whether a plan is in memory or on disk."""
+        """Return whether a plan is in memory or on disk."""
         if key not in self._plans:
             graph = self._read(self._path(key, "plan"))
             if graph is not None:
@@ -272,15 +274,15 @@ class Plans:
     def prepare(
         self, keys: Iterable[Key], make: Callable[[list[Key]], dict[Key, bytes]]
     ) -> None:
-        """Have those plans made together that are nowhere yet.
+        """Build the missing plans together.
 
         Args:
             keys: of the graphs.
-            make: gives their plans as they are stored, as far as it can.
+            make: a function that returns serialized plans, for as many keys as it can.
         """
         missing = [key for key in dict.fromkeys(keys) if not self.has(key)]
         for key, content in make(missing).items():
-            with suppress(Exception):  # whatever is wrong with it: it is made here
+            with suppress(Exception):  # ignore invalid bytes: `get` builds the plan
                 graph = restored(content, {"handle": self.handle})
                 self._plans[key] = GraphPlan(self, key[0], graph)
                 if path := self._path(key, "plan"):
@@ -292,13 +294,14 @@ class Plans:
         workspace: int | None,
         measure: Callable[[GraphPlan], float],
     ) -> GraphPlan:
-        """The fastest plan of a graph, from memory, from disk, or timed now.
+        """Return the fastest plan of a graph: from memory, from disk, or timed now.
 
-        It is kept apart from what `get` gives, which computes the same bits as ever.
+        This cache is separate from the cache of `get`, whose results stay
+        bit-identical.
 
         Args:
             signature, workspace: as for `plan`.
-            measure: the seconds that a plan takes.
+            measure: a function that returns the run time of a plan in seconds.
         """
         key = signature, workspace
         if key not in self._tuned:
@@ -320,10 +323,12 @@ class Plans:
     def _choose(
         self, signature: Signature, graph: Any, measure: Callable[[GraphPlan], float]
     ) -> bool:
-        """Give a graph the fastest of the first plans; False if none can be timed."""
+        """Select the fastest of the first plans for a graph; return False if none can
+        be timed.
+        """
         times: list[tuple[float, int]] = []
         for index in range(graph.get_execution_plan_count()):
-            # What was deselected, or what the device refuses, is no candidate.
+            # A plan that is deselected, or that the device rejects, is no candidate.
             with suppress(Exception):
                 graph.build_plan_at_index(index)
                 times.append((measure(GraphPlan(self, signature, graph)), index))
@@ -339,13 +344,15 @@ class Plans:
         return self.folder and self.folder / f"{signature.key}{limit}.{suffix}"
 
     def _read(self, path: Path | None) -> Any:
-        """A plan from disk; None if there is none, or this cuDNN refuses it."""
+        """Read a plan from disk; return None if it is missing or this cuDNN rejects
+        it.
+        """
         content = path and disk_cache.load(path)
         if not content:
             return None
         try:
             return restored(content, {"handle": self.handle})
-        except Exception:  # whatever is wrong with it: it is made again
+        except Exception:  # ignore any error: the plan is built again
             return None
 
     def _write(self, path: Path | None, graph: Any) -> None:
@@ -354,5 +361,5 @@ class Plans:
 
 
 def safe(name: str) -> str:
-    """A name as one of a file."""
+    """Return a name that is valid as a file name."""
     return "".join(c if c.isalnum() else "-" for c in name)

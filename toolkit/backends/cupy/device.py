@@ -1,6 +1,6 @@
-"""What programs ask of a GPU, and what is the same on every one.
+"""Abstract device of GPU programs, and the code that all devices share.
 
-`cuda.CudaDevice` is the real one; tests run programs on one made of host memory.
+`cuda_device.CudaDevice` is the real one; tests use a device in host memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from toolkit.backends.pending_copy import PendingCopy
 from toolkit.errors import DeviceError, OutOfDeviceMemory, OutOfRangeError
 
 Array = Any
-# What the numbers of kernels are passed as.
+# The ctypes of scalar kernel arguments.
 SCALARS = {
     "bool": np.bool_,
     "char": np.int8,
@@ -41,23 +41,23 @@ SCALARS = {
 }
 
 
-# The largest buffers that are named where there is no room for them.
+# Number of largest buffers that an out-of-memory error lists.
 NAMED = 5
 
 
 class OutOfMemory(MemoryError):
-    """The device has not as much memory as was asked for."""
+    """Allocation failure of the device."""
 
 
 @dataclass(eq=False)
 class Words:
-    """Where kernels of a program report bad indices.
+    """Words in device memory in which the kernels of a program report bad indices.
 
     Attributes:
-        array: three words for each kernel: whether, which index, and the limit.
-        problems: what to say of each.
-        started: the number of the last start of these kernels.
-        told: the number of the last start when a bad index was raised.
+        array: three words for each kernel: a flag, the bad index, and the limit.
+        problems: the error message of each kernel.
+        started: the number of the last launch of these kernels.
+        told: the number of the last launch when a bad index was raised.
     """
 
     array: Any
@@ -67,7 +67,7 @@ class Words:
 
 
 class Failing:
-    """A context in which errors of a device's libraries become ours."""
+    """Context that converts errors of a device's libraries into DeviceError."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -81,18 +81,18 @@ class Failing:
 
 
 class Device(ABC):
-    """A GPU: memory, kernels, libraries, and streams.
+    """GPU: memory, kernels, libraries, and streams.
 
     Attributes:
-        name: such as "gpu:0".
+        name: for example "gpu:0".
         captures: whether steps can be captured.
-        libraries: which there are: "cublaslt", "cudnn".
-        stream: on which everything is computed, in the order in which it was started.
-        copies, fetches: on which arrays come from the host, and go there.
+        libraries: the available ones: "cublaslt", "cudnn".
+        stream: the compute stream; work on it runs in launch order.
+        copies, fetches: the streams of copies from the host and to the host.
         failures: the exceptions by which its libraries report errors.
-        broken: what ended all work on the device, if something did.
-        last: says what was started last.
-        started: how many programs have been started.
+        broken: the error that ended all work on the device, or None.
+        last: a function that names the last launch.
+        started: the number of launched programs.
     """
 
     name = "gpu:0"
@@ -113,7 +113,7 @@ class Device(ABC):
 
     @cached_property
     def uploads(self) -> Uploads:
-        """What comes from the host."""
+        """Return the manager of copies from the host."""
         return Uploads(self)
 
     @cached_property
@@ -124,23 +124,23 @@ class Device(ABC):
 
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
-        """An array whose content is undefined; OutOfMemory if there is no room."""
+        """Allocate an uninitialized array; raise OutOfMemory if there is no room."""
 
     @abstractmethod
     def owns(self, array: Any) -> bool:
-        """Whether an array lies in the memory of this device."""
+        """Return whether an array is in the memory of this device."""
 
     def allocate(
         self, shape: tuple[int, ...], dtype: str, what: str, plan: Any = None
     ) -> Array:
-        """Like `empty`, after giving back what the pool holds if there was no room.
+        """Allocate as `empty` does; if memory is short, free the pool and retry.
 
         Raises:
-            OutOfDeviceMemory: naming the largest buffers of a plan.
+            OutOfDeviceMemory: the message names the largest buffers of a plan.
         """
         for attempt in range(2):
             try:
-                # To ask costs more than small arrays do.
+                # The query costs more than the allocation of a small array.
                 if plan is None or _bytes(shape, dtype) <= self.room():
                     with self._failing:
                         return self.empty(shape, dtype)
@@ -155,30 +155,29 @@ class Device(ABC):
         )
 
     def reclaim(self) -> None:
-        """Give all memory that is only kept for later back to the device."""
+        """Return all cached memory to the device."""
         self._idle = [ref for ref in self._idle if ref() is not None]
         for ref in self._idle:
             release = ref()
             if release is not None:
                 release()
-        gc.collect()  # what runs a program on memory holds itself in circles
+        gc.collect()  # bindings of programs form reference cycles
         self.uploads.clear()
         self.trim()
 
     def on_shortage(self, release: Callable[[], None]) -> None:
-        """Call a method where memory is short, as long as its object lives."""
+        """Register a method to call when memory is short, while its object is alive."""
         self._idle.append(WeakMethod(release))
 
     @abstractmethod
     def room(self) -> int:
-        """The bytes that are free, those that the pool holds included."""
+        """Return the free bytes, including free memory of the pool."""
 
     def upload(self, values: Any) -> Array:
-        """An array of host data, of its dtype; of a list of words, which programs keep,
-        of int64.
+        """Copy host data to the device, with its dtype; a list of words becomes int64.
 
-        The copy runs beside what was started before; what is started after it waits
-        for it.
+        The copy runs concurrently with earlier launches; later launches wait for it.
+        Programs keep lists of words.
         """
         host = np.asarray(values, np.int64) if isinstance(values, list) else values
         if not host.nbytes:
@@ -191,17 +190,19 @@ class Device(ABC):
     def lend(
         self, memory: Array, shape: tuple[int, ...], dtype: str, lease: Any
     ) -> Array:
-        """An array at the start of memory; it and all views of it hold the lease."""
+        """Return an array at the start of memory; it and all its views hold the
+        lease.
+        """
 
     @abstractmethod
     def adopt(self, array: Any) -> Array:
-        """A copy of an array of another library that lies on this device."""
+        """Copy an array of another library that is on this device."""
 
     def fetch(self, arrays: Sequence[Array]) -> PendingCopy:
-        """Begin to copy row-major arrays to the host, behind all that was started.
+        """Start to copy row-major arrays to the host, after all earlier launches.
 
-        What kernels have reported by then is raised by the `get` of what is returned:
-        an OutOfRangeError with the index and the limit.
+        The `get` method of the result raises the index errors that kernels have
+        reported by then: an OutOfRangeError with the index and the limit.
         """
         watched, stamp = list(self._watched.values()), self.started
 
@@ -215,20 +216,20 @@ class Device(ABC):
             return self._fetches.start([*reports, *arrays], check)
 
     def download(self, array: Array) -> np.ndarray[Any, Any]:
-        """A copy of a row-major array in host memory, once all started is done."""
+        """Copy a row-major array to host memory, after all earlier launches."""
         found: np.ndarray[Any, Any]
         (found,) = self.fetch([array]).get()
         return found
 
     @abstractmethod
     def address(self, array: Array) -> int:
-        """Where the first element of an array is."""
+        """Return the address of an array's first element."""
 
     @abstractmethod
     def view(
         self, arena: Array, offset: int, shape: tuple[int, ...], dtype: str
     ) -> Array:
-        """An array on the bytes of `arena` that start at `offset`."""
+        """Return an array on the bytes of `arena` that start at `offset`."""
 
     @abstractmethod
     def transfer(self, target: int, source: int, nbytes: int, stream: Any) -> None:
@@ -241,79 +242,91 @@ class Device(ABC):
 
     @abstractmethod
     def event(self) -> Any:
-        """An event: `record(stream)`, `synchronize()`, `done`; streams wait for it."""
+        """Return an event with `record(stream)`, `synchronize()` and `done`; streams
+        can wait for it.
+        """
 
     @abstractmethod
     def pin(self, nbytes: int) -> Any:
-        """Pinned memory of the host, as a uint8 array."""
+        """Allocate pinned memory of the host, as a uint8 array."""
 
     @abstractmethod
     def memory(self) -> str:
-        """The state of memory, for messages."""
+        """Return the state of memory, for messages."""
 
     @abstractmethod
     def trim(self) -> None:
-        """Give memory that nobody uses back to the device."""
+        """Return unused memory to the device."""
 
     # --- work -------------------------------------------------------------------------
 
     @abstractmethod
     def load(self, kernels: Sequence[Kernel]) -> list[Callable[..., None]]:
-        """Functions that start each: (grid, block, arguments, shared bytes)."""
+        """Load kernels; return a function (grid, block, arguments, shared bytes) to
+        launch each.
+        """
 
     @abstractmethod
     def product(
         self, gemm: Gemm, pointers: tuple[int, ...], workspace: int
     ) -> Callable[[tuple[int, ...], int], None]:
-        """A function that starts a product: (pointers, address of scratch memory)."""
+        """Return a function that launches a product: (pointers, address of scratch
+        memory).
+        """
 
     def offers(self, gemm: Gemm, alignment: int) -> bool:
-        """Whether the library has an algorithm for a product of operands so aligned."""
+        """Return whether the library has an algorithm for a product with this
+        alignment.
+        """
         return True
 
     def foresee(self, steps: Sequence[Step]) -> None:  # noqa: B027
-        """Begin what takes long before `load` and `dnn` will be asked for it."""
+        """Start the slow preparation of later `load` and `dnn` calls."""
 
     def forget(self) -> None:  # noqa: B027
-        """Go on with nothing that was foreseen."""
+        """Cancel the preparation of later calls."""
 
     def prepare(  # noqa: B027
         self, signatures: Sequence[Signature], workspace: int | None
     ) -> None:
-        """Have graphs planned together that `dnn` will be asked for one by one."""
+        """Plan graphs together before the single calls of `dnn`."""
 
     @abstractmethod
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
-        """A function like that of `product`, with its scratch bytes as `.workspace`."""
+        """Return a function as `product` does, with its scratch bytes as
+        `.workspace`.
+        """
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait until all that was started is done."""
+        """Wait until all launched work is complete."""
 
     def capture(self, start: Callable[[], None]) -> Callable[[], None]:
-        """A function that starts at once what `start` starts."""
+        """Capture the launches of `start`; return a function that replays them."""
         return start
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """The context in which anything is started on this device."""
+        """Return the context for launches on this device."""
         return contextlib.nullcontext()
 
     def raising(self) -> contextlib.AbstractContextManager[Any]:
-        """The context in which the array module raises LinAlgError, as NumPy does."""
+        """Return the context in which the array module raises LinAlgError, as NumPy
+        does.
+        """
         return contextlib.nullcontext()
 
     def scalar(self, value: float, ctype: str) -> Any:
-        """A number as kernels take it."""
+        """Return a number as a kernel argument."""
         return SCALARS[ctype](value)
 
     # --- what went wrong --------------------------------------------------------------
 
     def failing(self) -> Failing:
-        """The context of calls that report what has failed before them.
+        """Return the context of calls that can report errors of earlier launches.
 
         Raises:
-            DeviceError: naming what was started last; if every later call fails too,
-                the device is broken.
+            DeviceError: the message names the last launch; if every later call fails
+                too, the device is broken.
         """
         return self._failing
 
@@ -330,7 +343,7 @@ class Device(ABC):
         return DeviceError(text)
 
     def watch(self, words: Array | None, problems: list[str]) -> None:
-        """Look at the words that kernels report bad indices in, when someone waits."""
+        """Register words for bad indices; every synchronization checks them."""
         self.started += 1
         if words is not None:
             place = self.address(words)
@@ -340,7 +353,7 @@ class Device(ABC):
             known.started = self.started
 
     def _raise_problem(self, words: Words, rows: Any, stamp: int) -> None:
-        """Raise what kernels had reported when so many programs had been started."""
+        """Raise the index error that kernels had reported at launch number `stamp`."""
         if not rows[:, 0].any():
             if words.started <= stamp:
                 self._watched.pop(self.address(words.array), None)
@@ -359,7 +372,7 @@ def _bytes(shape: tuple[int, ...], dtype: str) -> int:
 
 
 def largest(plan: Any) -> str:
-    """The largest buffers of a plan, in words."""
+    """Return a text that lists the largest buffers of a plan."""
     if plan is None:
         return ""
     found = sorted(plan.distinct, key=lambda buffer: -buffer.nbytes)[:NAMED]

@@ -13,12 +13,12 @@ from toolkit.comm.sum_plans import AllGather, Combine, Move, Place, SumPlan, Tra
 
 
 class DeviceSum:
-    """A plan that can be started on a device as often as is wanted, and captured.
+    """Reusable plan of a sum on a device, safe under graph capture.
 
     Args:
-        device: of this rank; its stream is the group's.
-        group: of the ranks that have made their plans alike.
-        plan: what to do.
+        device: of this rank; its stream is the stream of the group.
+        group: the ranks, which have built the same plan.
+        plan: the steps.
     """
 
     def __init__(self, device: Device, group: NcclGroup, plan: SumPlan) -> None:
@@ -34,12 +34,12 @@ class DeviceSum:
         )
 
     def start(self, pieces: Sequence[int], outs: Sequence[int], scratch: int) -> None:
-        """Put everything on the stream, in the order of the plan.
+        """Enqueue all steps on the stream, in the order of the plan.
 
         Args:
             pieces: the addresses of this rank's pieces, through all terms.
-            outs: those of the results.
-            scratch: that of `plan.scratch` bytes, a multiple of 256.
+            outs: the addresses of the results.
+            scratch: the address of `plan.scratch` bytes, a multiple of 256.
         """
         found = {"piece": pieces, "out": outs, "scratch": [scratch]}
 

@@ -1,4 +1,4 @@
-"""Eager kernels: the steps of one node, on arrays as they come."""
+"""Eager kernels: the steps of one node, on the arrays of a call."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from toolkit.backends.cupy.backend import CupyBackend
 
 Array = Any
-# Ways to call one primitive that are remembered.
+# Number of call signatures that one primitive caches.
 REMEMBERED = 256
 ALIGNED = 16
 
 
 class EagerKernel:
-    """A primitive, lowered once for each way in which it is called.
+    """Primitive that lowers once per call signature.
 
     Args:
-        backend: on whose device.
+        backend: the backend of the device.
         name: of the primitive.
-        other: the kernel on the array module, for what is not lowered; None: none.
+        other: the array module's kernel for calls without steps, or None.
     """
 
     def __init__(self, backend: CupyBackend, name: str, other: Kernel | None) -> None:
@@ -63,7 +63,7 @@ class EagerKernel:
         return outs if len(results) > 1 else outs[0]
 
     def foresee(self, operands: Sequence[Operand], attrs: dict[str, Any]) -> None:
-        """Begin to compile what a call on such operands will run."""
+        """Start to compile the kernels of a call on such operands."""
         program, _ = self._program(list(operands), True, attrs)
         for node in program.nodes if program else ():
             self.backend.device.foresee(node.steps)
@@ -113,7 +113,7 @@ class EagerKernel:
         try:
             with device.scope(), device.failing(), device.raising():
                 return self.other(*inputs, out=out, **attrs)
-        except ImportError as error:  # of a library that CuPy loads when it is needed
+        except ImportError as error:  # CuPy loads a library at its first use
             raise BackendUnavailable(f"{self.name}: {error}: {EXTRAS}") from error
 
 

@@ -1,4 +1,4 @@
-"""What follows a product or a convolution and can be part of the same call."""
+"""Epilogues: nodes after a product or a convolution that can be part of its call."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ HALVES = ("float16", "bfloat16")
 
 @record
 class Epilogue:
-    """Steps in order, and the values that they read beside the result so far.
+    """Epilogue steps in order, and the extra values that they read.
 
-    steps: "scale" multiplies with a number, "cast" makes halves float32 (what a library
-    adds up in), "bias" adds a vector along the last axis, "add" an array of the same
-    shape, "relu" takes the maximum with 0.
+    steps: "scale" multiplies by a number. "cast" converts float16 and bfloat16 to
+    float32, the accumulation type of libraries. "bias" adds a vector along the last
+    axis. "add" adds an array of the same shape. "relu" takes the maximum with 0.
     """
 
     steps: tuple[str, ...] = ()
@@ -28,9 +28,10 @@ class Epilogue:
 
 
 def epilogue_of(body: Graph) -> Epilogue | None:
-    """The elementwise nodes of a body behind its first node; None if one is no step.
+    """Return the epilogue of a body's nodes after the first; None if one has no step.
 
-    Each of them must read what the one before made, and only the last be an output.
+    Each node must read the result of the previous one, and only the last can be an
+    output.
     """
     if len(body.outputs) != 1:
         return None
@@ -38,7 +39,9 @@ def epilogue_of(body: Graph) -> Epilogue | None:
 
 
 def chain_of(nodes: Sequence[Node], last: Any = None) -> Epilogue | None:
-    """The same for nodes in order; `last` is what they must end with, if given."""
+    """Return the epilogue of nodes in order; `last` is the required final value, if
+    given.
+    """
     value = nodes[0].outputs[0]
     vector = value.spec.shape[-1] if value.spec.ndim else 0
     steps: list[str] = []
@@ -61,7 +64,9 @@ def chain_of(nodes: Sequence[Node], last: Any = None) -> Epilogue | None:
 
 
 def _step(node: Node, value: Any, vector: int) -> tuple[str, Any] | None:
-    """A node's step, "" if it changes nothing, and what it reads beside `value`."""
+    """Return a node's step ("" for none) and the operand that it reads besides
+    `value`.
+    """
     others = [x for x in node.inputs if x is not value]
     spec = node.outputs[0].spec
     if not others and len(node.inputs) == 1:
@@ -75,7 +80,7 @@ def _step(node: Node, value: Any, vector: int) -> tuple[str, Any] | None:
     number = number_of(other)
     if node.op.name == "maximum" and number is not None and number == 0:
         return "relu", None
-    # A factor that is in memory, such as a loss scale, is left: beta had to be as well.
+    # A factor in memory, for example a loss scale, is excluded: beta would need it too.
     if node.op.name == "multiply" and number is not None:
         factor = float(number)
         return ("scale", factor) if factor and isfinite(factor) else None
@@ -87,9 +92,10 @@ def _step(node: Node, value: Any, vector: int) -> tuple[str, Any] | None:
 def _addition(
     other: Any, shape: tuple[int, ...], vector: int
 ) -> tuple[str, Any] | None:
-    """Whether what is added is of the same shape, or the same for all rows.
+    """Return "add" for an operand of the same shape, or "bias" for one shared by all
+    rows.
 
-    A reshape may have split the last axis, along which a vector lies, into several.
+    A reshape can split the last axis, which is the axis of the vector, into several.
     """
     if other.spec.shape == shape:
         return "add", other

@@ -1,4 +1,4 @@
-"""Starts of kernels, and how consecutive ones of one kernel become one start."""
+"""Kernel launches, and their combination into batched launches of one kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Shape = tuple[int, int, int]
 
 @record
 class Start:
-    """A launch on memory: the function of a kernel, and all that it takes."""
+    """Launch on memory: the kernel's function and all its arguments."""
 
     kernel: Kernel
     function: Callable[..., None]
@@ -34,12 +34,12 @@ Call = tuple[int, Callable[[], None]]
 
 
 def join(calls: Iterable[Call], device: Device, kept: list[Any]) -> Iterator[Call]:
-    """The calls, of which those join that one launch can do, in whatever order.
+    """Combine independent calls of one kernel into batched launches; yield all calls.
 
     Args:
-        calls: with the index of the node of each.
-        device: where they run.
-        kept: gets the tables, to which only addresses point.
+        calls: each with the index of its node.
+        device: the device that runs them.
+        kept: gets the tables, which only addresses refer to.
     """
     for may_join, group in groupby(calls, _may_join):
         found = list(group)
@@ -57,7 +57,7 @@ def _may_join(call: Call) -> bool:
 
 
 def _by_kernel(calls: list[Any], device: Device, kept: list[Any]) -> Iterator[Call]:
-    """Calls of any order, as one for each kernel."""
+    """Group calls without order dependencies into one call per kernel."""
     groups = defaultdict(list)
     for node, start in calls:
         groups[start.kernel].append((node, start))

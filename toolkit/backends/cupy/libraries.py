@@ -1,8 +1,7 @@
-"""Where CUDA's libraries are: in wheels of the `nvidia` namespace, a toolkit, or the
-system's.
+"""Location of the CUDA libraries: wheels of `nvidia`, a toolkit, or the system.
 
-They are loaded by full path and for everyone (RTLD_GLOBAL), in an order in which each
-finds what it needs: cuDNN ends the process where it does not find cuBLASLt.
+They are loaded by full path with RTLD_GLOBAL, each after its dependencies: cuDNN ends
+the process if it does not find cuBLASLt.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 from toolkit.errors import BackendUnavailable
 from toolkit.processes import find_package_folders, load_library
 
-# What each is called in a version of CUDA, and the wheel that brings it.
+# The file name of each library in a version of CUDA, and the wheel that contains it.
 SONAMES = {
     "cublasLt": "libcublasLt.so.{cuda}",
     "cudnn": "libcudnn.so.9",
@@ -30,30 +29,32 @@ WHEELS = {
     "nvrtc": "nvidia-cuda-nvrtc",
     "nvrtc-builtins": "nvidia-cuda-nvrtc",
 }
-# cuDNN last: what it compiles at run time needs the others in place.
+# cuDNN is last: its run-time compilation needs the other libraries.
 ORDER = ("nvrtc-builtins", "nvrtc", "cublasLt", "cudnn")
-# Where NVIDIA's installers put a toolkit.
+# The toolkit folder of NVIDIA's installers.
 TOOLKIT = "/usr/local/cuda"
 
 
 def versions() -> tuple[int, int]:
-    """The versions of CUDA to look for: first that of CuPy, as far as it is in use."""
+    """Return the CUDA versions to search, the version of CuPy first if CuPy is
+    loaded.
+    """
     cupy = sys.modules.get("cupy")
     built = 13 if cupy is None else cupy.cuda.runtime.runtimeGetVersion() // 1000
     return (12, 13) if built == 12 else (13, 12)
 
 
 def sonames(name: str) -> list[str]:
-    """What the file of a library may be called, best first."""
+    """Return the possible file names of a library, best first."""
     found = (SONAMES[name].format(cuda=version) for version in versions())
     return list(dict.fromkeys(found))
 
 
 def folders() -> Iterator[Path]:
-    """Where they may be: in the wheels of the `nvidia` namespace, then in toolkits."""
+    """Yield the search folders: wheels of the `nvidia` namespace, then toolkits."""
     for root in find_package_folders("nvidia"):
         yield from sorted(root.glob("*/lib"))
-    # A toolkit is often in none of the folders that the system searches.
+    # A toolkit is often in none of the system's library folders.
     named = (os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME"))
     for toolkit in (*named, TOOLKIT):
         if toolkit and os.path.isabs(toolkit):
@@ -61,7 +62,7 @@ def folders() -> Iterator[Path]:
 
 
 def path_of(name: str) -> Path | None:
-    """The file of a library, None if only the system can find it."""
+    """Return the file of a library; None if only the system can find it."""
     places = [*_before(name), *folders()]
     for soname in sonames(name):
         for folder in places:
@@ -71,7 +72,9 @@ def path_of(name: str) -> Path | None:
 
 
 def _before(name: str) -> list[Path]:
-    """Where cuDNN's frontend looks first: it must find the one that is loaded here."""
+    """Return the folders that cuDNN's frontend searches first; it must find the same
+    file.
+    """
     if name != "cudnn":
         return []
     places = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
@@ -80,13 +83,13 @@ def _before(name: str) -> list[Path]:
 
 @cache
 def load(name: str) -> ctypes.CDLL:
-    """A library by its short name, loaded once.
+    """Load a library by its short name, once.
 
     Args:
         name: a key of `SONAMES`.
 
     Raises:
-        BackendUnavailable: no wheel has it, no toolkit, and not the system.
+        BackendUnavailable: no wheel, no toolkit and no system folder contains it.
     """
     path = path_of(name)
     candidates = [str(path)] if path else [s for s in sonames(name) if "*" not in s]
@@ -103,10 +106,10 @@ def load(name: str) -> ctypes.CDLL:
 
 
 def preload() -> None:
-    """Load all that cuDNN needs before its first graph, as far as it is there.
+    """Load the available libraries that cuDNN needs before its first graph.
 
     Raises:
-        BackendUnavailable: there is no cuBLASLt, without which cuDNN may not be used.
+        BackendUnavailable: cuBLASLt is missing, which cuDNN requires.
     """
     for name in ORDER[:-2]:
         if path_of(name) is not None:

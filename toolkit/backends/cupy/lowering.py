@@ -1,4 +1,4 @@
-"""Which library or generator computes what: one table, and the way through it."""
+"""Lowering table: the library or generator for each primitive, and its lookup."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ from toolkit.ir import Graph, Kind
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 CONVOLUTIONS = tuple(convolutions.OPS)
 ATTENTIONS = ("attention", "attention_grad_of")
-# What elementwise nodes may follow as an epilogue.
+# Nodes that take elementwise nodes as an epilogue.
 ANCHORS = frozenset({"matmul", "conv", "conv_input_grad"})
 
 
 @record
 class Row:
-    """Who computes primitives: the first row that fits, and whose provider agrees.
+    """Table row: the provider of primitives. The first row that matches and accepts
+    wins.
 
     Attributes:
-        primitives: their names; none: all others.
+        primitives: their names; empty matches all remaining ones.
         dtypes: of the result.
-        layout: how operands may lie: "rows" are neighbours in the last axis, "any".
+        layout: the layout of operands: "rows" requires a contiguous last axis, "any"
+            nothing.
         provider: a library, "generated", or "array" for CuPy's own functions.
-        needs: the library without which the row is left out.
+        needs: the library that the row requires.
     """
 
     primitives: tuple[str, ...]
@@ -56,7 +58,7 @@ CAPABILITIES = (
 
 
 def providers(name: str, dtype: str, libraries: frozenset[str]) -> list[str]:
-    """Who may compute a primitive with results of a dtype, best first."""
+    """Return the possible providers of a primitive with a result dtype, best first."""
     return [
         row.provider
         for row in CAPABILITIES
@@ -68,12 +70,13 @@ def providers(name: str, dtype: str, libraries: frozenset[str]) -> list[str]:
 
 @record
 class Numerics:
-    """What decides about steps beside the graph.
+    """Settings that select the steps, in addition to the graph.
 
     Attributes:
-        libraries: those that are there: "cublaslt", "cudnn".
+        libraries: the available ones: "cublaslt", "cudnn".
         precision: of float32: "highest", "strict" or "tf32".
-        offers: whether there is an algorithm for a product with an epilogue.
+        offers: a function that returns whether the library has an algorithm for a
+            product with an epilogue.
     """
 
     libraries: frozenset[str] = frozenset({"cublaslt", "cudnn"})
@@ -93,14 +96,14 @@ def lower(
     aligned: bool = True,
     numerics: Numerics = DEFAULT,
 ) -> Lowered | None:
-    """The steps of a node, or None where only CuPy's functions compute it.
+    """Lower a node to steps; return None where only CuPy's functions compute it.
 
     Args:
         node: of a fused or of any other primitive.
-        inputs, outputs: the operands in the order of the node's; outputs are whole
-            arrays in row-major order.
-        aligned: whether all operands are at multiples of 16 bytes.
-        numerics: which libraries there are, and how exact they have to be.
+        inputs, outputs: the operands in the order of the node; outputs are whole arrays
+            in row-major order.
+        aligned: whether the addresses of all operands are multiples of 16.
+        numerics: the available libraries and the precision.
     """
     body = _body(node)
     anchor = body.nodes[0]
@@ -121,16 +124,16 @@ def lower(
 
 @record
 class LibraryCalls:
-    """What libraries compute by one call.
+    """Limits of one library call.
 
     Attributes:
-        numerics: which there are, and how exact they have to be.
+        numerics: the available libraries and the precision.
     """
 
     numerics: Numerics
 
     def follow(self, nodes: Sequence[Any]) -> bool:
-        """Whether an anchor and what follows it are one call."""
+        """Return whether an anchor and the nodes after it are one call."""
         found = chain_of(nodes)
         if nodes[0].op.name == "matmul":
             return products.takes(nodes[0], found)
@@ -143,12 +146,12 @@ class LibraryCalls:
         outputs: Sequence[Operand],
         is_aligned: bool,
     ) -> bool:
-        """Whether a product with what is computed beside it is one call."""
+        """Return whether a product with its extra results is one call."""
         return lower(node, inputs, outputs, is_aligned, self.numerics) is not None
 
 
 def _is_offered(found: Lowered, numerics: Numerics, aligned: bool) -> bool:
-    """Whether the library has every product with an epilogue among steps."""
+    """Return whether the library has every product with an epilogue among the steps."""
     gemms = (step.gemm for step in found.steps if isinstance(step, Product))
     return all(
         gemm.is_plain
@@ -158,7 +161,7 @@ def _is_offered(found: Lowered, numerics: Numerics, aligned: bool) -> bool:
 
 
 def _body(node: Any) -> Graph:
-    """The nodes of a fused node, or the node alone."""
+    """Return the graph of a fused node, or a graph of the single node."""
     if node.op.name == "fused":
         body: Graph = node.attrs["body"]
         return body
@@ -184,19 +187,19 @@ _BY_LIBRARY: dict[str, Callable[..., Lowered | None]] = {
 
 
 def check(node: Any, kernels: Any) -> None:
-    """Refuse what nothing computes, when it is compiled.
+    """Raise an error at compile time for a node that nothing computes.
 
     Args:
-        node: that `lower` has no steps for.
+        node: a node without steps from `lower`.
         kernels: of the array module, by the name of the primitive.
 
     Raises:
-        UnsupportedOnBackend: with the reason.
+        UnsupportedOnBackend: the message gives the reason.
     """
     name = node.op.name
     if node.op.kind in (Kind.CONTROL, Kind.VIEW, Kind.COMPOSITE) or name in kernels:
         return
-    if name in ("fused", "transfer"):  # taken apart, or copied
+    if name in ("fused", "transfer"):  # expanded, or copied
         return
     spec = node.outputs[0].spec
     raise UnsupportedOnBackend(

@@ -1,10 +1,10 @@
-"""Copies between the host and a device that run beside the computing.
+"""Asynchronous copies between the host and a device.
 
-Steps are computed on one stream, `stream`; what comes from the host is copied on a
-second, `copies`, and what goes there on a third, `fetches`. Events order them: a step
-waits for the arrays that it reads, and memory is filled anew only when the steps that
-read it are done. So the next batch arrives while a step runs, and the processor, which
-starts all this ahead of time, waits only where it would run too far ahead.
+Steps run on one stream, `stream`. Copies from the host run on a second, `copies`, and
+copies to the host on a third, `fetches`. Events order them: a step waits for the arrays
+that it reads, and memory is reused only after the steps that read it. So the next batch
+is prefetched during a step. The host launches ahead of the device, and waits only to
+limit this lead.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 Array = Any
 Host = np.ndarray[Any, Any]
-# Buffers of pinned memory that are filled in turn, and the bytes of the largest: two
-# for each of the two arrays of a batch. Larger arrays go in pieces.
+# Number of pinned buffers in a ring, and the maximum bytes of one: two for each of the
+# two arrays of a batch. Larger arrays are copied in pieces.
 BUFFERS = 4
 PIECE = 16 << 20
-# Results of no more bytes lie in one piece of memory, so that one copy moves them all.
+# Results up to this size share one block of memory, so that one copy moves them all.
 SMALL = 64 << 10
-# Pieces of free memory that are kept for the arrays to come, and those of one size of
-# which none is taken at once: two for each of the two arrays of a batch.
+# Number of free blocks that are kept for later arrays, and the free blocks of one size
+# that stay unused: two for each of the two arrays of a batch.
 MOST_FREE = 16
 TURNS = 4
 
 
 def packed(sizes: Sequence[int]) -> tuple[list[int], int]:
-    """Offsets of pieces of memory one behind the other, and the bytes of all."""
+    """Return the offsets of contiguous pieces of memory, and their total bytes."""
     offsets, end = [], 0
     for nbytes in sizes:
         offsets.append(end)
@@ -49,15 +49,17 @@ def packed(sizes: Sequence[int]) -> tuple[list[int], int]:
 
 
 class PinnedRing:
-    """Buffers that arrays are put into before a device copies them, in turn.
+    """Ring of pinned staging buffers.
 
-    A buffer is filled again only when its last copy is done: with two of them, one is
-    filled while the device reads the other.
+    A buffer is reused only after its last copy. With two buffers, the host fills one
+    while the device reads the other.
 
     Args:
-        allocate: makes a pinned buffer of a number of bytes, a uint8 array.
-        make_event: makes an event, with `record(stream)` and `synchronize()`.
-        count: how many buffers there are.
+        allocate: a function that allocates a pinned buffer of a number of bytes, as
+            uint8.
+        make_event: a function that returns an event with `record(stream)` and
+            `synchronize()`.
+        count: the number of buffers.
     """
 
     def __init__(
@@ -68,18 +70,18 @@ class PinnedRing:
     ) -> None:
         self.allocate = allocate
         self.make_event = make_event
-        # (buffer, the event behind its last copy), the least recently used first.
+        # (buffer, the event after its last copy), least recently used first.
         self.slots: deque[tuple[Any, Any]] = deque([(None, None)] * count)
 
     def put(
         self, host: np.ndarray[Any, Any], copy: Callable[[Any], None], stream: Any
     ) -> None:
-        """Start a copy of an array that may change as soon as this returns.
+        """Start a copy of an array that can change as soon as this returns.
 
         Args:
-            host: what to copy, in row-major order.
+            host: the source, in row-major order.
             copy: starts the copy of a uint8 array of pinned memory on the stream.
-            stream: on which it runs.
+            stream: the stream of the copy.
         """
         buffer, event = self.slots.popleft()
         if event is not None:
@@ -96,14 +98,14 @@ class PinnedRing:
 
 @dataclass(eq=False)
 class Block:
-    """Memory for arrays that come from the host, one after the other.
+    """Block of device memory that successive host arrays reuse.
 
     Attributes:
-        memory: of the device.
-        arrived: the event behind the copy of the last array.
-        passed: the event behind all steps that may read the array before.
-        number: of the array among all that came.
-        started: how many programs had been started when it became free.
+        memory: the memory on the device.
+        arrived: the event after the copy of the last array.
+        passed: the event after all steps that can read the previous array.
+        number: the sequence number of the array.
+        started: the number of launched programs when it became free.
     """
 
     memory: Array
@@ -114,10 +116,10 @@ class Block:
 
 
 class Lease:
-    """What all arrays on a block hold; when the last of them is gone, it is free.
+    """Reference that all arrays on a block hold; the block is free after the last one.
 
-    It knows the block by its number only: what is found to be garbage together with it
-    is finalized too, even if this kept it.
+    It stores only the number of the block: the garbage collector finalizes all objects
+    of a cycle, even if this object refers to them.
     """
 
     __slots__ = ("dropped", "number")
@@ -127,36 +129,36 @@ class Lease:
         self.dropped: deque[int] = dropped
 
     def __del__(self) -> None:
-        # At any time, in any thread: nothing is asked of the device here.
+        # This can run at any time in any thread, so it makes no device call.
         self.dropped.append(self.number)
 
 
 class Uploads:
-    """Arrays from the host, each copied to a block of its own.
+    """Allocator of device blocks for arrays from the host.
 
-    The batches of a loop take two blocks in turn: one arrives while the steps of the
-    other run.
+    The batches of a loop alternate between two blocks: one is copied while the steps of
+    the other run.
 
     Args:
-        device: which gets them.
+        device: the destination device.
     """
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.ring: PinnedRing = PinnedRing(device.pin, device.event, BUFFERS)
         self.lent: dict[int, Block] = {}
-        self.dropped: deque[int] = deque()  # since `mark` was called
-        self.free: list[Block] = []  # the longest free one first
+        self.dropped: deque[int] = deque()  # since the last `mark`
+        self.free: list[Block] = []  # least recently freed first
         self.count: int = 0
         self.lock: RLock = RLock()
 
     def put(self, host: np.ndarray[Any, Any], returns: bool = True) -> Array:
-        """An array of the device with a copy of one of the host, row-major.
+        """Return a device array with a copy of a row-major host array.
 
         Args:
             host: the array.
-            returns: whether others like it will come when it is gone, as batches do;
-                what a program keeps takes no turns with them.
+            returns: whether similar arrays follow after its release, as batches do;
+                arrays that a program keeps get separate memory.
         """
         device, copies = self.device, self.device.copies
         with self.lock:
@@ -177,23 +179,24 @@ class Uploads:
         self.device.transfer(target, source, pinned.nbytes, self.device.copies)
 
     def mark(self) -> None:
-        """What nobody holds is free once all that was started until now is done."""
+        """Free the blocks without references, for use after all earlier launches."""
         if not self.dropped:
             return
         with self.lock:
             numbers = [self.dropped.popleft() for _ in range(len(self.dropped))]
             found = [self.lent.pop(number) for number in numbers]
-            # In the order in which they were filled, so that the parts of a batch of
-            # equal size find their places again.
+            # In fill order, so that arrays of equal size in a batch get the same blocks
+            # again.
             for block in sorted(found, key=lambda block: block.number):
                 block.passed.record(self.device.stream)
                 block.started = self.device.started
                 self.free.append(block)
-            # The pool may give the rest to later steps: they run after its copies.
+            # The pool can give the other blocks to later steps, which run after its
+            # copies.
             del self.free[:-MOST_FREE]
 
     def clear(self) -> None:
-        """Give all free blocks back to the pool."""
+        """Return all free blocks to the pool."""
         with self.lock:
             self.mark()
             self.free.clear()
@@ -202,8 +205,8 @@ class Uploads:
         self.mark()
         self.count += 1
         found = [block for block in self.free if block.memory.nbytes == nbytes]
-        # What only just became free may be read by the last step, which would have to
-        # end first: a loop that holds no batch needs two places too.
+        # The last step can still read a block that became free just now, and a wait for
+        # it would stall. A loop that keeps no batch needs two blocks too.
         is_late = found and found[0].started == self.device.started
         if not found or (is_late and len(found) < TURNS):
             block = self._made(nbytes)
@@ -217,7 +220,7 @@ class Uploads:
     def _made(self, nbytes: int) -> Block:
         memory = self.device.allocate((nbytes,), "uint8", "an array from the host")
         block = Block(memory, self.device.event(), self.device.event())
-        block.passed.record(self.device.stream)  # of what had this memory before
+        block.passed.record(self.device.stream)  # of the previous array in this memory
         return block
 
 
@@ -225,23 +228,23 @@ class Fetches:
     """Copies of arrays to the host.
 
     Args:
-        device: where the arrays are.
+        device: the source device.
     """
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        # Arrays and pinned memory of copies that may still run, each with its event.
+        # The arrays and pinned memory of active copies, each with its event.
         self.running: deque[tuple[Any, Any]] = deque()
 
     def start(
         self, arrays: Sequence[Array], check: Callable[[list[Host]], list[Host]]
     ) -> PendingCopy:
-        """Copy row-major arrays once all that was started until now is done.
+        """Copy row-major arrays to the host after all earlier launches.
 
         Args:
-            arrays: of the device.
-            check: raises what kernels have reported in the first of them, and returns
-                the others.
+            arrays: on the device.
+            check: raises the errors that kernels reported in the first arrays, and
+                returns the other arrays.
         """
         device = self.device
         computed = device.event()

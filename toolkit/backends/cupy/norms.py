@@ -1,7 +1,7 @@
-"""Batch normalization in training as graphs of cuDNN: forward, and its gradients.
+"""Batch normalization in training mode as cuDNN graphs: forward and gradients.
 
-Layer and RMS normalization stay with generated kernels, which read a row once where
-registers hold it; whether cuDNN's are faster has not been measured.
+Generated kernels compute layer and RMS normalization: they read a row once if it fits
+in registers. Whether cuDNN's kernels are faster is not measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from toolkit.ir import Graph, Spec
 
 OPS = ("batch_norm_of", "batch_norm_grad_of")
 DTYPES = frozenset({"float16", "bfloat16", "float32"})
-# The channels of one position are read by vectors of so many bytes.
+# Vector width in bytes of reads along the channels of one position.
 VECTOR = 16
 MOST_ELEMENTS = 1 << 31
 THREADS = 256
@@ -33,7 +33,7 @@ _VARIANCE = make_kernel(
 
 
 def takes(node: Any) -> bool:
-    """Whether cuDNN computes a batch normalization, or its gradients."""
+    """Return whether cuDNN computes a batch normalization, or its gradients."""
     specs = [value.spec for value in node.inputs]
     x, scale = specs[:2] if node.op.name == OPS[0] else specs[1:3]
     row = x.shape[-1] * dtypes.itemsize(x.dtype)
@@ -44,7 +44,7 @@ def takes(node: Any) -> bool:
 def lower_by_cudnn(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
 ) -> Lowered | None:
-    """The steps of a normalization with what follows it, or of its gradients."""
+    """Lower a normalization with its epilogue, or its gradients, to steps."""
     (node,) = body.nodes
     pieces = Pieces()
     try:
@@ -60,9 +60,10 @@ def lower_by_cudnn(
         pieces.steps.append(Dnn(_backward(specs), (*places, *ends)))
         return pieces.done()
     y, center, variance, factor = ends
-    # cuDNN moves averages itself, though not as layers do: nobody reads these.
+    # cuDNN updates moving averages itself, with a different rule than layers; these
+    # results are unused.
     unread = [pieces.take(specs[1].nbytes) for _ in range(2)]
-    averages = places[2], places[1]  # any that are there
+    averages = places[2], places[1]  # any valid inputs
     operands = (*places, *averages, y, center, factor, *unread)
     pieces.steps.append(Dnn(_forward(specs, node.attrs), operands))
     count = specs[1].size
@@ -73,16 +74,16 @@ def lower_by_cudnn(
 
 
 def _image(graph: Builder, x: Spec) -> int:
-    """(batch, *spatial, channels) with its channels first, and 2 spatial axes at least.
+    """Return a (batch, channels, *spatial) tensor with at least 2 spatial axes.
 
-    They lie channels last.
+    Its memory is channels last.
     """
     batch, *spatial, channels = x.shape
     return graph.tensor((batch, channels, *[1] * (2 - len(spatial)), *spatial))
 
 
 def _vector(graph: Builder, image: int) -> int:
-    """A number of float32 for each channel of an image."""
+    """Return a float32 tensor with one number per channel of an image."""
     _, channels, *spatial = graph.tensors[image].shape
     return graph.tensor((1, channels, *[1] * len(spatial)), dtype="float32")
 
@@ -92,8 +93,8 @@ def _forward(specs: Sequence[Spec], attrs: Any) -> Signature:
     x = _image(graph, specs[0])
     scale, offset = _vector(graph, x), _vector(graph, x)
     residual = [_image(graph, spec) for spec in specs[3:]]
-    # They lie where offset and scale do: as those tensors themselves cuDNN plans them,
-    # and refuses to run what it has planned.
+    # They share the addresses of offset and scale. With the same tensors, cuDNN makes a
+    # plan and then refuses to run it.
     averages = [_vector(graph, x) for _ in range(2)]
     y = _image(graph, specs[0])
     statistics = [_vector(graph, x) for _ in range(4)]

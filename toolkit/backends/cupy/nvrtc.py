@@ -1,4 +1,4 @@
-"""NVRTC by ctypes: CUDA sources to machine code, with or without a device."""
+"""ctypes binding of NVRTC: CUDA sources to machine code, with or without a device."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.errors import DeviceError
 from toolkit.processes import find_package_folders, load_library
 
-# C++17, and arithmetic as IEEE 754 has it: nothing here asks for fast approximations.
-# A prelude holds more than one kernel uses, which is nothing to warn of.
+# C++17 and IEEE 754 arithmetic: no fast-math options. A prelude contains unused
+# helpers, so warnings are disabled.
 OPTIONS = ("--std=c++17", "-default-device", "--disable-warnings")
-# What headers of the compiler's own declare is not used, and to read them took 8 ms of
-# each source, for which all others wait. NVRTC 13 knows the option; to some versions
-# before it is an error.
+# Skips the compiler's own headers, whose unused declarations cost 8 ms per source.
+# NVRTC 13 supports the option; it is an error in some earlier versions.
 MINIMAL = "--minimal"
 BUILTINS = "libnvrtc-builtins.so.*"
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """NVRTC, None if it is not installed."""
+    """Return NVRTC, or None if it is not installed."""
     for path in map(Path, _candidates()):
-        # NVRTC looks for its other half by name only, so that is loaded before. What
-        # the system is to find has no folder: that would be the current one.
+        # NVRTC loads its builtins library by name only, so that is loaded first. A name
+        # that the system resolves has no folder, which would otherwise mean the current
+        # one.
         others = (
             path.parent.glob("libnvrtc-builtins.so.*") if path.is_absolute() else ()
         )
@@ -43,7 +43,9 @@ def library() -> ctypes.CDLL | None:
 
 
 def _candidates() -> list[str]:
-    """Where it may be: in NVIDIA's wheels, a toolkit, or where the system looks."""
+    """Return the possible paths: NVIDIA's wheels, a toolkit, or the system's search
+    path.
+    """
     names = [*libraries.sonames("nvrtc"), "libnvrtc.so"]
     if sys.platform == "win32":
         names = [f"nvrtc64_{version}0_0.dll" for version in libraries.versions()]
@@ -57,7 +59,7 @@ def _candidates() -> list[str]:
 
 @cache
 def version() -> str:
-    """The compiler's version, such as "13.0"; "" without it."""
+    """Return the compiler's version, for example "13.0"; "" without it."""
     nvrtc, numbers = library(), (ctypes.c_int * 2)()
     if nvrtc is None:
         return ""
@@ -67,13 +69,13 @@ def version() -> str:
 
 
 def options() -> tuple[str, ...]:
-    """Those of every compilation."""
+    """Return the options of every compilation."""
     is_known = int(version().partition(".")[0] or 0) >= 13
     return (*OPTIONS, MINIMAL) if is_known else OPTIONS
 
 
 def key(kernel: Kernel, arch: int, runtime: str = "") -> str:
-    """A name that only equal machine code shares.
+    """Return a cache key that only equal machine code shares.
 
     Args:
         kernel, arch: as for `compile_kernel`.
@@ -93,16 +95,16 @@ def _check(status: int) -> None:
 def compile_source(
     source: str, name: str, arch: int, more: Sequence[str] = ()
 ) -> tuple[bytes, str]:
-    """The machine code of a source.
+    """Compile a source to machine code.
 
     Args:
         source: complete CUDA C++ text.
-        name: what messages call it.
+        name: the name for messages.
         arch: the compute capability, 90 for sm_90.
-        more: options for the compiler beside `options`.
+        more: compiler options in addition to `options`.
 
     Returns:
-        The cubin, and what the compiler said.
+        The cubin, and the compiler's log.
 
     Raises:
         DeviceError: without NVRTC, or with the compiler's messages.
@@ -146,5 +148,5 @@ def _read(
 
 
 def compile_kernel(kernel: Kernel, arch: int, more: Sequence[str] = ()) -> bytes:
-    """The cubin of a kernel for a compute capability."""
+    """Return the cubin of a kernel for a compute capability."""
     return compile_source(kernel.source, kernel.name, arch, more)[0]

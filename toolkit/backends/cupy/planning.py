@@ -1,8 +1,8 @@
-"""Plans of cuDNN that processes of their own make, beside what their caller does.
+"""cuDNN plans that separate processes build in parallel with the caller.
 
-Normalizations and attention are compiled when they are planned, for a second each, and
-the frontend keeps Python's lock meanwhile: threads would wait for each other. Nothing
-here needs a device, but what it says of itself.
+cuDNN compiles normalizations and attention during planning, for 1 s each, and the
+frontend holds the GIL. Threads would not run in parallel. This module needs no device,
+only its properties.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from toolkit.backends.cupy.signatures import Signature
 from toolkit.machine import available_cores
 from toolkit.processes import clean_environment, python_command
 
-# Processes at once.
+# The maximum number of concurrent processes.
 MOST = 32
-# The seconds that a process has for its plan: what is not there then is made by who
-# asked.
+# The time limit of a process for its plan, in seconds; after it, the caller builds the
+# plan.
 LIMIT = 40
 
 
 def is_slow(signature: Signature) -> bool:
-    """Whether planning compiles, as it does for all but convolutions."""
+    """Return whether planning compiles code, as for all graphs except convolutions."""
     return not signature.nodes[0].op.startswith("conv")
 
 
 class Planner(Background[cudnn.Key, bytes]):
-    """Makes plans from when they are known of to when they are needed.
+    """Pool that builds plans ahead of use.
 
     Args:
-        properties: what the device says of itself.
-        arch: its compute capability, such as 90.
+        properties: the device properties.
+        arch: its compute capability, for example 90.
     """
 
     def __init__(self, properties: str, arch: int) -> None:
@@ -49,16 +49,16 @@ class Planner(Background[cudnn.Key, bytes]):
         self._running: list[subprocess.Popen[bytes]] = []
 
     def foresee(self, key: cudnn.Key) -> None:
-        """Make a plan that `planned` will be asked for, if it helps."""
-        # Where this is no interpreter's process there is nothing to start.
+        """Start to build a plan for `planned`, if that saves time."""
+        # A frozen application has no interpreter to start.
         is_interpreter = sys.executable and not getattr(sys, "frozen", False)
         if is_interpreter and available_cores() > 1:
             self.begin(key)
 
     def planned(self, keys: Sequence[cudnn.Key]) -> dict[cudnn.Key, bytes]:
-        """The plans of graphs as they are stored; without those that could not be made.
+        """Return the serialized plans of graphs, without failed ones.
 
-        One alone that was not begun is made by who asked.
+        The caller builds a single plan that was not started.
         """
         if len(keys) > 1:
             for key in keys:
@@ -71,9 +71,9 @@ class Planner(Background[cudnn.Key, bytes]):
             process.kill()
 
     def make(self, key: cudnn.Key) -> bytes:
-        """What a process of its own answers; empty if it cannot."""
+        """Return the response of a new process; empty on failure."""
         asked = pickle.dumps((key, self.properties, self.arch))
-        # Whatever it was, the system may have no room for one more: no plan is there.
+        # On any error, for example no room for a process, no plan is available.
         with suppress(Exception):
             process = subprocess.Popen(
                 python_command(f"{__name__}:work"),
@@ -94,19 +94,21 @@ class Planner(Background[cudnn.Key, bytes]):
 
 
 def work(arguments: Sequence[str] = ()) -> None:
-    """Answer on standard output what standard input asks for, and end the process."""
-    # What libraries print must not get between.
+    """Write the plan for the request on standard input to standard output, then
+    exit.
+    """
+    # Output of libraries must not mix with the plan.
     out, sys.stdout = os.dup(1), sys.stderr
     os.dup2(2, 1)
     with open(out, "wb") as pipe:
         pipe.write(answer(sys.stdin.buffer.read()))
-    os._exit(0)  # to unload libraries takes longer than it is worth
+    os._exit(0)  # an orderly unload of the libraries is slow
 
 
 def answer(asked: bytes) -> bytes:
-    """The plan that is asked for, empty if it could not be made.
+    """Return the requested plan; empty if planning failed.
 
-    What fails is left to who asked: it says why when it is made there.
+    The caller then builds the plan again and gets the error.
     """
     (signature, workspace), properties, arch = pickle.loads(asked)
     made = cudnn.frontend().create_device_properties(properties)

@@ -1,4 +1,4 @@
-"""Matrix products as steps: how operands lie decides between strides and copies."""
+"""Matrix products as steps; the operand layouts decide between strides and copies."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from toolkit.backends.cupy.steps import Lowered, NotLowered, Pieces, Place, Prod
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec
 
-# Products that differ in no single stride are this many calls at most; else a copy.
+# The maximum number of calls for products without a uniform stride; above it, copy.
 MOST_CALLS = 64
-# Bytes that rows of halves have to be multiples of, for tensor cores at full speed: an
-# H200 then does some 6e14 operations a second, else 1.2e14.
+# The row size in bytes that tensor cores need at full speed in half precision. An H200
+# then computes 6e14 operations per second, else 1.2e14.
 ROW_BYTES = 16
 SAVED_PER_OPERATION = 1 / 1.2e14 - 1 / 6e14
-# Seconds that copies take: for each byte, read and written, and to start them.
+# Cost model of copies in seconds: per byte read and written, and per launch.
 COPIED_PER_BYTE, STARTED = 1e-12, 2e-5
 
 
 class Matrix:
-    """An operand of a product: where it is, and its strides in elements."""
+    """Operand of a product: its place, and its strides in elements."""
 
     def __init__(self, place: Place, operand: Operand) -> None:
         self.place = place
@@ -41,9 +41,10 @@ class Matrix:
 
     @property
     def rows(self) -> tuple[bool, int] | None:
-        """Whether it is transposed, and the elements from row to row; None: neither.
+        """Return whether it is transposed, and its leading dimension; None if neither
+        axis is contiguous.
 
-        Row-major is what has neighbours in a row; an extent of 1 has any stride.
+        Row-major has a contiguous last axis; an extent of 1 has any stride.
         """
         (m, n), (down, across) = self.spec.shape[-2:], self.strides[-2:]
         if (n == 1 or across == 1) and (m == 1 or down >= n):
@@ -54,19 +55,19 @@ class Matrix:
 
     @property
     def lie(self) -> tuple[bool, int]:
-        """The `rows` of a matrix that has some."""
+        """Return the `rows` of a matrix that has them."""
         found = self.rows
         assert found is not None
         return found
 
     @property
     def is_whole(self) -> bool:
-        """Whether it lies in row-major order."""
+        """Return whether it is contiguous in row-major order."""
         strides = tuple(s * self.itemsize for s in self.strides)
         return Operand(self.spec, strides).is_contiguous
 
     def batch_strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The strides of the batch axes of a product, 0 where it is broadcast."""
+        """Return the strides of the batch axes of a product; 0 for broadcast axes."""
         own = self.spec.shape[:-2]
         lead = (0,) * (len(shape) - len(own))
         axes = zip(own, self.strides, strict=False)
@@ -75,14 +76,14 @@ class Matrix:
 
 @record
 class Finish:
-    """What a call does with a product: its epilogue, and what that reads.
+    """Epilogue of a product call, with its operands.
 
     Attributes:
         name: a key of `EPILOGUES`.
-        alpha: what the product is multiplied with.
-        added: an array that lies as the result does, to which it is added.
-        vectors: a bias, and what the epilogue keeps or reads.
-        aux_leading: the elements from row to row of the latter.
+        alpha: the scale factor of the product.
+        added: an array with the layout of the result, which the call adds.
+        vectors: a bias, and the auxiliary operand of the epilogue.
+        aux_leading: the leading dimension of the auxiliary operand, in elements.
     """
 
     name: str = "default"
@@ -95,16 +96,17 @@ class Finish:
 AS_IT_IS = Finish()
 
 
-# The order in which a call does its steps; two of one kind it cannot do.
+# The order of the steps in a call; a call cannot do two of the same rank.
 _ORDER = {"scale": 0, "cast": 1, "bias": 2, "add": 2, "relu": 3}
 
 
 def takes(node: Node, found: Epilogue | None) -> bool:
-    """Whether one call computes a product and what follows it."""
+    """Return whether one call computes a product and its epilogue."""
     if found is None or len({*found.steps}) < len(found.steps):
         return False
-    # Whoever reads halves casts them in passing. A result in float32 is more to write
-    # and to read, and worth it for gradients of weights, which are sums of many.
+    # Readers of half-precision values cast them without extra cost. A float32 result
+    # costs more memory traffic, and is worth it for weight gradients, which are long
+    # sums.
     size = node.outputs[0].spec.size
     if "cast" in found.steps and size > min(x.spec.size for x in node.inputs):
         return False
@@ -115,11 +117,12 @@ def takes(node: Node, found: Epilogue | None) -> bool:
 def lower_matmul(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
 ) -> Lowered | None:
-    """The steps of a product and what follows it; None where another has to do.
+    """Lower a product and its epilogue to steps; return None if cuBLASLt does not
+    apply.
 
     Args:
         body: the product, and the elementwise nodes on its result.
-        inputs, outputs: the operands of the whole.
+        inputs, outputs: the operands of the body.
         precision: of float32: "highest", "strict" or "tf32".
     """
     if body.nodes[0].op.name == "product":
@@ -132,7 +135,7 @@ def lower_matmul(
     if found is None or not takes(anchor, found) or not anchor.inputs[0].spec.size:
         return None
     numbers = {x: i for i, x in enumerate(body.inputs)}
-    # A constant may be written into the body, and has no place then.
+    # A constant in the body has no address.
     if any(x not in numbers for x in (*anchor.inputs, *found.extra)):
         return None
     if not all(inputs[numbers[x]].is_contiguous for x in found.extra):
@@ -159,7 +162,7 @@ def lower_matmul(
 def _lower_product(
     node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
 ) -> Lowered | None:
-    """The steps of a product that keeps or reads something beside its result."""
+    """Lower a product with auxiliary operands or results to steps."""
     name, result = node.attrs["epilogue"], outputs[0].spec
     if not all(x.is_contiguous for x in inputs[2:]) or not inputs[0].spec.size:
         return None
@@ -167,7 +170,7 @@ def _lower_product(
         return None
     places = [Buffer(i) for i in range(2, len(inputs) + len(outputs))]
     places.remove(Buffer(len(inputs)))
-    # A bias comes before what is kept, and sums over rows before what is read.
+    # A bias precedes an auxiliary result, and row sums precede an auxiliary operand.
     is_read = "bgrad" in name
     vectors = places[::-1] if is_read else places
     leading = 0
@@ -190,12 +193,12 @@ def _lower_product(
 
 
 def takes_gelu(dtype: str, precision: str) -> bool:
-    """Whether the library's gelu will do: how it computes tanh is written nowhere."""
+    """Return whether the library's gelu is exact enough: its tanh is not documented."""
     return dtype in HALVES or (dtype == "float32" and precision == "tf32")
 
 
 def unlowered(*inputs: Any, **attrs: Any) -> Any:
-    """What stands for a product that is made only where it can be lowered."""
+    """Raise an error: this product exists only where it can be lowered."""
     raise AssertionError("a product of the compiler's has no kernel")
 
 
@@ -231,7 +234,7 @@ def multiply(
             for which in (1, 2, 3)
         ]
         sa, sb, sd = (n * x.itemsize for n, x in zip(steps, (a, b, d), strict=True))
-        # Column-major, the product is that of the transposed: b comes first.
+        # In column-major order the product is transposed, so b is the first operand.
         operands: list[Place] = [b.place, a.place, d.place, *finish.vectors]
         offsets = [sb, sa, sd]
         if finish.added is not None:
@@ -245,10 +248,10 @@ def multiply(
 def _rounded(
     pieces: Pieces, a: Matrix, b: Matrix, d: Matrix, finish: Finish
 ) -> tuple[Matrix, Matrix, Matrix, Finish]:
-    """The same product with zeros around its matrices, where that is faster.
+    """Return the product with zero-padded matrices, if that is faster.
 
-    Without them rows of halves begin where tensor cores cannot read: those of 50,257
-    logits, say, whose products take five times as long, and more.
+    Otherwise rows of half-precision values have addresses that tensor cores cannot
+    read. For example, products with 50,257 logits take more than five times as long.
     """
     given = a, b, d, finish
     is_plain = finish.name in ("default", "bias", "relu", "relu_bias")
@@ -278,14 +281,16 @@ def _rounded(
 
 
 def _rows_bytes(x: Matrix) -> int:
-    """The bytes of a matrix; short rows count as those that keep a block busy."""
+    """Return the bytes of a matrix; short rows count as the minimum that fills a
+    block.
+    """
     turned, _ = x.lie
     rows, columns = x.spec.shape[::-1] if turned else x.spec.shape
     return rows * max(columns, BLOCK) * x.itemsize
 
 
 def _with_zeros(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
-    """A matrix with zeros around it, so that it has other extents."""
+    """Return a matrix with zero padding up to other extents."""
     y = _resized(pieces, x, shape)
     if y is not x:
         _copy_rows(pieces, x, y)
@@ -293,7 +298,9 @@ def _with_zeros(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
 
 
 def _resized(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
-    """Scratch memory for a matrix with other extents; itself if it has those."""
+    """Return scratch memory for a matrix with other extents; itself if they are
+    equal.
+    """
     if x.spec.shape == shape:
         return x
     (turned, _), spec = x.lie, x.spec.with_shape(shape)
@@ -303,7 +310,7 @@ def _resized(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
 
 
 def _copy_rows(pieces: Pieces, x: Matrix, y: Matrix) -> None:
-    """Copy a matrix into a smaller one, or into a larger one around which are zeros."""
+    """Copy a matrix into a smaller one, or into a larger one with zero padding."""
     turned, pitch = x.lie
     (height, width), (known, wide) = (
         z.spec.shape[::-1] if turned else z.spec.shape for z in (y, x)
@@ -346,14 +353,14 @@ def _copied(pieces: Pieces, x: Matrix) -> Matrix:
 
 
 def _expanded(x: Matrix, batch: tuple[int, ...]) -> Matrix:
-    """The same with all batch axes; those that are broadcast have stride 0."""
+    """Return the matrix with all batch axes; broadcast axes have stride 0."""
     strides = (*x.batch_strides(batch), *x.strides[-2:])
     spec = x.spec.with_shape((*batch, *x.spec.shape[-2:]))
     return Matrix(x.place, Operand(spec, tuple(s * x.itemsize for s in strides)))
 
 
 def _joined_rows(a: Matrix, b: Matrix, d: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """The batch as more rows of a, where b is the same for all and a is one block."""
+    """Merge the batch into the rows of a, if b is shared and a is contiguous."""
     if not (a.is_whole and d.is_whole) or a.spec.shape[:-2] != d.spec.shape[:-2]:
         return a, b, d
     rows = prod(a.spec.shape[:-1])
@@ -371,7 +378,7 @@ Axis = tuple[int, ...]
 
 
 def _split(axes: list[Axis]) -> tuple[list[Axis], tuple[int, int, int, int]]:
-    """Batch axes as those to loop over, and one whose strides a call can have.
+    """Split batch axes into loop axes and one strided batch axis.
 
     Args:
         axes: extent, and the strides of a, b and d, outermost first.

@@ -1,9 +1,9 @@
-"""Programs on a GPU: steps in order, bound to memory, and captured as one graph.
+"""GPU programs: steps in order, bound to memory, and captured as one graph.
 
-After two runs on the same memory the steps are captured as a CUDA graph, which starts
-them all by one call. Batches come in two places in turn, so there are two graphs; what
-lies elsewhere in every call, a new result say, is copied from and to memory that stays.
-Nothing in a run waits for the device.
+After two runs on the same memory, the steps are captured as a CUDA graph, which
+launches them in one call. Batches alternate between two addresses, so there are two
+graphs. Arrays with a different address in every call, for example new results, are
+copied to and from staging memory. A run never waits for the device.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from toolkit.ir import Spec
 Resolve = Callable[[int, tuple[str, int]], Where]
 Copy = tuple[int, int, int]
 
-# An array may be at so many places, each with steps bound to it, as batches are that
-# come in two turns; if it is elsewhere then, it is copied to memory that stays. Results
-# of no more bytes than this are copied at once, and arrays that stay from call to call,
-# as Variables do, only if they are as small, as those of metrics are.
+# The maximum number of addresses per array, each with bound steps: batches alternate
+# between two. An array with more addresses is copied to staging memory. Results up to
+# this many bytes are staged at once. Persistent arrays such as Variables are staged
+# only up to this size, for example metrics.
 MOST_PLACES = 2
-# How many sets of addresses are remembered.
+# The maximum number of cached address sets.
 MOST_BINDINGS = 4
 
 
 class CallTable(list[int]):
-    """The addresses of the arrays of a call, and their specs.
+    """Addresses of the arrays of a call, and their specs.
 
     Args:
         specs: of the inputs and outputs, by number.
-        kept: the numbers of those that should stay where they are.
+        kept: the numbers of the arrays that keep their addresses.
         plan: of the memory of the program's intermediate values.
     """
 
@@ -62,12 +62,12 @@ class CallTable(list[int]):
 
 @record
 class Text:
-    """What a part was made from."""
+    """Source of a program part."""
 
     step: Step
 
     def text(self) -> str:
-        """CUDA of a generated kernel; else the call of a library as data."""
+        """Return the CUDA of a generated kernel, or the library call as data."""
         return (
             self.step.kernel.source
             if isinstance(self.step, Launch)
@@ -76,7 +76,7 @@ class Text:
 
 
 def names_of(step: Step, inputs: int) -> list[tuple[str, int]]:
-    """Every operand that a step reads or writes."""
+    """Return every operand that a step reads or writes."""
     if isinstance(step, Loop):
         found = [p for m in step.moves for p in (m.base, m.first, m.last) if p]
         return [operand(step.arena, inputs), *found]
@@ -91,11 +91,11 @@ def names_of(step: Step, inputs: int) -> list[tuple[str, int]]:
 
 
 class GpuProgram:
-    """Consecutive lowered nodes.
+    """Program of consecutive lowered nodes.
 
     Args:
-        device: where it runs.
-        nodes: in the order in which they run.
+        device: the device that runs it.
+        nodes: in execution order.
     """
 
     def __init__(self, device: Device, nodes: Sequence[Lowered]) -> None:
@@ -104,29 +104,30 @@ class GpuProgram:
 
     @property
     def moments(self) -> dict[int, Moment]:
-        """One node runs after the other."""
+        """Return the moments: nodes run sequentially."""
         return {i: Moment(i, i, i) for i in range(len(self.nodes))}
 
     @property
     def steps(self) -> Iterator[tuple[int, Step]]:
-        """Every step with the index of its node, in order."""
+        """Yield every step with the index of its node, in order."""
         return ((i, s) for i, node in enumerate(self.nodes) for s in node.steps)
 
     @property
     def parts(self) -> list[tuple[int, list[int], int, int, list[Text]]]:
-        """What is timed by itself: its moment, node, flops, bytes, and its steps."""
+        """Return the separately timed parts: moment, node, flops, bytes, and steps."""
         return [
             (i, [i], sum(map(_flops, node.steps)), 0, [Text(s) for s in node.steps])
             for i, node in enumerate(self.nodes)
         ]
 
     def bind(self, resolve: Resolve, objects: CallTable) -> Runner:
-        """Put the program on memory.
+        """Bind the program to memory.
 
         Args:
-            resolve: the place of an operand, by the index of its node.
-            objects: in which the caller puts the address of each numbered array before
-                a run.
+            resolve: a function that returns the place of an operand, by the index of
+                its node.
+            objects: the table in which the caller stores the address of each numbered
+                array before a run.
         """
         return Runner(self, resolve, objects)
 
@@ -142,20 +143,20 @@ def _flops(step: Step) -> int:
 
 
 class Runner:
-    """A program bound to memory; one caller at a time may run it."""
+    """Program bound to memory; one caller at a time can run it."""
 
     def __init__(self, program: GpuProgram, resolve: Resolve, objects: CallTable):
         self.program = program
         self.device: Device = program.device
         self.resolve = resolve
         self.objects = objects
-        # Memory that stays, by the number of an array that is elsewhere in every call.
+        # Staging memory, by the number of an array with a new address in every call.
         self.staged: dict[int, Any] = {}
-        # What is copied to it before the steps, and from it after them: the number of
-        # the array, the address of its place, and how many bytes.
+        # The copies to staging memory before the steps and from it after them: the
+        # number of the array, the address of its staging memory, and the bytes.
         self.inward: list[Copy] = []
         self.outward: list[Copy] = []
-        # The others, and the addresses that each was found at.
+        # The other arrays, and the addresses at which each was seen.
         self.loose: list[int] = list(range(len(objects)))
         self.places: list[set[int]] = [set() for _ in objects]
         self.bindings: dict[tuple[int, ...], Binding] = {}
@@ -164,7 +165,9 @@ class Runner:
         self.used: tuple[set[int], set[int]] = self._used()
 
     def _used(self) -> tuple[set[int], set[int]]:
-        """The numbers of the arrays of a call that steps read, and write."""
+        """Return the numbers of the arrays of a call that steps read, and that they
+        write.
+        """
         read: set[int] = set()
         written: set[int] = set()
         for i, node in enumerate(self.program.nodes):
@@ -175,7 +178,7 @@ class Runner:
         return read, written
 
     def run(self) -> None:
-        """Start every step; the device may still compute when this returns."""
+        """Launch every step; the device can still compute when this returns."""
         if self.device.broken:
             raise self.device.broken
         with self.device.scope(), self.device.failing():
@@ -194,7 +197,9 @@ class Runner:
             self.device.watch(binding.words, binding.problems)
 
     def timed(self) -> list[tuple[int, int, int, int]]:
-        """Run; (node, start, end, 0) of each node, waiting for each."""
+        """Run and time each node synchronously; return (node, start, end, 0) for
+        each.
+        """
         rows = []
         with self.device.scope(), self.device.failing():
             binding = self._bound()
@@ -214,14 +219,14 @@ class Runner:
             call()
 
     def _named(self, which: int | None = None) -> str:
-        """What a node computes, or what all do together."""
+        """Return the name of a node's operation, or of the whole program."""
         names = [node.name for node in self.program.nodes]
         if which is not None:
             return names[which]
         return f"{len(names)} captured nodes, from {names[0]} to {names[-1]}"
 
     def _copy(self, copies: Sequence[Copy], is_inward: bool) -> None:
-        """Copy what is staged in or out, by one copy where both sides lie alike."""
+        """Copy staged arrays in or out; contiguous ones use one copy."""
         begun: tuple[int, int, int] | None = None
         for number, inner, nbytes in copies:
             outer = self.objects[number]
@@ -239,7 +244,7 @@ class Runner:
             self.device.copy(*pair, nbytes)
 
     def _bound(self) -> Binding:
-        """The steps on the addresses of this call."""
+        """Return the steps bound to the addresses of this call."""
         binding = self.bindings.get(self._key())
         if binding is None:
             self._stage()
@@ -252,7 +257,7 @@ class Runner:
         return tuple(map(self.objects.__getitem__, self.loose))
 
     def _stage(self) -> None:
-        """Give memory that stays to what has been at too many places."""
+        """Allocate staging memory for arrays with too many addresses."""
         worn = []
         for i in self.loose:
             places, spec = self.places[i], self.objects.specs[i]
@@ -283,13 +288,13 @@ class Runner:
             self.bindings.clear()
 
     def _bind(self) -> Binding:
-        """Resolve all addresses; if memory runs out, once more with less scratch."""
+        """Resolve all addresses; if memory is short, retry with less scratch memory."""
         while self.workspaces:
             try:
                 return Binder(self, *self.workspaces[0]).bind()
             except MemoryError:
                 self.scratch = None
-                del self.workspaces[0]  # not again for other addresses either
+                del self.workspaces[0]  # nor for later addresses
                 self.device.reclaim()
         raise OutOfDeviceMemory(
             f"{self.device.name}: no room for the scratch memory of the libraries, "
@@ -298,7 +303,7 @@ class Runner:
         )
 
     def address(self, where: Where) -> int:
-        """The address of a place."""
+        """Return the address of a place."""
         number, offset = where
         if number is None:
             return offset
@@ -308,6 +313,8 @@ class Runner:
 
 
 def _follows(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
-    """Whether a piece of memory lies behind another alike on both sides."""
+    """Return whether a copy directly follows another one at both source and
+    destination.
+    """
     distance = other[0] - one[0]
     return distance == other[1] - one[1] and distance == aligned(one[2])

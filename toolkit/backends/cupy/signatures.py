@@ -1,6 +1,6 @@
-"""Graphs of cuDNN as data: hashable, so that plans are found by them.
+"""cuDNN graphs as hashable data, which are the keys of plans.
 
-Tensors are channels first by name, as cuDNN counts axes, and channels last by stride.
+Tensors have channels-first shapes, as cuDNN orders axes, and channels-last strides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Extents = tuple[int, ...]
 
 @record
 class DnnTensor:
-    """A tensor of a graph; uid 0: a value inside of it that never reaches memory."""
+    """Tensor of a graph; uid 0 is an internal value that never reaches memory."""
 
     uid: int
     shape: Extents
@@ -28,7 +28,7 @@ class DnnTensor:
 
     @property
     def nbytes(self) -> int:
-        """Of its memory, all of which it fills."""
+        """Return the bytes of its contiguous memory."""
         return prod(self.shape) * dtypes.itemsize(self.dtype)
 
 
@@ -39,7 +39,7 @@ class DnnNode:
     Attributes:
         op: the method of the frontend's graph.
         inputs, outputs: positions of its tensors.
-        names: of the inputs, where they are not given by their order.
+        names: of the inputs, if they are keyword arguments.
         arguments: all others, by name.
     """
 
@@ -52,13 +52,13 @@ class DnnNode:
 
 @record
 class Signature:
-    """A graph of cuDNN, with how exact it must be.
+    """cuDNN graph with its required precision.
 
     Attributes:
-        tensors: in the order in which nodes count them.
-        nodes: in the order in which they run.
-        precision: all but "tf32" forbid tensor cores for float32, "highest" also
-            transforms of convolutions.
+        tensors: in the order of their positions in nodes.
+        nodes: in execution order.
+        precision: all except "tf32" disallow tensor cores for float32; "highest" also
+            disallows transforms of convolutions.
     """
 
     tensors: tuple[DnnTensor, ...]
@@ -67,27 +67,27 @@ class Signature:
 
     @property
     def dtype(self) -> str:
-        """The dtype of what enters and leaves."""
+        """Return the dtype of the inputs and outputs."""
         return self.tensors[0].dtype
 
     @property
     def sizes(self) -> list[int]:
-        """The bytes of what is in memory, in the order of its uids."""
+        """Return the bytes of the tensors in memory, in the order of their uids."""
         return [t.nbytes for t in sorted(self.tensors, key=lambda t: t.uid) if t.uid]
 
     @property
     def is_strict(self) -> bool:
-        """Whether tensor cores would round its factors."""
+        """Return whether tensor cores would round its factors."""
         return self.precision != "tf32" and self.dtype == "float32"
 
     @property
     def key(self) -> str:
-        """A short name that only equal graphs share."""
+        """Return a short key that only equal graphs share."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:24]
 
     @property
     def flops(self) -> int:
-        """The operations of its convolution or attention."""
+        """Return the operations of its convolution or attention."""
         node = self.nodes[0]
         shapes = [self.tensors[i].shape for i in (*node.inputs, node.outputs[0])]
         if node.op.startswith("sdpa"):
@@ -103,7 +103,7 @@ class Signature:
 
 @dataclass
 class Builder:
-    """Collects the tensors and nodes of a signature."""
+    """Builder of the tensors and nodes of a signature."""
 
     dtype: str
     precision: str
@@ -114,7 +114,9 @@ class Builder:
     def tensor(
         self, shape: Sequence[int], strides: Extents | None = None, dtype: str = ""
     ) -> int:
-        """A tensor in memory by its channels-first shape, channels last if not told."""
+        """Add a tensor in memory with a channels-first shape; the default is channels
+        last.
+        """
         self.uids += 1
         shape = tuple(shape)
         strides = strides or channels_last(shape)
@@ -122,7 +124,7 @@ class Builder:
         return len(self.tensors) - 1
 
     def inner(self, like: int) -> int:
-        """A tensor inside the graph, computed and kept in float32."""
+        """Add an internal tensor, computed and stored in float32."""
         x = self.tensors[like]
         self.tensors.append(DnnTensor(0, x.shape, x.strides, "float32"))
         return len(self.tensors) - 1
@@ -135,19 +137,19 @@ class Builder:
         names: tuple[str, ...] = (),
         **arguments: Any,
     ) -> int:
-        """Append an operation; returns its first output."""
+        """Append an operation; return its first output."""
         given = tuple(sorted(arguments.items()))
         node = DnnNode(op, tuple(inputs), tuple(outputs), names, given)
         self.nodes.append(node)
         return outputs[0]
 
     def build(self) -> Signature:
-        """The graph."""
+        """Return the graph."""
         return Signature(tuple(self.tensors), tuple(self.nodes), self.precision)
 
 
 def channels_last(shape: Extents) -> Extents:
-    """The strides in elements of a channels-first shape that lies channels last."""
+    """Return the channels-last strides, in elements, of a channels-first shape."""
     strides, step = [0] * len(shape), 1
     for axis in (1, *range(len(shape) - 1, 1, -1), 0):
         strides[axis] = step
@@ -157,7 +159,9 @@ def channels_last(shape: Extents) -> Extents:
 
 @record
 class Geometry:
-    """How windows move: a convolution of 1 axis is one of 2, the first of extent 1."""
+    """Window geometry; a 1-axis convolution becomes a 2-axis one with a first extent
+    of 1.
+    """
 
     strides: Extents
     padding: tuple[tuple[int, int], ...]
@@ -165,7 +169,7 @@ class Geometry:
 
     @classmethod
     def of(cls, attrs: Any) -> Geometry:
-        """That of a node's attributes."""
+        """Return the geometry of a node's attributes."""
         strides, dilation = attrs["strides"], attrs["dilation"]
         if len(strides) > 1:
             return cls(strides, attrs["padding"], dilation)
@@ -173,7 +177,7 @@ class Geometry:
 
     @property
     def arguments(self) -> dict[str, Extents]:
-        """What cuDNN calls them."""
+        """Return the attributes under cuDNN's names."""
         return {
             "pre_padding": tuple(low for low, _ in self.padding),
             "post_padding": tuple(high for _, high in self.padding),
@@ -183,13 +187,13 @@ class Geometry:
 
 
 def images(shape: Extents) -> Extents:
-    """The channels-first shape of (batch, *spatial, channels)."""
+    """Return the channels-first shape of (batch, *spatial, channels)."""
     batch, *spatial, channels = shape
     return (batch, channels, *([1, *spatial] if len(spatial) == 1 else spatial))
 
 
 def filters(shape: Extents) -> Extents:
-    """The cuDNN shape of a kernel (*size, channels, filters)."""
+    """Return the cuDNN shape of a kernel (*size, channels, filters)."""
     *size, channels, count = shape
     return (count, channels, *([1, *size] if len(size) == 1 else size))
 
@@ -202,20 +206,22 @@ def convolution(
     precision: str,
     follow: Sequence[str] = (),
 ) -> Signature:
-    """A convolution, or one of its gradients, with what follows it.
+    """Return the signature of a convolution, or of one of its gradients, with its
+    epilogue.
 
     Args:
         op: "conv_fprop" of an image and filters, "conv_dgrad" of the gradient of the
             result and filters, or "conv_wgrad" of an image and that gradient.
-        shapes: of the two inputs and the result, channels first; filters count first.
-        geometry: how windows move.
+        shapes: of the two inputs and the result, channels first; filters have the
+            filter axis first.
+        geometry: of the windows.
         dtype: of all tensors in memory.
         precision: "highest", "strict" or "tf32".
         follow: "bias" and "add" (each with one more input), or "relu".
 
     Returns:
-        The uids of its tensors are 1 and 2 for the inputs, then those of the inputs
-        of what follows, and last that of the result.
+        The signature. The uids are 1 and 2 for the inputs, then one per epilogue input,
+            and the last for the result.
     """
     graph = Builder(dtype, precision)
     inputs = [graph.tensor(shape) for shape in shapes[:2]]

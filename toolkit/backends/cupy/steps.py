@@ -1,7 +1,7 @@
-"""What a program on a GPU does, step by step, as plain data made without a device.
+"""Steps of a GPU program, as plain data that needs no device.
 
 A step is a launch of a generated kernel, a product by cuBLASLt, a graph of cuDNN, or a
-loop over the steps of another program. Operands are named as in launches.
+loop over the steps of another program. Operands have the same notation as in launches.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
 
 Place = Buffer | Scratch
-# Bytes that a product may use as scratch memory, and a graph of cuDNN (None: as many as
-# it likes); after running out of memory, those of the second row.
+# Scratch limits in bytes of a product and of a cuDNN graph (None: no limit); after an
+# out-of-memory error, the second row.
 WORKSPACES = ((32 << 20, None), (1 << 20, 64 << 20))
 
 
 @record
 class Product:
-    """A matrix product: a, b, d, and what its `extras` name.
+    """Matrix product: a, b, d, and its `extras`.
 
-    offsets: the bytes at which each of them begins in its operand.
+    offsets: the offset of each of them in its operand, in bytes.
     """
 
     gemm: Gemm
@@ -45,7 +45,7 @@ class Product:
 
 @record
 class Dnn:
-    """A graph of cuDNN on operands, in the order of its uids from 1 on."""
+    """cuDNN graph on operands, in the order of its uids from 1 on."""
 
     signature: Signature
     operands: tuple[Place, ...]
@@ -53,13 +53,13 @@ class Dnn:
 
 @record
 class Loop:
-    """A program that runs turn after turn.
+    """Program that runs for a number of iterations.
 
     Attributes:
-        body: a program that is generated code alone.
-        arena: where the body keeps its intermediate values.
-        moves: where each array of the body is.
-        turns: how often it runs.
+        body: a program of generated code only.
+        arena: the memory of the body's intermediate values.
+        moves: the location of each array of the body.
+        turns: the number of iterations.
     """
 
     body: LoopBody
@@ -73,12 +73,13 @@ Step = Launch | Product | Dnn | Loop
 
 @record
 class Lowered:
-    """The steps of a node, in order.
+    """Steps of a node, in order.
 
     Attributes:
         work: the bytes of scratch memory that they share.
-        inputs: how many inputs the node has: buffers count on with its outputs.
-        name: what the node computes and which layer it is from, for messages.
+        inputs: the number of inputs of the node; the outputs are the buffers after
+            them.
+        name: the operation of the node and its layer, for messages.
     """
 
     steps: tuple[Step, ...] = ()
@@ -88,20 +89,20 @@ class Lowered:
 
 
 class Pieces:
-    """Steps in the making, with the scratch memory that they share."""
+    """Builder of steps and of the scratch memory that they share."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.work: int = 0
 
     def take(self, nbytes: int) -> Scratch:
-        """A piece of scratch memory."""
+        """Allocate a piece of scratch memory."""
         piece = Scratch(self.work, nbytes)
         self.work += aligned(nbytes)
         return piece
 
     def copy(self, place: Place, source: Operand, target: Place | None = None) -> Place:
-        """Copy an operand into a row-major array: scratch memory, if not given."""
+        """Copy an operand into a row-major array, by default in scratch memory."""
         target = target or self.take(source.spec.nbytes)
         self.generate("stop_gradient", [source], [place], [target], [source.spec])
         return target
@@ -124,22 +125,26 @@ class Pieces:
         self.launch(launches, [*places, *targets])
 
     def launch(self, launches: Sequence[Launch], places: Sequence[Place]) -> None:
-        """Append launches whose buffers are at these places; their scratch is here."""
+        """Append launches with buffers at these places and scratch memory from this
+        builder.
+        """
         inner = self.take(scratch_bytes(launches)) if scratch_bytes(launches) else None
         base = inner.offset if inner else 0
         self.steps += [moved(launch, places, base) for launch in launches]
 
     def done(self) -> Lowered:
-        """What was collected."""
+        """Return the collected steps."""
         return Lowered(tuple(self.steps), self.work)
 
 
 class NotLowered(Exception):
-    """No generated kernel fits: another provider, or NumPy's interface, has to do."""
+    """No generated kernel applies; another provider, or NumPy's interface, must compute
+    it.
+    """
 
 
 def named(lowered: Lowered, node: Node) -> Lowered:
-    """The steps of a node, with what to say of them."""
+    """Return the steps of a node with a name for messages."""
     members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
     names = ", ".join(dict.fromkeys(member.op.name for member in members))
     where = f" in {node.origin}" if node.origin else ""

@@ -1,4 +1,4 @@
-"""Convolutions as products over gathered windows: for what cuDNN does not compute."""
+"""Convolutions as products on gathered windows, where cuDNN does not apply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolkit.ir import Graph, Node, Spec
 def lower_by_windows(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
 ) -> Lowered | None:
-    """The steps of a convolution or of one of its gradients, alone."""
+    """Lower a single convolution or one of its gradients to steps."""
     node = body.nodes[0]
     if len(body.nodes) > 1 or not all(x.spec.size for x in (*inputs, *outputs)):
         return None
@@ -57,7 +57,7 @@ def _input_grad(
 ) -> None:
     g, w = inputs
     windows = _windows(node, w.spec.shape[:-2], g.spec.shape[1:-1])
-    # Halves are summed over windows in float32, and rounded once.
+    # Half-precision values sum over windows in float32, and round once.
     held = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
     matrix = Spec(windows.matrix(x).shape, held)
     target = pieces.take(matrix.nbytes)
@@ -85,7 +85,7 @@ def _whole(pieces: Pieces, place: Place, operand: Operand) -> Place:
 
 
 def _gathered(pieces: Pieces, place: Place, x: Operand, windows: Windows) -> Matrix:
-    """What each window sees, one row for each, by group."""
+    """Return the pixels of each window as rows, by group."""
     matrix = windows.matrix(x.spec)
     target = pieces.take(matrix.nbytes)
     pieces.launch(columns(x, windows), [place, target])
@@ -93,7 +93,7 @@ def _gathered(pieces: Pieces, place: Place, x: Operand, windows: Windows) -> Mat
 
 
 def _rows(place: Place, matrix: Spec) -> Matrix:
-    """(groups, windows, what each sees) in memory that holds no more."""
+    """Return a (groups, windows, elements per window) matrix on contiguous memory."""
     groups, batch, *rest = matrix.shape
     half = (len(rest) - 1) // 2
     rows, depth = batch * prod(rest[:half]), prod(rest[half:])
@@ -101,7 +101,7 @@ def _rows(place: Place, matrix: Spec) -> Matrix:
 
 
 def _by_group(place: Place, spec: Spec, groups: int) -> Matrix:
-    """An array (..., groups * filters) as (groups, rows, filters)."""
+    """Return an array (..., groups * filters) as (groups, rows, filters)."""
     rows, count = prod(spec.shape[:-1]), spec.shape[-1]
     item = dtypes.itemsize(spec.dtype)
     inner = count // groups
@@ -110,7 +110,7 @@ def _by_group(place: Place, spec: Spec, groups: int) -> Matrix:
 
 
 def _turned(x: Matrix) -> Matrix:
-    """The transposed matrices."""
+    """Return the transposed matrices."""
     *batch, m, n = x.spec.shape
     *outer, down, across = (s * x.itemsize for s in x.strides)
     spec = x.spec.with_shape((*batch, n, m))

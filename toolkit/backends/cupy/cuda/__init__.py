@@ -1,1 +1,1 @@
-"""Generated CUDA: sources and launches as plain data, made without a device."""
+"""Generated CUDA: kernel sources and launches as plain data, without a device."""

@@ -1,7 +1,8 @@
-"""One launch for many of one kernel on different arrays: updates of all weights, say.
+"""One launch for many launches of the same kernel, for example all weight updates.
 
-The kernel of a flat body has a twin that takes a table in device memory: a row for each
-launch, with its first block and its arguments. A block finds its row by its number.
+The kernel of a flat body has a batched twin that reads a table in device memory. The
+table has one row per launch, with its first block and its arguments. A block finds its
+row by its block index.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ from toolkit.backends.cupy.cuda.prelude import PRELUDE
 from toolkit.backends.cupy.cuda.scalars import SourceWriter
 
 THREADS = 256
-# Packs of elements of a thread: a block has enough to do to look for its row.
+# Packs of elements per thread, which amortize the search for the row of a block.
 ITEMS = 4
 
-# A launch on memory: its kernel, and an address or number for each parameter.
+# A launch with bound arguments: its kernel, and an address or number per parameter.
 Bound = tuple[Kernel, tuple[int, ...]]
 
 
 def twin(parameters: Sequence[tuple[str, str]], lines: Sequence[str]) -> Kernel:
-    """The kernel for many launches.
+    """Return the kernel for many launches.
 
     Args:
-        parameters: (type, name) of each of the kernel for one; the last is `count`.
-        lines: that compute the i-th of `count`.
+        parameters: (type, name) of each parameter of the kernel for one launch; the
+            last is `count`.
+        lines: the statements that compute the i-th of `count` elements.
     """
     w, width = SourceWriter(), 1 + len(parameters)
     w("int row = 0, last = rows - 1;")
@@ -50,13 +52,14 @@ def twin(parameters: Sequence[tuple[str, str]], lines: Sequence[str]) -> Kernel:
 
 
 def levels(launches: Sequence[Bound]) -> list[list[int]]:
-    """Launches as lists of their indices, in each of which the order does not matter.
+    """Partition launches into levels of their indices; within a level the order is
+    free.
 
     Args:
-        launches: of kernels that have a twin, in order.
+        launches: launches in order, of kernels that have a batched twin.
     """
     found: list[list[int]] = []
-    # (start, end, whether it is written, level) of the memory of those before.
+    # (start, end, whether it is written, level) for the memory of earlier launches.
     seen = np.zeros((0, 4), np.int64)
     for i, launch in enumerate(launches):
         mine = _ranges(launch)
@@ -68,14 +71,14 @@ def levels(launches: Sequence[Bound]) -> list[list[int]]:
 
 
 def _after(seen: np.ndarray[Any, Any], start: int, end: int, written: int) -> int:
-    """The level behind those that memory must wait for: if one of two writes it."""
+    """Return the level after all conflicting accesses, where one of the two writes."""
     overlap = (seen[:, 0] < end) & (seen[:, 1] > start)
     waits = overlap if written else overlap & (seen[:, 2] != 0)
     return int(seen[waits, 3].max(initial=-1)) + 1
 
 
 def rows_of(launches: Sequence[Bound]) -> tuple[list[list[int]], int]:
-    """The table for launches of one kernel, and how many blocks compute them all."""
+    """Return the table for launches of one kernel, and the number of blocks."""
     rows, first = [], 0
     for _, values in launches:
         rows.append([first, *values])
@@ -84,7 +87,7 @@ def rows_of(launches: Sequence[Bound]) -> tuple[list[list[int]], int]:
 
 
 def _ranges(launch: Bound) -> list[tuple[int, int, int]]:
-    """(start, end, whether it is written) of the memory that a launch uses."""
+    """Return (start, end, whether it is written) for the memory of a launch."""
     kernel, values = launch
     rows = zip(kernel.parameters[:-1], values, kernel.strides, strict=False)
     return [

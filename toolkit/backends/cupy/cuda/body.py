@@ -1,4 +1,4 @@
-"""A fused body in CUDA: its operands, and how their elements become values."""
+"""CUDA code of a fused body: its operands, and how it loads and stores elements."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ from toolkit.backends.loops.planner import NestPlanner
 from toolkit.ir import PRIMITIVES, Graph
 
 Known = dict[Source, Value]
-# The column of the element that is computed.
+# The column of the current element.
 COLUMN_NUMBER: Source = ("column",)
-# Bytes of the widest access to memory.
+# Bytes of the widest memory access.
 WIDEST = 16
-# Rows of this many packs are worth some work at their ends.
+# Rows of at least this many packs are worth extra code at their ends.
 LONG = 32
 
 
 class GPUPlanner(NestPlanner):
-    """Plans without the blocks that a processor's threads share a sum in."""
+    """Planner without the blocks in which a CPU's threads share a sum."""
 
     def _in_blocks(self, loops: Any, strides: Any, writes: Any) -> Any:
         return loops, strides, False
 
 
 class Body:
-    """What is common to the kernels of fused bodies.
+    """Common state of the kernels of a fused body.
 
     Attributes:
-        plan: what is read, computed and written.
-        extents: of the loops, those over rows first.
+        plan: the loop nest: its reads, steps and writes.
+        extents: of the loops, rows first.
         strides: of every read, then of every write, along the loops, in elements.
-        lanes: how many neighbours a thread handles with one access.
-        shift: an array that tells how far rows begin behind a multiple of the lanes;
-            None if all begin at one.
-        is_spread: whether packs are of whole arrays, whatever the extents are.
-        counting: the reads that give each column its number: they need no memory.
-        number: the type of an index.
+        lanes: the number of adjacent elements that a thread accesses at once.
+        shift: an array that gives the misalignment of the start of rows; None if all
+            rows are aligned to the lanes.
+        is_spread: whether packs cross row boundaries, for any extents.
+        counting: the reads that hold the index of each column, so they need no memory.
+        number: the C type of an index.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Body:
         return zip(self.extents, row, strict=True)
 
     def _lanes(self) -> int:
-        """The most neighbours that every contiguous array allows."""
+        """Return the largest vector width that every contiguous array allows."""
         arrays: list[Any] = [*self.plan.reads, *self.plan.writes]
         wide = [
             (array, row)
@@ -128,7 +128,7 @@ class Body:
         return lanes
 
     def _counts(self, k: int, graph: Graph) -> bool:
-        """Whether a read is of the constant 0, 1, 2, ... along the columns."""
+        """Return whether a read is the constant 0, 1, 2, ... along the columns."""
         read = self.plan.reads[k]
         known = graph.inputs[read.operand].constant
         if known is None or not dtypes.is_integer(read.dtype):
@@ -138,27 +138,27 @@ class Body:
         return is_along and np.array_equal(found, np.arange(self.columns))
 
     def counted(self, k: int, column: str) -> str:
-        """The number of a column as an element of a read that counts."""
+        """Return the index of a column as an element of a counting read."""
         return f"({COMPUTED[self.plan.reads[k].dtype]})({column})"
 
     @property
     def packs(self) -> int:
-        """How many packs of columns a row has, at most."""
+        """Return the maximum number of packs in a row."""
         if self.shift is None:
             return self.columns // self.lanes
         return -(-(self.columns + self.lanes - 1) // self.lanes)
 
     def is_wide(self, array: int) -> bool:
-        """Whether a pack of an array is one access."""
+        """Return whether a pack of an array is one vector access."""
         in_rows = self.shift is None or any(self.strides[array][: self.row_loops])
         if array in self.counting:
             return False
         return self.lanes > 1 and self.strides[array][-1] == 1 and in_rows
 
     def shift_rows(self) -> None:
-        """Let packs begin where accesses can, not where rows do, if those are odd.
+        """Align packs to memory accesses instead of row starts, if rows are odd.
 
-        The first and the last pack of a row then have some of its columns only.
+        The first and last pack of a row then have only some of its columns.
         """
         loops, roles = self.row_loops, {w.role for w in self.plan.writes}
         arrays: list[Any] = [*self.plan.reads, *self.plan.writes]
@@ -177,13 +177,13 @@ class Body:
             self.shift = wide[0]
 
     def is_whole(self, array: int) -> bool:
-        """Whether an array has its elements in the order of the loops, without gaps."""
+        """Return whether an array is contiguous in the order of the loops."""
         return tuple(self.strides[array]) == tuple(suffix_products(self.extents)[1:])
 
     def spread(self) -> None:
-        """Let packs go on from row to row, if that makes them much wider.
+        """Let packs cross row boundaries, if that makes them much wider.
 
-        So they do where the last extent is odd, as that of three colours.
+        This applies if the last extent is odd, for example three colour channels.
         """
         arrays: list[Any] = [*self.plan.reads, *self.plan.writes]
         whole = [a for k, a in enumerate(arrays) if self.is_whole(k)]
@@ -196,11 +196,11 @@ class Body:
     # --- places -----------------------------------------------------------------------
 
     def split(self, index: str, extents: Sequence[int], prefix: str) -> list[str]:
-        """Names of the indices of loops that a flat index falls apart into."""
+        """Return the names of the loop indices that a flat index decomposes into."""
         return split(self.w, index, extents, prefix, self.number)
 
     def pack_indices(self) -> list[str]:
-        """Names of the indices of the loops over columns where a pack begins."""
+        """Return the names of the column loop indices at the start of a pack."""
         if self.shift is not None:
             self.w(
                 f"const bool whole = c0 >= 0 && c0 + {self.lanes} <= {self.columns};"
@@ -214,7 +214,7 @@ class Body:
         return indices
 
     def offset(self, array: int, first: int, indices: Sequence[str]) -> str:
-        """Where in an array the indices of the loops from `first` on lead, or ''."""
+        """Return the array offset of the loop indices from `first` on, or ''."""
         strides = self.strides[array][first : first + len(indices)]
         terms = [
             index if stride == 1 else f"{index} * {stride}"
@@ -224,7 +224,7 @@ class Body:
         return " + ".join(terms)
 
     def pointer(self, array: int) -> str:
-        """The name of an array's address."""
+        """Return the name of an array's pointer."""
         if array < self.first_write:
             return f"p{self.plan.reads[array].operand}"
         return f"q{array - self.first_write}"
@@ -232,7 +232,7 @@ class Body:
     # --- values -----------------------------------------------------------------------
 
     def load_constants(self) -> None:
-        """Read what is the same for all elements, and needed for each."""
+        """Load values that are the same for all elements."""
         needed = {
             source
             for step in self.plan.steps
@@ -254,9 +254,10 @@ class Body:
         return self.w.let(read.dtype, f"widen({self.pointer(k)}[0])")
 
     def value(self, source: Source, known: Known) -> Value:
-        """A value that is a number, known, or the same for the row or the kernel.
+        """Return the value of a number, a computed value, or one per row or per kernel.
 
-        What only rows need is read there: registers would hold it all the time.
+        Values that only rows need load there; otherwise they occupy registers
+        throughout.
         """
         if source[0] == "number":
             _, content, dtype = source
@@ -271,13 +272,14 @@ class Body:
         return self.row[source]
 
     def compute(self, step: int, known: Known) -> Value:
-        """A step's value from those of its arguments."""
+        """Return the value of a step, computed from the values of its arguments."""
         record = self.plan.steps[step]
         if record.op == PICK:
             return self._pick(*record.arguments)
         arguments = [self.value(a, known) for a in record.arguments]
         if record.op == PLACE:
-            # Threads without a row have reduced nothing, and find no place.
+            # Threads without a row have no reduction result, so they have no valid
+            # index.
             text = f"live ? checked({arguments[0].text}, {self.columns}, problem) : 0"
             return self.w.let("int32", text)
         if record.op == PUT:
@@ -288,7 +290,7 @@ class Body:
         return value
 
     def _put(self, arguments: Sequence[Value], column: Value, mode: str) -> Value:
-        """An element of a row, or what an update makes of it."""
+        """Return an element of a row, or its updated value."""
         (row, place, update), s = arguments, self.s
         names = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
         if mode != "set":
@@ -296,9 +298,9 @@ class Body:
         return s.select(s.equal(column, place), update, row)
 
     def _pick(self, source: Source, place: Source) -> Value:
-        """A full value at one column, which every thread of the row computes."""
+        """Return a full value at one column, which every thread of the row computes."""
         at = self.value(place, {})
-        # Where the index was bad, any column will do.
+        # For a bad index any column is valid.
         column = self.w.let("int32", f"{at.text} < 0 ? 0 : {at.text}")
         needed = self.needed(source)
         known: Known = {COLUMN_NUMBER: at}
@@ -311,7 +313,7 @@ class Body:
         return self.value(source, known)
 
     def needed(self, source: Source) -> set[Source]:
-        """The full values that one is computed from, and itself."""
+        """Return the full values that a value depends on, and itself."""
         found: set[Source] = set()
         stack = [source]
         while stack:
@@ -326,7 +328,7 @@ class Body:
         return found
 
     def load(self, k: int, columns: Sequence[str]) -> Value:
-        """One element of a read, at a column of the row."""
+        """Return one element of a read, at a column of the row."""
         if k in self.counting:
             return self.w.let(self.plan.reads[k].dtype, self.counted(k, columns[-1]))
         place = self.offset(k, self.row_loops, columns)
@@ -336,7 +338,7 @@ class Body:
     # --- the kernel -------------------------------------------------------------------
 
     def parameters(self) -> list[tuple[str, str, Argument]]:
-        """(type, name, argument) of what is read, and of the problem."""
+        """Return (type, name, argument) of the reads and of the problem."""
         operands = {read.operand: read.dtype for read in self.plan.reads}
         found: list[tuple[str, str, Argument]] = [
             (f"const {STORED[dtype]}*", f"p{k}", Buffer(k))
@@ -347,7 +349,7 @@ class Body:
         return found
 
     def output(self, write: int) -> tuple[str, str, Argument]:
-        """(type, name, argument) of an output."""
+        """Return (type, name, argument) of an output."""
         dtype = self.plan.writes[write].dtype
         buffer = Buffer(self.number_of_inputs + write)
         return f"{STORED[dtype]}*", f"q{write}", buffer
@@ -360,7 +362,7 @@ class Body:
         block: tuple[int, int, int],
         problem: str = "",
     ) -> Launch:
-        """The launch of the kernel that was written."""
+        """Return the launch of the generated kernel."""
         text = kernel_text(parameters, prod(block), self.w.text)
         kernel = make_kernel(family, text, [ctype for ctype, _, _ in parameters])
         arguments = tuple(argument for _, _, argument in parameters)
@@ -373,13 +375,13 @@ def kernel_text(
     body: str,
     extra: str = "",
 ) -> str:
-    """The source of a kernel around its body, behind helpers of its own.
+    """Return the source of a kernel: its helpers, then its body.
 
     Args:
         parameters: (type, name, argument) of each.
-        threads: of a block.
+        threads: threads per block.
         body: the statements.
-        extra: one more part of the prelude.
+        extra: additional text of the prelude.
     """
     declared = ", ".join(f"{ctype} {name}" for ctype, name, _ in parameters)
     head = f'extern "C" __global__ void __launch_bounds__({threads}, 1)'
@@ -387,12 +389,12 @@ def kernel_text(
 
 
 def narrowed(value: Value, dtype: str) -> str:
-    """A value as an element in memory."""
+    """Return a value as an element in memory."""
     return f"Narrow<{STORED[dtype]}>::of({value.text})"
 
 
 def body_dtype(body: Body, step: int) -> str:
-    """The dtype of what a step reduces."""
+    """Return the dtype that a step reduces."""
     kind, index, *rest = body.plan.steps[step].arguments[0]
     if kind == "number":
         return str(rest[0])

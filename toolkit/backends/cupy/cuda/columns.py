@@ -1,8 +1,8 @@
-"""Convolutions as products: the pixels that each window sees as a row of a matrix.
+"""Convolutions as products: the pixels of each window are a row of a matrix (im2col).
 
-For x of shape (batch, *spatial, channels) that matrix has shape (groups, batch,
-*counts, *kernel, channels / groups), so that its rows times the filters of a group, a
-view of w, are that group's share of the result.
+For x of shape (batch, *spatial, channels), that matrix has shape (groups, batch,
+*counts, *kernel, channels / groups). Its rows times the filters of a group, a view of
+w, are the group's part of the result.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Shape = tuple[int, ...]
 
 @record
 class Windows:
-    """How windows lie over images.
+    """Geometry of windows over images.
 
     Attributes:
-        kernel: pixels of a window along each axis.
-        counts: how many windows there are along each axis.
-        strides, padding, dilation, groups: as of `conv`.
+        kernel: the pixels of a window along each axis.
+        counts: the number of windows along each axis.
+        strides, padding, dilation, groups: as for `conv`.
     """
 
     kernel: Shape
@@ -37,13 +37,13 @@ class Windows:
     groups: int
 
     def matrix(self, images: Spec) -> Spec:
-        """The spec of the matrix for images of a spec."""
+        """Return the spec of the matrix for images of a spec."""
         batch, channels = images.shape[0], images.shape[-1] // self.groups
         shape = (self.groups, batch, *self.counts, *self.kernel, channels)
         return images.with_shape(shape)
 
     def axes(self) -> Any:
-        """(axis, kernel, count, stride, low padding, dilation) of each axis."""
+        """Return (axis, kernel, count, stride, low padding, dilation) of each axis."""
         low = [pair[0] for pair in self.padding]
         rows = zip(
             self.kernel, self.counts, self.strides, low, self.dilation, strict=True
@@ -52,7 +52,9 @@ class Windows:
 
 
 def columns(x: Operand, windows: Windows) -> list[Launch]:
-    """The matrix of images: their buffer is the first, the matrix's the second."""
+    """Return the launches that unfold images; buffer 0 is the images, buffer 1 the
+    matrix.
+    """
     matrix = contiguous(windows.matrix(x.spec))
     if not matrix.spec.size:
         return []
@@ -75,15 +77,15 @@ def columns(x: Operand, windows: Windows) -> list[Launch]:
 
 
 def images(spec: Spec, windows: Windows, held: str | None = None) -> list[Launch]:
-    """The images that have, at each pixel, the sum of its places in a matrix.
+    """Return the launches that sum a matrix into images at each pixel.
 
-    The matrix's buffer is the first, the images' the second. A pixel adds its places in
-    the order of the window's pixels.
+    Buffer 0 is the matrix, buffer 1 the images. A pixel adds its elements in the order
+    of the window's pixels.
 
     Args:
         spec: of the images.
-        windows: how they lie.
-        held: the dtype of the matrix; that of the images if None.
+        windows: their geometry.
+        held: the dtype of the matrix; None is the dtype of the images.
     """
     if not spec.size:
         return []

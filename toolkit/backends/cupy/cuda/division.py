@@ -1,4 +1,4 @@
-"""How threads divide the rows and columns of a body, a function of its shapes only."""
+"""Partition of a body's rows and columns over threads, a function of shapes only."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from toolkit.backends.loops.phases import Phases
 from toolkit.backends.loops.plan import COLUMN, ONE, ROW, LoopNest
 from toolkit.definitions.records import record
 
-# Registers of a thread that hold what it has of its row.
+# Registers of a thread that hold elements of its row.
 MOST_HELD = 56
-# Registers of a processor, for all threads of a block.
+# Registers of a multiprocessor, for all threads of a block.
 REGISTERS = 1 << 16
-# The most threads of a row.
+# The maximum number of threads per row.
 LONGEST = 512
-# Blocks that share sums over rows: as many as run at once on a large device, so that
-# few parts are left to combine.
+# Maximum number of blocks that share sums over rows: a large device runs this many at
+# once, so only a few partial sums remain to combine.
 MOST_BLOCKS = 512
-# Fewer rows than this leave processors idle, unless several blocks share a row of more
-# packs than this.
+# With fewer rows than `FEW_ROWS`, multiprocessors are idle unless several blocks share
+# a row of more packs than `SHORTEST`.
 FEW_ROWS, SHORTEST = 128, 2048
-# The fewest rows of a thread, so that parts of sums are few beside what is summed, if
-# blocks are more than this: else time passes while most processors have none.
+# The minimum number of rows per thread if there are more blocks than `FEW_GROUPS`, so
+# that partial sums are few compared to the summed elements. With fewer blocks, most
+# multiprocessors are idle.
 LEAST_ROWS, FEW_GROUPS = 4, 32
 
 
 class Recomputed(Phases):
-    """Passes of which each computes all that it needs."""
+    """Passes that each recompute their inputs."""
 
     def _reads_back(self, step: int, number: int) -> bool:
         return False
 
 
 class Held(Phases):
-    """Passes that keep what would be dear to compute again."""
+    """Passes that keep values that are expensive to recompute."""
 
     def _reads_back(self, step: int, number: int) -> bool:
         return self._keeps(step, number)
@@ -42,17 +43,17 @@ class Held(Phases):
 
 @record
 class Division:
-    """How threads divide the work.
+    """Partition of the work over threads and blocks.
 
     Attributes:
-        tx, ty: threads of a block along the columns, and rows of a block.
+        tx, ty: threads of a block along the columns, and rows per block.
         items: packs of columns that a thread handles in each row.
-        tiles: parts of the columns that different blocks have.
-        blocks: parts of the rows that different blocks have.
-        turns: how many times a block takes `ty` more rows.
+        tiles: column partitions over blocks.
+        blocks: row partitions over blocks.
+        turns: the number of iterations in which a block takes `ty` more rows.
         held: whether the items of a row are variables of a thread.
         phases: the passes over a row.
-        waits: whether the threads of a row wait for each other.
+        waits: whether the threads of a row synchronize.
     """
 
     tx: int
@@ -67,12 +68,12 @@ class Division:
 
     @property
     def held_reads(self) -> list[int]:
-        """The reads that several passes use, of which a thread keeps its items."""
+        """Return the reads that several passes use; a thread keeps their items."""
         return read_again(self.phases) if self.held else []
 
 
 def division_of(body: Body) -> Division:
-    """The division of a body's work."""
+    """Return the partition of a body's work."""
     plan, packs = body.plan, body.packs
     columns = any(w.role == COLUMN for w in plan.writes)
     collects = columns or any(w.role == ONE for w in plan.writes)
@@ -109,7 +110,7 @@ def division_of(body: Body) -> Division:
 
 
 def _words(body: Body, phases: Phases) -> int:
-    """The registers for what a thread holds of a pack of columns."""
+    """Return the registers that a thread holds per pack of columns."""
     plan, words = body.plan, 0
     for k in read_again(phases):
         nbytes = dtypes.itemsize(plan.reads[k].dtype)
@@ -121,11 +122,11 @@ def _words(body: Body, phases: Phases) -> int:
 
 
 def _threads_of_row(plan: LoopNest, packs: int, words: int) -> tuple[int, bool]:
-    """The threads of a row, and whether they can hold so many words of each pack."""
+    """Return the threads of a row, and whether they can hold `words` per pack."""
     arrays = len(plan.reads) + len(plan.writes)
 
     def fits(tx: int) -> bool:
-        # Beside what is held, a thread has a pack of each array, and some numbers.
+        # In addition, a thread needs a pack of each array, and some indices.
         room = REGISTERS // max(tx, 256) - 4 * arrays - 40
         return -(-packs // tx) * words <= min(MOST_HELD, room)
 
@@ -138,7 +139,7 @@ def _threads_of_row(plan: LoopNest, packs: int, words: int) -> tuple[int, bool]:
 
 
 def only_reduces_rows(plan: LoopNest) -> bool:
-    """Whether all that is made of rows are reductions that need no other one."""
+    """Return whether rows only produce reductions that depend on no other reduction."""
     reductions = [i for i, s in enumerate(plan.steps) if s.role == ROW and s.reduces]
     return (
         not plan.picks
@@ -149,12 +150,14 @@ def only_reduces_rows(plan: LoopNest) -> bool:
 
 
 def _is_along_rows(plan: LoopNest) -> bool:
-    """Whether something needs a whole row."""
+    """Return whether a step needs a complete row."""
     return plan.picks or any(s.role == ROW and s.reduces for s in plan.steps)
 
 
 def read_again(phases: Phases) -> list[int]:
-    """The reads that more than one pass uses; what all rows read stays in the cache."""
+    """Return the reads of more than one pass; reads that all rows share stay in the
+    cache.
+    """
     found = [k for phase in phases.phases for k in phase.reads]
     several = {k for k in found if found.count(k) > 1}
     reads = phases.plan.reads

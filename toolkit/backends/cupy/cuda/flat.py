@@ -1,4 +1,4 @@
-"""Elementwise bodies: each thread computes a few neighbours, with wide accesses."""
+"""Elementwise bodies: each thread computes adjacent elements with vector accesses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THREADS = 256
 
 
 def emit_flat(body: Body) -> Launch:
-    """One launch over all elements."""
+    """Return one launch over all elements."""
     body.spread()
     w, count = body.w, prod(body.extents) // body.lanes
     parameters = body.parameters()
@@ -29,7 +29,7 @@ def emit_flat(body: Body) -> Launch:
     launch = body.launch("flat", parameters, (blocks, 1, 1), (THREADS, 1, 1))
     if len(body.extents) > 1:
         return launch
-    # Without extents in its text one kernel serves every size, and many at once.
+    # Without extents in its text, one kernel serves every size and batched launches.
     many = twin([(ctype, name) for ctype, name, _ in parameters], w.lines[first:])
     return replace(
         launch, kernel=replace(launch.kernel, many=many, strides=_strides(body))
@@ -37,7 +37,7 @@ def emit_flat(body: Body) -> Launch:
 
 
 def _strides(body: Body) -> tuple[int, ...]:
-    """The bytes of each pointer's array for one pack; 0: one element for all."""
+    """Return the bytes per pack of each pointer's array; 0 for a broadcast scalar."""
     operands: dict[int, int] = {}
     for read, row in zip(body.plan.reads, body.strides, strict=False):
         nbytes = abs(row[-1]) * body.lanes * dtypes.itemsize(read.dtype)
@@ -47,7 +47,7 @@ def _strides(body: Body) -> tuple[int, ...]:
 
 
 def _emit_pack(body: Body) -> None:
-    """Compute the elements of the i-th pack."""
+    """Emit the computation of the i-th pack."""
     w, extents, lanes = body.w, list(body.extents), body.lanes
     body.load_constants()
     if body.is_spread:
@@ -90,7 +90,7 @@ def _emit_pack(body: Body) -> None:
 def _emit_lanes(
     body: Body, known: Known, wide: list[tuple[int, str]], places: list[str]
 ) -> None:
-    """Compute the elements of a pack, and write it."""
+    """Emit the computation and the store of a pack's elements."""
     w, lanes, writes = body.w, body.lanes, list(enumerate(body.plan.writes))
     for k, write in writes:
         w(f"Pack<{STORED[write.dtype]}, {lanes}> b{k};")
@@ -107,7 +107,7 @@ def _emit_lanes(
 
 
 def _emit_spread(body: Body) -> None:
-    """Compute the i-th pack of whole arrays, which has ends of rows inside."""
+    """Emit the i-th pack of whole arrays, which crosses row boundaries."""
     w, wide = body.w, []
     w(f"const {body.number} j0 = i * {body.lanes};")
     for k, read in enumerate(body.plan.reads):
@@ -119,7 +119,7 @@ def _emit_spread(body: Body) -> None:
 
 
 def _apart(body: Body, indices: list[str]) -> list[tuple[int, str]]:
-    """The elements of the arrays that are not whole ones, at the indices."""
+    """Emit loads of the arrays that are not contiguous, at the indices."""
     found = []
     for k in range(len(body.plan.reads)):
         if k in body.counting:
@@ -131,7 +131,7 @@ def _apart(body: Body, indices: list[str]) -> list[tuple[int, str]]:
 
 
 def _emit_lane(body: Body, known: Known, wide: list[tuple[int, str]]) -> None:
-    """Compute one element of each output, called y0, y1, and so on."""
+    """Emit one element of each output, named y0, y1, and so on."""
     known = dict(known)
     for k, text in wide:
         known["read", k] = body.w.let(body.plan.reads[k].dtype, f"widen({text})")

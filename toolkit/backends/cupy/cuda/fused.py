@@ -1,4 +1,4 @@
-"""Bodies of fused nodes, and single nodes as bodies, as launches."""
+"""Launches of fused bodies, and of single nodes as bodies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
 
 
 def is_fusable(node: Node) -> bool:
-    """Whether a node can be part of a generated kernel."""
+    """Return whether a node can be part of a generated kernel."""
     values = (*node.inputs, *node.outputs)
     if any(v.spec.dtype not in STORED for v in values):
         return False
@@ -48,7 +48,7 @@ def is_fusable(node: Node) -> bool:
 
 
 def _can_say(node: Node) -> bool:
-    """Whether a node is elementwise, and its rule can be written."""
+    """Return whether a node is elementwise and has a scalar rule in CUDA."""
     if node.op.scalar is None:
         return False
     return all(CUDAScalars.has(name) for name, _ in words_of(node))
@@ -57,7 +57,7 @@ def _can_say(node: Node) -> bool:
 def generate_fused(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """The launches of a fused node."""
+    """Return the launches of a fused node."""
     body = node.attrs["body"]
     if not all(is_fusable(n) or is_relabelling(n) for n in body.nodes):
         return None
@@ -71,7 +71,9 @@ def generate_fused(
 def _in_parts(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """The launches of the parts of a body; what goes between them is scratch memory."""
+    """Return the launches of a split body; values between its parts are in scratch
+    memory.
+    """
     places: dict[Value, tuple[Operand, Buffer | Scratch]] = {}
     for k, (x, operand) in enumerate(
         zip((*body.inputs, *body.outputs), (*inputs, *outputs), strict=True)
@@ -102,7 +104,7 @@ def _in_parts(
 def _of_part(
     part: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """The launches of a part of a body, which alone may be no body any more."""
+    """Return the launches of one part of a body, which alone can be a single node."""
     if fits(part.nodes):
         return generate_body(part, inputs, outputs, aligned)
     if len(part.nodes) > 1:
@@ -113,7 +115,7 @@ def _of_part(
 def generate_single(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """The launches of one elementwise node, alone in a body."""
+    """Return the launches of one elementwise node."""
     if any(x.spec.dtype not in STORED for x in (*inputs, *outputs)):
         return None
     if not _can_say(node):
@@ -127,7 +129,7 @@ def generate_single(
 def generate_body(
     graph: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """The launches of a body whose values lie in one space."""
+    """Return the launches of a body whose values share one iteration space."""
     if any(x.spec.dtype not in STORED for x in (*inputs, *outputs)):
         return None
     body = Body(graph, inputs, outputs, aligned)
@@ -144,7 +146,7 @@ def generate_body(
 def generate_reduction(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """The launches of a reduction of any axes."""
+    """Return the launches of a reduction over any axes."""
     (x,), name, axis = inputs, node.op.name, node.attrs["axis"]
     if outputs[0].spec.size == 0:
         return ()
@@ -155,7 +157,7 @@ def generate_reduction(
     kept = [a for a in range(x.spec.ndim) if a not in axes]
     wide = [a for a in range(x.spec.ndim) if x.spec.shape[a] > 1]
     inner = min(wide, key=lambda a: abs(x.strides[a]), default=None)
-    # What lies next to each other in memory are to be neighbouring columns.
+    # Elements that are adjacent in memory become adjacent columns.
     if name.startswith("arg") or inner not in kept:
         order, axes = [*kept, *axes], tuple(range(len(kept), x.spec.ndim))
     else:
@@ -171,7 +173,7 @@ def generate_reduction(
 
 
 def _fill(number: Any, x: Operand, output: Operand) -> Sequence[Launch] | None:
-    """An output full of one number, whatever the input holds."""
+    """Fill an output with one number, for any input."""
     spec = output.spec
     content = dtypes.numpy_dtype(spec.dtype).type(number).reshape((1,) * spec.ndim)
     result, one = Value(spec), Constant(content)

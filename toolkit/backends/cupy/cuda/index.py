@@ -1,7 +1,8 @@
-"""Kernels that read or write elements at positions that are computed on the device.
+"""Gather and scatter kernels, with indices that are computed on the device.
 
-What several updates write to one element is combined in their order: they are sorted by
-where they go, and the first of each run follows it. So no bit depends on timing.
+Several updates of one element combine in their order. A sort groups updates by
+destination, and the first update of each run combines the run. So results are
+deterministic.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from toolkit.backends.loops.plan import UPDATES
 def generate_gather(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """x[..., indices, ...] along an axis."""
+    """Return the launches of x[..., indices, ...] along an axis."""
     (x, index), (y,), axis = inputs, outputs, node.attrs["axis"]
     extent = x.spec.shape[axis]
     unit, (x, y) = in_units((x, y), aligned and axis < x.spec.ndim - 1)
@@ -33,7 +34,7 @@ def generate_gather(
 def generate_take_along_axis(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """The elements at indices along an axis, position by position."""
+    """Return the launches that take elements at indices along an axis, elementwise."""
     (x, index), (y,), axis = inputs, outputs, node.attrs["axis"]
     unit, _ = in_units((y,), False)
     return _read(node, x, index, y, unit, x.spec.shape[axis], None)
@@ -48,7 +49,9 @@ def _read(
     extent: int,
     axes: int | None,
 ) -> list[Launch]:
-    """Elements along an axis; `axes` of the output are the index's (None: all)."""
+    """Return the launches that take elements along an axis; `axes` counts index axes of
+    the output (None: all).
+    """
     name, axis = node.op.name, node.attrs["axis"]
     if not y.spec.size:
         return []
@@ -67,7 +70,7 @@ def _read(
 def generate_scatter(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """A copy of x with updates combined into x[..., indices, ...]."""
+    """Return the launches that copy x and combine updates into x[..., indices, ...]."""
     (x, index, updates), (y,), axis = inputs, outputs, node.attrs["axis"]
     launches = copy(x, y, (Buffer(0), Buffer(3)), aligned)
     if not updates.spec.size:
@@ -91,7 +94,7 @@ def generate_scatter(
 def generate_put_along_axis(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """A copy of x with updates combined into it at indices along an axis."""
+    """Return the launches that copy x and combine updates at indices along an axis."""
     (x, index, updates), (y,), axis = inputs, outputs, node.attrs["axis"]
     launches = copy(x, y, (Buffer(0), Buffer(3)), aligned)
     if not updates.spec.size:
@@ -112,14 +115,15 @@ def generate_put_along_axis(
 def _sorted(
     node: Any, index: Operand, extent: int, y: Operand | None, bad: int
 ) -> list[Launch]:
-    """Pairs of where each update goes, and which it is, in order of both.
+    """Return the launches that sort (destination, number of the update) pairs.
 
     Args:
-        node: whose axis the indices count along.
+        node: the node; its axis is the axis of the indices.
         index: the indices.
         extent: of that axis.
-        y: the array whose elements are the places; None: places are along the axis.
-        bad: the place of an index out of range, behind all others.
+        y: the array whose elements are the destinations; None: positions along the
+            axis.
+        bad: the destination of an index out of range, after all valid ones.
     """
     axis, count = node.attrs["axis"], index.spec.size
     length = power_of_two(count)
@@ -142,14 +146,14 @@ def _sorted(
 
 
 def _follow(k: Threads, count: int, limit: int, target: str, y: Operand) -> None:
-    """Begin with the element that the run of a thread goes to, if it is the first."""
+    """Load the destination element of a run, in the thread of its first update."""
     k.extra = PAIRS
     k.array("const Pair*", "pairs", pairs_in(1, power_of_two(count)))
     k.source("updates", y.spec.dtype, Buffer(2))
     k.target("y", y.spec.dtype, Buffer(3))
     k("const u64 key = pairs[run].key;")
     k(f"if (key >= {limit} || (run && pairs[run - 1].key == key)) return;")
-    # Where the run ends is searched for: then several updates can be read at once.
+    # A search for the end of the run lets a thread load several updates at once.
     k(f"i64 end = run + 1, behind = {count};")
     with k.block("while (end < behind)"):
         k("const i64 middle = (end + behind) / 2;")
@@ -158,7 +162,7 @@ def _follow(k: Threads, count: int, limit: int, target: str, y: Operand) -> None
 
 
 def _combine(k: Threads, node: Any, where: str, y: Operand) -> None:
-    """Combine one update into what a thread has."""
+    """Combine one update into the accumulator of a thread."""
     dtype, mode = y.spec.dtype, node.attrs["mode"]
     update = k.let(dtype, f"widen(updates[{where}])")
     if mode != "set":

@@ -1,8 +1,8 @@
-"""How a node becomes launches of generated kernels: the vocabulary, and one table.
+"""Launches of generated kernels: the data types, and the table of generators.
 
-A generator is `generate(node, inputs, outputs, aligned)`; it returns the launches that
-compute the node, in order, or None where no generated kernel fits. All is plain data,
-made without a device: what loads and runs it stands beside this package.
+A generator is `generate(node, inputs, outputs, aligned)`. It returns the launches that
+compute the node, in order, or None if no generated kernel applies. All of it is plain
+data and needs no device; the parent package loads and runs it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = [
 
 @record
 class Kernel:
-    """One complete CUDA source with one `extern "C"` kernel.
+    """Complete CUDA source with one `extern "C"` kernel.
 
     Attributes:
-        name: of the kernel; only equal sources share it.
-        source: the text to compile, which includes nothing.
+        name: of the kernel; only equal sources share a name.
+        source: the text to compile, without includes.
         parameters: the C types of the arguments.
-        many: the kernel for many launches of this one, if there is one:
-            `batched_launch.rows_of` makes its table.
-        strides: if so, the bytes that each address reaches further for every `count`.
+        many: the batched kernel for many launches of this one, or None;
+            `batched_launch.rows_of` builds its table.
+        strides: if `many` is set, the bytes that each address advances per `count`.
     """
 
     name: str
@@ -52,14 +52,14 @@ class Kernel:
 
 @record
 class Buffer:
-    """The address of an operand: the inputs in order, then the outputs."""
+    """Address of an operand: the inputs in order, then the outputs."""
 
     index: int
 
 
 @record
 class Scratch:
-    """The address of scratch memory, which the launches of one node share."""
+    """Address of scratch memory, which the launches of one node share."""
 
     offset: int
     nbytes: int
@@ -67,7 +67,7 @@ class Scratch:
 
 @record
 class Scalar:
-    """A number that is known now."""
+    """Constant number of a launch."""
 
     value: int | float
     ctype: str = "long long"
@@ -75,15 +75,15 @@ class Scalar:
 
 @record
 class Problem:
-    """The address of three int64 in device memory, all zero as long as all is well.
+    """Address of three int64 in device memory, all zero without errors.
 
-    A kernel that meets a bad index writes 1, the index, and the limit.
+    A kernel that finds a bad index writes 1, the index, and the limit.
     """
 
 
 @record
 class Table:
-    """The address of rows of int64 in device memory: addresses, and plain numbers."""
+    """Address of rows of int64 in device memory: addresses and plain numbers."""
 
     rows: tuple[tuple[Buffer | Scratch | int, ...], ...]
 
@@ -93,14 +93,14 @@ Argument = Buffer | Scratch | Scalar | Problem | Table
 
 @record
 class Launch:
-    """One launch of a kernel.
+    """Launch of a kernel.
 
     Attributes:
-        kernel: what runs.
-        grid, block: how many blocks, and threads of each.
+        kernel: the kernel.
+        grid, block: the number of blocks, and of threads per block.
         arguments: one for each parameter of the kernel.
         shared_bytes: dynamic shared memory.
-        problem: what to say of a bad index, with {index} and {limit}.
+        problem: the error message for a bad index, with {index} and {limit}.
     """
 
     kernel: Kernel
@@ -112,7 +112,7 @@ class Launch:
 
 
 def scratch_bytes(launches: Sequence[Launch]) -> int:
-    """The bytes of scratch memory that the launches of a node share."""
+    """Return the bytes of scratch memory that the launches of a node share."""
     found = [a for launch in launches for a in launch.arguments]
     found += [
         word
@@ -127,7 +127,7 @@ def scratch_bytes(launches: Sequence[Launch]) -> int:
 
 
 def moved(launch: Launch, places: Sequence[Buffer | Scratch], base: int) -> Launch:
-    """A launch on other places: of each buffer, and where its scratch begins."""
+    """Return a launch with each buffer replaced, and scratch memory from `base`."""
 
     def place(word: Any) -> Any:
         if isinstance(word, Buffer):
@@ -146,11 +146,11 @@ def moved(launch: Launch, places: Sequence[Buffer | Scratch], base: int) -> Laun
 
 
 def make_kernel(family: str, text: str, parameters: Sequence[str]) -> Kernel:
-    """A kernel whose name is made from its text.
+    """Return a kernel with a name derived from its text.
 
     Args:
-        family: the beginning of the name.
-        text: the source, in which `KERNEL` stands for the name.
+        family: the prefix of the name.
+        text: the source, with `KERNEL` as the placeholder of the name.
         parameters: the C types of the arguments.
     """
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -162,10 +162,10 @@ Generator = Callable[
     [Any, Sequence[Operand], Sequence[Operand], bool], Sequence[Launch] | None
 ]
 
-# Where the generator is of what has a scalar rule.
+# Generator of primitives that have a scalar rule.
 _OF_RULES = "fused:generate_single"
-# The generator of each primitive, or where it is, by module of this package; "fused" is
-# that of whole bodies. What is elementwise needs none of its own.
+# The generator of each primitive, or its location as a module of this package. "fused"
+# is the generator of whole bodies. Elementwise primitives need no entry.
 GENERATORS: dict[str, str | Generator] = {
     "fused": "fused:generate_fused",
     **dict.fromkeys(REDUCTIONS, "fused:generate_reduction"),
@@ -194,7 +194,7 @@ GENERATORS: dict[str, str | Generator] = {
 
 
 def generator(op: Primitive) -> Generator | None:
-    """The generator of a primitive, None if it has none."""
+    """Return the generator of a primitive, or None."""
     found = GENERATORS.get(op.name, _OF_RULES if op.scalar else None)
     return _imported(found) if isinstance(found, str) else found
 
@@ -213,12 +213,12 @@ def generate(
     outputs: Sequence[Operand],
     aligned: bool = True,
 ) -> tuple[Launch, ...] | None:
-    """The launches that compute a node, or None where no generated kernel fits.
+    """Return the launches that compute a node, or None if no generated kernel applies.
 
     Args:
         node: of a fused or of any other primitive.
-        inputs, outputs: the operands in the order of the node's; outputs are whole
-            arrays in row-major order.
+        inputs, outputs: the operands in the order of the node; outputs are whole arrays
+            in row-major order.
         aligned: whether the addresses of all operands are multiples of 16.
     """
     if any(is_complex(x.spec.dtype) for x in (*inputs, *outputs)):

@@ -1,4 +1,4 @@
-"""Kernels that move elements without arithmetic: only their size matters."""
+"""Kernels that move elements without arithmetic, so only the element size matters."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from toolkit.backends.cupy.cuda.threads import (
 from toolkit.backends.loops.nest import collapse
 from toolkit.ir import Spec
 
-# The side of a square that a block turns around in shared memory, and the lines of it
-# that its threads move at once.
+# The side of a tile that a block transposes in shared memory, and the number of its
+# lines that the threads move at once.
 TILE, LINES = 32, 8
-# Parts that one launch puts together; more would be many tests for each element.
+# Maximum number of inputs that one launch concatenates; more add tests per element.
 MOST_PARTS = 8
 
 
@@ -44,13 +44,13 @@ def copy(
     aligned: bool,
     first: int = 0,
 ) -> list[Launch]:
-    """The launch that copies an array into another of its shape, or a part of one.
+    """Return the launch that copies an array into another of its shape, or into a part.
 
     Args:
-        source, target: arrays of one shape and size of element.
+        source, target: arrays of one shape and element size.
         buffers: their addresses.
         aligned: whether those are multiples of 16.
-        first: the element of the target's buffer where it begins.
+        first: the offset in the target's buffer, in elements.
     """
     if not source.spec.size:
         return []
@@ -71,7 +71,7 @@ def copy(
 
 
 def _collapsed(*operands: Operand) -> tuple[tuple[int, ...], list[Operand]]:
-    """Arrays of one shape with the fewest axes."""
+    """Return arrays of one shape, collapsed to the fewest axes."""
     spec = operands[0].spec
     loops, strides = collapse(spec.shape, [x.strides for x in operands], 0)
     specs = (x.spec.with_shape(loops.extents) for x in operands)
@@ -82,9 +82,9 @@ def _collapsed(*operands: Operand) -> tuple[tuple[int, ...], list[Operand]]:
 def _turned(
     x: Operand, y: Operand, axis: int, buffers: tuple[Buffer, Buffer], first: int
 ) -> Launch:
-    """A copy through squares in shared memory, so that both sides see neighbours.
+    """Copy through tiles in shared memory, so that both accesses are coalesced.
 
-    Neighbours lie along `axis` in the source, and along the last axis in the target.
+    `axis` is contiguous in the source, and the last axis is contiguous in the target.
     """
     w, shape, last = SourceWriter(), x.spec.shape, x.spec.ndim - 1
     unit = dtypes.itemsize(x.spec.dtype)
@@ -117,7 +117,7 @@ def _turned(
 def generate_copy(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """A view, or other bits of the same elements, as an array of its own."""
+    """Return the launches that copy or bitcast a view into a new array."""
     (x,), (y,), attrs = inputs, outputs, node.attrs
     name, shape = node.op.name, y.spec.shape
     if name == "transpose":
@@ -130,7 +130,7 @@ def generate_copy(
         strides = [0] * missing + [0 if n == 1 else stride for n, stride in pairs]
         x = Operand(x.spec.with_shape(shape), tuple(strides))
     elif name == "stop_gradient" and x.is_contiguous and x.spec.dtype in STORED:
-        # One that a launch can do together with others.
+        # A flat kernel that can join a batched launch.
         return generate_single(node, inputs, outputs, aligned)
     else:
         # The same elements in the same order: the target takes the source's shape.
@@ -141,7 +141,7 @@ def generate_copy(
 def generate_slice(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """A box of an array, in steps."""
+    """Return the launches of a strided slice."""
     (x,), (y,) = inputs, outputs
     if not y.spec.size:
         return []
@@ -154,7 +154,7 @@ def generate_slice(
 
 
 def _declare(k: Threads, y: Operand, out: int) -> None:
-    """The first input as x and the output as y, of elements that are only moved."""
+    """Declare the first input as x and the output as y, with opaque elements."""
     ctype = unit_type(dtypes.itemsize(y.spec.dtype))
     k.array(f"const {ctype}*", "x", Buffer(0))
     k.array(f"{ctype}*", "y", Buffer(out))
@@ -163,7 +163,7 @@ def _declare(k: Threads, y: Operand, out: int) -> None:
 def generate_concatenate(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """One launch for parts in row-major order; for others a copy of each."""
+    """Use one launch for row-major inputs, and one copy per input otherwise."""
     (y,), axis = outputs, node.attrs["axis"]
     if len(inputs) <= MOST_PARTS and all(x.is_contiguous for x in inputs):
         return _side_by_side(inputs, y, axis, aligned)
@@ -180,7 +180,7 @@ def generate_concatenate(
 def _side_by_side(
     inputs: Sequence[Operand], y: Operand, axis: int, aligned: bool
 ) -> list[Launch]:
-    """The launch in which every thread finds out from which part its element comes."""
+    """Return the launch in which every thread finds the input of its element."""
     if not y.spec.size:
         return []
     full = [i for i, x in enumerate(inputs) if x.spec.size]
@@ -202,12 +202,12 @@ def _side_by_side(
 def generate_pad(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """An array with a number around it."""
+    """Return the launches that pad an array with a number."""
     (x,), (y,), widths = inputs, outputs, node.attrs["widths"]
     if not y.spec.size:
         return []
     unit = dtypes.itemsize(y.spec.dtype)
-    with np.errstate(over="ignore"):  # a number that is infinite in half precision
+    with np.errstate(over="ignore"):  # the number can be infinite in half precision
         kind = dtypes.numpy_dtype(y.spec.dtype)
         raw = np.asarray(node.attrs["value"], kind).tobytes()
     if widths and not any(widths[-1]) and not any(raw):
@@ -231,7 +231,7 @@ def generate_pad(
 def generate_dynamic_slice(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """A box at starts that are known on the device only."""
+    """Return the launches of a slice at starts that are computed on the device."""
     (x, *starts), (y,) = inputs, outputs
     if not y.spec.size:
         return []
@@ -245,7 +245,7 @@ def generate_dynamic_slice(
 def generate_dynamic_update_slice(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """A copy with another array in a box at starts known on the device only."""
+    """Return the launches that copy x and overwrite a slice at computed starts."""
     (x, update, *starts), (y,) = inputs, outputs
     launches = copy(x, y, (Buffer(0), Buffer(len(inputs))), aligned)
     if not update.spec.size:
@@ -262,7 +262,7 @@ def generate_dynamic_update_slice(
 def _moved(
     k: Threads, starts: Sequence[Operand], first: int, whole: Spec, box: Spec
 ) -> list[str]:
-    """A box's indices, behind starts that are moved to where the box fits."""
+    """Return the indices of a box, with its starts clamped so that it fits."""
     names = []
     for a, (start, i) in enumerate(zip(starts, k.indices, strict=True)):
         k.source(f"start{a}", start.spec.dtype, Buffer(first + a))

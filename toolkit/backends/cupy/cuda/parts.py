@@ -1,7 +1,7 @@
-"""Bodies that would need too many registers, as several that do not.
+"""Bodies that need too many registers, split into several that do not.
 
-What an output is made of stays together: a part is the work of some outputs, so that
-few values go through memory between parts.
+The work of an output stays together: a part is the work of some outputs, so that few
+values go through memory between parts.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from toolkit.backends.loops.iteration_space import (
 )
 from toolkit.ir import Graph, Node, Value
 
-# Arrays that a kernel reads and writes: each takes up to 16 bytes of a thread's
+# Arrays that a kernel reads and writes; each takes up to 16 bytes of a thread's
 # registers.
 MOST_ARRAYS = 24
-# Registers of a thread for what was computed of an element and is needed later.
+# Registers of a thread for computed values of an element that later steps read.
 MOST_LIVE = 48
-# From so many columns on the sums of a row's threads become too many to hold, beside
-# what they hold of the row: see `division.MOST_HELD`.
+# From this many columns on, the row sums of the threads do not fit in registers
+# together with the elements of the row; see `division.MOST_HELD`.
 LONG = 1 << 14
 
 Part = list[Node]
 
 
 def parts_of(body: Graph, inputs: Sequence[Operand]) -> list[Graph]:
-    """The bodies of the kernels that compute a body, in order; often itself alone.
+    """Return the bodies of the kernels that compute a body, in order; often only
+    itself.
 
-    They may read a value that is in memory by other labels, see `unlabelled`.
+    They can read a value that is in memory under other labels, see `unlabelled`.
     """
     if is_light(body) and not _sums_long_rows(body.nodes):
         return [body]
@@ -50,13 +51,13 @@ def parts_of(body: Graph, inputs: Sequence[Operand]) -> list[Graph]:
 
 
 def is_light(graph: Graph) -> bool:
-    """Whether a thread has registers enough for a body."""
+    """Return whether a thread has enough registers for a body."""
     arrays = [x for x in (*graph.inputs, *graph.outputs) if x.spec.size > 1]
     return len(arrays) <= MOST_ARRAYS and _most_live(graph.nodes) <= MOST_LIVE
 
 
 def _most_live(nodes: Sequence[Node]) -> int:
-    """The most registers of values that were computed and are read later."""
+    """Return the maximum number of live registers at any step."""
     last = {x: i for i, node in enumerate(nodes) for x in node.inputs}
     live: dict[Value, int] = {}
     most = 0
@@ -72,11 +73,11 @@ def _most_live(nodes: Sequence[Node]) -> int:
 
 
 def _sums_long_rows(nodes: Sequence[Node]) -> bool:
-    """Whether long rows are summed up where something reduces along them too.
+    """Return whether a body sums over long rows and also reduces along them.
 
-    Their threads cannot hold a sum for each column, nor read rows by wide accesses
-    meanwhile: to read once more what was made of them costs less. What is made in half
-    precision is then summed up as it is in memory, rounded.
+    Its threads cannot hold a sum for each column, and vector reads do not fit in
+    registers too. A second read of the row values is cheaper. Half-precision values are
+    then summed as stored in memory, after rounding.
     """
     parts = {reduced_part(n) for n in nodes if is_reduction(n)}
     columns = (x.spec.shape[-1] for n in nodes for x in n.inputs if x.spec.ndim)
@@ -84,7 +85,9 @@ def _sums_long_rows(nodes: Sequence[Node]) -> bool:
 
 
 def unlabelled(makers: Mapping[Value, Node], value: Any) -> Any:
-    """The value that one has the elements of, in the same order."""
+    """Return the value that has the same elements in the same order, without
+    relabelling.
+    """
     maker = makers.get(value)
     while maker is not None and is_relabelling(maker):
         value = maker.inputs[0]
@@ -93,20 +96,20 @@ def unlabelled(makers: Mapping[Value, Node], value: Any) -> Any:
 
 
 class _Parts:
-    """A body, and parts of it as bodies of their own."""
+    """A body and the parts of it that become separate bodies."""
 
     def __init__(self, body: Graph, inputs: Sequence[Operand]) -> None:
         self.body = body
         self.makers = body.producers()
         self.given = set(body.inputs)
         self.returned = set(body.outputs)
-        # These have other labels only if a kernel gives them those.
+        # These have other labels only if a kernel assigns them.
         self.scattered = {
             x
             for x, operand in zip(body.inputs, inputs, strict=True)
             if not operand.is_contiguous
         }
-        # What reads each value, by whatever labels.
+        # The readers of each value, under any labels.
         self.readers: dict[Value, list[Node]] = {}
         for node in body.nodes:
             for x in node.inputs:
@@ -114,9 +117,9 @@ class _Parts:
                 self.readers.setdefault(root, []).append(node)
 
     def cones(self) -> list[Part]:
-        """For each output, the nodes that it takes beside those of outputs before it.
+        """Return, for each output, its nodes that no earlier output needs.
 
-        What only gives labels is left out.
+        Nodes that only relabel are excluded.
         """
         cones: list[Part] = []
         seen: set[Node] = set()
@@ -141,13 +144,15 @@ class _Parts:
         return not is_relabelling(node) or node.outputs[0] in self.returned
 
     def may_be_one(self, nodes: Part) -> bool:
-        """Whether nodes can be a part."""
+        """Return whether nodes can be a part."""
         graph = self.graph(nodes)
         is_one = is_light(graph) and not _sums_long_rows(nodes)
         return is_one and fits(graph.nodes)
 
     def graph(self, part: Part) -> Graph:
-        """A part with the values that it reads, and those that others read of it."""
+        """Return a part as a graph: its inputs, and the outputs that other parts
+        read.
+        """
         own = set(part)
         nodes = self._with_labels(part)
         made = {y for node in nodes for y in node.outputs}
@@ -166,11 +171,13 @@ class _Parts:
         return Graph(tuple(inputs), tuple(nodes), tuple(outputs))
 
     def _readers(self, value: Any) -> list[Node]:
-        """The nodes that compute something from a value."""
+        """Return the nodes that compute something from a value."""
         return [n for n in self.readers.get(value, ()) if self._counts(n)]
 
     def _with_labels(self, part: Part) -> Part:
-        """A part with the nodes that give labels to what is in no memory by others."""
+        """Add the nodes that relabel values which are in no memory under other
+        labels.
+        """
         made = {y for node in part for y in node.outputs}
         nodes: Part = []
         seen: set[Node] = set()

@@ -1,4 +1,4 @@
-"""Copies of matrices between rows of different lengths, in memory and in all."""
+"""Copies of matrices between different row pitches, with zero padding."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from toolkit.backends.cupy.cuda.launch import Buffer, Launch, make_kernel
 from toolkit.backends.cupy.cuda.scalars import SourceWriter
 from toolkit.backends.cupy.cuda.threads import THREADS, unit_type
 
-# Elements of a thread: what it waits for are that many reads at a time.
+# Elements per thread: the number of reads in flight at a time.
 EACH = 8
-# Elements of a block, which has one row.
+# Elements per block; a block handles one row.
 BLOCK = THREADS * EACH
 
 
@@ -19,13 +19,13 @@ def copy_rows(
     pitch: int,
     itemsize: int,
 ) -> Launch:
-    """The launch that copies a matrix, from buffer 0 to buffer 1.
+    """Return the launch that copies a matrix from buffer 0 to buffer 1.
 
     Args:
-        shape: of what is written, row after row.
-        source: of what is read; beyond that is zero.
-        pitch: elements from row to row of what is read.
-        itemsize: bytes of an element.
+        shape: the shape of the destination, row-major.
+        source: the shape of the source; elements outside it are zero.
+        pitch: the row pitch of the source, in elements.
+        itemsize: bytes per element.
     """
     (rows, columns), (known, wide) = shape, source
     tiles = -(-columns // BLOCK)

@@ -1,8 +1,8 @@
-"""Pooling, channels last: forward a thread per window, backward one per pixel.
+"""Channels-last pooling: one thread per window forward, one per pixel backward.
 
-A thread handles as many neighbouring channels as one access to memory has. A pixel
-collects from the windows that see it, in their order: nothing is added by several
-threads, so results do not depend on timing.
+A thread handles as many adjacent channels as one memory access holds. A pixel sums over
+the windows that contain it, in their order. No element has several writers, so results
+are deterministic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from toolkit.backends.cupy.cuda.threads import Threads, lanes_of, place
 
 @contextmanager
 def taps(k: Threads, spatial: Sequence[int], attrs: Any) -> Iterator[list[str]]:
-    """Loops over the pixels that a thread's window sees, in order, and their indices.
+    """Loop over the pixels of a thread's window, in order; yield their indices.
 
     `tap` is the position in the window.
     """
@@ -41,9 +41,10 @@ def taps(k: Threads, spatial: Sequence[int], attrs: Any) -> Iterator[list[str]]:
 
 @contextmanager
 def windows(k: Threads, counts: Sequence[int], attrs: Any) -> Iterator[list[str]]:
-    """Loops over the windows that see a thread's pixel, in order, and their indices.
+    """Loop over the windows that contain a thread's pixel, in order; yield their
+    indices.
 
-    `tap` is where in the window the pixel is.
+    `tap` is the position of the pixel in the window.
     """
     window, strides, padding = (attrs[n] for n in ("window", "strides", "padding"))
     with ExitStack() as stack:
@@ -68,7 +69,9 @@ def _flat(names: Sequence[str], extents: Sequence[int]) -> str:
 def generate_max_pool(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """Each window's greatest element, and its first position; NaN is the greatest."""
+    """Return the launch for the maximum of each window and its first position; NaN is
+    the maximum.
+    """
     (x,), (y, index) = inputs, outputs
     if not y.spec.size:
         return []
@@ -78,7 +81,7 @@ def generate_max_pool(
     k.target("y", dtype, Buffer(1))
     k.target("index", index.spec.dtype, Buffer(2))
     lowest = literal(dtypes.lowest(dtype), dtype)
-    # Padding counts as the lowest of all: where it comes first, it is the first.
+    # Padding counts as the lowest number: if it is first, its position is the result.
     outside = " || ".join(
         f"{i} * {stride} < {low}"
         for i, stride, (low, _) in zip(
@@ -102,12 +105,12 @@ def generate_max_pool(
 
 
 class _Channels(Threads):
-    """A kernel with a thread for some neighbouring channels of each pixel of y.
+    """Kernel with one thread for a few adjacent channels of each pixel of y.
 
     Args:
-        family: the beginning of its name.
-        y: the array whose pixels these are, a whole one.
-        operands: what is read and written by channels; see `lanes_of`.
+        family: the prefix of its name.
+        y: the array of the pixels, a whole one.
+        operands: the arrays that it reads and writes by channels; see `lanes_of`.
         aligned: whether all addresses are multiples of 16.
     """
 
@@ -121,16 +124,16 @@ class _Channels(Threads):
         self.indices[-1] = "channel"
 
     def each(self) -> AbstractContextManager[None]:
-        """A loop over the channels, each of which is c."""
+        """Loop over the channels with index c."""
         return self.block("#pragma unroll", f"for (int c = 0; c < {self.lanes}; ++c)")
 
     def load(self, name: str, array: str, dtype: str, offset: str) -> None:
-        """The channels of an array from an offset on."""
+        """Load the channels of an array from an offset on."""
         pack = f"const Pack<{STORED[dtype]}, {self.lanes}>"
         self(f"{pack} {name} = *({pack}*)({array} + {offset});")
 
     def store(self, array: str, dtype: str, text: str) -> None:
-        """Write what c stands in to the channels of the thread's pixel."""
+        """Store the expression in c to the channels of the thread's pixel."""
         pack = f"Pack<{STORED[dtype]}, {self.lanes}>"
         self(f"{pack} {array}_pack;")
         with self.each():
@@ -141,7 +144,9 @@ class _Channels(Threads):
 def generate_max_pool_gather(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """The elements at the winners' positions; 0 on padding."""
+    """Return the launch that takes the elements at the argmax positions; 0 on
+    padding.
+    """
     (x, index), (y,) = inputs, outputs
     if not y.spec.size:
         return []
@@ -169,7 +174,7 @@ def generate_max_pool_gather(
 def generate_sum_pool(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """Each window's sum."""
+    """Return the launch for the sum of each window."""
     (x,), (y,) = inputs, outputs
     return _sum(node, x, y, aligned, taps, x.spec.shape[1:-1])
 
@@ -177,7 +182,7 @@ def generate_sum_pool(
 def generate_sum_pool_grad(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """Images with each element of g added to all that its window sees."""
+    """Return the launch that adds each element of g to all pixels of its window."""
     (g,), (y,) = inputs, outputs
     return _sum(node, g, y, aligned, windows, g.spec.shape[1:-1])
 
@@ -185,7 +190,7 @@ def generate_sum_pool_grad(
 def generate_max_pool_scatter(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """Images with each element of g added at its winner."""
+    """Return the launch that adds each element of g to its argmax pixel."""
     (g, index), (y,) = inputs, outputs
     return _sum(node, g, y, aligned, windows, g.spec.shape[1:-1], index)
 
@@ -199,7 +204,9 @@ def _sum(
     extents: Sequence[int],
     index: Operand | None = None,
 ) -> list[Launch]:
-    """The sum of what the loops reach; of winners only, if there is an index."""
+    """Return the launch that sums over the loops; with an index, only argmax
+    elements.
+    """
     if not y.spec.size:
         return []
     dtype = x.spec.dtype

@@ -1,8 +1,8 @@
-"""What every generated source begins with: types of elements, and how they travel."""
+"""Prelude of every generated source: element types and their loads and stores."""
 
 from __future__ import annotations
 
-# What each dtype is in memory.
+# The storage type of each dtype.
 STORED = {
     "bool": "bool",
     "int8": "signed char",
@@ -18,14 +18,14 @@ STORED = {
     "float32": "float",
     "float64": "double",
 }
-# Halves are computed with in float32.
+# The compute type: float32 for float16 and bfloat16.
 COMPUTED = STORED | {"float16": "float", "bfloat16": "float"}
-# Elements that are only moved need no type but their size.
+# Elements that are only moved need no type except their size.
 BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
 
-# Every helper of a program may stand in one text: a guard keeps the prelude from being
-# there twice. HOST is defined where a test compiles sources for the processor; what
-# needs the device's own instructions is then its to provide.
+# A program can put every helper into one source, so a guard includes the prelude once.
+# Tests define HOST to compile sources for the CPU, and then provide replacements for
+# the device instructions.
 PRELUDE = r"""
 #ifndef PRELUDE
 #define PRELUDE

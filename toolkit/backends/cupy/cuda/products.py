@@ -1,4 +1,4 @@
-"""Products of matrices of any dtype, a thread per element: where no library has one."""
+"""Matrix products for dtypes without a library product: one thread per element."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.backends.cupy.cuda.threads import Threads, place
 def generate_matmul(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """Products of matrices, whose leading axes broadcast."""
+    """Return the launch for matrix products with broadcast leading axes."""
     (a, b), (y,) = inputs, outputs
     if not y.spec.size:
         return []
@@ -38,5 +38,5 @@ def generate_matmul(
 
 
 def _of(batch: Sequence[str], x: Operand) -> Sequence[str]:
-    """The indices of the leading axes that an operand has."""
+    """Return the indices of the leading axes of an operand."""
     return batch[len(batch) - (x.spec.ndim - 2) :]

@@ -1,8 +1,9 @@
-"""Uniform random numbers: the bits of NumPy's Philox 4x64-10, a block per thread.
+"""Uniform random numbers: the bits of NumPy's Philox 4x64-10, a Philox block per
+thread.
 
-Philox turns a counter and a key into four 64-bit words by ten rounds of two products
-each (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011). The key lies
-in device memory, so that a captured graph draws other numbers at each launch.
+Philox maps a counter and a key to four 64-bit words in ten rounds of two products
+(Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011). The key is in
+device memory, so a captured graph draws different numbers at each launch.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand, Scalar
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.threads import Threads, place
 
-# For each dtype: elements of a block, the type of their bits, those dropped, the scale.
+# For each dtype: elements per block, the type of their bits, dropped bits, the scale.
 _FORMS = {
     "float32": (8, "unsigned", 8, "0x1p-24f"),
     "float64": (4, "u64", 11, "0x1p-53"),
@@ -46,7 +47,7 @@ DEVICE Words philox(u64 counter, u64 first, u64 second) {
 def generate_random_uniform(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """Numbers in [0, 1) from a key of two words."""
+    """Return the launch for numbers in [0, 1) from a key of two words."""
     (key,), (y,) = inputs, outputs
     if y.spec.dtype not in _FORMS:
         return None
@@ -58,7 +59,7 @@ def generate_random_uniform(
     k.source("key", key.spec.dtype, Buffer(0))
     k.target("y", y.spec.dtype, Buffer(1))
     second = place(key, ["1"])
-    # NumPy counts up before it computes a block.
+    # NumPy increments the counter before it computes a block.
     k(f"const Words words = philox((u64)i + 1, key[0], key[{second}]);")
     whole = aligned and y.spec.size % count == 0
     k(f"Pack<{STORED[y.spec.dtype]}, {count}> found;")

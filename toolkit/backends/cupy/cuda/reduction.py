@@ -1,4 +1,4 @@
-"""How values become one: in a thread, across the threads of a row, and of a block."""
+"""Reductions within a thread, across the threads of a row, and across a block."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _NOWHERE = 2**31 - 1
 
 
 class Reducer:
-    """Combines elements with an associative operation.
+    """Code generator for an associative reduction of elements.
 
-    A state is one variable, or two for a position: the best element, and where it is.
+    A state is one variable, or two for an argmax or argmin: the best element and its
+    position.
     """
 
     def __init__(self, op: str, dtype: str, writer: SourceWriter) -> None:
@@ -29,19 +30,19 @@ class Reducer:
 
     @property
     def initial(self) -> list[Value]:
-        """What changes nothing."""
+        """Return the identity of the operation."""
         worst = Value(literal(identity(self.op, self.dtype), self.dtype), self.dtype)
         return [worst, Value(str(_NOWHERE), "int32")][: len(self.dtypes)]
 
     def declare(self) -> list[Value]:
-        """New variables that nothing was added to."""
+        """Declare variables with the identity."""
         state = [Value(self.w.name(), dtype) for dtype in self.dtypes]
         for x, first in zip(state, self.initial, strict=True):
             self.w(f"{COMPUTED[x.dtype]} {x.text} = {first.text};")
         return state
 
     def merge(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
-        """Two states as one."""
+        """Return the combination of two states."""
         if not self.is_place:
             combined: Value = getattr(self.s, MERGES[self.op])(a[0], b[0])
             return [combined]
@@ -64,7 +65,9 @@ class Reducer:
             self.w(f"{x.text} = {merged.text};")
 
     def across_warp(self, state: Sequence[Value], width: int) -> None:
-        """Give `width` neighbouring threads of a warp the result of all of theirs."""
+        """Reduce over `width` adjacent threads of a warp; all of them get the
+        result.
+        """
         step = width // 2
         while step:
             others = [self.w.let(x.dtype, f"exchange({x.text}, {step})") for x in state]
@@ -72,7 +75,9 @@ class Reducer:
             step //= 2
 
     def across_warps(self, state: Sequence[Value], warps: int, groups: int) -> None:
-        """Give all threads of a row the result of its warps, in their order."""
+        """Reduce over the warps of a row, in their order; all threads get the
+        result.
+        """
         w, parts = self.w, [self.w.name() for _ in state]
         for x, name in zip(state, parts, strict=True):
             w(f"__shared__ {COMPUTED[x.dtype]} {name}[{groups}][{warps}];")
@@ -87,11 +92,12 @@ class Reducer:
         w("__syncthreads();")
 
     def result(self, state: Sequence[Value]) -> Value:
-        """What of a state is the result."""
+        """Return the result value of a state."""
         return state[-1]
 
     def across_block(self, x: Value, apart: int, threads: int) -> Value:
-        """Combine what threads of a block have whose numbers differ by `apart`.
+        """Combine the values of block threads whose indices differ by multiples of
+        `apart`.
 
         The first `apart` threads get the results. `shared` is memory for all threads.
         """
@@ -115,11 +121,13 @@ class Reducer:
 def combination(
     op: str, dtype: str, count: int, columns: int, parts: Argument, out: Argument
 ) -> Launch:
-    """out[c] = the reduction of parts[k, c] over k, in an order fixed by the shape."""
+    """Return the launch of out[c] = the reduction of parts[k, c] over k, in a fixed
+    order.
+    """
     w = SourceWriter()
     reducer = Reducer(op, dtype, w)
     tx = min(32, power_of_two(columns))
-    # Threads enough that each has but a few parts: there are few blocks.
+    # There are few blocks, so use enough threads that each has only a few parts.
     ty = min(1024 // tx, power_of_two(count))
     computed = COMPUTED[dtype]
     w(f"const int thread = threadIdx.y * {tx} + threadIdx.x;")
@@ -141,5 +149,5 @@ def combination(
 
 
 def power_of_two(n: int) -> int:
-    """The least power of two that is not below n."""
+    """Return the smallest power of two that is not less than n."""
     return 1 << max(0, n - 1).bit_length()

@@ -1,10 +1,10 @@
-"""Bodies that reduce: rows of columns, a group of threads along each row.
+"""Bodies that reduce: rows of columns, with a group of threads along each row.
 
-The threads of a block stand in a rectangle: `tx` along the columns, `ty` on rows of
-their own. A row is visited once for every reduction that waits for another one; what a
-later visit needs stays in registers where a row is short enough, and is computed again
-where it is not. What is reduced over rows is collected by each thread, then by each
-block, and then by a second kernel: in an order that only shapes decide.
+The threads of a block form a rectangle: `tx` along the columns, `ty` along the rows.
+Dependent reductions each need another pass over a row. Values for later passes stay in
+registers if a row is short enough, and are recomputed otherwise. A reduction over rows
+combines within each thread, then within each block, and then in a second kernel. Only
+shapes determine this order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from toolkit.dtypes import itemsize
 
 
 def emit_rows(body: Body, problem: str) -> list[Launch]:
-    """The launch over rows, and one for each reduction over rows of several blocks."""
+    """Return the launch over rows, and one per reduction over rows of several
+    blocks.
+    """
     return _Rows(body).launches(problem)
 
 
@@ -51,7 +53,7 @@ class _Rows:
     # --- the launches -----------------------------------------------------------------
 
     def launches(self, problem: str) -> list[Launch]:
-        """All launches, in order."""
+        """Return all launches, in order."""
         body, shape, w = self.body, self.shape, self.w
         parameters = body.parameters()
         parameters += [self._output(k) for k in range(len(self.plan.writes))]
@@ -70,7 +72,7 @@ class _Rows:
         return [first, *self.combinations]
 
     def _parts(self, k: int) -> int:
-        """How many blocks have a part of a write."""
+        """Return the number of blocks with a partial result of a write."""
         role = self.plan.writes[k].role
         parts = {COLUMN: self.shape.blocks, ONE: self.shape.blocks * self.shape.tiles}
         if self.shape.waits:
@@ -78,7 +80,9 @@ class _Rows:
         return parts.get(role, 1)
 
     def _output(self, k: int) -> tuple[str, str, Argument]:
-        """The parameter of a write: its output, or scratch for the parts of it."""
+        """Return the parameter of a write: its output, or scratch memory for partial
+        results.
+        """
         write, parts = self.plan.writes[k], self._parts(k)
         ctype, name, buffer = self.body.output(k)
         if parts == 1 and not self._collects_in_memory(k):
@@ -94,7 +98,7 @@ class _Rows:
         return f"{COMPUTED[write.dtype]}*", name, place
 
     def _collects_in_memory(self, k: int) -> bool:
-        """Whether rows are too long for their threads to hold sums of columns."""
+        """Return whether rows are too long for threads to hold sums of columns."""
         return self.plan.writes[k].role == COLUMN and not self.shape.held
 
     # --- what is collected over rows --------------------------------------------------
@@ -104,7 +108,7 @@ class _Rows:
         return Reducer(self.plan.steps[write.source[1]].op, write.dtype, self.w)
 
     def _declare_collected(self) -> None:
-        """Variables for reductions over rows."""
+        """Declare the accumulators of reductions over rows."""
         size = self.shape.items * self.body.lanes
         for k, write in enumerate(self.plan.writes):
             if write.role == ONE:
@@ -117,7 +121,7 @@ class _Rows:
                 self.states[k] = [Value(name, write.dtype)]
 
     def _collect(self, k: int, value: Value) -> None:
-        """Add a value of a row, or of one of its elements, to what is collected."""
+        """Add a value of a row, or of one of its elements, to the accumulator."""
         reducer, write = self._reducer(k), self.plan.writes[k]
         if self._collects_in_memory(k):
             place = f"q{k}[block * {self.body.columns} + column]"
@@ -130,7 +134,7 @@ class _Rows:
         reducer.add(state, [value])
 
     def _finish(self) -> None:
-        """Combine what the threads of the block have collected, and write it."""
+        """Combine the accumulators of the block's threads, and store the result."""
         shape, w, lanes = self.shape, self.w, self.body.lanes
         if self.states:
             w(f"__shared__ u64 shared[{shape.tx * shape.ty}];")
@@ -155,7 +159,7 @@ class _Rows:
                     w(f"{test} q{k}[{place} + held % {lanes}] = {text};")
 
     def _pack(self, item: str) -> str:
-        """The number of a thread's pack of columns."""
+        """Return the index of a thread's pack of columns."""
         shape = self.shape
         first = f" + tile * {shape.items * shape.tx}" if shape.tiles > 1 else ""
         return f"({item}) * {shape.tx} + tx{first}"
@@ -169,8 +173,8 @@ class _Rows:
         row = f"(block * {shape.turns} + turn) * {shape.ty} + ty"
         w(f"const i64 asked = {row};")
         w(f"const bool live = asked < {body.rows};")
-        # Threads without a row repeat the last one and write nothing: all of a warp
-        # take part in its exchanges.
+        # Threads without a row repeat the last one and store nothing, because all
+        # threads of a warp must take part in its shuffles.
         w(f"const {body.number} row = live ? asked : {body.rows - 1};")
         indices = body.split("row", body.extents[: body.row_loops], "r_")
         for k, read in enumerate(self.plan.reads):
@@ -201,7 +205,7 @@ class _Rows:
                 self.body.row["step", i] = self.body.compute(i, {})
 
     def _end_row(self) -> None:
-        """Write what a row has one of, and collect it."""
+        """Store the values of a row, and accumulate them."""
         shares = self.shape.waits or self.shape.tiles == 1
         tile = "" if shares else " && tile == 0"
         writes = list(enumerate(self.plan.writes))
@@ -222,7 +226,7 @@ class _Rows:
                     self._collect(k, self.body.value(step.arguments[0], {}))
 
     def _of_rows(self, k: int) -> bool:
-        """Whether a write reduces what rows have one of."""
+        """Return whether a write reduces one value per row."""
         write = self.plan.writes[k]
         return write.role == ONE and self.plan.steps[write.source[1]].reduces == ROW
 
@@ -247,7 +251,8 @@ class _Rows:
             each = f"{ctype} read{k}[{shape.items * body.lanes}];"
             w(wide if body.is_wide(k) else each)
         heads = [f"for ({body.number} item = 0; item < {shape.items}; ++item)"]
-        # What is not held is unrolled too: the reads of some packs are then under way.
+        # Passes without held items are unrolled too, so that reads of several packs are
+        # in flight.
         unroll = "#pragma unroll" if shape.held else "#pragma unroll 4"
         with w.block(unroll, *heads):
             w(f"const {body.number} pack = {self._pack('item')};")
@@ -265,13 +270,13 @@ class _Rows:
             body.row["step", i] = r.result(state)
 
     def _is_first(self, k: int) -> bool:
-        """Whether a read is to be held, and was not loaded yet."""
+        """Return whether a read is held and not loaded yet."""
         return k in self.held_reads and k not in self.loaded
 
     def _item(
         self, phase: Phase, reducers: list[Reducer], states: list[list[Value]]
     ) -> None:
-        """The columns of one pack."""
+        """Emit the columns of one pack."""
         body, w, lanes = self.body, self.w, self.body.lanes
         indices = body.pack_indices()
         wide = self._load_packs(phase, indices)
@@ -310,17 +315,18 @@ class _Rows:
         return f"({column} >= 0 && {column} < {self.body.columns})"
 
     def _if_inside(self) -> AbstractContextManager[None]:
-        """A block for what counts only if the column of a pack is one of the row.
+        """Open a block for statements that apply only if the pack's column is inside
+        the row.
 
-        All else is computed for every column of a pack: branches would keep its
-        elements from being written by one access.
+        All other statements run for every column of a pack: branches would prevent
+        vector stores of its elements.
         """
         if self.body.shift is None:
             return nullcontext()
         return self.w.block("if (inside)")
 
     def _store_pack(self, k: int, indices: list[str]) -> None:
-        """Write a pack of an output."""
+        """Store a pack of an output."""
         body, w, lanes = self.body, self.w, self.body.lanes
         pack = f"Pack<{STORED[self.plan.writes[k].dtype]}, {lanes}>"
         place = body.offset(body.first_write + k, body.row_loops, indices)
@@ -332,7 +338,7 @@ class _Rows:
         w(f"  if ({self._inside('c0 + k')}) s{k}[{place} + k] = b{k}.of[k];")
 
     def _load_packs(self, phase: Phase, indices: list[str]) -> dict[int, str]:
-        """For each read of the columns, its element in lane k."""
+        """Load packs; return the element in lane k for each read of the columns."""
         body, w, lanes, found = self.body, self.w, self.body.lanes, {}
         for k in phase.reads:
             read, is_held = self.plan.reads[k], k in self.held_reads
@@ -367,7 +373,7 @@ class _Rows:
         return found
 
     def _load_pack(self, k: int, name: str, address: str) -> None:
-        """Read a pack into registers."""
+        """Load a pack into registers."""
         body, w = self.body, self.w
         pack = f"Pack<{STORED[self.plan.reads[k].dtype]}, {body.lanes}>"
         if k not in self.held_reads:
@@ -383,7 +389,7 @@ class _Rows:
             w(f"  if ({self._inside('c0 + k')}) {name}.of[k] = ({address})[k];")
 
     def _known(self, phase: Phase, wide: dict[int, str]) -> Known:
-        """The values of one column."""
+        """Return the values of one column."""
         body, known = self.body, Known()
         known[COLUMN_NUMBER] = Value("(int)column", "int32")
         for k, text in wide.items():
@@ -395,6 +401,6 @@ class _Rows:
         return known
 
     def _keep(self, phase: Phase, known: Known) -> None:
-        """Put what later passes need into the thread's variables."""
+        """Store values that later passes need in the thread's variables."""
         for i in phase.keeps:
             self.w(f"step{i}[held] = {known['step', i].text};")

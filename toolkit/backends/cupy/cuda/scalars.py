@@ -1,4 +1,4 @@
-"""The scalar vocabulary as CUDA C++: what elementwise primitives are written in."""
+"""CUDA C++ implementation of the scalar operations of elementwise primitives."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _INTEGERS = {
     "left_shift": "shift_left",
     "right_shift": "shift_right",
 }
-# What `__getattr__` finds besides functions.
+# The names that `__getattr__` resolves besides functions.
 _NAMES = {*_COMPARE, *_ARITHMETIC, *_INTEGERS}
 _NAMES |= {f"{prefix}_{kind}" for prefix in ("logical", "bitwise") for kind in _BITWISE}
 
 
 @record
 class Value:
-    """An expression without side effects, and what it is."""
+    """Expression without side effects, with its dtype."""
 
     text: str
     dtype: str
@@ -45,7 +45,7 @@ class Value:
 
 
 class SourceWriter:
-    """Lines of C, indented by their blocks, and names that were not used before."""
+    """Writer of indented lines of C and of unique names."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -56,19 +56,19 @@ class SourceWriter:
         self.lines += ["  " * self.depth + line for line in lines]
 
     def name(self) -> str:
-        """A new name."""
+        """Return a unique name."""
         self.count += 1
         return f"v{self.count}"
 
     def let(self, dtype: str, text: str) -> Value:
-        """A new constant with the value of an expression."""
+        """Define a constant with the value of an expression."""
         name = self.name()
         self(f"const {COMPUTED[dtype]} {name} = {text};")
         return Value(name, dtype)
 
     @contextmanager
     def block(self, *heads: str) -> Iterator[None]:
-        """What is written inside stands in a block; the last head opens it."""
+        """Open a block; the last head starts it."""
         self(*heads[:-1], f"{heads[-1]} {{")
         self.depth += 1
         yield
@@ -83,7 +83,7 @@ class SourceWriter:
 def split(
     w: SourceWriter, index: str, extents: Sequence[int], prefix: str, number: str
 ) -> list[str]:
-    """Names of the indices of loops that a flat index falls apart into."""
+    """Return the names of the loop indices that a flat index decomposes into."""
     if len(extents) <= 1:
         return [index] * len(extents)
     names = [f"{prefix}{k}" for k in range(len(extents))]
@@ -96,14 +96,14 @@ def split(
 
 
 def literal(number: Any, dtype: str) -> str:
-    """A number of a dtype as an expression, to the last bit."""
+    """Return a number of a dtype as a bit-exact expression."""
     if dtype == "bool":
         return "true" if number else "false"
     if not dtypes.is_float(dtype):
         number, ctype = int(number), COMPUTED[dtype]
         if dtype == "uint64":
             return f"{number}ull"
-        # No literal is negative, so the least number has none.
+        # C has no negative literals, so the smallest number has none.
         text = f"{number}ll" if number > -(2**63) else f"(-{2**63 - 1}ll - 1)"
         return f"(({ctype}){text})"
     is_double = dtype == "float64"
@@ -117,9 +117,9 @@ def literal(number: Any, dtype: str) -> str:
 
 
 class CUDAScalars:
-    """Writes each scalar operation; arguments and results are Values."""
+    """Writer of each scalar operation; arguments and results are Values."""
 
-    # What `__getattr__` finds, and other methods here use.
+    # Attributes that `__getattr__` resolves and that other methods use.
     equal: Callable[[Value, Value], Value]
     less: Callable[[Value, Value], Value]
     subtract: Callable[[Value, Value], Value]
@@ -129,19 +129,21 @@ class CUDAScalars:
 
     @classmethod
     def has(cls, name: str) -> bool:
-        """Whether there is a word."""
+        """Return whether an operation exists."""
         return hasattr(cls, name) or name in _NAMES or bool(SCALARS[name].cuda)
 
     def const(self, number: Any, like: Value) -> Value:
-        """A number in the dtype of another value."""
+        """Return a number in the dtype of another value."""
         return Value(literal(number, like.dtype), like.dtype)
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
-        """a where the condition holds, else b."""
+        """Return a where the condition is true, else b."""
         return self.let(a.dtype, f"{condition.text} ? {a.text} : {b.text}")
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """x in another dtype; floats are truncated, halves rounded."""
+        """Return x in another dtype; floats are truncated, float16 and bfloat16
+        rounded.
+        """
         if x.dtype == dtype:
             return x
         if dtype == "bool":
@@ -151,13 +153,13 @@ class CUDAScalars:
             half = "f16" if dtype == "float16" else "bf16"
             text = f"widen(Narrow<{half}>::of({text}))"
         elif x.is_float and not dtypes.is_float(dtype):
-            # Through a type that holds all of this one, as NumPy does it.
+            # Via a type that holds all values of this dtype, as NumPy does.
             wide = {"int64": "i64", "uint32": "i64", "uint64": "u64"}.get(dtype, "int")
             text = f"({COMPUTED[dtype]})({wide}){x.text}"
         return self.let(dtype, text)
 
     def saturate(self, x: Value, dtype: str, offset: int, bits: int) -> Value:
-        """x + offset, rounded to the nearest of 2 ** bits numbers; NaN: 0."""
+        """Return x + offset, rounded and clamped to 2 ** bits integers; NaN gives 0."""
         x = self.let(x.dtype, f"{x.text} + {literal(offset, x.dtype)}")
         limits = 0, 2**bits - 1
         low, high = (literal(n, x.dtype) for n in limits)
@@ -166,13 +168,13 @@ class CUDAScalars:
         return self.let(dtype, f"({COMPUTED[dtype]})(int)rint{suffix}({near})")
 
     def negative(self, x: Value) -> Value:
-        """-x."""
+        """Return -x."""
         if x.is_float:
             return self.let(x.dtype, f"-{x.text}")
         return self.subtract(self.const(0, x), x)
 
     def abs(self, x: Value) -> Value:
-        """|x|."""
+        """Return |x|."""
         if x.is_float:
             return self._call("fabs", x)
         if x.dtype == "bool" or x.dtype.startswith("u"):
@@ -180,21 +182,21 @@ class CUDAScalars:
         return self.maximum(x, self.negative(x))
 
     def sign(self, x: Value) -> Value:
-        """-1, 0 or 1; NaN stays."""
+        """Return -1, 0 or 1; NaN stays NaN."""
         zero = self.const(0, x)
         up = self.select(self.less(zero, x), self.const(1, x), x)
         return self.select(self.less(x, zero), self.const(-1, x), up)
 
     def divide(self, a: Value, b: Value) -> Value:
-        """a / b, for floats."""
+        """Return a / b, for floats."""
         return self.let(a.dtype, f"{a.text} / {b.text}")
 
     def maximum(self, a: Value, b: Value) -> Value:
-        """The larger; NaN if either is."""
+        """Return the larger value; NaN if either is NaN."""
         return self._limit(f"{a.text} > {b.text}", a, b)
 
     def minimum(self, a: Value, b: Value) -> Value:
-        """The smaller; NaN if either is."""
+        """Return the smaller value; NaN if either is NaN."""
         return self._limit(f"{a.text} < {b.text}", a, b)
 
     def _limit(self, first: str, a: Value, b: Value) -> Value:
@@ -202,23 +204,23 @@ class CUDAScalars:
         return self.select(Value(f"({first}{nan})", "bool"), a, b)
 
     def isnan(self, x: Value) -> Value:
-        """Whether x is NaN."""
+        """Return whether x is NaN."""
         return self.let("bool", f"{x.text} != {x.text}")
 
     def isinf(self, x: Value) -> Value:
-        """Whether x is infinite."""
+        """Return whether x is infinite."""
         if not x.is_float:
             return Value("false", "bool")
         return self.equal(self.abs(x), self.const(float("inf"), x))
 
     def isfinite(self, x: Value) -> Value:
-        """Whether x is neither infinite nor NaN."""
+        """Return whether x is finite."""
         if not x.is_float:
             return Value("true", "bool")
         return self.less(self.abs(x), self.const(float("inf"), x))
 
     def logical_not(self, x: Value) -> Value:
-        """Not x."""
+        """Return not x."""
         return self.let("bool", f"!{x.text}")
 
     def _logical(self, sign: str, a: Value, b: Value) -> Value:
@@ -226,7 +228,7 @@ class CUDAScalars:
         return self.let("bool", f"{a.text} {sign} {b.text}")
 
     def bitwise_not(self, x: Value) -> Value:
-        """The other bits."""
+        """Return the bitwise complement."""
         return self.let(x.dtype, f"{'!' if x.dtype == 'bool' else '~'}{x.text}")
 
     def _call(self, name: str, *xs: Value) -> Value:
@@ -239,14 +241,14 @@ class CUDAScalars:
             return self.let("bool", f"{a.text} {'|' if sign == '+' else '&'} {b.text}")
         if a.is_float:
             return self.let(a.dtype, f"{a.text} {sign} {b.text}")
-        # Integers wrap around, which C promises for unsigned ones only.
+        # Integers wrap around; C guarantees this for unsigned types only.
         unsigned = "u64" if dtypes.itemsize(a.dtype) == 8 else "unsigned"
         return self.let(
             a.dtype, f"({a.ctype})(({unsigned}){a.text} {sign} ({unsigned}){b.text})"
         )
 
     def _helper(self, name: str, xs: Sequence[Value]) -> Value:
-        """A function of the prelude, of operands of one type."""
+        """Return a call of a prelude function, with operands of one type."""
         arguments = ", ".join(f"({xs[0].ctype}){x.text}" for x in xs)
         return self.let(xs[0].dtype, f"{name}({arguments})")
 

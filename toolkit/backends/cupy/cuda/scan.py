@@ -1,4 +1,4 @@
-"""Sums and products of all elements up to each one, along an axis."""
+"""Cumulative sums and products along an axis."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from toolkit.backends.cupy.cuda.reduction import Reducer, power_of_two
 from toolkit.backends.cupy.cuda.scalars import SourceWriter, Value, split
 from toolkit.backends.cupy.cuda.threads import Threads, place
 
-# Lines at least this long, whose elements are neighbours, are the work of a block each.
+# Contiguous lines of at least this length get one block each.
 SHORTEST = 64
-# Elements that a thread of such a block adds by itself.
+# Elements that a thread of such a block scans sequentially.
 ITEMS = 4
 
 
 def generate_cumulative(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """A running sum or product."""
+    """Return the launch of a cumulative sum or product."""
     (x,), (y,), axis = inputs, outputs, node.attrs["axis"]
     if not y.spec.size:
         return []
@@ -48,7 +48,9 @@ def _order(node: Any, count: int) -> str:
 
 
 def _by_blocks(node: Any, x: Operand, y: Operand) -> Launch:
-    """A block for each line: every thread a few neighbours, then the threads before."""
+    """Return the launch with one block per line: thread-local scans, then a block
+    scan.
+    """
     w, axis, shape = SourceWriter(), node.attrs["axis"], y.spec.shape
     count, dtype = shape[axis], x.spec.dtype
     threads = max(32, min(256, power_of_two(count) // ITEMS))

@@ -1,8 +1,8 @@
-"""Sorting networks: rows of (key, place) pairs, so that equal keys keep their order.
+"""Sorting networks on rows of (key, position) pairs, so that the sort is stable.
 
-A key is an unsigned integer that compares as its element does, NaN behind all. Rows
-that fit into shared memory are sorted by one launch; longer ones in scratch memory,
-by a launch for every step between elements that lie far apart.
+A key is an unsigned integer that compares as its element does, with NaN last. One
+launch sorts rows that fit into shared memory. Longer rows use scratch memory, with one
+launch for every step between elements of different tiles.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ template <class P> DEVICE void exchange_pairs(P pairs, i64 i, i64 first, i64 bit
 
 
 def key_of(text: str, dtype: str) -> str:
-    """An element as an unsigned integer in the same order."""
+    """Return an element as an unsigned integer in the same order."""
     if dtype == "float64":
         return f"key_of_double({text})"
     if dtypes.is_float(dtype):
@@ -64,8 +64,8 @@ def key_of(text: str, dtype: str) -> str:
     return f"((u64)(i64){text} ^ (1ull << 63))"
 
 
-# Sign and magnitude become one order: of negative numbers all bits turn around, of
-# others the first. Zeros are made one before, and every NaN the last key.
+# Map sign and magnitude to one order: flip all bits of negative numbers, and the sign
+# bit of positive ones. First, -0 becomes 0 and every NaN becomes the last key.
 KEYS = r"""
 #ifndef KEYS
 #define KEYS
@@ -82,7 +82,9 @@ DEVICE u64 key_of_double(double x) {
 
 
 def sort_pairs(rows: int, length: int, pairs: Argument) -> list[Launch]:
-    """Sort rows of pairs in memory; `length` is a power of two."""
+    """Return the launches that sort rows of pairs in memory; `length` is a power of
+    two.
+    """
     tile = min(TILE, length)
     launches = [_in_tiles(rows, length, tile, pairs, 2, tile)]
     size = 2 * tile
@@ -99,7 +101,9 @@ def sort_pairs(rows: int, length: int, pairs: Argument) -> list[Launch]:
 def _in_tiles(
     rows: int, length: int, tile: int, pairs: Argument, first: int, last: int
 ) -> Launch:
-    """All steps of runs of `first` to `last` pairs that stay inside a tile."""
+    """Return the launch of all steps of runs of `first` to `last` pairs inside a
+    tile.
+    """
     w, threads = SourceWriter(), max(1, tile // 2)
     w(f"__shared__ Pair held[{tile}];")
     w(f"const i64 start = (i64)blockIdx.x * {tile};")
@@ -119,7 +123,7 @@ def _in_tiles(
 
 
 def _step(rows: int, length: int, pairs: Argument, bit: int, size: int) -> Launch:
-    """One step between pairs that lie in different tiles."""
+    """Return the launch of one step between pairs in different tiles."""
     w, threads = SourceWriter(), 256
     w(f"const i64 i = (i64)blockIdx.x * {threads} + threadIdx.x;")
     w(f"const i64 row = i / {length // 2};")
@@ -144,14 +148,14 @@ def _launch(
 
 
 def pairs_in(rows: int, length: int, offset: int = 0) -> Scratch:
-    """Scratch for rows of pairs."""
+    """Return scratch memory for rows of pairs."""
     return Scratch(offset, aligned_bytes(PAIR * rows * length))
 
 
 def generate_argsort(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """The stable order of the elements along an axis."""
+    """Return the launches of a stable argsort along an axis."""
     (x,), (y,), axis = inputs, outputs, node.attrs["axis"]
     if not x.spec.size:
         return []
@@ -172,7 +176,7 @@ def generate_argsort(
     k("Pair pair;")
     k(f"pair.at = {last};")
     key = key_of(f"x[{place(x, names)}]", x.spec.dtype)
-    # What fills a row up stands behind every element, NaN too, by its place.
+    # Padding of a row sorts after every element, including NaN, by its position.
     k(f"pair.key = {last} < {count} ? {key} : ~0ull;")
     k("pairs[i] = pair;")
     launches = [k.launch(), *sort_pairs(rows, length, scratch)]
@@ -188,7 +192,7 @@ def generate_argsort(
 def generate_searchsorted(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """Where values would go among sorted ones: a binary search by each thread."""
+    """Return the launch of a binary search per thread in sorted elements."""
     (edges, values), (y,) = inputs, outputs
     if not y.spec.size:
         return []

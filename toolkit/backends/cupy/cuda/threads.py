@@ -1,4 +1,4 @@
-"""Kernels with a thread for each element of a shape, written in a few lines of C."""
+"""Kernels with one thread per element of a shape, written in a few lines of C."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ THREADS = 256
 
 
 def span(operand: Operand) -> int:
-    """How many elements lie between the first and the last of an array."""
+    """Return the number of elements from the first to the last of an array in
+    memory.
+    """
     size = dtypes.itemsize(operand.spec.dtype)
     axes = zip(operand.spec.shape, operand.strides, strict=True)
     return sum((n - 1) * abs(stride) // size for n, stride in axes if n)
 
 
 class Threads(SourceWriter):
-    """A kernel with a thread for each index of a shape.
+    """Kernel with one thread per index of a shape.
 
     Args:
-        family: the beginning of its name.
+        family: the prefix of its name.
         shape: of the indices.
-        operands: the arrays whose elements it reaches by them.
+        operands: the arrays that the indices address.
 
     Attributes:
-        extra: helpers that it needs beside the prelude's.
-        indices: the names of the thread's indices, one for each axis.
-        number: the type of an index.
+        extra: helpers in addition to the prelude.
+        indices: the names of the thread's indices, one per axis.
+        number: the C type of an index.
     """
 
     def __init__(self, family: str, shape: Sequence[int], *operands: Operand) -> None:
@@ -51,25 +53,25 @@ class Threads(SourceWriter):
         self.number = "int" if 2 * most < 2**31 else "i64"
         self.parameters: list[tuple[str, str, Argument]] = []
         self(f"const i64 thread = (i64)blockIdx.x * {THREADS} + threadIdx.x;")
-        # Not in the text: one kernel serves every extent of the first axis.
+        # A parameter, not a literal: one kernel serves every extent of the first axis.
         self("if (thread >= threads) return;")
         self(f"const {self.number} i = thread;")
         self.indices: list[str] = split(self, "i", shape, "i", self.number)
 
     def array(self, ctype: str, name: str, argument: Argument) -> None:
-        """One more parameter."""
+        """Add a parameter."""
         self.parameters.append((ctype, name, argument))
 
     def source(self, name: str, dtype: str, argument: Argument) -> None:
-        """An array to read."""
+        """Add an input array."""
         self.array(f"const {STORED[dtype]}*", name, argument)
 
     def target(self, name: str, dtype: str, argument: Argument) -> None:
-        """An array to write."""
+        """Add an output array."""
         self.array(f"{STORED[dtype]}*", name, argument)
 
     def launch(self, problem: str = "") -> Launch:
-        """The launch of what was written."""
+        """Return the launch of the generated kernel."""
         self.array("i64", "threads", Scalar(self.threads))
         if problem:
             self.array("i64*", "problem", Problem())
@@ -81,7 +83,7 @@ class Threads(SourceWriter):
 
 
 def place(operand: Operand, indices: Sequence[str], unit: int = 0) -> str:
-    """Where in an array an index of each axis leads, in elements or other units."""
+    """Return the array offset of an index per axis, in elements or other units."""
     unit = unit or dtypes.itemsize(operand.spec.dtype)
     axes = zip(indices, operand.strides, operand.spec.shape, strict=True)
     terms = [
@@ -95,15 +97,15 @@ def place(operand: Operand, indices: Sequence[str], unit: int = 0) -> str:
 def in_units(
     operands: Sequence[Operand], aligned: bool, *others: int
 ) -> tuple[int, list[Operand]]:
-    """Arrays whose neighbours along the last axis are moved several at once.
+    """Return arrays whose last axis is accessed in units of several elements.
 
     Args:
         operands: of one dtype.
         aligned: whether their addresses are multiples of 16.
-        others: numbers of elements that have to fall apart into units too.
+        others: further element counts that must be divisible by the unit.
 
     Returns:
-        The bytes of a unit, and the arrays with that many fewer on the last axis.
+        The bytes of a unit, and the arrays with a last axis shorter by that factor.
     """
     size = dtypes.itemsize(operands[0].spec.dtype)
     for unit in (16, 8, 4, 2) if aligned else ():
@@ -115,10 +117,10 @@ def in_units(
 
 
 def lanes_of(operands: Sequence[Operand], aligned: bool) -> int:
-    """How many neighbours along the last axis a thread handles with one access.
+    """Return the vector width along the last axis.
 
     Args:
-        operands: of which the first fills the widest accesses, of 16 bytes.
+        operands: the arrays; the first one fills the widest accesses, of 16 bytes.
         aligned: whether their addresses are multiples of 16.
     """
     sizes = [dtypes.itemsize(x.spec.dtype) for x in operands]
@@ -143,5 +145,5 @@ def _of_units(x: Operand, count: int, unit: int) -> Operand:
 
 
 def unit_type(unit: int) -> str:
-    """The type of a unit of so many bytes."""
+    """Return the C type of a unit with this number of bytes."""
     return BITS.get(unit, "Pack<u64, 2>")

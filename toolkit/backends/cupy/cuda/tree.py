@@ -1,4 +1,4 @@
-"""Pieces that are combined along a tree, element by element: sums between devices."""
+"""Elementwise combinations along a tree, for sums between devices."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ THREADS = 256
 
 
 def generate_combine(step: Combine) -> Launch:
-    """The launch of a step of a plan.
+    """Return the launch of a step of a plan.
 
-    Its buffers are the own pieces, what was received if there is any, and the target.
-    The kernel is told the number of elements: steps of one tree share it.
+    Its buffers are the local pieces, the received data if any, and the destination. The
+    element count is an argument, so steps of one tree share a kernel.
     """
     if step.dtype not in STORED:
         raise UnsupportedOnBackend(
@@ -62,7 +62,7 @@ def generate_combine(step: Combine) -> Launch:
 
 
 class _Writer:
-    """Writes the values of one element."""
+    """Writer of the values of one element."""
 
     def __init__(self, w: SourceWriter, step: Combine) -> None:
         self.w = w
@@ -70,7 +70,7 @@ class _Writer:
         self.s: CUDAScalars = CUDAScalars(w)
 
     def value(self, tree: Tree | None) -> Value:
-        """The combination of a tree."""
+        """Return the combination of a tree."""
         dtype, own = self.step.dtype, len(self.step.own)
         if tree is None:
             return Value(literal(OF_NOTHING[self.step.op], dtype), dtype)
@@ -80,11 +80,14 @@ class _Writer:
         return self.w.let(dtype, f"widen({name})")
 
     def combined(self, a: Value, b: Value) -> Value:
-        """Two values as one, rounded to the dtype as memory would round it."""
+        """Return the combination of two values, rounded to the dtype as memory would
+        round it.
+        """
         found: Value = getattr(self.s, MERGES[self.step.op])(a, b)
         dtype = self.step.dtype
         if dtype in ("float16", "bfloat16"):
-            found = Value(found.text, "float32")  # in which halves are computed with
+            # float16 and bfloat16 compute in float32
+            found = Value(found.text, "float32")
         elif found.dtype == dtype:
             return found
         return self.s.cast(found, dtype)

@@ -1,4 +1,4 @@
-"""Rewrites for what cuDNN and cuBLASLt compute by one call."""
+"""Rewrites for patterns that cuDNN and cuBLASLt compute in one call."""
 
 from __future__ import annotations
 

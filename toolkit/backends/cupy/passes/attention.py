@@ -1,4 +1,4 @@
-"""Gradients of attention that read its output: what libraries on GPUs ask for."""
+"""Pass that makes gradients of attention read the output of attention."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from toolkit.ir import PRIMITIVES, Graph, Node
 
 
 def give_outputs(graph: Graph, target: Target) -> Graph:
-    """Let gradients of attention read what attention gave, where that helps.
+    """Make gradients of attention read its output, if a library uses it.
 
-    The sums that stood for it are then read by nobody.
+    Dead-code elimination then removes the sums that the output replaces.
     """
     found: dict[Any, Node] = {}
     nodes = []

@@ -1,4 +1,4 @@
-"""Casts of all weights stand together, so that they can be one kernel."""
+"""Pass that moves the casts of all weights together, so that they can be one kernel."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from toolkit.ir import Graph, Node
 
 
 def casts_first(graph: Graph, target: Target) -> Graph:
-    """Move elementwise nodes of inputs alone to the front, if they make no more of it.
+    """Move elementwise nodes of graph inputs to the front, unless they increase memory.
 
-    Where starting a kernel takes longer than what it computes: casts of all weights
-    stand together there, and can be one start.
+    The launch of a kernel can take longer than its computation. Adjacent casts of all
+    weights can become one launch.
     """
     known = set(graph.inputs)
 

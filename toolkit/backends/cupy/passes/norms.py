@@ -1,4 +1,4 @@
-"""Batch normalization as libraries on GPUs have it: with what follows, in one call."""
+"""Pass that keeps batch normalization as one library call with its epilogue."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 
 def keep_norms(graph: Graph, target: Target) -> Graph:
-    """Keep a batch normalization whole where a library goes over memory less often.
+    """Keep a batch normalization as one node if a library call needs less memory
+    traffic.
 
-    Forward that is where its result, behind a residual and a maximum with 0 that become
-    part of it, is in memory anyway: generated kernels would do other functions on the
-    way. Backward, where the gradient is in memory anyway.
+    Forward, the call includes a residual addition and a maximum with 0. It applies if
+    the result is in memory anyway; otherwise generated kernels fuse it with its
+    readers. Backward, it applies if the gradient is in memory anyway.
     """
     found = _Norms(graph, target.backend)
     for node in graph.nodes:
@@ -27,7 +28,7 @@ def keep_norms(graph: Graph, target: Target) -> Graph:
 
 
 class _Norms:
-    """The nodes of a graph, in which normalizations are replaced."""
+    """Graph in which normalizations are replaced."""
 
     def __init__(self, graph: Graph, backend: Backend) -> None:
         self.backend = backend
@@ -40,7 +41,7 @@ class _Norms:
                 self.readers[value].append(node)
 
     def keep(self, norm: Node) -> None:
-        """Replace a normalization and what follows it."""
+        """Replace a normalization and its epilogue."""
         chain, residual = self._chain(norm)
         y = chain[-1].outputs[0]
         inputs = (*norm.inputs, *residual)
@@ -51,11 +52,13 @@ class _Norms:
             self._replace(chain, whole)
 
     def _is_stored(self, y: Any) -> bool:
-        """Whether something reads a value that is not fused with what made it."""
+        """Return whether a reader of a value is not fused with its producer."""
         return y in self.outputs or not all(map(_is_light, self.readers[y]))
 
     def _chain(self, norm: Node) -> tuple[list[Node], tuple[Any, ...]]:
-        """A normalization, an addition and a maximum with 0, and what is added."""
+        """Return a normalization, an addition and a maximum with 0, and the added
+        value.
+        """
         y = norm.outputs[0]
         for node in self._only_reader(y):
             if _is_relu(node):
@@ -72,7 +75,7 @@ class _Norms:
         return found if len(found) == 1 and value not in self.outputs else []
 
     def _replace(self, chain: list[Node], whole: Node) -> None:
-        """Put a node where the last of a chain was, and behind it what reads it."""
+        """Insert a node at the end of a chain, before its readers."""
         first, last = self._position(chain[0]), self._position(chain[-1])
         late = set(whole.outputs)
         before: list[Node] = []
@@ -85,7 +88,7 @@ class _Norms:
             (behind if is_late else before).append(node)
         if not any(x in late for x in whole.inputs):
             self.nodes[first : last + 1] = [*before, whole, *behind]
-            for x in whole.inputs:  # of two branches only one takes the sum along
+            for x in whole.inputs:  # of two branches, only one includes the addition
                 rest = [n for n in self.readers[x] if n not in chain]
                 self.readers[x] = [*rest, whole]
 
@@ -93,7 +96,9 @@ class _Norms:
         return next(i for i, other in enumerate(self.nodes) if other is node)
 
     def keep_grad(self, grad: Node) -> None:
-        """Replace the gradient of a normalization, if nothing makes what it reads."""
+        """Replace the gradient of a normalization if no fused node produces its
+        input.
+        """
         g = grad.inputs[0]
         maker = self.producers.get(g)
         if maker is not None and _is_light(maker) and len(self.readers[g]) == 1:

@@ -1,10 +1,10 @@
-"""Products with what libraries compute beside them: activations, and gradients.
+"""Pass that joins products with activations and gradients of the same library call.
 
-y = relu(a @ b + bias)      also keeps a mask, a bit for each element above 0
+y = relu(a @ b + bias)      also returns a mask, a bit for each element above 0
 w = where(y > 0, g, 0)      is part of the product g, by the mask
 s = sum of w over rows      is part of that too: the gradient of the bias
-y = gelu(a @ b + bias)      also keeps what gelu is applied to
-w = gelu_grad(g, z)         is part of the product g, by what was kept
+y = gelu(a @ b + bias)      also returns the argument of gelu
+w = gelu_grad(g, z)         is part of the product g, by that argument
 a @ g, sum of g over rows   are one: the gradients of weights and of their bias
 """
 
@@ -26,14 +26,16 @@ from toolkit.backends.loops.iteration_space import (
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec, Value
 
-# Composites that are parts of products or nothing.
+# Composites that exist only as parts of products.
 PARTS = ("gelu", "gelu_grad")
-# The rows of a mask are multiples of so many bits.
+# The rows of a mask are multiples of this number of bits.
 MASK_BITS = 128
 
 
 def _spec(*inputs: Spec, epilogue: str, dtype: str) -> Any:
-    """The result; and the mask, the argument of gelu, or the sums over rows."""
+    """Return the specs of the result and of the mask, the argument of gelu, or the row
+    sums.
+    """
     a, b = inputs[:2]
     y = Spec((*a.shape[:-1], b.shape[-1]), dtype)
     if "bgrad" in epilogue:
@@ -44,17 +46,17 @@ def _spec(*inputs: Spec, epilogue: str, dtype: str) -> Any:
 
 
 def _mask(y: Spec) -> Spec:
-    """The bits of a result's rows, as bytes."""
+    """Return the spec of a mask: the bits of a result's rows, as bytes."""
     units = -(-y.shape[-1] // MASK_BITS)
     return Spec((y.size // y.shape[-1], units * MASK_BITS // 8), "uint8")
 
 
-# Not in the registry: the compiler alone puts it into a graph.
+# Not in the registry: only the compiler adds it to a graph.
 product_p: Primitive = Primitive("product", Kind.CONTRACT, _spec)
 
 
 def join_products(graph: Graph, target: Target) -> Graph:
-    """Let products compute what libraries can beside them."""
+    """Join products with the nodes that a library computes in the same call."""
     calls = target.backend.calls
     if calls is None:
         return graph
@@ -68,7 +70,7 @@ def join_products(graph: Graph, target: Target) -> Graph:
 
 
 class _Joining:
-    """A graph, and what stands instead of its nodes."""
+    """Graph and the replacements of its nodes."""
 
     def __init__(
         self, graph: Graph, calls: Calls, inputs: Sequence[Operand] | None
@@ -84,11 +86,11 @@ class _Joining:
                 self.readers[value].append(node)
         self.outputs = set(graph.outputs)
         self.instead: dict[Node, list[Node]] = {}
-        # What the gradient of each relu reads, by the result of that.
+        # The mask that the gradient of each relu reads, by the result of the relu.
         self.masks: dict[Value, Value] = {}
 
     def nodes(self) -> list[Node]:
-        """The nodes as they are now, each after those that it reads from."""
+        """Return the current nodes in topological order."""
         given = [m for n in self.graph.nodes for m in self.instead.get(n, [n])]
         makers = {y: node for node in given for y in node.outputs}
         done: dict[Node, None] = {}
@@ -105,7 +107,7 @@ class _Joining:
     # --- patterns ---------------------------------------------------------------------
 
     def join_relu(self, node: Node) -> None:
-        """Make where(y > 0, g, 0) part of the product g, if y is one too."""
+        """Join where(y > 0, g, 0) with the product g, if y is a product too."""
         condition, g, other = node.inputs
         test = self.makers.get(condition)
         if test is None or test.op.name != "less" or not _is_zero(other):
@@ -127,7 +129,9 @@ class _Joining:
             self.instead |= forward | backward
 
     def _masked(self, y: Any) -> tuple[dict[Node, list[Node]], Any]:
-        """What makes relu(a @ b + bias) with its mask, and that; or it is there."""
+        """Return the replacement that adds a mask to relu(a @ b + bias), and the mask;
+        reuse an existing one.
+        """
         if y in self.masks:
             return {}, self.masks[y]
         end = self.makers.get(y)
@@ -141,7 +145,9 @@ class _Joining:
         return ({}, None) if found is None else (found, mask)
 
     def join_gelu(self, node: Node) -> None:
-        """Make gelu(a @ b + bias) one, which gives what gelu reads if others do too."""
+        """Join gelu(a @ b + bias) with its product; return the argument of gelu if it
+        has other readers.
+        """
         (z,) = node.inputs
         is_shared = len(self.readers[z]) > 1 or z in self.outputs
         chain = self._chain(z, additions=1, is_shared=is_shared)
@@ -150,22 +156,22 @@ class _Joining:
             self.instead |= self._replaced([*chain, node], name, kept) or {}
 
     def join_gelu_grad(self, node: Node) -> None:
-        """Make gelu_grad(g, z) part of the product g."""
+        """Join gelu_grad(g, z) with the product g."""
         g, z = node.inputs
         chain = self._chain(g)
         if chain is not None and z.spec.size == chain[0].outputs[0].spec.size:
             self.instead |= self._gradient([*chain, node], "dgelu", z) or {}
 
     def join_sum(self, node: Node) -> None:
-        """Make the sum over the rows of a product's second factor part of it.
+        """Join a product with the sum over the rows of its second factor.
 
-        Only where a library made the factor: a generated kernel that does sums its rows
-        up in passing.
+        This applies only if a library produced the factor: a generated kernel that
+        produces it also computes its row sums.
         """
         a, b = (self._root(x) for x in node.inputs)
         factor = self.layouts.operand(node.inputs[1])
         if not factor.is_contiguous or factor.spec.size != b.spec.size:
-            return  # its rows are not those of what was made
+            return  # its rows are different from the rows of the produced value
         maker = self.makers.get(b)
         light = (Kind.ELEMENTWISE, Kind.REDUCE)
         if maker is None or maker.op.kind in light or maker.op.name in PARTS:
@@ -186,12 +192,13 @@ class _Joining:
     def _chain(
         self, value: Any, additions: int = 0, is_shared: bool = False
     ) -> list[Node] | None:
-        """The product that a value is and what follows it; nothing else reads those.
+        """Return the product that produces a value and its epilogue, without other
+        readers.
 
         Args:
             value: the last of the results.
-            additions: how many nodes may add something.
-            is_shared: whether others may read `value` itself.
+            additions: the maximum number of additions.
+            is_shared: whether `value` itself can have other readers.
         """
         nodes: list[Node] = []
         while True:
@@ -213,23 +220,27 @@ class _Joining:
             value = whole[0]
 
     def _adds_a_bias(self, nodes: list[Node]) -> bool:
-        """Whether what is added to a product, if anything, is the same for all rows."""
+        """Return whether the addition to a product, if any, is the same for all
+        rows.
+        """
         columns = nodes[0].outputs[0].spec.shape[-1]
         made = {y for node in nodes for y in node.outputs}
         added = [x for n in nodes[1:] for x in n.inputs if x not in made]
         return all(x.spec.size == columns for x in added) and self.calls.follow(nodes)
 
     def _root(self, value: Any) -> Any:
-        """What a view is a view of."""
+        """Return the base of a view."""
         return self.layouts[value].root
 
     def _after(self, value: Any) -> int:
-        """Where the node is that makes a value."""
+        """Return the index of the node that produces a value."""
         maker = self.makers.get(value)
         return -1 if maker is None else self.position[maker]
 
     def _sum_of_rows(self, value: Any, columns: int) -> Node | None:
-        """The sum of a value over all but its last axes, of so many elements."""
+        """Return the sum of a value over all except its last axes, of `columns`
+        elements.
+        """
         for reader in self.readers[value]:
             if reader in self.instead:
                 continue
@@ -243,7 +254,9 @@ class _Joining:
         return None
 
     def _widened(self, node: Node) -> list[Node]:
-        """What turns a result into float32, and nothing else reads it; else nothing."""
+        """Return the only reader of a result if it casts to float32, else an empty
+        list.
+        """
         nodes: list[Node] = []
         value = node.outputs[0]
         while value not in self.outputs and len(self.readers[value]) == 1:
@@ -261,7 +274,9 @@ class _Joining:
     def _gradient(
         self, nodes: list[Node], name: str, kept: Any
     ) -> dict[Node, list[Node]] | None:
-        """A gradient of an activation, with that of the bias if there is one."""
+        """Return the replacement of an activation's gradient, with the bias gradient if
+        any.
+        """
         columns = nodes[0].outputs[0].spec.shape[-1]
         total = self._sum_of_rows(nodes[-1].outputs[0], columns)
         if total is not None:
@@ -278,13 +293,14 @@ class _Joining:
         kept: Sequence[Any],
         read: Sequence[Any] = (),
     ) -> dict[Node, list[Node]] | None:
-        """A product instead of nodes; None if no library computes it.
+        """Return a product node as the replacement of nodes; None if no library
+        computes it.
 
         Args:
-            nodes: the plain product first; the last makes the result.
-            epilogue: what the library calls it, but for a bias.
-            kept: the values that it gives beside the result.
-            read: those that it reads beside the factors and a bias.
+            nodes: the plain product first; the last one produces the result.
+            epilogue: its name in the library, without the bias.
+            kept: the values that it returns in addition to the result.
+            read: the values that it reads in addition to the factors and a bias.
         """
         made = {y for node in nodes for y in node.outputs}
         bias = [

@@ -1,7 +1,7 @@
-"""Numbers that factors of products are multiplied with: the products are instead.
+"""Pass that moves scale factors from the operands of products to their results.
 
-(x * number) @ y is (x @ y) * number, which a library computes by the call that computes
-x @ y: the scores of attention, say, whose queries need not be written again.
+(x * number) @ y is (x @ y) * number, which a library computes in the call for x @ y.
+For example, the queries of attention are not rewritten for the scores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolkit.ir import Constant, Graph, Kind, Node, Value
 
 
 def scale_products(graph: Graph) -> Graph:
-    """Multiply products by what one of their factors is multiplied with."""
+    """Move a scale factor of an operand to the result of the product."""
     readers: defaultdict[Value, list[Node]] = defaultdict(list)
     for node in graph.nodes:
         for value in set(node.inputs):
@@ -25,7 +25,7 @@ def scale_products(graph: Graph) -> Graph:
     outputs = set(graph.outputs)
 
     def is_for_products(value: Any) -> bool:
-        """Whether products, or views for them, are all that reads a value."""
+        """Return whether only products, or views for them, read a value."""
         found = readers[value]
         if value in outputs or not found:
             return False
@@ -42,14 +42,15 @@ def scale_products(graph: Graph) -> Graph:
 
 
 def _moved(graph: Graph, node: Node) -> Graph:
-    """The graph with a multiplication behind the products that read its result."""
+    """Return the graph with a multiplication moved after the products that read it."""
     x, factor = node.inputs if number_of(node.inputs[0]) is None else node.inputs[::-1]
     number = number_of(factor)
     if number is None or x.spec != node.outputs[0].spec:
         return graph
     if not isfinite(float(number)) or number == 0:
         return graph
-    factor = Constant(np.asarray(number))  # which may have been an array of its like
+    # it can be an array with the same number in every element
+    factor = Constant(np.asarray(number))
     values = {node.outputs[0]: x}
     nodes: list[Node] = []
     for other in graph.nodes:
@@ -64,6 +65,6 @@ def _moved(graph: Graph, node: Node) -> Graph:
             values[other.outputs[0]] = result
         elif read == 1:
             nodes.append(Node(node.op, [result, factor], {}, other.outputs))
-        else:  # both factors are the same, and would be multiplied twice
+        else:  # both factors are the same, and the scale would apply twice
             return graph
     return graph.replace(nodes)
