@@ -1,4 +1,4 @@
-"""Where tensors are computed: kernels and memory, one folder per array library."""
+"""Backends: kernels and memory, with one folder per array library."""
 
 from toolkit.backends.base import (
     Backend,

@@ -1,13 +1,13 @@
-"""The interface of a backend: a table of kernels, and memory.
+"""Interface of a backend: a table of kernels, and memory.
 
-A kernel is called as `kernel(*arrays, out=None, **attrs)`: dtypes are already promoted
-and axes normalised, inputs are never modified, and the result goes into `out` (an array
-of the right shape and dtype, or a tuple of them) when it is given. A bare ufunc is a
-kernel. Elementwise kernels take any `out`, even one of their inputs; the others need a
-C-contiguous `out` that overlaps no input. A 0-d result may be a NumPy scalar.
+A kernel is called as `kernel(*arrays, out=None, **attrs)`. Dtypes are already promoted
+and axes normalised. Kernels never modify inputs. If `out` is given (an array of the
+right shape and dtype, or a tuple of them), it receives the result. A bare ufunc is a
+kernel. Elementwise kernels accept any `out`, even one of their inputs. Other kernels
+need a C-contiguous `out` that overlaps no input. A 0-d result can be a NumPy scalar.
 
-A kernel that needs scratch memory is decorated with `workspace` and takes `work=`, a
-64-byte aligned uint8 array of the declared size; without it, it allocates its own.
+A kernel that needs scratch memory has the decorator `workspace` and takes `work=`, a
+64-byte aligned uint8 array of the declared size. Without `work`, it allocates.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ALIGNMENT = 64
 
 
 def aligned(nbytes: int) -> int:
-    """`nbytes` rounded up to a multiple of the alignment of arenas and scratch."""
+    """Return `nbytes`, rounded up to the alignment of arenas and scratch memory."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
@@ -73,7 +73,7 @@ def workspace(rule: Callable[..., int]) -> Callable[[KernelT], KernelT]:
 
 
 def workspace_bytes(kernel: Kernel, specs: Iterable[Any], attrs: dict[str, Any]) -> int:
-    """The size of the `work` array of one call; 0 if the kernel takes none."""
+    """Return the size of the `work` array of one call; 0 if the kernel takes none."""
     rule = getattr(kernel, "workspace", None)
     return 0 if rule is None else int(rule(*specs, **attrs))
 
@@ -81,27 +81,27 @@ def workspace_bytes(kernel: Kernel, specs: Iterable[Any], attrs: dict[str, Any])
 class Backend:
     """Kernels by the name of their primitive, and memory in the host's RAM.
 
-    A subclass sets `name` and fills `kernels`; every method has a default for arrays
-    that are NumPy's.
+    A subclass sets `name` and fills `kernels`. The default methods support NumPy
+    arrays.
     """
 
     name = "backend"
-    # What `get_backend` found it by: the name, and a number if it is one of several.
+    # The lookup name in `get_backend`: the name, with a number if it is one of several.
     key = "backend"
-    # Whether its arrays are elsewhere than in the host's memory.
+    # Whether its arrays are outside the host's memory.
     is_accelerator = False
-    # Whether a program can wait for a value to choose a branch by.
+    # Whether a program can wait for a value to select a branch.
     can_branch = True
-    # Whether generated code can choose a branch, or end a loop, by what it computed.
+    # Whether generated code can select a branch or end a loop by a computed value.
     jumps = False
-    # Whether `prepared` leaves calls out, so that frozen inputs are worth something.
+    # Whether `prepared` removes calls, so that frozen inputs bring a gain.
     prepares = False
-    # Rewrites of graphs that it wants beside those of every backend.
+    # Graph passes in addition to the passes of every backend.
     passes: BackendPasses = BackendPasses()
-    # What libraries compute by one call; None: generated code follows anchors by
-    # whatever elementwise nodes, of which several may have results.
+    # Limits of one library call. None: generated code applies any elementwise nodes
+    # after anchors, several of which can have results.
     calls: Calls | None = None
-    # The module of functions of its arrays: NumPy, or one like it.
+    # The module of its array functions.
     xp: Any = np
 
     def __init__(self, kernels: dict[str, Kernel]) -> None:
@@ -109,22 +109,22 @@ class Backend:
         self._eager_kernels: dict[str, Kernel] = {}
 
     def render(self, record: Primitive) -> Kernel | None:
-        """The kernel that follows from a primitive's record; None: it says too little.
+        """Return the kernel that a primitive's record defines; None if it has no rule.
 
-        It is asked for what `kernels` were not given.
+        It is called for primitives that are not in `kernels`.
         """
         return rendered(record, ArrayScalars(self.xp, self.kernels))
 
     def supports(self, name: str) -> bool:
-        """Whether there is a kernel for the primitive of this name."""
+        """Return whether a kernel exists for the primitive of this name."""
         return name in self.kernels
 
     def eager_kernel(self, primitive: Primitive) -> Kernel:
-        """What computes a primitive outside of programs.
+        """Return the kernel of a primitive outside of programs.
 
-        That of a composite is a `BodyKernel` where `kernels` have none.
+        For a composite without an entry in `kernels`, it is a `BodyKernel`.
         """
-        if PRIMITIVES.get(primitive.name) is not primitive:  # of one call alone
+        if PRIMITIVES.get(primitive.name) is not primitive:  # a primitive of one call
             return self.make_eager_kernel(primitive)
         if primitive.name not in self._eager_kernels:
             kernel = self.make_eager_kernel(primitive)
@@ -132,13 +132,13 @@ class Backend:
         return self._eager_kernels[primitive.name]
 
     def make_eager_kernel(self, primitive: Primitive) -> Kernel:
-        """The `eager_kernel`, which is kept for a primitive that is declared."""
+        """Create the `eager_kernel`, which is cached for declared primitives."""
         if primitive.graph is not None and not self.supports(primitive.name):
             return BodyKernel(self, primitive)
         return self.kernels[primitive.name]
 
     def computes(self, node: Any) -> bool:
-        """Whether a composite node runs as one; otherwise its body takes its place."""
+        """Return whether a composite node runs as one node; else it is expanded."""
         return self.supports(node.op.name)
 
     def lower(
@@ -148,34 +148,35 @@ class Backend:
         outputs: Sequence[Operand],
         is_aligned: bool = True,
     ) -> Any:
-        """Generated calls that compute a node, with their scratch bytes as `.work`.
+        """Lower a node to generated calls, with scratch bytes `.work`; None by default.
 
-        None, unless a subclass generates code: then `kernels` compute the node.
+        With None, `kernels` compute the node. A subclass that generates code overrides
+        it.
 
         Args:
             node: of a fused or of any other primitive.
-            inputs, outputs: the operands in the order of the node's.
-            is_aligned: whether all of them lie at multiples of 16 bytes.
+            inputs, outputs: the operands in the order of the node.
+            is_aligned: whether all addresses are multiples of 16 bytes.
         """
         return None
 
     def foresee(self, lowered: Any) -> None:
-        """Begin what takes long of what `lower` returned, before a program needs it.
+        """Start the slow preparation of a result of `lower`, before a program needs it.
 
         Args:
-            lowered: for a node of a graph; the rest of it is lowered meanwhile.
+            lowered: for a node of a graph; the other nodes are lowered in parallel.
         """
 
     def forget(self) -> None:
-        """Go on with nothing that was foreseen: its program comes to nothing."""
+        """Cancel the preparation for a program that failed."""
 
     def prepared(self, lowered: Any, frozen: Collection[int], result: int = 0) -> Any:
-        """What `lower` returned, where inputs of these numbers never change.
+        """Return a result of `lower` for inputs that never change.
 
         Args:
             lowered: for a node.
             frozen: the numbers of the inputs.
-            result: the bytes of its only output if that may be kept, too; else 0.
+            result: the bytes of its only output if that can be cached too; else 0.
         """
         return lowered
 
@@ -185,16 +186,15 @@ class Backend:
         shares: Shares,
         barrier: int,
     ) -> Any:
-        """Join what `lower` returned for consecutive nodes into one program.
+        """Join the results of `lower` for consecutive nodes into one program.
 
         Args:
             lowered: for each node.
             shares: the memory of their operands.
-            barrier: this one of them and later ones run after all earlier ones.
+            barrier: the index of a node; it and later nodes run after all earlier ones.
 
         Returns:
-            An object with `moments`, the `Moment` of each node, `parts`, what is timed
-            by itself, and `bind(places, objects)`.
+            An object with the `moments` of the nodes, its timed `parts`, and `bind`.
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
 
@@ -207,14 +207,15 @@ class Backend:
         begun: Sequence[tuple[int, Spec]] = (),
         changing: Collection[tuple[str, int]] = (),
     ) -> Any:
-        """A lowered loop over a program that `assemble` made.
+        """Return a lowered loop over a program from `assemble`.
 
         Args:
-            body: a program that is generated code alone.
-            arena: the operand in which the body keeps its intermediate values.
-            moves: where each array of the body is, in the order of its numbers.
-            turns: how often the body runs, at least once.
-            begun: outputs that begin as the inputs of these numbers, if it jumps.
+            body: a program of generated code only.
+            arena: the operand for the body's intermediate values.
+            moves: the location of each array of the body, in the order of its numbers.
+            turns: the number of iterations, at least 1.
+            begun: outputs that start as the inputs of these numbers, if the backend
+                jumps.
             changing: operands that are frozen for the body, but differ between runs.
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
@@ -222,30 +223,30 @@ class Backend:
     def processors(
         self, name: str | None = None, threads: bool = True
     ) -> Sequence[Any]:
-        """What machine code is written for: each is the `processor` of a `Target`.
+        """Return the targets of machine code: each is the `processor` of a `Target`.
 
-        One, but for a name that stands for several: a library has programs for each
-        then. What runs on one of them runs on those behind it.
+        The result has several entries only for a name that means several: then a
+        library has programs for each. Programs of one entry also run on the later
+        entries.
 
         Args:
-            name: "x86-64-v3", say; None: the processor of this machine.
-            threads: whether a library may start threads of its own.
+            name: for example "x86-64-v3"; None: the processor of this machine.
+            threads: whether a library may start threads.
 
         Raises:
-            UnsupportedError: it generates no machine code, or none for that.
+            UnsupportedError: the backend generates no machine code, or none for that.
         """
         raise UnsupportedError(f"backend {self.name} makes no native libraries")
 
     def library(self, source: LibrarySource) -> Library:
-        """Programs as one object file that needs neither Python nor this package.
+        """Build one object file that needs neither Python nor this package.
 
         Args:
-            source: programs for one or several processors, each of them generated
-                code alone, and their weights.
+            source: programs of generated code only, and their weights.
 
         Raises:
-            UnsupportedError: it generates no machine code, or what is in the source is
-                too large.
+            UnsupportedError: the backend has no machine code, or the source is too
+                large.
         """
         raise UnsupportedError(f"backend {self.name} makes no native libraries")
 
@@ -255,12 +256,12 @@ class Backend:
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
     ) -> Any:
-        """One of two lowered programs, by a bool; asked of backends that jump.
+        """Return the selection of a program by a bool, on backends that jump.
 
         Args:
-            branches: programs that are generated code alone: for True and for False.
-            inputs: the bool, and what both programs read.
-            outputs: what both write.
+            branches: programs of generated code only: for True and for False.
+            inputs: the bool, and the inputs of both programs.
+            outputs: the outputs of both programs.
         """
         raise NotImplementedError(f"backend {self.name} generates no jumps")
 
@@ -273,158 +274,158 @@ class Backend:
         limit: int | None,
         begun: Collection[int] = (),
     ) -> Any:
-        """A lowered loop of unknown length; asked of backends that jump.
+        """Return a lowered loop with an unknown trip count, on backends that jump.
 
         Args:
-            condition: of carried values and constants, whether there is a first turn.
-            body: of the same, new carried values and whether there is another turn.
+            condition: from carried values and constants: the first iteration runs.
+            body: from the same: new carried values, and another iteration runs.
             inputs: the first carried values, then the constants.
             outputs: the last carried values.
-            limit: turns at most; None: any number.
-            begun: outputs that begin as the inputs of these numbers, and change there.
+            limit: the maximum trip count; None: no limit.
+            begun: outputs that start as the inputs of these numbers, updated in place.
         """
         raise NotImplementedError(f"backend {self.name} generates no jumps")
 
     @property
     def anchors(self) -> Collection[str]:
-        """Primitives that generated code follows with elementwise nodes."""
+        """Return the primitives that elementwise nodes can follow in a kernel."""
         return ()
 
     @property
     def generates(self) -> bool:
-        """Whether `lower` ever returns something."""
+        """Return whether `lower` ever returns a result."""
         return False
 
     def fuses(self, node: Any) -> bool:
-        """Whether an elementwise node may become part of a generated kernel."""
+        """Return whether an elementwise node can be part of a generated kernel."""
         return False
 
     def fused_kernel(self, body: Any) -> Kernel:
-        """The kernel of a graph of elementwise nodes that `fuses` accepted."""
+        """Return the kernel of a graph of elementwise nodes that `fuses` accepted."""
         raise NotImplementedError(f"backend {self.name} generates no kernels")
 
     def errstate(self) -> contextlib.AbstractContextManager[Any]:
-        """The context in which a whole program runs its kernels."""
+        """Return the context in which a program runs its kernels."""
         return np.errstate(all="ignore")
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
-        """An array of the dtype's name whose content is undefined."""
+        """Allocate an uninitialized array."""
         return np.empty(shape, dtypes.numpy_dtype(dtype))
 
     def on_shortage(self, release: Callable[[], None]) -> None:
-        """Call a method that gives memory back where there is too little."""
+        """Register a method that frees memory when memory is short."""
 
     def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Array]:
-        """Arrays like those of `empty` for the results of one call."""
+        """Allocate arrays as `empty` does, for the results of one call."""
         return [self.empty(*spec) for spec in specs]
 
     def asarray(self, value: Any, dtype: str | None = None) -> Array:
-        """`value` as an array, copied only if it must be; None keeps its dtype."""
+        """Return `value` as an array; copy only if necessary; None keeps its dtype."""
         return np.asarray(value, None if dtype is None else dtypes.numpy_dtype(dtype))
 
     def to_numpy(self, array: Array) -> np.ndarray[Any, Any]:
-        """The content as a NumPy array, without a copy where the memory is shared."""
+        """Return the content as a NumPy array, without a copy of shared memory."""
         return np.asarray(array)
 
     def fetch(self, arrays: Sequence[Array]) -> PendingCopy:
-        """Begin to copy arrays to the host; an accelerator computes on meanwhile."""
+        """Start to copy arrays to the host; an accelerator continues to compute."""
         return PendingCopy(lambda: list(map(self.to_numpy, arrays)))
 
     def arena(self, nbytes: int, plan: Any = None) -> Array:
-        """A 64-byte aligned 1-D uint8 array; `plan` is what will lie in it."""
+        """Allocate a 64-byte aligned 1-D uint8 array; `plan` describes its content."""
         block = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -block.ctypes.data % ALIGNMENT
         return block[start : start + nbytes]
 
     def aligned(self, shape: tuple[int, ...], dtype: str) -> Array:
-        """Like `empty`, and 64-byte aligned: no vector of it crosses a cache line."""
+        """Allocate as `empty` does, 64-byte aligned: no vector crosses a cache line."""
         nbytes = math.prod(shape) * dtypes.itemsize(dtype)
         return self.view(self.arena(nbytes), 0, shape, dtype)
 
     def view(
         self, arena: Array, offset: int, shape: tuple[int, ...], dtype: str
     ) -> Array:
-        """An array on the bytes of `arena` that start at `offset`."""
+        """Return an array on the bytes of `arena` that start at `offset`."""
         return np.ndarray(shape, dtypes.numpy_dtype(dtype), arena, offset)
 
     def owns(self, array: Any) -> bool:
-        """Whether an array lies in the memory that the kernels compute on."""
+        """Return whether an array is in the memory of this backend."""
         return type(array) is np.ndarray
 
     def adopt(self, array: Any) -> Array:
-        """A copy of another library's array, which lies on this backend's device."""
+        """Copy another library's array that is on this backend's device."""
         return np.array(array)
 
     def owned(self, array: Any) -> Array:
-        """A copy of an array that nobody else holds, in this backend's memory."""
+        """Return a copy without other references, in this backend's memory."""
         own = self.aligned(array.shape, dtypes.name_of(array.dtype))
         own[...] = self.in_order(array)
         return own
 
     def overwrite(self, target: Array, source: Any) -> None:
-        """Copy an array, wherever it is, over one of this backend's own."""
+        """Copy an array, from any device, over an array of this backend."""
         target[...] = self.in_order(source)
 
     def in_order(self, array: Any) -> Array:
-        """As generated code expects an array: of this backend's memory, row-major."""
+        """Return an array for generated code: in this backend's memory, row-major."""
         if type(array) is np.ndarray and array.flags.c_contiguous:
             return array
         return np.array(on_host(array), order="C")
 
     def constant(self, array: Any) -> Array:
-        """A constant of a program, given as a NumPy array."""
+        """Return a constant of a program, given as a NumPy array."""
         return np.asarray(array, order="C")
 
     def address(self, array: Array) -> int:
-        """Where the first byte of an array is."""
+        """Return the address of an array's first byte."""
         return int(array.ctypes.data)
 
-    # What generated code knows an array of a call by: a NumPy array is an object.
+    # The identity of a call's array in generated code: the id of a NumPy array.
     handle: Callable[[Array], int] = staticmethod(id)
 
     def call_table(
         self, specs: Sequence[Spec], kept: Collection[int], plan: Any = None
     ) -> Any:
-        """Where generated code finds the handles of the arrays of a call.
+        """Return the table of the array handles of a call, for generated code.
 
         Args:
             specs: of the arrays, by number.
-            kept: the numbers of those that are the same in most calls.
-            plan: what lies in the arena of the program.
+            kept: the numbers of the arrays that are the same in most calls.
+            plan: the content of the program's arena.
         """
         return (ctypes.c_int64 * max(1, len(specs)))()
 
     def peaks(self) -> tuple[float, float] | None:
-        """Arithmetic operations and bytes per second at best; None if not known."""
+        """Return peak operations and bytes per second; None if unknown."""
         return None
 
     def use_threads(self, count: int) -> None:
-        """Compute with so many threads from now on."""
+        """Set the number of compute threads."""
 
     def devices(self) -> tuple[str, ...]:
-        """The names of the devices that this backend computes on."""
+        """Return the names of this backend's devices."""
         return tuple(f"cpu:{i}" for i in range(settings.logical_devices("cpu")))
 
     @property
     def device_name(self) -> str:
-        """The device that programs run on where nothing else is said."""
+        """Return the default device of programs."""
         return self.devices()[0]
 
     def describe(self) -> dict[str, Any]:
-        """Facts for `toolkit.config.show()`."""
+        """Return facts for `toolkit.config.show()`."""
         return {"cpu": cpu_model(), "cores": available_cores()}
 
     def cache_folder(self) -> Path | None:
-        """The folder of the code that it has compiled; None if it keeps none."""
+        """Return the folder of compiled code; None without a cache."""
         return None
 
 
-# The backends in use whose arrays are not in the host's memory.
+# The backends in use whose arrays are outside the host's memory.
 accelerators: list[Backend] = []
 
 
 def on_host(array: Any) -> Array:
-    """An array as one of NumPy's, copied from its device if it is on one."""
+    """Return an array as a NumPy array, copied from its device if necessary."""
     if type(array) is np.ndarray:
         return array
     owner = owner_of(array)
@@ -432,7 +433,7 @@ def on_host(array: Any) -> Array:
 
 
 def owner_of(array: Any) -> Backend | None:
-    """The backend in whose own memory an array lies; None: it lies in the host's."""
+    """Return the backend whose memory holds an array; None for the host's memory."""
     if array is None or type(array) is np.ndarray:
         return None
     return next((b for b in accelerators if b.owns(array)), None)

@@ -1,4 +1,4 @@
-"""Composites that run outside of programs, on a backend that has no kernel for them."""
+"""Eager composites on a backend without a kernel for them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from toolkit.ir import Primitive, Spec
 if TYPE_CHECKING:
     from toolkit.backends.base import Backend
 
-# Signatures that are remembered, for each composite.
+# The maximum number of cached signatures per composite.
 _MOST = 1024
 
 
 class BodyKernel:
-    """The kernel of a composite: those of its body's nodes, one after the other.
+    """Kernel of a composite: the kernels of its body's nodes, in order.
 
-    The body is traced once for each signature; no tensor is made of what is between.
-    At the first call with a signature it returns None, for that may be the only one:
-    whoever calls runs the body, as tensors.
+    The body is traced once per signature, and intermediate values are not tensors. The
+    first call with a signature returns None, because it can be the only one. The caller
+    then runs the body with tensors.
 
     Args:
-        backend: whose kernels compute it.
+        backend: the backend whose kernels compute it.
         primitive: a composite.
     """
 
@@ -48,7 +48,7 @@ class BodyKernel:
         for kernel, inputs, node_attrs, is_one, gone in body.steps:
             operands = [values[i] for i in inputs]
             found = kernel(*operands, **node_attrs)
-            if found is None:  # a composite inside, at its first sight
+            if found is None:  # the first call of a nested composite
                 found = kernel(*operands, **node_attrs)
             if is_one:
                 values.append(found)
@@ -88,7 +88,7 @@ class BodyKernel:
 
 
 class _Step(NamedTuple):
-    """A kernel; where its inputs are; and what nothing reads any more after it."""
+    """A kernel, the indices of its inputs, and the values without later readers."""
 
     kernel: Kernel
     inputs: tuple[int, ...]
@@ -98,8 +98,8 @@ class _Step(NamedTuple):
 
 
 class _Body(NamedTuple):
-    """What runs for one signature."""
+    """The steps for one signature."""
 
-    known: list[Any]  # the constants, behind the arrays of a call
+    known: list[Any]  # the constants, after the arrays of a call
     steps: list[_Step]
     results: list[int]

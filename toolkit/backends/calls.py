@@ -1,4 +1,4 @@
-"""What libraries compute by one call beside a product, as the compiler asks for it."""
+"""Interface by which the compiler queries the limits of one library call."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ if TYPE_CHECKING:
 
 
 class Calls(Protocol):
-    """What the libraries of a backend compute by one call."""
+    """Limits of one library call of a backend."""
 
     def follow(self, nodes: Sequence[Any]) -> bool:
-        """Whether a product or convolution and what follows it are one call.
+        """Return whether a product or convolution and the nodes after it are one call.
 
         Args:
-            nodes: that one first; each of the others reads the one before.
+            nodes: the product or convolution first; every other node reads the previous
+                one.
         """
 
     def take(
@@ -26,4 +27,4 @@ class Calls(Protocol):
         outputs: Sequence[Operand],
         is_aligned: bool,
     ) -> bool:
-        """Whether a product with what is computed beside it is one call."""
+        """Return whether a product with its extra results is one call."""

@@ -1,4 +1,4 @@
-"""The devices to compute on, and how many threads: by the backend that is set."""
+"""Devices and the number of threads, for the current backend."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _listeners: list[Callable[[], None]] = []
 
 
 def set_backend(backend: str) -> None:
-    """Choose the backend by name: "numpy", "reference", or a registered one."""
-    get_backend(backend)  # an unknown name fails here, before anything changes
+    """Set the backend by name: "numpy", "reference", or a registered one."""
+    get_backend(backend)  # an unknown name fails before any change
     values["backend"] = backend
     place()
     for callback in _listeners:
@@ -34,7 +34,9 @@ def set_backend(backend: str) -> None:
 
 
 def device() -> str:
-    """Where to compute: "cpu:0" unless TOOLKIT_DEVICE or `set_device` say else.
+    """Return the compute device: "cpu:0" by default.
+
+    TOOLKIT_DEVICE and `set_device` change it.
 
     Raises:
         DeviceError: if there is no such device.
@@ -45,7 +47,7 @@ def device() -> str:
 
 
 def set_device(name: str) -> None:
-    """Choose the device on which to compute, such as "cpu:0" or "gpu:0"."""
+    """Set the compute device, for example "cpu:0" or "gpu:0"."""
     values["device"] = check_device(name)
     place()
     for callback in _listeners:
@@ -53,7 +55,11 @@ def set_device(name: str) -> None:
 
 
 def check_device(name: str) -> str:
-    """The full name of a device ("cpu" is "cpu:0"); a DeviceError if there is none."""
+    """Return the full name of a device: "cpu" is "cpu:0".
+
+    Raises:
+        DeviceError: the device does not exist.
+    """
     wanted = name.lower() if ":" in name else f"{name.lower()}:0"
     try:
         known = _devices_of(backend_of(wanted))
@@ -74,9 +80,9 @@ def _devices_of(name: str) -> tuple[str, ...]:
 
 
 def set_num_threads(count: int | None) -> None:
-    """Set how many threads compute; results do not depend on it.
+    """Set the number of compute threads; results do not depend on it.
 
-    A NumPy that was built with another BLAS than OpenBLAS may take threads of its own.
+    A NumPy with another BLAS than OpenBLAS can use its own threads.
 
     Args:
         count: at least 1; None for TOOLKIT_NUM_THREADS or, without it, every core that
@@ -92,9 +98,9 @@ def set_num_threads(count: int | None) -> None:
 
 
 def set_logical_devices(kind: str, count: int) -> None:
-    """Divide the processor into so many devices, to try placement on any machine.
+    """Split the CPU into logical devices, to test placement on any machine.
 
-    They share its memory and its threads; what passes from one to another is copied.
+    They share its memory and its threads; transfers between them are copies.
 
     Args:
         kind: "cpu".
@@ -111,7 +117,7 @@ def set_logical_devices(kind: str, count: int) -> None:
 
 
 def list_devices() -> tuple[str, ...]:
-    """The names of the devices to compute on; `show` says why a GPU is not there."""
+    """Return the names of the devices; `show` gives the reason for a missing GPU."""
     found = _devices_of(backend())
     if backend() == GPU_BACKEND:
         return found
@@ -122,12 +128,12 @@ def list_devices() -> tuple[str, ...]:
 
 
 def on_backend_change(callback: Callable[[], None]) -> None:
-    """Have `callback` called whenever the backend changes."""
+    """Register `callback` for every change of the backend."""
     _listeners.append(callback)
 
 
 def show() -> None:
-    """Print the CPU, BLAS, number of threads and the backends that are known."""
+    """Print the CPU, BLAS, number of threads and the available backends."""
     for name, facts in describe_backends().items():
         active = " (active)" if name == backend() else ""
         print(f"backend {name}{active}")

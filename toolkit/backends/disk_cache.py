@@ -1,10 +1,9 @@
-"""What is compiled or planned, on disk, so that the next process need not do it again.
+"""Disk cache of compiled code and plans, shared by later processes.
 
-TOOLKIT_CACHE_DIR says where; "off": nowhere. Code is run as it is read, so nobody else
-may be able to write it, or to replace a folder that it is in, and what is damaged is as
-if it were not there. The folder may
-hold other things too: only files that have our names and begin with our mark are ever
-dropped, in folders of ours, and no link is followed.
+TOOLKIT_CACHE_DIR sets the folder; "off" disables the cache. Cached code is executed, so
+no other user may have write access to it or to its parent folders. A corrupt file
+counts as missing. The folder can contain other files: the cache deletes only files with
+its own names and marker, in its own folders. It follows no links.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from pathlib import Path
 from toolkit import settings
 from toolkit.files.private import can_be_replaced, is_private
 
-# Files beyond this many bytes are dropped, those not used for longest first.
+# Limit of the total size in bytes; above it, the least recently used files are deleted.
 CACHE_BYTES = 256 * 2**20
-# Seconds: to look at some ten thousand files takes longer than to compile a kernel.
+# Seconds: a scan of ten thousand files takes longer than the compilation of a kernel.
 BETWEEN_TRIMS = 600
 _MARK = b"toolkit cache 1\n"
 _DIGEST = 32
 _NAMES = re.compile(r"\w{16,128}(-\d+)?(\.(algorithm|cubin|plan|tuned))?")
-_NEW = re.compile(r"\.new-\w{8}")  # being written
-_ABANDONED = 3600  # seconds after which nobody writes such a file any more
+_NEW = re.compile(r"\.new-\w{8}")  # during a write
+_ABANDONED = 3600  # seconds after which a temporary file is abandoned
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def folder(name: str) -> Path | None:
-    """The folder to keep files in; None if caching is off or not safe there.
+    """Return the cache folder; None if caching is off or the folder is unsafe.
 
     Args:
-        name: of the folder in TOOLKIT_HOME; in TOOLKIT_CACHE_DIR, if that is set, it
-            is called "toolkit-" and this.
+        name: of the folder in TOOLKIT_HOME; in TOOLKIT_CACHE_DIR, if set, its name is
+            "toolkit-" and this.
     """
     chosen = settings.environment("CACHE_DIR")
     if chosen == "off":
@@ -57,12 +56,12 @@ def folder(name: str) -> Path | None:
 
 
 def load(path: Path) -> bytes | None:
-    """The content of a file, None if it is missing, damaged or not ours."""
+    """Return the content of a file; None if it is missing, corrupt or foreign."""
     with suppress(OSError), open(path, "rb", opener=_open) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or not is_private(status):
             return None
-        if not is_private(path.parent.stat()):  # a folder in the one of the cache
+        if not is_private(path.parent.stat()):  # a subfolder of the cache folder
             return None
         content = file.read()
         os.utime(file.fileno() if os.utime in os.supports_fd else path)
@@ -81,8 +80,9 @@ def _head(code: bytes) -> bytes:
 
 
 def store(path: Path, content: bytes) -> None:
-    """Write a file so that other processes see it whole or not at all."""
-    with suppress(OSError):  # what cannot be kept is made again
+    """Write a file atomically."""
+    # without the file, the next process computes the content again
+    with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
             return
@@ -97,7 +97,7 @@ def store(path: Path, content: bytes) -> None:
 
 
 def trim_at_times(folder: Path) -> None:
-    """`trim`, if no process has done so for some minutes."""
+    """Call `trim` if no process has done so for some minutes."""
     last = folder / ".trimmed"
     with suppress(OSError):
         if 0 <= time.time() - last.lstat().st_mtime < BETWEEN_TRIMS:
@@ -109,7 +109,7 @@ def trim_at_times(folder: Path) -> None:
 
 
 def trim(folder: Path) -> None:
-    """Drop the files that are too many, and what processes that died were writing."""
+    """Delete files above the size limit, and temporary files of dead processes."""
     with suppress(OSError):
         files = list(_files(folder))
         rows = sorted(row for row in files if _NAMES.fullmatch(row[2].name))
@@ -126,7 +126,7 @@ def trim(folder: Path) -> None:
 
 
 def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """(time of last use, bytes, path) of each file in a folder; of no link."""
+    """Yield (time of last use, bytes, path) of each regular file in a folder."""
     for place, _, names in os.walk(folder):
         for name in names:
             path = Path(place, name)
@@ -136,6 +136,6 @@ def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
 
 
 def _is_marked(path: Path) -> bool:
-    """Whether a file is one that `store` has written."""
+    """Return whether `store` has written a file."""
     with open(path, "rb", opener=_open) as file:
         return file.read(len(_MARK)) == _MARK

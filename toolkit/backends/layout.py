@@ -1,7 +1,7 @@
-"""Where every value of a graph lies: in whose buffer, at which byte and strides.
+"""Memory layout of every value of a graph: its buffer, offset and strides.
 
-A view lies in the buffer of what it is a view of; everything else is contiguous in a
-buffer of its own.
+A view is in the buffer of its base. Every other value is contiguous in a separate
+buffer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from toolkit.ir import Graph, Kind, Node, Value
 
 @record
 class Layout:
-    """The value that owns the buffer, the first byte in it, and the byte strides."""
+    """The value that owns the buffer, the byte offset in it, and the byte strides."""
 
     root: Any
     offset: int
@@ -24,11 +24,11 @@ class Layout:
 
 
 class Layouts:
-    """The layouts of the values of a graph, and which of them are views.
+    """Layouts of the values of a graph, and the set of views.
 
     Args:
-        graph: in the order in which it runs.
-        inputs: how the inputs lie in memory; None: whole, in row-major order.
+        graph: in execution order.
+        inputs: the memory layouts of the inputs; None: whole, in row-major order.
     """
 
     def __init__(self, graph: Graph, inputs: Sequence[Operand] | None = None) -> None:
@@ -50,12 +50,12 @@ class Layouts:
         return self._known[value]
 
     def operand(self, value: Any) -> Operand:
-        """The value as a kernel sees it."""
+        """Return the value as an operand of a kernel."""
         return Operand(value.spec, self[value].strides)
 
 
 def _view(node: Node, source: Layout) -> Layout | None:
-    """The layout of a view node's output, None if the node has to copy."""
+    """Return the layout of a view node's output; None if the node must copy."""
     shape, attrs = node.inputs[0].spec.shape, node.attrs
     result = node.outputs[0].spec
     strides, offset = source.strides, source.offset
@@ -72,7 +72,7 @@ def _view(node: Node, source: Layout) -> Layout | None:
             0 if n == 1 else stride for n, stride in zip(shape, strides, strict=True)
         )
     elif node.op.name == "slice":
-        if result.size:  # an empty slice may begin anywhere
+        if result.size:  # an empty slice can have any offset
             starts = zip(attrs["start"], strides, strict=True)
             offset += sum(start * stride for start, stride in starts)
         strides = tuple(
@@ -84,7 +84,7 @@ def _view(node: Node, source: Layout) -> Layout | None:
 
 
 def _reshaped(source: Operand, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The strides after a reshape that need not copy; None if it has to."""
+    """Return the strides after a reshape without a copy; None if it must copy."""
     if source.is_contiguous:
         return contiguous(source.spec.with_shape(shape)).strides
     kept = [

@@ -1,11 +1,11 @@
-"""What a native library is made from, and what it is: plain data.
+"""Sources and results of native libraries, as plain data.
 
-`backend.library(source)` turns programs into one relocatable object whose functions C
-calls. Programs are compiled for a processor, `compile_program(graph, Target(backend,
-processor=processor, updates=...))` for each of `backend.processors("x86-64")`, and are
-generated code alone: `program.code is not None`.
+`backend.library(source)` compiles programs to one relocatable object with C functions.
+Compile a program for each processor of `backend.processors("x86-64")` with
+`compile_program(graph, Target(backend, processor=processor, updates=...))`. It must be
+generated code only: `program.code is not None`.
 
-The functions of the object, for a prefix `m`; all else in it is internal:
+The functions of the object, for a prefix `m` (all other symbols are internal):
 
 ```c
 uint32_t        m_abi(void);                               /* ABI */
@@ -26,18 +26,19 @@ const char     *m_message(const void *workspace, m_status);
 ```
 
 with `typedef struct { const char *name; int32_t dtype; int32_t rank; const int64_t
-*shape; } m_tensor;` and `m_status` an int32_t, a `Status`. A dtype is its place in
-`DTYPES`. A workspace is any memory of at least that size, whose address must not change
-after `init`; calls on different workspaces may run at the same time. `m_threads` and
-`m_stop` wait for the run that shares its work. `weights` NULL: those in the object, if
-it embeds them; they are read until the last run.
+*shape; } m_tensor;` and `m_status` an int32_t, a `Status`. A dtype is its index in
+`DTYPES`. A workspace is any memory of at least that size. Its address must not change
+after `init`. Calls on different workspaces can run concurrently. `m_threads` and
+`m_stop` wait for the run that uses the threads. `weights` NULL means the embedded
+weights. Weights are read until the last run.
 
-`m_init` chooses the programs that a workspace is for: those of the last of the source's
-processors whose code this machine can run.
+`m_init` selects the programs of a workspace: the programs of the last of the source's
+processors that is compatible with this machine.
 
-`m_run` of n rows takes the largest size that is not larger, again and again; what is
-less than the smallest size is padded in the workspace. Where an input or output has no
-batch, or the library has states, or the source says so, n must be one of the sizes.
+`m_run` of n rows repeatedly runs the largest size that is at most the remaining number
+of rows. It pads a remainder smaller than the smallest size in the workspace. n must be
+one of the sizes if an input or output has no batch, if the library has states, or if
+the source requires it.
 """
 
 from __future__ import annotations
@@ -48,14 +49,13 @@ from typing import Any
 
 from toolkit.definitions.records import record
 
-# Of the functions above.
+# The version of the functions above.
 ABI = 1
 
-# Bytes of weights in it. Beyond, code and what it refers to are too far apart for
-# linkers.
+# Limit of embedded weights in bytes. Above it, references exceed the range of linkers.
 MOST_EMBEDDED = 1 << 30
 
-# The number of a dtype in the library is its place here.
+# The number of a dtype in the library is its index in this tuple.
 DTYPES = (
     *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"),
     *("uint64", "float16", "bfloat16", "float32", "float64"),
@@ -63,21 +63,21 @@ DTYPES = (
 
 
 class Status(IntEnum):
-    """What the functions of a library return."""
+    """Return codes of a library's functions."""
 
     OK = 0
     BAD_ARGUMENT = 1  # a null pointer, or a negative number
-    NOT_INITIALIZED = 2  # not a workspace that this library's `init` has made
+    NOT_INITIALIZED = 2  # not a workspace from this library's `init`
     BAD_BATCH = 3  # a batch that no program of the workspace can compute
-    OUT_OF_RANGE = 4  # an index among the inputs; `message` says which
-    NO_WEIGHTS = 5  # none were given, and the library embeds none
-    NO_THREADS = 6  # built without threads, or the system gives no more
-    UNSUPPORTED_PROCESSOR = 7  # the processor lacks what the code is written for
+    OUT_OF_RANGE = 4  # an index among the inputs; `message` has the details
+    NO_WEIGHTS = 5  # no weights were passed, and the library embeds none
+    NO_THREADS = 6  # built without threads, or the system has no more threads
+    UNSUPPORTED_PROCESSOR = 7  # the processor lacks required features
 
 
 @record
 class LibraryTensor:
-    """An input or output: -1 stands for the batch, which only the first axis may be."""
+    """An input or output: -1 is the batch, only allowed as the first axis."""
 
     name: str
     dtype: str
@@ -86,13 +86,13 @@ class LibraryTensor:
 
 @record
 class LibraryWeight:
-    """An input of programs that does not come with a call.
+    """Weight: an input of programs that is not an argument of a call.
 
     Attributes:
-        name: as it is stored under.
-        array: its value; that of a state, the first one.
-        is_state: whether runs change it: it is in the workspace then, and the array is
-            what `init` and `reset` copy there.
+        name: the key in storage.
+        array: its value; for a state, the initial value.
+        is_state: whether runs change it: then it is in the workspace, and `init` and
+            `reset` copy the array to it.
     """
 
     name: str
@@ -102,15 +102,15 @@ class LibraryWeight:
 
 @record
 class LibraryProgram:
-    """A program for one batch size.
+    """Program for one batch size.
 
     Attributes:
-        batch: how many rows it computes.
-        bodies: what computes it on each of the source's processors, in their order.
-            Inputs are those of a call, followed by weights; outputs those of a call,
-            followed by new values of states.
-        weights: of each input behind those of a call, its number among the weights.
-        updates: of each output behind those of a call, the number of its state.
+        batch: its number of rows.
+        bodies: its code for each of the source's processors, in their order. The inputs
+            are the inputs of a call, then weights; the outputs are the outputs of a
+            call, then new values of states.
+        weights: for each input after the inputs of a call, the number of its weight.
+        updates: for each output after the outputs of a call, the number of its state.
     """
 
     batch: int
@@ -121,17 +121,17 @@ class LibraryProgram:
 
 @record
 class LibrarySource:
-    """What a library is made from.
+    """Source of a library.
 
     Attributes:
         prefix: of its functions, a name in C.
         programs: for each batch size.
         inputs, outputs: of a call.
         weights: of all programs.
-        processors: what `Backend.processors` returned, and the programs are for.
-        embed: whether the object holds the weights.
-        takes_whole_batches: whether `run` takes no other n than the sizes, as rows are
-            not known to be computed each by itself.
+        processors: the targets of the programs, from `Backend.processors`.
+        embed: whether the object contains the weights.
+        takes_whole_batches: whether `run` accepts only the sizes as n, because rows may
+            depend on the batch.
     """
 
     prefix: str
@@ -146,9 +146,9 @@ class LibrarySource:
 
 @record
 class StoredWeight:
-    """Where a weight is in the memory that `init` is given.
+    """Location of a weight in the memory that `init` receives.
 
-    Those whose size is a multiple of 64 bytes come first, so there are no gaps.
+    Weights whose size is a multiple of 64 bytes are stored first, so there are no gaps.
     """
 
     weight: LibraryWeight
@@ -158,21 +158,21 @@ class StoredWeight:
 
 @record
 class Library:
-    """A relocatable object, and what a header and a file of weights say of it.
+    """Relocatable object, with the data for its header and its file of weights.
 
     Attributes:
         prefix, inputs, outputs: as in the source.
         code: the bytes of the object file.
-        triple: of the processors, as LLVM and linkers know it.
-        weights: in the order in which they are stored.
-        weights_bytes: of all of them.
+        triple: of the processors, in the notation of LLVM and linkers.
+        weights: in storage order.
+        weights_bytes: their total size.
         weights_sha256: the digest of these bytes.
         batches: the sizes, ascending.
-        workspace_bytes: for each of them as the largest, on any of the processors.
-        embeds: whether the object holds the weights.
+        workspace_bytes: for each size as the largest, the maximum over the processors.
+        embeds: whether the object contains the weights.
         has_threads: whether it needs `pthread_create`.
-        has_states: whether runs change something in the workspace.
-        takes_whole_batches: whether `run` takes no other n than the sizes.
+        has_states: whether runs change the workspace's states.
+        takes_whole_batches: whether `run` accepts only the sizes as n.
     """
 
     prefix: str

@@ -1,7 +1,7 @@
-"""The OpenBLAS in NumPy's wheels: its threads, and how to do without them.
+"""The OpenBLAS in NumPy's wheels: its threads, and how to disable them.
 
-What it computes on several threads has other bits than on one, and other ones for each
-number of them. So its threads are never used here: products are divided by ourselves.
+Its results on several threads have different bits for each number of threads. So its
+threads are never used; this package splits products itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from toolkit.backends.base import Kernel
 
-# How its functions are called in NumPy's wheels, and in other builds.
+# The spellings of its functions in NumPy's wheels, and in other builds.
 _SPELLINGS = (
     "scipy_openblas_{}64_",
     "openblas_{}64_",
@@ -30,10 +30,10 @@ _SPELLINGS = (
 
 
 def _library() -> str:
-    """The path of a library that finds the symbols of NumPy's BLAS.
+    """Return the path of a library that resolves the symbols of NumPy's BLAS.
 
-    That is one which depends on it; on Windows, where that finds nothing, the one that
-    the wheels have in a folder beside NumPy.
+    A library that links to the BLAS resolves them. On Windows, it does not, so the path
+    is the BLAS itself in the folder `numpy.libs`.
     """
     if sys.platform == "win32":
         for path in Path(np.__file__).parents[1].glob("numpy.libs/*openblas*.dll"):
@@ -42,7 +42,7 @@ def _library() -> str:
 
 
 def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any] | None:
-    """A function of the OpenBLAS that NumPy has loaded; None if there is none."""
+    """Return a function of NumPy's OpenBLAS; None if it is missing."""
     library = ctypes.CDLL(_library())
     for spelling in _SPELLINGS:
         found: Any = getattr(library, spelling.format(name), None)
@@ -58,10 +58,10 @@ get_threads = function("get_num_threads", ctypes.c_int)
 
 
 class _Alone:
-    """The context in which OpenBLAS computes on the thread that calls it.
+    """Context in which OpenBLAS computes on the calling thread.
 
-    Its number of threads is one for the whole process, so the first to enter sets it,
-    and only the last to leave sets it back.
+    The number of threads is global to the process. So the first entry sets it, and only
+    the last exit restores it.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class _Alone:
                 set_threads(self._before)
 
     def use(self, count: int) -> None:
-        """Let OpenBLAS have so many threads, once nobody is inside."""
+        """Set the number of OpenBLAS threads, after the last exit."""
         if set_threads is None:
             return
         with self._lock:
@@ -103,7 +103,7 @@ class _Alone:
                 set_threads(count)
 
     def forget(self) -> None:
-        """Begin anew: a fork leaves behind the threads that were inside."""
+        """Reset the state after a fork, where the other threads do not exist."""
         self._lock = Lock()
         if self._inside and set_threads is not None:
             set_threads(self._before)
@@ -116,7 +116,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def on_one_thread(kernel: Kernel) -> Kernel:
-    """A function during which OpenBLAS does not share its work."""
+    """Return a function that runs without OpenBLAS threads."""
 
     @functools.wraps(kernel)
     def wrapper(*arguments: Any, **options: Any) -> Any:

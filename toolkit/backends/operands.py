@@ -1,4 +1,4 @@
-"""Operands of kernels as data: how they lie in memory, and when they are used."""
+"""Operands of kernels as data: their memory layout and lifetime."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from toolkit.ir import Spec
 
 @record
 class Operand:
-    """An array as a kernel sees it: its shape, dtype, and strides in bytes.
+    """Array operand of a kernel: its shape, dtype, and strides in bytes.
 
-    is_frozen: whether its elements are the same in every run, of a part of a library.
-    is_replaced: whether the node makes its new value, as a rule in the same memory.
+    is_frozen: whether its elements are the same in every run, for a part of a library.
+    is_replaced: whether the node computes its new value, usually in the same memory.
     """
 
     spec: Spec
@@ -26,16 +26,17 @@ class Operand:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether its elements follow each other in row-major order."""
+        """Return whether it is contiguous in row-major order."""
         return not self.spec.size or self.contiguous_from(0)
 
     def rows_kept_of(self, whole: Operand, offset: int) -> int:
-        """How many rows of this view lie each in the same row of another array.
+        """Return the number of rows of this view that are inside rows of `whole`.
 
-        Rows of as many leading axes as can be; 0 if not even those of the first do.
+        Each row is inside the same row of `whole`. Rows have as many leading axes as
+        possible. The result is 0 if not even the first axis qualifies.
 
         Args:
-            whole: the array that this one is a view of.
+            whole: the base array of this view.
             offset: the first byte of the view in it.
         """
         shape, strides = self.spec.shape, self.strides
@@ -47,14 +48,14 @@ class Operand:
             same = shape[first] == whole.spec.shape[first]
             same = same and strides[first] == whole.strides[first]
             if not same or end > strides[axis]:
-                rows = 0  # rows of more axes would not follow each other either
+                rows = 0  # rows of more axes would have gaps too
             elif not rows:
                 rows = math.prod(shape[first])
             end += (shape[axis] - 1) * strides[axis]
         return rows
 
     def contiguous_from(self, axis: int) -> bool:
-        """Whether the axes from this one on follow each other without gaps."""
+        """Return whether the axes from `axis` on are contiguous."""
         step = dtypes.itemsize(self.spec.dtype)
         for n, stride in zip(
             reversed(self.spec.shape[axis:]), reversed(self.strides[axis:]), strict=True
@@ -66,7 +67,7 @@ class Operand:
 
 
 def contiguous(spec: Spec) -> Operand:
-    """A whole array in row-major order."""
+    """Return a whole array in row-major order."""
     strides, step = [], dtypes.itemsize(spec.dtype)
     for n in reversed(spec.shape):
         strides.append(step)
@@ -76,10 +77,12 @@ def contiguous(spec: Spec) -> Operand:
 
 @record
 class Move:
-    """Where an array of a loop's body is in turn t: base + offset + t * stride, and
-    `delta` bytes further in every other turn, beginning with turn `phase`.
+    """Location of a loop body's array in iteration t: base + offset + t * stride.
 
-    first, last: where it is in the first and the last turn instead.
+    It is `delta` bytes further in every other iteration, starting with iteration
+    `phase`.
+
+    first, last: the locations in the first and the last iteration instead.
     """
 
     base: tuple[str, int]
@@ -92,7 +95,7 @@ class Move:
 
 
 class Moment(NamedTuple):
-    """When a node runs: its first step, that which writes its outputs first, the last.
+    """Schedule of a node: its first, its first writing, and its last step.
 
     Nodes that run interleaved share a step.
     """
@@ -104,14 +107,14 @@ class Moment(NamedTuple):
 
 @record
 class Share:
-    """The memory that an operand lies in.
+    """Memory of an operand.
 
     Attributes:
         owner: of the memory.
         nbytes: of the operand.
-        whole: whether it is all of it, in order, or at least each row of it a part of
-            the same row.
-        rows: of how many rows that is so; None: of rows of any size.
+        whole: whether the operand is the complete memory, in order, or each of its rows
+            is inside the same row of the memory.
+        rows: the number of rows for which that is true; None: any number.
     """
 
     owner: Hashable
@@ -120,5 +123,5 @@ class Share:
     rows: int | None = None
 
     def keeps(self, rows: int) -> bool:
-        """Whether each of so many rows is a part of the same row of the memory."""
+        """Return whether each of `rows` rows is inside the same row of the memory."""
         return self.whole and (self.rows is None or self.rows % rows == 0)

@@ -1,4 +1,4 @@
-"""Values that are copied to the host's memory while the computing goes on."""
+"""Asynchronous copies to the host's memory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ Array = Any
 
 
 class PendingCopy:
-    """Arrays on their way to the host's memory.
+    """Arrays that are being copied to the host's memory.
 
     Args:
-        get: makes NumPy arrays of them, waiting for them if it has to.
-        is_done: tells whether it would not have to.
+        get: returns NumPy arrays, after a wait if necessary.
+        is_done: returns whether no wait is necessary.
     """
 
     def __init__(
@@ -25,9 +25,9 @@ class PendingCopy:
 
     @property
     def is_done(self) -> bool:
-        """Whether they are there, so that `get` does not wait."""
+        """Return whether the copy is complete, so that `get` does not wait."""
         return self._is_done()
 
     def get(self) -> list[Array]:
-        """The arrays, once they are there."""
+        """Wait for the arrays, and return them."""
         return self._get()

@@ -1,4 +1,4 @@
-"""Where the operands of generated code are: tables that a compiler gives a backend."""
+"""Locations of the operands of generated code: tables from compiler to backend."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from toolkit.definitions.records import record
 T = TypeVar("T")
 
 # An operand of a lowered node: ("in", number), ("out", number), ("work", byte), or
-# ("kept", number) for what is made once.
+# ("kept", number) for a cached value.
 Reference = tuple[str, int]
-# (None, address), or (number of an array of the call, bytes from its start).
+# (None, address), or (number of an array of the call, offset in bytes).
 Place = tuple[int | None, int]
 
 
 class Location(NamedTuple):
-    """Where an operand is in every call of a program.
+    """Location of an operand in every call of a program.
 
     Attributes:
-        array: the number of an array of the call, None: it is not in one.
-        offset: from the start of that, of the arena, or of all memory.
+        array: the number of an array of the call; None: the operand is in no such
+            array.
+        offset: from the start of that array, of the arena, or of all memory.
         in_arena: whether it is in the arena of the program.
     """
 
@@ -33,7 +34,7 @@ class Location(NamedTuple):
 
 @record
 class NodeOperands(Generic[T]):
-    """The same fact of each operand of a lowered node, and of its scratch memory."""
+    """One property of each operand of a lowered node, and of its scratch memory."""
 
     inputs: Sequence[T]
     outputs: Sequence[T]
@@ -41,7 +42,7 @@ class NodeOperands(Generic[T]):
     kept: Sequence[T] = ()
 
     def of(self, operand: Reference) -> T:
-        """The fact of one operand."""
+        """Return the property of one operand."""
         kind, number = operand
         if kind == "work":
             return self.work
@@ -52,7 +53,7 @@ class NodeOperands(Generic[T]):
 
 @record
 class Shares:
-    """The memory of every operand, by the index of the lowered node."""
+    """Memory of every operand, by the index of the lowered node."""
 
     nodes: Sequence[NodeOperands[Share]]
 
@@ -62,14 +63,16 @@ class Shares:
 
 @record
 class Places:
-    """The place of every operand while the arena is at an address: a number, or else
-    what becomes an address when numbers are added to it."""
+    """Location of every operand as (array, address), for an arena address.
+
+    The arena address is a number, or an object that supports the addition of numbers.
+    """
 
     nodes: Sequence[NodeOperands[Location]]
     arena: Any = 0
 
     def at(self, arena: Any) -> Places:
-        """The places while the arena is at another address."""
+        """Return the locations for another arena address."""
         return Places(self.nodes, arena)
 
     def __call__(self, index: int, operand: Reference) -> Place:
@@ -80,15 +83,15 @@ class Places:
 
 
 class LoopBody(Protocol):
-    """A program that is generated code alone, as the body of a loop.
+    """Program of generated code only, as the body of a loop.
 
     Attributes:
-        code: what `Backend.assemble` made.
-        preparations: operands that follow from frozen inputs alone; their arrays have
-            the numbers behind those of inputs and outputs.
-        places: of the operands of its nodes.
+        code: the result of `Backend.assemble`.
+        preparations: operands that depend on frozen inputs only; their arrays have the
+            numbers after inputs and outputs.
+        places: the locations of the operands of its nodes.
         arena_bytes: of its intermediate values.
-        located: the places where constants are where a function says.
+        located: returns the locations, with constants at the addresses from a function.
     """
 
     @property

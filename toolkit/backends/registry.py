@@ -1,4 +1,4 @@
-"""The backends there are, by name."""
+"""Registry of backends by name."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _creating = RLock()
 
 
 def register_backend(name: str, factory: Factory | str) -> None:
-    """Make a backend known under `name`; a later registration replaces an earlier one.
+    """Register a backend under `name`; a later registration replaces an earlier one.
 
     Args:
-        name: what users pass to `toolkit.config.set_backend`.
-        factory: a function that returns the `Backend`, or "module:function"; it is
-            called once, when the backend is first asked for.
+        name: the argument of `toolkit.config.set_backend`.
+        factory: a function that returns the `Backend`, or "module:function"; the
+            registry calls it once, at the first use of the backend.
     """
     _factories[name] = factory
     replaced = _backends.pop(name, None)
@@ -38,17 +38,17 @@ def register_backend(name: str, factory: Factory | str) -> None:
 
 
 def get_backend(name: str) -> Backend:
-    """The backend of that name, created on first use.
+    """Return the backend of that name, created on first use.
 
     Args:
-        name: as registered; "name:1" is one for the second of its devices, whose
+        name: a registered name; "name:1" is the backend of the second device, whose
             factory is called with that number.
 
     Raises:
         ArgumentError: no backend of that name is registered or installed.
     """
     if name not in _backends:
-        with _creating:  # two of one GPU would not wait for each other's work
+        with _creating:  # two backends of one GPU would not synchronize
             if name not in _backends:
                 _backends[name] = _create(name)
     return _backends[name]
@@ -69,7 +69,7 @@ def _create(name: str) -> Backend:
 
 
 def describe_backends() -> dict[str, dict[str, Any]]:
-    """What `describe` says for each registered backend, or why it cannot be used."""
+    """Return the `describe` result of each registered backend, or its error."""
     facts: dict[str, dict[str, Any]] = {}
     for name in _factories:
         try:

@@ -1,4 +1,4 @@
-"""Kernels that follow from a primitive's record: its scalar rule, or its `array`."""
+"""Kernels from a primitive's record: its scalar rule, or its `array`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Kernel = Callable[..., Any]
 
 
 def upcast(x: Array) -> Array:
-    """Half precision as float32, all else as it is."""
+    """Convert half precision to float32, and return other dtypes unchanged."""
     half = dtypes.name_of(x.dtype) in ("float16", "bfloat16")
     return x.astype("float32") if half else x
 
 
 class ArrayScalars:
-    """The scalar vocabulary on whole arrays.
+    """Scalar operations on whole arrays.
 
     Args:
-        xp: NumPy, or a module like it.
-        kernels: for the words that such modules lack.
+        xp: NumPy, or a compatible module.
+        kernels: for the operations that such modules lack.
     """
 
     def __init__(self, xp: Any, kernels: Mapping[str, Kernel]) -> None:
@@ -41,30 +41,30 @@ class ArrayScalars:
         return getattr(self.xp, array) if array else self.kernels[name]
 
     def const(self, value: Any, like: Array) -> Array:
-        """A constant of the dtype of `like`."""
+        """Return a constant of the dtype of `like`."""
         return self.xp.asarray(value, like.dtype)
 
     def select(self, c: Array, a: Array, b: Array) -> Array:
-        """a where c is true, else b."""
+        """Return a where c is true, else b."""
         return self.xp.where(c, a, b)
 
     def cast(self, x: Array, dtype: str) -> Array:
-        """x in another dtype."""
+        """Return x in another dtype."""
         return x.astype(dtypes.numpy_dtype(dtype))
 
     def saturate(self, x: Array, dtype: str, offset: int, bits: int) -> Array:
-        """x + offset, rounded to the nearest of 2 ** bits numbers; NaN: 0."""
+        """Return x + offset, rounded and clamped to 2 ** bits integers; NaN gives 0."""
         x = x + x.dtype.type(offset)
         low, high = 0, 2**bits - 1
         return self.cast(self.xp.rint(self.xp.fmin(self.xp.fmax(x, low), high)), dtype)
 
     def round(self, x: Array) -> Array:
-        """To the nearest integer, halves to even."""
+        """Round to the nearest integer, ties to even."""
         return self.xp.rint(x).astype(x.dtype)
 
 
 def rendered(record: Primitive, scalars: ArrayScalars) -> Kernel | None:
-    """The kernel that follows from a record; None if it says no more than a name.
+    """Return the kernel that a record defines; None if it has no rule.
 
     It computes half precision in float32.
     """
@@ -91,7 +91,7 @@ def _spec(array: Array) -> Spec:
 
 
 def _delivered(xp: Any, result: Array, spec: Spec, out: Array | None) -> Array:
-    """A result in the dtype of its spec, in `out` if that is given."""
+    """Return a result in the dtype of its spec, in `out` if given."""
     if out is None:
         return xp.asarray(result).astype(dtypes.numpy_dtype(spec.dtype))
     xp.copyto(out, result, casting="unsafe")
@@ -99,11 +99,11 @@ def _delivered(xp: Any, result: Array, spec: Spec, out: Array | None) -> Array:
 
 
 class KernelTable(dict[str, Kernel]):
-    """Kernels by the name of their primitive; what is missing follows from its record.
+    """Kernels by primitive name; a missing one is rendered from its record.
 
     Args:
-        known: the kernels that are written down.
-        render: makes the kernel of a record, if that says enough.
+        known: the explicit kernels.
+        render: returns the kernel of a record, or None if it has no rule.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class KernelTable(dict[str, Kernel]):
         if super().__contains__(name):
             return True
         record = PRIMITIVES.get(str(name))
-        # Eager calls ask for composites, which have a body, again and again.
+        # Eager calls look up composites, which have a body, repeatedly.
         if record is None or record.kind is Kind.COMPOSITE:
             return False
         return self.render(record) is not None

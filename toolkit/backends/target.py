@@ -1,4 +1,4 @@
-"""What a graph is compiled for, and the rewrites that a backend wants."""
+"""Compilation target of a graph, and the passes of a backend."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
 
 @record
 class Target:
-    """What a graph is compiled for.
+    """Compilation target of a graph.
 
     Attributes:
         backend: whose kernels compute it.
         generate: whether the backend may generate code for nodes.
-        inputs: how the inputs lie in memory; None: whole arrays, in row-major order.
-        updates: pairs of an output and the input that it is the new value of, or None.
+        inputs: the memory layouts of the inputs; None: whole arrays, in row-major
+            order.
+        updates: pairs of an output and the input whose new value it is, or None.
         rows_independent: whether each row of a batch has the same bits in any batch,
-            where the backend can promise that, for some loss of speed.
-        frozen: the numbers of inputs whose arrays nobody writes to. What follows from
-            them alone is made once, and again when a call gives another array.
-        is_body: whether it is a part of another program, which makes that for it.
-        processor: what machine code is written for, one that
-            `Backend.processors` returned; None: this machine's.
+            where the backend can guarantee that, for some loss of speed.
+        frozen: the numbers of inputs that are never written. Values that depend only on
+            them are computed once, and again when a call passes another array.
+        is_body: whether it is a part of another program, which computes those values.
+        processor: the target of machine code, a result of `Backend.processors`; None:
+            this machine's.
     """
 
     backend: Backend
@@ -42,37 +43,37 @@ class Target:
 
 
 class Rules(ThreadState):
-    """What holds for all that a thread computes or compiles at the moment."""
+    """Rules for all computations and compilations of the current thread."""
 
-    # Whether what runs eagerly takes kernels of arrays alone: no code is generated for
-    # what files say, nor while other code is.
+    # Whether eager calls use array kernels only: no code is generated for values from
+    # files, or during other code generation.
     plain = False
 
-    # As in the `Target`. Shapes do not tell which axis is the batch. So each sum is
-    # added in an order that follows from the extents it runs over, not from the others.
+    # As in the `Target`. Shapes do not identify the batch axis. So the order of each
+    # sum depends only on the extents that it runs over, not on other extents.
     rows_independent = False
-    # A code generator's, None: this machine's.
+    # The processor of a code generator; None: this machine's.
     processor: Any = None
 
 
 rules = Rules()
 
-# Takes a graph and returns one that computes the same.
+# A function that takes a graph and returns an equivalent one.
 Pass = Callable[[Graph, Target], Graph]
 
 
 @record
 class BackendPasses:
-    """The rewrites that a backend wants beside those of every backend, by their place.
+    """Passes of a backend in addition to the passes of every backend, by their stage.
 
     Attributes:
-        traced: of primitives and composites as they were traced.
-        expanded: once composites that the backend has no kernel for are taken apart.
-        simplified: before nodes are fused; only where code is generated, as are the
-            last.
-        scheduled: once the order of the nodes is known.
-        parts: names of composites that `simplified` makes part of other nodes; those
-            that it leaves are taken apart.
+        traced: on primitives and composites as traced.
+        expanded: after the expansion of composites without a kernel.
+        simplified: before fusion; this and the last stage apply only if code is
+            generated.
+        scheduled: after the nodes have an order.
+        parts: names of composites that `simplified` joins with other nodes; the
+            remaining ones are expanded.
     """
 
     traced: Sequence[Pass] = ()

@@ -1,4 +1,4 @@
-"""Kernels written once for every array module with NumPy's interface."""
+"""Kernels for every array module with NumPy's interface."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAMILIES = (
 
 
 def array_table(xp: Any, gemm: Kernel | None = None) -> dict[str, Kernel]:
-    """The kernels of every primitive on `xp`, with `gemm` in place of its matmul."""
+    """Return the kernels of every primitive on `xp`, with `gemm` as its matmul."""
     table: dict[str, Kernel] = {}
     for family in FAMILIES:
         table.update(family(xp, gemm).table())

@@ -1,4 +1,4 @@
-"""Columns: what each window of a convolution sees, copied chunk by chunk."""
+"""Column buffers of a convolution (im2col), copied chunk by chunk."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from toolkit.ir import Spec
 
 # Bytes of the column buffer: half of a common L2 cache.
 _BUDGET = 1 << 20
-# A product of fewer rows would spend its time reading the weights.
+# A product of fewer rows would spend its time on reads of the weights.
 _LEAST_PIXELS = 256
 
 
 @record
 class Columns:
-    """How the images of a convolution are cut into chunks of windows.
+    """Partition of a convolution's images into chunks of windows.
 
-    channels: of one group. dtype: what is computed in, float32 for half precision.
+    channels: of one group. dtype: the compute dtype, float32 for half precision.
     """
 
     windows: Windows
@@ -35,47 +35,51 @@ class Columns:
 
     @staticmethod
     def of(x: Any, windows: Windows, groups: int) -> Columns:
-        """The parts of images `x`, an array or a spec."""
+        """Return the partition of images `x`, an array or a spec."""
         dtype = x.dtype if isinstance(x, Spec) else dtypes.name_of(x.dtype)
         return _columns(windows, x.shape[0], groups, x.shape[-1] // groups, dtype)
 
     @cached_property
     def depth(self) -> int:
-        """The length of a column, for one group."""
+        """Return the length of a column, for one group."""
         return self.windows.taps * self.channels
 
     @cached_property
     def pixels(self) -> int:
-        """The greatest number of windows in a part."""
+        """Return the maximum number of windows in a part."""
         column = self.groups * self.depth * dtypes.itemsize(self.dtype)
         total = self.batch * math.prod(self.windows.out)
         return min(total, max(_BUDGET // max(1, column), _LEAST_PIXELS))
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """All windows, part by part."""
+        """Return all windows, part by part."""
         return self.windows.parts(self.batch, self.pixels)
 
     @cached_property
     def seen(self) -> int:
-        """The elements that a part sees, if they must be copied first."""
+        """Return the elements that a part reads, if they must be copied first."""
         copied = self.half or self.windows.padded
         return seen(self.parts, self.groups * self.channels) if copied else 0
 
     @cached_property
     def is_pointwise(self) -> bool:
-        """Whether each window is one pixel, and each pixel one window."""
+        """Return whether each window is one pixel, and each pixel one window."""
         windows = self.windows
         return windows.taps == 1 and not windows.padded and set(windows.strides) == {1}
 
     def nbytes(self, *pieces: int) -> int:
-        """The scratch of `blocks`, and of further pieces given in elements."""
+        """Return the scratch bytes of `blocks`, and of more pieces given in
+        elements.
+        """
         sizes = (self.pixels * self.groups * self.depth, self.seen, *pieces)
         itemsize = dtypes.itemsize(self.dtype)
         return scratch_bytes(*(size * itemsize for size in sizes))
 
     def blocks(self, xp: Any, x: Array, memory: Scratch) -> Iterator[tuple[Box, Array]]:
-        """Each box with its columns (groups, windows, depth), valid until the next."""
+        """Yield each box with its columns (groups, windows, depth), valid for one
+        step.
+        """
         buffer = memory.take(self.pixels * self.groups * self.depth, self.dtype)
         copy = memory.take(self.seen, self.dtype) if self.seen else None
         if self.is_pointwise and not self.half and x.flags.c_contiguous:
@@ -84,7 +88,7 @@ class Columns:
         field = None
         for part in self.parts:
             loaded = part.load(xp, x, 0, copy)
-            # What is copied to the same place is seen through the same view.
+            # Copies into the same buffer share a view.
             copied = self.half or not part.whole
             if not copied or part.field != field:
                 field = part.field if copied else None
@@ -94,7 +98,7 @@ class Columns:
             yield part.box, block.reshape(self.groups, -1, self.depth)
 
     def _view(self, xp: Any, part: Part, loaded: Array) -> Array:
-        """The columns, still overlapping: (groups, images, *out, *size, channels)."""
+        """Return a view of the columns: (groups, images, *out, *size, channels)."""
         across, *steps, channel = loaded.strides
         axes = zip(steps, self.windows.strides, strict=True)
         gaps = zip(steps, self.windows.dilation, strict=True)
@@ -110,9 +114,9 @@ class Columns:
         )
 
     def add(self, xp: Any, part: Part, block: Array, images: Array) -> None:
-        """Add the columns of a part to the pixels of `images` that they show."""
+        """Add the columns of a part to the pixels of `images` that they cover."""
         shape = (self.groups, part.field[0], *part.out, -1, self.channels)
-        # To (images, *out, taps, groups, channels), as the pixels are.
+        # To (images, *out, taps, groups, channels), in the order of the pixels.
         block = xp.moveaxis(block.reshape(shape), 0, -2)
         target = images.reshape(*images.shape[:-1], *block.shape[-2:])
         for tap, (pixels, chosen) in enumerate(part.meetings):
@@ -130,5 +134,5 @@ def _columns(
 
 
 def grouped(x: Array, groups: int) -> Array:
-    """(..., groups * n) as (groups, rows, n), a view of contiguous `x`."""
+    """Return (..., groups * n) as (groups, rows, n), a view of contiguous `x`."""
     return x.reshape(-1, groups, x.shape[-1] // groups).transpose(1, 0, 2)

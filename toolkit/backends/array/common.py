@@ -1,4 +1,4 @@
-"""What the families of kernels share: scratch memory and cache-sized pieces."""
+"""Scratch memory and cache-sized chunks that all kernel families share."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from toolkit.backends.base import Kernel, aligned
 Array = Any
 Box = Any  # an index expression: a tuple of slices, or Ellipsis for all
 
-# Elements that a kernel of several steps handles at a time: a few such pieces fit into
-# any L2 cache, and the cost of the calls disappears behind them.
+# Elements per chunk of a kernel with several steps. A few such chunks fit into any L2
+# cache, and they amortize the overhead of the calls.
 CHUNK = 16384
-# The extent to which `reduce_rows` joins short rows.
+# The row length to which `reduce_rows` joins short rows.
 WIDE = 2048
 HALVES = ("float16", "bfloat16")
 
 
 class Kernels:
-    """A family of kernels on the array module `xp`: the public methods of a subclass.
+    """Family of kernels on the array module `xp`: the public methods of a subclass.
 
     Args:
         xp: the array module.
-        gemm: the function to use in place of `xp.matmul`, called as `gemm(a, b, out=)`.
+        gemm: the replacement of `xp.matmul`, called as `gemm(a, b, out=)`.
     """
 
     def __init__(self, xp: Any, gemm: Kernel | None = None) -> None:
@@ -33,12 +33,12 @@ class Kernels:
         self.gemm: Kernel = gemm or xp.matmul
 
     def table(self) -> dict[str, Kernel]:
-        """The kernels by the name of their primitive."""
+        """Return the kernels by the name of their primitive."""
         public = (name for name in vars(type(self)) if not name.startswith("_"))
         return {name: getattr(self, name) for name in public if name != "table"}
 
     def _result(self, out: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
-        """`out`, or a new array if there is none."""
+        """Return `out`, or a new array if it is None."""
         return self.xp.empty(shape, dtype) if out is None else out
 
     def _copy_to(self, out: Array, x: Array) -> Array:
@@ -48,7 +48,7 @@ class Kernels:
 
 
 class Scratch:
-    """Hands out 64-byte aligned pieces of a kernel's `work`, or of new memory."""
+    """Allocator of 64-byte aligned pieces of a kernel's `work`, or of new memory."""
 
     __slots__ = ("offset", "work", "xp")
 
@@ -58,7 +58,7 @@ class Scratch:
         self.offset: int = 0
 
     def take(self, shape: tuple[int, ...] | int, dtype: Any) -> Array:
-        """An array with undefined content."""
+        """Allocate an uninitialized array."""
         if self.work is None:
             return self.xp.empty(shape, dtype)
         dtype = self.xp.dtype(dtype)
@@ -69,17 +69,17 @@ class Scratch:
 
 
 def scratch_bytes(*sizes: int) -> int:
-    """The bytes of pieces that `Scratch` hands out, given the bytes of each."""
+    """Return the total bytes of `Scratch` pieces with these sizes."""
     return sum(map(aligned, sizes))
 
 
 def is_half(dtype: Any) -> bool:
-    """Whether a NumPy dtype is float16 or bfloat16, computed with in float32."""
+    """Return whether a NumPy dtype is float16 or bfloat16, which compute in float32."""
     return dtype.itemsize == 2 and dtype.kind in "fV"
 
 
 def boxes(shape: Sequence[int], limit: int) -> Iterator[Box]:
-    """Cut an index space, row by row, into boxes of at most `limit` elements.
+    """Split an index space, in row-major order, into boxes of at most `limit` elements.
 
     Each box is contiguous in a C-contiguous array of that shape.
     """
@@ -102,7 +102,7 @@ def boxes(shape: Sequence[int], limit: int) -> Iterator[Box]:
 
 
 def piece(array: Array, shape: tuple[int, ...], box: Box) -> Array:
-    """The part of `array`, which broadcasts to `shape`, that meets `box` of `shape`."""
+    """Return the part of `array`, broadcast to `shape`, inside `box` of `shape`."""
     if box is ... or array.ndim == 0:
         return array
     if array.shape == shape:
@@ -113,7 +113,7 @@ def piece(array: Array, shape: tuple[int, ...], box: Box) -> Array:
 
 
 def count(xp: Any, out: Array, step: int = 1) -> Array:
-    """out[i] = i * step, by doubling: `arange` has no `out`."""
+    """Compute out[i] = i * step by doubling, because `arange` has no `out`."""
     out[:1] = 0
     done, size = 1, out.size
     while done < size:

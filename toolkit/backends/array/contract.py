@@ -18,7 +18,7 @@ from toolkit.ir import Spec
 
 
 def matmul_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a product of stacks of matrices, whose leading axes broadcast."""
+    """Return the shape of a batched matrix product with broadcast leading axes."""
     batch = len(a) - len(b)
     longer = (1,) * -batch + a[:-2], (1,) * batch + b[:-2]
     stacks = (m if n == 1 else n for m, n in zip(*longer, strict=True))
@@ -26,7 +26,7 @@ def matmul_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _matmul_bytes(a: Spec, b: Spec, **attrs: Any) -> int:
-    """Half precision: float32 copies of the operands and of the product."""
+    """Return the bytes of float32 operands and product, for half precision."""
     if a.dtype not in HALVES:
         return 0
     result = math.prod(matmul_shape(a.shape, b.shape))
@@ -34,13 +34,13 @@ def _matmul_bytes(a: Spec, b: Spec, **attrs: Any) -> int:
 
 
 def _integer_bytes(a: Spec, b: Spec, **attrs: Any) -> int:
-    """float64 copies of the operands and of the product, and an int64 one of that."""
+    """Return the bytes of float64 operands and product, and of an int64 product."""
     result = math.prod(matmul_shape(a.shape, b.shape))
     return _bytes(8 * a.size, 8 * b.size, 8 * result, 8 * result)
 
 
 class Contract(Kernels):
-    """Products of stacks of matrices."""
+    """Batched matrix products."""
 
     @workspace(_matmul_bytes)
     def matmul(
@@ -52,7 +52,7 @@ class Contract(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """The matrix product over the last two axes; leading axes broadcast."""
+        """Return the matrix product over the last two axes; leading axes broadcast."""
         if a.dtype.itemsize == 2 and is_half(a.dtype):
             return self._through_float32(a, b, out, work)
         return self.gemm(a, b, out) if a.ndim == 2 else self._matmul(a, b, out)
@@ -61,19 +61,19 @@ class Contract(Kernels):
     def matmul_integer(
         self, a: Array, b: Array, *, out: Any = None, work: Any = None
     ) -> Array:
-        """The same of int8, as int32: exact in float64, which libraries multiply."""
+        """Return the int32 product of int8; BLAS computes it exactly in float64."""
         memory = Scratch(self.xp, work)
         shape = matmul_shape(a.shape, b.shape)
         left, right = (
             self._copy_to(memory.take(x.shape, "float64"), x) for x in (a, b)
         )
         product = self._matmul(left, right, memory.take(shape, "float64"))
-        # Where a sum passes 32 bits, what is left are its lower ones, as elsewhere.
+        # A sum that overflows 32 bits keeps its low bits, as in all backends.
         whole = self._copy_to(memory.take(shape, "int64"), product)
         return self._copy_to(self._result(out, shape, "int32"), whole)
 
     def _matmul(self, a: Array, b: Array, out: Any) -> Array:
-        """One product of two matrices where that is possible, else one per pair."""
+        """Compute one product of two matrices if possible, else one per pair."""
         if a.ndim == 2 or math.prod(b.shape[:-2]) != 1 or not a.flags.c_contiguous:
             return self.gemm(a, b, out=out)
         shape = matmul_shape(a.shape, b.shape)

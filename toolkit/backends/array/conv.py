@@ -1,7 +1,7 @@
 """Convolutions as matrix products over the columns of cache-sized chunks.
 
-Shapes: x (batch, *spatial, groups * channels), w (*size, channels, groups * filters),
-g like the output (batch, *out, groups * filters).
+Shapes: x (batch, *spatial, groups * channels), w (*size, channels, groups * filters), g
+like the output (batch, *out, groups * filters).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _conv_bytes(
 
 
 def _forward_bytes(columns: Columns, w: Spec) -> int:
-    """Half precision: float32 weights and results of a chunk."""
+    """Return the bytes of float32 weights and chunk results, for half precision."""
     if not columns.half:
         return columns.nbytes()
     return columns.nbytes(w.size, columns.pixels * w.shape[-1])
@@ -92,7 +92,7 @@ def _kernel_grad_bytes(
 
 
 def _mirrored(windows: Windows) -> Windows | None:
-    """The windows over g that each pixel of x contributed to, if they have no gaps."""
+    """Return the windows over g that contribute to each pixel of x, if without gaps."""
     reaches = ((k - 1) * d for k, d in zip(windows.size, windows.dilation, strict=True))
     pairs = zip(reaches, windows.padding, strict=True)
     padding = tuple((reach - low, reach - high) for reach, (low, high) in pairs)
@@ -103,13 +103,13 @@ def _mirrored(windows: Windows) -> Windows | None:
 
 
 def _zeros(out: Array) -> Array:
-    """What sums of nothing are."""
+    """Fill `out` with zeros, the value of empty sums."""
     out.fill(0)
     return out
 
 
 class Conv(Kernels):
-    """Convolution over N spatial axes, channels last, and its gradients."""
+    """Channels-last convolution over N spatial axes, and its gradients."""
 
     @workspace(_conv_bytes)
     def conv(
@@ -125,7 +125,7 @@ class Conv(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """The cross-correlation of `x` with `w`."""
+        """Return the cross-correlation of `x` with `w`."""
         windows = Windows(x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
         shape = (x.shape[0], *windows.out, w.shape[-1])
         out = self._result(out, shape, x.dtype)
@@ -149,7 +149,7 @@ class Conv(Kernels):
         out: Any = None,
         **attrs: Any,
     ) -> Array:
-        """The same of 8 bits, as int32: exact in float64, which libraries multiply."""
+        """Return the int32 convolution of 8-bit integers, exact in float64 BLAS."""
         images, weights = (each.astype("float64") for each in (x, w))
         images -= offset
         sums = self.conv(images, weights, **attrs)
@@ -170,7 +170,7 @@ class Conv(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """The gradient of `conv` with respect to `x`."""
+        """Return the gradient of `conv` with respect to `x`."""
         windows = Windows(spatial, w.shape[:-2], strides, padding, dilation)
         channels = w.shape[-2] * groups
         out = self._result(out, (g.shape[0], *spatial, channels), g.dtype)
@@ -204,7 +204,7 @@ class Conv(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """The gradient of `conv` with respect to `w`."""
+        """Return the gradient of `conv` with respect to `w`."""
         windows = Windows(x.shape[1:-1], kernel, strides, padding, dilation)
         shape = (*kernel, x.shape[-1] // groups, g.shape[-1])
         out = self._result(out, shape, x.dtype)
@@ -238,7 +238,7 @@ class Conv(Kernels):
     def _kernel_grad(
         self, columns: Columns, x: Array, g: Array, out: Array, memory: Scratch
     ) -> Array:
-        """Add up each block's columns times its part of `g`."""
+        """Sum the products of each block's columns and its part of `g`."""
         total = out
         if columns.half:
             total = memory.take(out.shape, "float32")
@@ -259,7 +259,7 @@ class Conv(Kernels):
     def _add_columns(
         self, columns: Columns, g: Array, w: Array, out: Array, memory: Scratch
     ) -> Array:
-        """The input gradient where windows are apart: columns added to their pixels."""
+        """Compute the input gradient of windows with gaps: add columns to pixels."""
         weights = self._weights(w, columns, memory).transpose(0, 2, 1)
         total = memory.take(out.shape, "float32") if columns.half else out
         total.fill(0)
@@ -275,20 +275,20 @@ class Conv(Kernels):
         return self._copy_to(out, total) if columns.half else out
 
     def _rows(self, g: Array, columns: Columns, buffer: Array) -> Array:
-        """A part of `g` as (groups, windows, filters), cast and contiguous."""
+        """Return a part of `g` as (groups, windows, filters), cast and contiguous."""
         if columns.half or not g.flags.c_contiguous:
             copy = buffer[: g.size].reshape(g.shape)
             g = self._copy_to(copy, g)
         return grouped(g, columns.groups)
 
     def _weights(self, w: Array, columns: Columns, memory: Scratch) -> Array:
-        """`w` as (groups, depth, filters)."""
+        """Return `w` as (groups, depth, filters)."""
         if columns.half:
             w = self._copy_to(memory.take(w.shape, "float32"), w)
         return grouped(w.reshape(-1, w.shape[-1]), columns.groups)
 
     def _turned(self, w: Array, columns: Columns, memory: Scratch) -> Array:
-        """The weights that take g to the input gradient: (groups, depth, channels)."""
+        """Return the weights of the input gradient: (groups, depth, channels)."""
         *size, channels, filters = w.shape
         groups, spatial = columns.groups, len(size)
         flipped = w[(slice(None, None, -1),) * spatial]

@@ -1,8 +1,8 @@
 """Depthwise convolution: every group has one input channel, and `multiplier` outputs.
 
-There is no matrix product to gain from, so each tap (position in the window) is one
-multiplication of shifted images with the weights, which are tiled along the last
-spatial axis so that the inner loop runs over whole rows of pixels.
+A matrix product would bring no gain. Each tap (position in the window) is one
+multiplication of shifted images with the weights. The weights are tiled along the last
+spatial axis, so that the inner loop covers whole rows of pixels.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from toolkit.backends.array.windows import Part, Windows, seen
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
-# Elements of a chunk: images, products and sums of this size stay in the L2 cache.
+# Elements per chunk: images, products and sums of this size stay in the L2 cache.
 _CHUNK = 1 << 16
 
 
 def is_depthwise(channels: int, groups: int) -> bool:
-    """Whether a convolution is depthwise."""
+    """Return whether a convolution is depthwise."""
     return channels == groups > 1
 
 
 @record
 class Depthwise:
-    """The geometry of a depthwise convolution, and its kernels.
+    """Geometry and kernels of a depthwise convolution.
 
-    dtype: what is computed in, float32 for half precision.
+    dtype: the compute dtype, float32 for half precision.
     """
 
     windows: Windows
@@ -49,49 +49,49 @@ class Depthwise:
 
     @staticmethod
     def of(x: Any, windows: Windows, channels: int, filters: int) -> Depthwise:
-        """For a batch and dtype like those of `x`, an array or a spec."""
+        """Return the geometry for the batch and dtype of `x`, an array or a spec."""
         dtype = x.dtype if isinstance(x, Spec) else dtypes.name_of(x.dtype)
         return _depthwise(windows, x.shape[0], channels, filters // channels, dtype)
 
     @cached_property
     def pixels(self) -> int:
-        """The greatest number of windows in a part."""
+        """Return the maximum number of windows in a part."""
         total = self.batch * math.prod(self.windows.out)
         return min(total, max(1, _CHUNK // max(1, self.channels)))
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """All windows, part by part."""
+        """Return all windows, part by part."""
         return self.windows.parts(self.batch, self.pixels)
 
     @cached_property
     def chunk(self) -> int:
-        """The elements of a part of windows, one for each channel."""
+        """Return the elements of a part of windows, one per channel."""
         return self.pixels * self.channels
 
     @cached_property
     def seen(self) -> int:
-        """The elements that a part of windows sees."""
+        """Return the number of elements that a part of windows reads."""
         return seen(self.parts, self.channels)
 
     @cached_property
     def tiles_shape(self) -> tuple[int, ...]:
-        """(multiplier, taps, extent of the last spatial axis, channels)."""
+        """Return (multiplier, taps, extent of the last spatial axis, channels)."""
         windows = self.windows
         return (self.multiplier, windows.taps, windows.out[-1], self.channels)
 
     def nbytes(self, *pieces: int) -> int:
-        """The scratch of pieces given in elements."""
+        """Return the scratch bytes of pieces given in elements."""
         itemsize = dtypes.itemsize(self.dtype)
         return scratch_bytes(*(size * itemsize for size in pieces))
 
     def forward_bytes(self) -> int:
-        """The scratch of `forward`."""
+        """Return the scratch bytes of `forward`."""
         tiles = math.prod(self.tiles_shape)
         return self.nbytes(tiles, self.seen, self.chunk, self.chunk)
 
     def forward(self, xp: Any, x: Array, w: Array, out: Array, memory: Scratch) -> None:
-        """out[..., c, m] = the sum over taps of x[..., c] * w[tap, c, m]."""
+        """Compute out[..., c, m] = the sum over taps of x[..., c] * w[tap, c, m]."""
         tiles = self._tiles(xp, w, memory)
         copy, spare, sums = self._take(memory, self.seen, self.chunk, self.chunk)
         outputs = out.reshape(*out.shape[:-1], self.channels, self.multiplier)
@@ -108,14 +108,14 @@ class Depthwise:
                 xp.copyto(target[..., m], total, casting="unsafe")
 
     def input_grad_bytes(self) -> int:
-        """The scratch of `input_grad`."""
+        """Return the scratch bytes of `input_grad`."""
         tiles, images = math.prod(self.tiles_shape), self._images()
         return self.nbytes(tiles, self.chunk, self.chunk, images * self.half)
 
     def input_grad(
         self, xp: Any, g: Array, w: Array, out: Array, memory: Scratch
     ) -> None:
-        """Add g[..., c, m] * w[tap, c, m] to the pixel that the tap sees."""
+        """Add g[..., c, m] * w[tap, c, m] to the pixel of each tap."""
         tiles = self._tiles(xp, w, memory)
         spare, copy = self._take(memory, self.chunk, self.chunk)
         total = memory.take(out.shape, self.dtype) if self.half else out
@@ -136,7 +136,7 @@ class Depthwise:
             xp.copyto(out, total, casting="unsafe")
 
     def kernel_grad_bytes(self) -> int:
-        """The scratch of `kernel_grad`."""
+        """Return the scratch bytes of `kernel_grad`."""
         weights = self.multiplier * self.windows.taps * self.channels
         return self.nbytes(
             *(self.seen, self.chunk, self.chunk, weights, WIDE, self.channels)
@@ -173,7 +173,7 @@ class Depthwise:
         return [memory.take(size, self.dtype) for size in sizes]
 
     def _tiles(self, xp: Any, w: Array, memory: Scratch) -> Array:
-        """The weights by multiplier and tap, equal along the last spatial axis."""
+        """Return the weights by multiplier and tap, repeated along the last axis."""
         weights = w.reshape(-1, 1, self.channels, self.multiplier)
         tiles = memory.take(self.tiles_shape, self.dtype)
         xp.copyto(tiles, weights.transpose(3, 0, 1, 2))
@@ -190,5 +190,5 @@ def _depthwise(
 
 
 def _shaped(shape: tuple[int, ...], *buffers: Array) -> list[Array]:
-    """The starts of flat buffers in one shape."""
+    """Return the starts of flat buffers in one shape."""
     return [buffer[: math.prod(shape)].reshape(shape) for buffer in buffers]

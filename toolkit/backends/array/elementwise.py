@@ -1,4 +1,4 @@
-"""Elementwise kernels: NumPy's ufuncs, and the few functions that it lacks."""
+"""Elementwise kernels: NumPy's ufuncs, and the few functions that NumPy lacks."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from toolkit.backends.base import Kernel, workspace
 from toolkit.ir import Spec
 from toolkit.ir.scalars import SCALARS
 
-# Below this many elements one call that allocates beats several that do not; and so
-# many bytes may be allocated anywhere.
+# Below this number of elements, one call that allocates is faster than several that do
+# not. Allocations up to this number of bytes need no scratch memory.
 _SMALL = 1024
 
 
 def _steps_bytes(temporaries: int) -> Callable[..., int]:
-    """The scratch of a function in steps: what `_in_steps` takes."""
+    """Return the scratch rule of a function in steps, for `_in_steps`."""
 
     def rule(x: Spec, **attrs: Any) -> int:
         width = 8 if x.dtype == "float64" else 4
@@ -40,7 +40,7 @@ def _steps_bytes(temporaries: int) -> Callable[..., int]:
 
 
 def _chosen_bytes(temporaries: int, width: int | None = None) -> Callable[..., int]:
-    """The scratch of a function in steps that chooses between two branches."""
+    """Return the scratch rule of a function in steps with two branches."""
 
     def rule(x: Spec, **attrs: Any) -> int:
         itemsize = width or (8 if x.dtype == "float64" else 4)
@@ -51,16 +51,16 @@ def _chosen_bytes(temporaries: int, width: int | None = None) -> Callable[..., i
 
 
 def _where_bytes(c: Spec, a: Spec, b: Spec, **attrs: Any) -> int:
-    """Two arrays of integers as wide as the elements, for one chunk."""
+    """Return the bytes of two chunks of integers with the width of the elements."""
     size = min(max(c.size, 1) * max(a.size, 1) * max(b.size, 1), CHUNK)
     return scratch_bytes(*[size * dtypes.itemsize(a.dtype)] * 2)
 
 
 class Elementwise(Kernels):
-    """One output element per input element, with broadcasting."""
+    """Kernels with one output element per input element, with broadcasting."""
 
     def table(self) -> dict[str, Kernel]:
-        """The array module's functions by the scalar word, and the methods."""
+        """Return the array module's functions by scalar operation, and the methods."""
         named = {
             name: getattr(self.xp, word.array)
             for name, word in SCALARS.items()
@@ -69,11 +69,11 @@ class Elementwise(Kernels):
         return named | super().table()
 
     def stop_gradient(self, x: Array, *, out: Array | None = None) -> Array:
-        """The identity."""
+        """Return the input."""
         return x if out is None else self._copy_to(out, x)
 
     def cast(self, x: Array, *, dtype: str, out: Array | None = None) -> Array:
-        """To another dtype; a float loses its fraction on the way to an integer."""
+        """Cast to another dtype; a cast from float to integer truncates."""
         if x.dtype.kind == "c" and dtypes.real_type(dtype) == dtype != "bool":
             x = x.real
         if out is None:
@@ -81,7 +81,7 @@ class Elementwise(Kernels):
         return self._copy_to(out, x)
 
     def round(self, x: Array, *, out: Array | None = None) -> Array:
-        """To the nearest integer, halves to even."""
+        """Round to the nearest integer, ties to even."""
         if x.dtype.kind in "biu":
             return self.stop_gradient(x, out=out)
         return self.xp.rint(x, out=out)
@@ -90,7 +90,7 @@ class Elementwise(Kernels):
     def where(
         self, c: Array, a: Array, b: Array, *, out: Any = None, work: Any = None
     ) -> Array:
-        """`a` where `c` is true, else `b`."""
+        """Return `a` where `c` is true, else `b`."""
         xp = self.xp
         if out is None:
             if max(c.size, a.size, b.size) <= _SMALL:
@@ -99,7 +99,7 @@ class Elementwise(Kernels):
             out = xp.empty(shape, a.dtype)
         elif out.nbytes <= _SMALL:
             return self._copy_to(out, xp.where(c, a, b))
-        if out.itemsize > 8:  # there are no integers as wide
+        if out.itemsize > 8:  # no integer type has this width
             xp.copyto(out, b)
             xp.copyto(out, a, where=c)
             return out
@@ -116,24 +116,24 @@ class Elementwise(Kernels):
 
     @workspace(_steps_bytes(0))
     def rsqrt(self, x: Array, *, out: Any = None, work: Any = None) -> Array:
-        """1 / sqrt(x)."""
+        """Compute 1 / sqrt(x)."""
         return self._in_steps(self._rsqrt, x, out, work)
 
     @workspace(_steps_bytes(0))
     def sigmoid(self, x: Array, *, out: Any = None, work: Any = None) -> Array:
-        """1 / (1 + exp(-x)): where exp overflows to infinity the quotient is 0."""
+        """Compute 1 / (1 + exp(-x)); where exp overflows, the quotient is 0."""
         return self._in_steps(self._sigmoid, x, out, work)
 
     @workspace(_chosen_bytes(4))
     def erf(self, x: Array, *, out: Any = None, work: Any = None) -> Array:
-        """The error function."""
+        """Compute the error function."""
         if x.dtype == "float64":
             return self._in_branches(special.erf64, x, out, work, "float64", 4)
         return self._in_branches(special.erf32, x, out, work, "float32", 3)
 
     @workspace(_chosen_bytes(7, width=8))
     def erfinv(self, x: Array, *, out: Any = None, work: Any = None) -> Array:
-        """The inverse of erf: infinite at -1 and 1, NaN beyond."""
+        """Compute the inverse of erf: infinite at -1 and 1, NaN outside."""
         return self._in_branches(special.erfinv64, x, out, work, "float64", 6)
 
     def _rsqrt(self, x: Array, y: Array) -> None:
@@ -147,7 +147,7 @@ class Elementwise(Kernels):
         self.xp.reciprocal(y, out=y)
 
     def _in_steps(self, steps: Any, x: Array, out: Any, work: Any) -> Array:
-        """Run `steps(x, y)` on chunks, on a float32 copy of half precision."""
+        """Run `steps(x, y)` on chunks, on a float32 copy for half precision."""
         out = self._result(out, x.shape, x.dtype)
         half = is_half(x.dtype)
         if half:
@@ -187,5 +187,5 @@ class Elementwise(Kernels):
 
 
 def _shaped(buffer: Array, like: Array) -> Array:
-    """The start of a flat buffer in the shape of `like`."""
+    """Return the start of a flat buffer in the shape of `like`."""
     return buffer[: like.size].reshape(like.shape)

@@ -22,26 +22,26 @@ from toolkit.errors import OutOfRangeError
 from toolkit.ir import Spec
 
 _COMBINE = {"add": "add", "max": "maximum", "min": "minimum", "mul": "multiply"}
-# Modes that round each time, which half precision does in float32.
+# Modes that round each update; half precision combines in float32.
 _ROUNDED = ("add", "mul")
 
 
 def _gather_bytes(x: Spec, indices: Spec, **attrs: Any) -> int:
-    """The indices as int64, the only type that NumPy indexes with."""
+    """Return the bytes of the indices as int64, the only index type of NumPy."""
     return scratch_bytes(8 * indices.size)
 
 
 def _scatter_bytes(
     x: Spec, indices: Spec, updates: Spec, axis: int, mode: str, **attrs: Any
 ) -> int:
-    """Indices, the position of each row, and what writing takes."""
+    """Return the bytes of indices, row positions, and the update of the result."""
     lead, width = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
     rows = scratch_bytes(8 * indices.size, 8 * lead, 8 * lead * indices.size)
     return rows + _writes_bytes(x, updates, mode, width)
 
 
 def _along_bytes(x: Spec, indices: Spec, **attrs: Any) -> int:
-    """Each element's position, and the positions along one axis."""
+    """Return the bytes of each element's position, and of positions along one axis."""
     return scratch_bytes(8 * indices.size, 8 * max(indices.shape))
 
 
@@ -53,7 +53,10 @@ def _put_bytes(
 
 
 def _writes_bytes(x: Spec, updates: Spec, mode: str, width: int) -> int:
-    """Columns, a chunk of positions and updates; half precision sums in float32."""
+    """Return the bytes of columns, and of a chunk of positions and updates.
+
+    Half precision sums in float32.
+    """
     chunk = min(updates.size, CHUNK)
     if x.dtype in HALVES and mode in _ROUNDED:
         return scratch_bytes(8 * width, 8 * chunk, 4 * chunk, 4 * x.size)
@@ -61,13 +64,13 @@ def _writes_bytes(x: Spec, updates: Spec, mode: str, width: int) -> int:
 
 
 class Index(Kernels):
-    """Kernels with integer arrays as operands; a negative index counts from the end."""
+    """Kernels with integer index arrays; a negative index counts from the end."""
 
     @workspace(_gather_bytes)
     def gather(
         self, x: Array, indices: Array, *, axis: int, out: Any = None, work: Any = None
     ) -> Array:
-        """x[..., indices, ...] along `axis`."""
+        """Return x[..., indices, ...] along `axis`."""
         index = Scratch(self.xp, work).take(indices.shape, "int64")
         self.xp.copyto(index, indices)
         self._check("gather", index, x.shape[axis], axis)
@@ -86,7 +89,7 @@ class Index(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """A copy of `x` with `updates` combined into x[..., indices, ...], in order."""
+        """Copy `x` and combine `updates` into x[..., indices, ...], in order."""
         before, after = x.shape[:axis], x.shape[axis + 1 :]
         _require(updates.shape, (*before, *indices.shape, *after))
         extent, lead, width = x.shape[axis], math.prod(before), math.prod(after)
@@ -105,7 +108,7 @@ class Index(Kernels):
     def take_along_axis(
         self, x: Array, indices: Array, *, axis: int, out: Any = None, work: Any = None
     ) -> Array:
-        """The elements of `x` at `indices` along `axis`, position by position."""
+        """Return the elements of `x` at `indices` along `axis`, elementwise."""
         memory = Scratch(self.xp, work)
         positions = self._positions("take_along_axis", x, indices, axis, memory)
         return self.xp.take(x.reshape(-1), positions, out=out, mode="wrap")
@@ -122,7 +125,7 @@ class Index(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """A copy of `x` with `updates` combined into it at `indices` along `axis`."""
+        """Copy `x` and combine `updates` into it at `indices` along `axis`."""
         memory = Scratch(self.xp, work)
         _require(updates.shape, indices.shape)
         positions = self._positions("put_along_axis", x, indices, axis, memory)
@@ -132,20 +135,20 @@ class Index(Kernels):
     def dynamic_slice(
         self, x: Array, *starts: Array, sizes: tuple[int, ...], out: Any = None
     ) -> Array:
-        """The box of `sizes` at `starts`, moved inside `x` where it would not fit."""
+        """Return the box of `sizes` at `starts`, clamped to fit inside `x`."""
         box = x[_clamped(starts, sizes, x.shape)]
         return box.copy() if out is None else self._copy_to(out, box)
 
     def dynamic_update_slice(
         self, x: Array, update: Array, *starts: Array, out: Any = None
     ) -> Array:
-        """A copy of `x` with `update` at `starts`, moved inside where it must."""
+        """Copy `x` and write `update` at `starts`, clamped to fit inside."""
         out = x.copy() if out is None else self._copy_to(out, x)
         out[_clamped(starts, update.shape, x.shape)] = update
         return out
 
     def _check(self, op: str, index: Array, extent: int, axis: int) -> int:
-        """Raise unless each index is in [-extent, extent); return the least."""
+        """Raise unless each index is in [-extent, extent); return the minimum."""
         if not index.size:
             return 0
         least = int(self.xp.minimum.reduce(index, axis=None))
@@ -159,14 +162,14 @@ class Index(Kernels):
         return least
 
     def _wrap(self, op: str, index: Array, extent: int, axis: int) -> None:
-        """Check the indices, and count negative ones from the start, in place."""
+        """Check the indices, and add the extent to negative ones, in place."""
         if self._check(op, index, extent, axis) < 0:
             self.xp.remainder(index, extent, out=index)
 
     def _positions(
         self, op: str, x: Array, indices: Array, axis: int, memory: Scratch
     ) -> Array:
-        """For each element of the result, its position in x.reshape(-1)."""
+        """Return the flat position in x.reshape(-1) of each element of the result."""
         shape = indices.shape
         _require(shape, (*x.shape[:axis], shape[axis], *x.shape[axis + 1 :]))
         positions = memory.take(shape, "int64")
@@ -193,9 +196,10 @@ class Index(Kernels):
         out: Any,
         memory: Scratch,
     ) -> Array:
-        """Combine rows of updates into a copy of `x`, from these flat positions on.
+        """Combine rows of updates into a copy of `x`, starting at these flat positions.
 
-        Flat positions, because `ufunc.at` is several times faster in one dimension.
+        The positions are flat, because `ufunc.at` is several times faster in one
+        dimension.
         """
         xp, size = self.xp, min(updates.size, CHUNK)
         out = self._result(out, x.shape, x.dtype)
@@ -221,7 +225,7 @@ class Index(Kernels):
 
 
 def _require(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Refuse operands that would fit by their number of elements alone."""
+    """Raise an error unless the shapes are equal; equal sizes are not enough."""
     if shape != expected:
         raise ValueError(f"expected shape {expected}; received {shape}")
 
@@ -229,7 +233,7 @@ def _require(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
 def _clamped(
     starts: tuple[Array, ...], sizes: tuple[int, ...], shape: tuple[int, ...]
 ) -> tuple[slice, ...]:
-    """Boxes at `starts`, moved so that they lie inside `shape`."""
+    """Return the box at `starts`, clamped to fit inside `shape`."""
     if any(size > extent for size, extent in zip(sizes, shape, strict=True)):
         raise ValueError(f"a box of {sizes} does not fit into {shape}")
     firsts = (

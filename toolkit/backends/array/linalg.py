@@ -1,7 +1,7 @@
 """Linear algebra and Fourier transforms, by the functions of the array module.
 
-Half precision goes through float32. These allocate what they return: their interface
-in array modules has no `out`.
+Half precision computes in float32. These functions allocate their results, because
+array modules give them no `out` argument.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Linalg(Kernels):
     """Decompositions of stacks of matrices, linear systems, Fourier transforms."""
 
     def _run(self, name: str, *xs: Array, out: Any = None, **arguments: Any) -> Any:
-        """The array module's function of that name, in the dtype of xs."""
+        """Call the array module's function of that name, in the dtype of xs."""
         dtype = xs[-1].dtype
         if is_half(dtype):
             xs = tuple(x.astype("float32") for x in xs)
@@ -39,14 +39,14 @@ class Linalg(Kernels):
     def _factors(
         self, name: str, x: Array, out: Any, **arguments: Any
     ) -> tuple[Array, ...]:
-        """The results of a function that returns several."""
+        """Return the results of a function with several results."""
         found: tuple[Array, ...] = self._run(name, x, out=out, **arguments)
         return found
 
     def dft(
         self, real: Array, imag: Array, *, axis: int, inverse: bool, out: Any = None
     ) -> tuple[Array, ...]:
-        """The discrete Fourier transform along `axis`, never divided by its extent."""
+        """Return the discrete Fourier transform along `axis`, without normalization."""
         xp = self.xp
         wide = "complex128" if real.dtype == "float64" else "complex64"
         x = xp.empty(real.shape, wide)
@@ -58,57 +58,57 @@ class Linalg(Kernels):
         return self._hand_out_each((y.real, y.imag), real.dtype, out)
 
     def rdft(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
-        """The first half of the transform of real numbers along the last axis."""
+        """Return the first half of the transform of real numbers on the last axis."""
         wide = x.astype("float32") if is_half(x.dtype) else x
         y = self.xp.fft.rfft(wide, axis=-1)
         return self._hand_out_each((y.real, y.imag), x.dtype, out)
 
     def irdft(self, real: Array, imag: Array, *, length: int, out: Any = None) -> Array:
-        """The real part of the inverse transform of the first half of frequencies."""
+        """Return the real part of the inverse of the first half of frequencies."""
         xp = self.xp
         wide = "complex128" if real.dtype == "float64" else "complex64"
         x = xp.empty(real.shape, wide)
         x.real, x.imag = real, imag
-        # `irfft` counts all but the first and the middle one twice.
+        # `irfft` counts all elements except the first and the middle one twice.
         x[..., 1 : (length + 1) // 2] /= 2
         y = xp.fft.irfft(x, length, axis=-1, norm="forward")
         return self._hand_out(y, real.dtype, out)
 
     def solve(self, a: Array, b: Array, *, out: Any = None) -> Array:
-        """The x with a @ x = b; LinAlgError if a matrix is singular."""
+        """Return x with a @ x = b; raise LinAlgError if a matrix is singular."""
         return self._run("solve", a, b, out=out)
 
     def slogdet(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
-        """The sign and the logarithm of the absolute value of the determinant."""
+        """Return the sign and the logarithm of the determinant's absolute value."""
         return self._factors("slogdet", x, out)
 
     def cholesky(self, x: Array, *, out: Any = None) -> Array:
-        """The lower triangular factor; LinAlgError if a matrix has none."""
+        """Return the lower triangular factor; LinAlgError if a matrix has none."""
         return self._run("cholesky", x, out=out)
 
     def qr(self, x: Array, *, complete: bool, out: Any = None) -> tuple[Array, ...]:
-        """Orthonormal columns and an upper triangle."""
+        """Return orthonormal columns and an upper triangle."""
         mode = "complete" if complete else "reduced"
         return self._factors("qr", x, out, mode=mode)
 
     def svd(self, x: Array, *, full: bool, out: Any = None) -> tuple[Array, ...]:
-        """Singular vectors and values, descending."""
+        """Return singular vectors and values, descending."""
         return self._factors("svd", x, out, full_matrices=full)
 
     def eigh(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
-        """Eigenvalues, ascending, and eigenvectors of symmetric matrices."""
+        """Return eigenvalues, ascending, and eigenvectors of symmetric matrices."""
         return self._factors("eigh", x, out)
 
     def eig(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
-        """Eigenvalues and eigenvectors, complex ones."""
+        """Return eigenvalues and eigenvectors, both complex."""
         dtype = self.xp.result_type(x.dtype, "complex64")
         y = tuple(self.xp.linalg.eig(x))
         return self._hand_out_each(y, dtype, out)
 
     def lu(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
-        """Gaussian elimination with the largest pivots, all matrices at once.
+        """Compute the LU decomposition with partial pivoting, all matrices at once.
 
-        Returns the factors, the pivots, and where each row came from.
+        Returns the factors, the pivots, and the source index of each row.
         """
         xp = self.xp
         m, n = x.shape[-2:]

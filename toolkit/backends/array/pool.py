@@ -1,4 +1,4 @@
-"""Pooling over N spatial axes, channels last, and the adjoints."""
+"""Channels-last pooling over N spatial axes, and the adjoints."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _CHUNK = 1 << 15
 
 @record
 class _Pooling:
-    """How a batch is cut into chunks of windows.
+    """Partition of a batch into chunks of windows.
 
-    dtype: the arrays'. sums: what is added up in, float32 for half precision.
+    dtype: the dtype of the arrays. sums: the accumulator dtype, float32 for half
+    precision.
     """
 
     windows: Windows
@@ -39,40 +40,40 @@ class _Pooling:
     def of(
         x: Any, spatial: Shape, window: Shape, strides: Shape, padding: Pads
     ) -> _Pooling:
-        """For a batch, channels and dtype like those of `x`, an array or a spec."""
+        """Return the partition for batch, channels and dtype of `x`, array or spec."""
         windows = Windows(spatial, window, strides, padding, (1,) * len(window))
         dtype = x.dtype if isinstance(x, Spec) else dtypes.name_of(x.dtype)
         return _pooling(windows, x.shape[0], x.shape[-1], dtype)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """All windows, part by part."""
+        """Return all windows, part by part."""
         total = self.batch * math.prod(self.windows.out)
         pixels = min(total, max(1, _CHUNK // max(1, self.channels)))
         return self.windows.parts(self.batch, pixels)
 
     @cached_property
     def chunk(self) -> int:
-        """The elements of a part of the outputs, at most."""
+        """Return the maximum number of output elements in a part."""
         if not self.parts:
             return 0
         first = self.parts[0]
         return math.prod((first.field[0], *first.out, self.channels))
 
     def seen(self, dtype: str) -> int:
-        """The elements that a part sees, if they must be copied to `dtype`."""
+        """Return the elements that a part reads, if they must be copied to `dtype`."""
         if dtype == self.dtype and not self.windows.padded:
             return 0
         return seen(self.parts, self.channels)
 
     @cached_property
     def rank(self) -> str:
-        """An unsigned type that numbers the positions of a window from 1 on."""
+        """Return an unsigned dtype that holds the window positions, counted from 1."""
         return "uint8" if self.windows.taps < 256 else "uint32"
 
     @cached_property
     def total_sizes(self) -> tuple[int, int]:
-        """The elements of a part and of all images, if sums need another dtype."""
+        """Return the elements of a part and of all images, if sums need a dtype."""
         if self.sums == self.dtype:
             return (0, 0)
         images = self.batch * math.prod(self.windows.spatial) * self.channels
@@ -86,7 +87,7 @@ def _pooling(windows: Windows, batch: int, channels: int, dtype: str) -> _Poolin
 
 
 def _max_pool_bytes(x: Spec, window: Shape, strides: Shape, padding: Pads) -> int:
-    """The pixels seen, and for each window its winner's rank, another, equality."""
+    """Return the bytes of input pixels, two ranks per window, and an equality mask."""
     pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
     seen = pool.seen(x.dtype) * dtypes.itemsize(x.dtype)
     ranks = pool.chunk * dtypes.itemsize(pool.rank)
@@ -96,7 +97,7 @@ def _max_pool_bytes(x: Spec, window: Shape, strides: Shape, padding: Pads) -> in
 def _gather_bytes(
     x: Spec, index: Spec, window: Shape, strides: Shape, padding: Pads
 ) -> int:
-    """The pixels seen, equality, and the bits of what is chosen."""
+    """Return the bytes of input pixels, an equality mask, and selected bits."""
     pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
     itemsize = dtypes.itemsize(x.dtype)
     return scratch_bytes(
@@ -107,7 +108,7 @@ def _gather_bytes(
 def _scatter_bytes(
     g: Spec, index: Spec, spatial: Shape, window: Shape, strides: Shape, padding: Pads
 ) -> int:
-    """Equality, the bits of what is chosen, and float32 sums for half precision."""
+    """Return the bytes of an equality mask, selected bits, and float32 sums."""
     pool = _Pooling.of(g, spatial, window, strides, padding)
     itemsize = dtypes.itemsize(pool.sums)
     sizes = (pool.chunk, *pool.total_sizes)
@@ -115,7 +116,7 @@ def _scatter_bytes(
 
 
 def _sum_bytes(x: Spec, window: Shape, strides: Shape, padding: Pads) -> int:
-    """The pixels seen, and float32 sums of a chunk for half precision."""
+    """Return the bytes of input pixels, and of a float32 chunk for half precision."""
     pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
     itemsize = dtypes.itemsize(pool.sums)
     return scratch_bytes(
@@ -126,7 +127,7 @@ def _sum_bytes(x: Spec, window: Shape, strides: Shape, padding: Pads) -> int:
 def _sum_grad_bytes(
     g: Spec, spatial: Shape, window: Shape, strides: Shape, padding: Pads
 ) -> int:
-    """A float32 chunk and sums for half precision."""
+    """Return the bytes of a float32 chunk and of sums, for half precision."""
     pool = _Pooling.of(g, spatial, window, strides, padding)
     return scratch_bytes(*(4 * size for size in pool.total_sizes))
 
@@ -138,7 +139,7 @@ def _lowest(dtype: str) -> Any:
 
 
 class Pool(Kernels):
-    """The extremes and sums of sliding windows."""
+    """Maxima and sums over sliding windows."""
 
     @workspace(_max_pool_bytes)
     def max_pool(
@@ -151,7 +152,7 @@ class Pool(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> tuple[Array, Array]:
-        """Each window's maximum, and its first position in the window as int32."""
+        """Return each window's maximum, and its first position as int32."""
         pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
         shape = (pool.batch, *pool.windows.out, pool.channels)
         y, index = out or (None, None)
@@ -182,8 +183,11 @@ class Pool(Kernels):
         equal: Array,
         unordered: Array,
     ) -> None:
-        """The rank of a position falls from taps to 1, so that the first winner's is
-        the greatest: this needs no masked copies, which are slow."""
+        """Compute the rank of the maximum of each window.
+
+        The rank of a position falls from taps to 1, so the first maximum has the
+        greatest rank. This needs no masked copies, which are slow.
+        """
         xp, taps = self.xp, len(views)
         xp.copyto(y, views[0])
         for view in views[1:]:
@@ -193,7 +197,7 @@ class Pool(Kernels):
         for position, view in enumerate(views):
             xp.equal(view, y, out=equal)
             if has_nan:
-                # Where y is NaN the winner is the first NaN.
+                # Where y is NaN, the argmax is the first NaN.
                 xp.isnan(view, out=unordered)
                 xp.logical_or(equal, unordered, out=equal)
             xp.copyto(rank, equal)
@@ -214,7 +218,7 @@ class Pool(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """The elements of `x` at the winners' positions; 0 where that is padding."""
+        """Return the elements of `x` at the argmax positions; 0 on padding."""
         xp = self.xp
         pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
         out = self._result(out, index.shape, x.dtype)
@@ -248,7 +252,7 @@ class Pool(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """Images with each element of `g` added at its window's winner."""
+        """Return images with each element of `g` added at the argmax of its window."""
         xp = self.xp
         pool = _Pooling.of(g, spatial, window, strides, padding)
         out = self._result(out, (pool.batch, *spatial, pool.channels), g.dtype)
@@ -280,7 +284,7 @@ class Pool(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """Each window's sum; padding counts as 0."""
+        """Return the sum of each window; padding counts as 0."""
         xp = self.xp
         pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
         shape = (pool.batch, *pool.windows.out, pool.channels)
@@ -313,7 +317,7 @@ class Pool(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """Images with each element of `g` added to all that its window sees."""
+        """Return images with each element of `g` added to all pixels of its window."""
         pool = _Pooling.of(g, spatial, window, strides, padding)
         out = self._result(out, (pool.batch, *spatial, pool.channels), g.dtype)
         if not out.size:
@@ -329,7 +333,7 @@ class Pool(Kernels):
     def _keep(
         self, x: Array, index: Array, position: int, equal: Array, out: Array
     ) -> None:
-        """out = x where index == position, else 0; x and out are integers (bits)."""
+        """Compute out = x where index == position, else 0, on integers (bits)."""
         self.xp.equal(index, position, out=equal)
         self.xp.copyto(out, equal)
         self.xp.negative(out, out=out)
@@ -338,7 +342,9 @@ class Pool(Kernels):
     def _totals(
         self, pool: _Pooling, out: Array, memory: Scratch
     ) -> tuple[Array | None, Array]:
-        """For half precision a flat float32 chunk and sums; else None and `out`."""
+        """Return a flat float32 chunk and sums for half precision, or None and
+        `out`.
+        """
         chunk, images = pool.total_sizes
         if pool.sums == pool.dtype:
             out.fill(0)
@@ -348,10 +354,10 @@ class Pool(Kernels):
         return copy, total.reshape(out.shape)
 
     def _converted(self, g: Array, copy: Array | None) -> Array:
-        """`g` in `copy`, if there is one."""
+        """Return `g`, converted into `copy` if that exists."""
         return g if copy is None else self._copy_to(_shaped(copy, g), g)
 
 
 def _shaped(buffer: Array, like: Array) -> Array:
-    """The start of a flat buffer in the shape of `like`."""
+    """Return the start of a flat buffer in the shape of `like`."""
     return buffer[: like.size].reshape(like.shape)

@@ -10,12 +10,15 @@ from toolkit.backends.array.common import Array, Kernels
 
 
 class Random(Kernels):
-    """Random arrays: NumPy's generator on the host, then copied to `xp`."""
+    """Random arrays: NumPy's generator on the host, then a copy to `xp`."""
 
     def random_uniform(
         self, key: Array, *, shape: tuple[int, ...], dtype: str, out: Any = None
     ) -> Array:
-        """Uniform on [0, 1): Philox 4x64-10 with the two words of `key`, counter 0."""
+        """Return uniform numbers on [0, 1), by Philox 4x64-10.
+
+        The key is the two words of `key`, and the counter starts at 0.
+        """
         # The attribute, not an import: NumPy loads its random module on first use.
         words = np.array([int(key[0]), int(key[1])], np.uint64)
         generator = np.random.Generator(np.random.Philox(key=words))

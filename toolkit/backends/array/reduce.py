@@ -26,7 +26,7 @@ _SHORT = 32
 
 
 def _accumulator_bytes(x: Spec, axis: tuple[int, ...], **attrs: Any) -> int:
-    """A float32 accumulator and chunk for half precision; else one wide row."""
+    """Return the bytes of an accumulator and chunk in float32, or of one wide row."""
     size = math.prod(n for i, n in enumerate(x.shape) if i not in axis)
     if x.dtype in HALVES:
         chunk = 4 * min(x.size, CHUNK)
@@ -35,77 +35,77 @@ def _accumulator_bytes(x: Spec, axis: tuple[int, ...], **attrs: Any) -> int:
 
 
 def _argument_bytes(x: Spec, axis: int, **attrs: Any) -> int:
-    """A contiguous copy of a chunk of rows, and their results as int64."""
+    """Return the bytes of a contiguous chunk of rows, and of its int64 results."""
     rows, length = _rows_per_chunk(x.shape, axis)
     return scratch_bytes(rows * length * dtypes.itemsize(x.dtype), rows * 8)
 
 
 def _cumulative_bytes(x: Spec, axis: int, **attrs: Any) -> int:
-    """Two float32 copies of a chunk of rows, for half precision."""
+    """Return the bytes of two float32 copies of a chunk of rows, for half precision."""
     rows, length = _rows_per_chunk(x.shape, axis)
     return scratch_bytes(*[rows * length * 4] * 2) if x.dtype in HALVES else 0
 
 
 def _rows_per_chunk(shape: tuple[int, ...], axis: int) -> tuple[int, int]:
-    """How many rows along `axis` make a chunk, and their length."""
+    """Return the number of rows along `axis` in a chunk, and their length."""
     length = shape[axis]
     rows = math.prod(n for i, n in enumerate(shape) if i != axis)
     return min(rows, max(1, CHUNK // max(length, 1))), length
 
 
 class Reduce(Kernels):
-    """Kernels that combine the elements along one axis or several."""
+    """Kernels that combine the elements along one or several axes."""
 
     @workspace(_accumulator_bytes)
     def sum(self, x: Array, **attrs: Any) -> Array:
-        """The sum over `axis`, a tuple; half precision accumulates in float32."""
+        """Sum over `axis`, a tuple; half precision accumulates in float32."""
         return self._reduce(self.xp.add, x, **attrs)
 
     @workspace(_accumulator_bytes)
     def prod(self, x: Array, **attrs: Any) -> Array:
-        """The product over `axis`."""
+        """Multiply all elements along `axis`."""
         return self._reduce(self.xp.multiply, x, **attrs)
 
     def max(self, x: Array, *, axis: Any, keepdims: bool, out: Any = None) -> Array:
-        """The greatest element along `axis`; NaN if there is one."""
+        """Return the maximum along `axis`; NaN if an element is NaN."""
         return self._extreme(self.xp.maximum, x, axis, keepdims, out)
 
     def min(self, x: Array, *, axis: Any, keepdims: bool, out: Any = None) -> Array:
-        """The least element along `axis`; NaN if there is one."""
+        """Return the minimum along `axis`; NaN if an element is NaN."""
         return self._extreme(self.xp.minimum, x, axis, keepdims, out)
 
     def any(self, x: Array, *, axis: Any, keepdims: bool, out: Any = None) -> Array:
-        """Whether any element along `axis` is true."""
+        """Return whether any element along `axis` is true."""
         return self.xp.logical_or.reduce(x, axis=axis, keepdims=keepdims, out=out)
 
     def all(self, x: Array, *, axis: Any, keepdims: bool, out: Any = None) -> Array:
-        """Whether all elements along `axis` are true."""
+        """Return whether all elements along `axis` are true."""
         return self.xp.logical_and.reduce(x, axis=axis, keepdims=keepdims, out=out)
 
     @workspace(_argument_bytes)
     def argmax(self, x: Array, **attrs: Any) -> Array:
-        """The first position of the maximum along `axis`, as int32; NaN wins."""
+        """Return the first position of the maximum as int32; NaN is the maximum."""
         return self._position(self.xp.argmax, x, **attrs)
 
     @workspace(_argument_bytes)
     def argmin(self, x: Array, **attrs: Any) -> Array:
-        """The first position of the minimum along `axis`, as int32; NaN wins."""
+        """Return the first position of the minimum as int32; NaN is the minimum."""
         return self._position(self.xp.argmin, x, **attrs)
 
     @workspace(_cumulative_bytes)
     def cumsum(self, x: Array, **attrs: Any) -> Array:
-        """The sum of all elements so far along `axis`, from the end if `reverse`."""
+        """Compute the cumulative sum along `axis`, from the end if `reverse`."""
         return self._accumulate(self.xp.add, x, **attrs)
 
     @workspace(_cumulative_bytes)
     def cumprod(self, x: Array, **attrs: Any) -> Array:
-        """The product of all elements so far along `axis`."""
+        """Compute the cumulative product along `axis`."""
         return self._accumulate(self.xp.multiply, x, **attrs)
 
     def _extreme(
         self, ufunc: Any, x: Array, axis: tuple[int, ...], keepdims: bool, out: Any
     ) -> Array:
-        """Column by column, where rows are short and many: NumPy takes them slowly."""
+        """Reduce by columns if there are many short rows, which are slow in NumPy."""
         length = x.shape[-1] if axis == (x.ndim - 1,) else 0
         if not 0 < length <= _SHORT or x.size < 8 * length * length:
             return ufunc.reduce(x, axis=axis, keepdims=keepdims, out=out)
@@ -171,7 +171,7 @@ class Reduce(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """Apply `find` to chunks of rows, made contiguous, lest NumPy copies all."""
+        """Apply `find` to contiguous chunks of rows, to avoid a copy of the array."""
         out = self._result(out, _reduced(x.shape, (axis,), keepdims), "int32")
         x = self.xp.moveaxis(x, axis, -1)
         result = out.reshape(x.shape[:-1])
@@ -225,12 +225,12 @@ class Reduce(Kernels):
 def _reduced(
     shape: tuple[int, ...], axis: tuple[int, ...], keepdims: bool
 ) -> tuple[int, ...]:
-    """The shape after a reduction."""
+    """Return the shape after a reduction."""
     if keepdims:
         return tuple(1 if i in axis else n for i, n in enumerate(shape))
     return tuple(n for i, n in enumerate(shape) if i not in axis)
 
 
 def _within(box: Any, axis: tuple[int, ...]) -> Any:
-    """Where the reduction of a box goes in the accumulator with kept axes."""
+    """Return the index of a box's reduction in the accumulator with kept axes."""
     return tuple(slice(None) if i in axis else s for i, s in enumerate(box))

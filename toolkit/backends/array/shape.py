@@ -9,23 +9,23 @@ from toolkit.dtypes import numpy_dtype
 
 
 class Shape(Kernels):
-    """Kernels that change which element is where."""
+    """Kernels that rearrange elements."""
 
     def reshape(
         self, x: Array, *, shape: tuple[int, ...], out: Array | None = None
     ) -> Array:
-        """The same elements in another shape; a view if `x` is contiguous."""
+        """Reshape; the result is a view if `x` is contiguous."""
         if out is None:
             return x.reshape(shape)
         self._copy_to(out.reshape(x.shape), x)
         return out
 
     def transpose(self, x: Array, *, axes: tuple[int, ...]) -> Array:
-        """A view with permuted axes."""
+        """Return a view with permuted axes."""
         return x.transpose(axes)
 
     def broadcast_to(self, x: Array, *, shape: tuple[int, ...]) -> Array:
-        """A view that repeats `x` along new axes and axes of extent 1."""
+        """Return a view that repeats `x` along new axes and axes of extent 1."""
         return self.xp.broadcast_to(x, shape)
 
     def slice(
@@ -36,11 +36,11 @@ class Shape(Kernels):
         stop: tuple[int, ...],
         step: tuple[int, ...],
     ) -> Array:
-        """A view of a box; with a negative step, stop -1 is before index 0."""
+        """Return a view of a box; with a negative step, stop -1 is before index 0."""
         return x[tuple(map(_range, start, stop, step))]
 
     def bitcast(self, x: Array, *, dtype: str, out: Any = None) -> Array:
-        """The bits of `x` as numbers of another dtype."""
+        """Reinterpret the bits of `x` as another dtype."""
         if out is None:
             contiguous = self.xp.ascontiguousarray(x).reshape(x.shape)
             return contiguous.view(numpy_dtype(dtype))
@@ -48,20 +48,20 @@ class Shape(Kernels):
         return out
 
     def as_complex(self, x: Array, *, out: Any = None) -> Array:
-        """Complex numbers from their real and imaginary parts, the last axis."""
+        """Convert real and imaginary parts along the last axis to complex numbers."""
         dtype = self.xp.result_type(x.dtype, "complex64")
         out = self._result(out, x.shape[:-1], dtype)
         out.real, out.imag = x[..., 0], x[..., 1]
         return out
 
     def as_real(self, x: Array, *, out: Any = None) -> Array:
-        """The real and imaginary parts of complex numbers, along a new last axis."""
+        """Convert complex numbers to real and imaginary parts along a new last axis."""
         out = self._result(out, (*x.shape, 2), x.real.dtype)
         out[..., 0], out[..., 1] = x.real, x.imag
         return out
 
     def concatenate(self, *xs: Array, axis: int, out: Any = None) -> Array:
-        """Arrays one after the other along `axis`."""
+        """Concatenate arrays along `axis`."""
         return self.xp.concatenate(xs, axis=axis, out=out)
 
     def pad(
@@ -72,7 +72,7 @@ class Shape(Kernels):
         value: Any,
         out: Any = None,
     ) -> Array:
-        """`x` with `widths[axis] = (low, high)` elements of `value` around it."""
+        """Pad `x` with `widths[axis] = (low, high)` elements of `value`."""
         extents = zip(x.shape, widths, strict=True)
         shape = tuple(low + n + high for n, (low, high) in extents)
         out = self._result(out, shape, x.dtype)

@@ -1,9 +1,8 @@
 """Sorting.
 
-NumPy's sorts are fast on 64-bit integers and its `argsort` always allocates. So the
-order of rows comes from sorting integers in place: the bits of a value, made to compare
-like the value, above the bits of its position. Equal values keep their order, because
-their positions differ.
+NumPy's sorts are fast on 64-bit integers, and its `argsort` always allocates. So rows
+are sorted as integers in place. The high bits are the value's bits, mapped to compare
+like the value. The low bits are its position, which makes the sort stable.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from toolkit.backends.array.common import (
 from toolkit.backends.base import workspace
 from toolkit.ir import Spec
 
-# `searchsorted` has no `out`, so its results come in arrays of at most 1 KB.
+# `searchsorted` has no `out`, so it computes results in arrays of at most 1 KB.
 _FOUND = 128
 
 
@@ -36,14 +35,14 @@ def _rows_per_chunk(shape: tuple[int, ...], axis: int) -> int:
 
 
 def _argsort_bytes(x: Spec, axis: int, **attrs: Any) -> int:
-    """A contiguous copy of a chunk of rows, NaN marks, and five arrays of int64."""
+    """Return the bytes of a contiguous chunk, NaN marks, and five int64 arrays."""
     size = _rows_per_chunk(x.shape, axis) * x.shape[axis]
     itemsize = 4 if x.dtype in HALVES else dtypes.itemsize(x.dtype)
     return scratch_bytes(size * itemsize, size, *[8 * size] * 5)
 
 
 def _searchsorted_bytes(edges: Spec, x: Spec, **attrs: Any) -> int:
-    """The edges and a few of the values as float32, where they are narrower."""
+    """Return the bytes of the edges and some values as float32, if narrower."""
     found = min(_FOUND, math.prod(x.shape))
     is_narrow = edges.dtype in HALVES
     return scratch_bytes(4 * math.prod(edges.shape), 4 * found) if is_narrow else 0
@@ -56,7 +55,7 @@ class Sort(Kernels):
     def argsort(
         self, x: Array, *, axis: int, out: Any = None, work: Any = None
     ) -> Array:
-        """The stable order of the elements along `axis`, as int32."""
+        """Return the stable order of the elements along `axis`, as int32."""
         out = self._result(out, x.shape, "int32")
         if not x.size:
             return out
@@ -86,11 +85,11 @@ class Sort(Kernels):
         second: Array,
         third: Array,
     ) -> Array:
-        """The order of each row of `length` elements; all arrays are flat."""
+        """Return the order of each row of `length` elements; all arrays are flat."""
         xp = self.xp
         self._to_integers(values, mark, keys, first)
         if values.itemsize == 8:
-            # By the low words first; then stably by the high words.
+            # Sort by the low words first, then stably by the high words.
             xp.bitwise_and(keys, 0xFFFFFFFF, out=first)
             xp.subtract(first, 1 << 31, out=first)
             low = self._sort(first, places, length)
@@ -105,7 +104,7 @@ class Sort(Kernels):
         return order
 
     def _to_integers(self, values: Array, mark: Array, keys: Array, t: Array) -> None:
-        """keys = signed integers that compare like the values."""
+        """Compute keys, signed integers that compare like the values."""
         xp, kind, width = self.xp, values.dtype.kind, 8 * values.itemsize
         if kind != "f":
             xp.copyto(keys, values, casting="unsafe")
@@ -118,13 +117,13 @@ class Sort(Kernels):
         if xp.isnan(values, out=mark).any():
             xp.copyto(values, xp.nan, where=mark)
         xp.copyto(keys, values.view(f"int{width}"))
-        # The bits of a float compare like it, but backwards for negative ones.
+        # The bits of a float compare like the float, but in reverse for negative ones.
         xp.right_shift(keys, 63, out=t)
         xp.bitwise_and(t, (1 << (width - 1)) - 1, out=t)
         xp.bitwise_xor(keys, t, out=keys)
 
     def _sort(self, keys: Array, places: Array, length: int) -> Array:
-        """Sort 32-bit keys by row, in place, and return where each came from."""
+        """Sort 32-bit keys by row, in place, and return the source index of each."""
         self.xp.left_shift(keys, 32, out=keys)
         self.xp.bitwise_or(keys, places, out=keys)
         keys.reshape(-1, length).sort(axis=-1)
@@ -140,11 +139,11 @@ class Sort(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
-        """Where `values` would go in a sorted 1-D array, as int32."""
+        """Return the insertion points of `values` in a sorted 1-D array, as int32."""
         out = self._result(out, values.shape, "int32")
         edges, flat, found = sorted_values, values.reshape(-1), out.reshape(-1)
         wide = None
-        if is_half(edges.dtype):  # to NumPy, NaN is not the greatest of bfloat16
+        if is_half(edges.dtype):  # NumPy does not sort NaN last for bfloat16
             memory = Scratch(self.xp, work)
             edges = self._copy_to(memory.take(edges.size, "float32"), edges)
             wide = memory.take(min(_FOUND, flat.size), "float32")

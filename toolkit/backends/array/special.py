@@ -1,7 +1,7 @@
 """erf and erfinv, which NumPy lacks, as sequences of whole-array steps.
 
 Each function computes `y` from `x` (the same memory is allowed) with temporary arrays
-of the same shape: `t` of the same dtype, and for choices `mask` (bool) and `bits`
+of the same shape: `t` of the same dtype, and for selections `mask` (bool) and `bits`
 (signed integers of the floats' width).
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 Array = Any
 
-# float32: Lawson-weighted minimax fits made for this file, lowest power first.
-# erf(x) = x + x * P(x * x) for |x| < 1, relative error 1.3e-9.
+# float32: Lawson-weighted minimax fits made for this file, lowest power first. erf(x) =
+# x + x * P(x * x) for |x| < 1, relative error 1.3e-9.
 _ERF_NEAR = (
     *(0.12837916612625122, -0.3761262595653534, 0.1128358542919159),
     *(-0.026853810995817184, 0.005188327748328447, -0.0008010192541405559),
@@ -90,7 +90,7 @@ FAR_BOTTOM = (
 def select(
     xp: Any, c: Array, a: Array, b: Array, out: Array, bits: Array, diff: Array
 ) -> None:
-    """out = a where c else b; on bits, several times faster than a masked copy."""
+    """Compute out = a where c else b on bits, faster than a masked copy."""
     integer = bits.dtype
     chosen = b.view(integer)
     xp.copyto(bits, c)
@@ -101,7 +101,7 @@ def select(
 
 
 def _polynomial(xp: Any, coefficients: Sequence[float], x: Array, out: Array) -> None:
-    """Horner's rule; `coefficients` with the lowest power first."""
+    """Evaluate a polynomial by Horner's rule; the lowest power is first."""
     *rest, next_highest, highest = coefficients
     xp.multiply(x, highest, out=out)
     xp.add(out, next_highest, out=out)
@@ -119,7 +119,7 @@ def _quotient(
 
 
 def erf32(xp: Any, x: Array, y: Array, mask: Array, bits: Array, *t: Array) -> None:
-    """erf in float32, within 2 units in the last place."""
+    """Compute erf in float32, within 2 units in the last place."""
     size, near, far = t
     xp.multiply(x, x, out=size)
     _polynomial(xp, _ERF_NEAR, size, near)
@@ -138,7 +138,7 @@ def erf32(xp: Any, x: Array, y: Array, mask: Array, bits: Array, *t: Array) -> N
 
 
 def erf64(xp: Any, x: Array, y: Array, mask: Array, bits: Array, *t: Array) -> None:
-    """erf in float64, within 4 units in the last place."""
+    """Compute erf in float64, within 4 units in the last place."""
     size, near, far, spare = t
     xp.multiply(x, x, out=size)
     _quotient(xp, _CODY_A, _CODY_B, size, near, spare)
@@ -157,7 +157,7 @@ def erf64(xp: Any, x: Array, y: Array, mask: Array, bits: Array, *t: Array) -> N
 
 
 def erfinv64(xp: Any, x: Array, y: Array, mask: Array, bits: Array, *t: Array) -> None:
-    """The inverse of erf in float64, within 4 units in the last place."""
+    """Compute the inverse of erf in float64, within 4 units in the last place."""
     r, near, far, spare, u, v = t
     xp.multiply(x, x, out=u)
     xp.subtract(CENTRE, u, out=r)
@@ -182,7 +182,7 @@ def erfinv64(xp: Any, x: Array, y: Array, mask: Array, bits: Array, *t: Array) -
 def _tail(
     xp: Any, r: Array, y: Array, mask: Array, bits: Array, u: Array, v: Array, w: Array
 ) -> None:
-    """y = erfinv where the tail is exp(-r * r); u, v, w are spare."""
+    """Compute y = erfinv where the tail is exp(-r * r); u, v, w are temporaries."""
     xp.subtract(r, 1.6, out=u)
     _quotient(xp, TAIL_TOP, TAIL_BOTTOM, u, y, v)
     xp.greater(r, 5.0, out=mask)
@@ -191,7 +191,7 @@ def _tail(
         xp.subtract(u, 5.0, out=u)
         _quotient(xp, FAR_TOP, FAR_BOTTOM, u, w, v)
         select(xp, mask, w, y, y, bits, u.view(bits.dtype))
-        # Where r is infinite, so is the result.
+        # Where r is infinite, the result is infinite.
         xp.isinf(r, out=mask)
         xp.copyto(y, 0.0, where=mask)
     xp.subtract(r, y, out=y)

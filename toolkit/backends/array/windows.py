@@ -1,7 +1,7 @@
 """Sliding windows over N spatial axes, shared by convolution and pooling.
 
-Images are laid out (batch, *spatial, channels). Windows are numbered like the outputs,
-(batch, *output positions), and handled in parts, each a box of them.
+Images have the layout (batch, *spatial, channels). Windows have the index of their
+output, (batch, *output positions). A part is a box of windows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Index = tuple[slice, ...]
 
 @record
 class Windows:
-    """The geometry of windows over images with `spatial` extents."""
+    """Geometry of windows over images with `spatial` extents."""
 
     spatial: Extents
     size: Extents
@@ -31,13 +31,13 @@ class Windows:
 
     @cached_property
     def reach(self) -> Extents:
-        """The extents of one window, with its gaps."""
+        """Return the extents of one window, including its gaps."""
         axes = zip(self.size, self.dilation, strict=True)
         return tuple((k - 1) * d + 1 for k, d in axes)
 
     @cached_property
     def out(self) -> Extents:
-        """How many windows fit along each axis."""
+        """Return the number of windows along each axis."""
         axes = zip(self.spatial, self.padding, self.reach, self.strides, strict=True)
         return tuple(
             (n + low + high - reach) // stride + 1
@@ -46,20 +46,20 @@ class Windows:
 
     @cached_property
     def taps(self) -> int:
-        """How many positions a window has."""
+        """Return the number of positions in a window."""
         return math.prod(self.size)
 
     @cached_property
     def padded(self) -> bool:
-        """Whether any window reaches over an edge."""
+        """Return whether any window extends over an edge."""
         return any(low or high for low, high in self.padding)
 
     def offsets(self) -> Iterator[Extents]:
-        """The positions of a window, in row-major order."""
+        """Yield the positions of a window, in row-major order."""
         return product(*map(range, self.size))
 
     def parts(self, batch: int, pixels: int) -> tuple[Part, ...]:
-        """All windows of a batch in boxes of at most `pixels`."""
+        """Return all windows of a batch in boxes of at most `pixels`."""
         shape = (batch, *self.out)
         parts = []
         for box in boxes(shape, pixels):
@@ -71,7 +71,7 @@ class Windows:
 
 @record
 class Part:
-    """Some neighbouring windows: `box` is their index among all outputs."""
+    """Box of adjacent windows: `box` is their index among all outputs."""
 
     windows: Windows
     box: Box
@@ -80,19 +80,19 @@ class Part:
 
     @cached_property
     def out(self) -> Extents:
-        """The number of windows along each spatial axis."""
+        """Return the number of windows along each spatial axis."""
         return tuple(r.stop - r.start for r in self.outputs)
 
     @cached_property
     def field(self) -> Extents:
-        """The shape of what these windows see, but for the channels."""
+        """Return the shape of the pixels under these windows, without channels."""
         axes = zip(self.out, self.windows.strides, self.windows.reach, strict=True)
         extents = ((n - 1) * stride + reach for n, stride, reach in axes)
         return (self.images.stop - self.images.start, *extents)
 
     @cached_property
     def inside(self) -> tuple[Index, Index]:
-        """Where what is seen lies in the images, and where in the field."""
+        """Return the index of these pixels in the images, and in the field."""
         windows = self.windows
         source, target = [self.images], [slice(None)]
         axes = zip(
@@ -110,14 +110,14 @@ class Part:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether no window sees padding."""
+        """Return whether no window includes padding."""
         _, (_, *target) = self.inside
         inside = zip(target, self.field[1:], strict=True)
         return all(r.stop - r.start == extent for r, extent in inside)
 
     @cached_property
     def shifts(self) -> list[Index]:
-        """For each position of a window, the pixels of the field that it meets."""
+        """Return, for each position of a window, its pixels in the field."""
         windows = self.windows
         axes = list(zip(windows.dilation, windows.strides, self.out, strict=True))
         return [
@@ -133,9 +133,9 @@ class Part:
 
     @cached_property
     def meetings(self) -> list[tuple[Index, Index]]:
-        """For each position of a window, the pixels that it meets, and the windows.
+        """Return, for each position of a window, its pixels and its windows.
 
-        Windows in which the position falls on padding are left out.
+        Windows in which the position is on padding are excluded.
         """
         return [self._meeting(offset) for offset in self.windows.offsets()]
 
@@ -157,10 +157,10 @@ class Part:
         return tuple(pixels), tuple(chosen)
 
     def load(self, xp: Any, x: Array, fill: Any, buffer: Array | None) -> Array:
-        """The part of images `x` that the windows see, with padding.
+        """Return the part of images `x` under the windows, with padding.
 
-        A view where no padding is seen and `x` needs no cast, else in `buffer`, which
-        is flat.
+        The result is a view if it has no padding and `x` needs no cast. Otherwise it is
+        in `buffer`, which is flat.
         """
         source, target = self.inside
         seen = x[source]
@@ -175,5 +175,5 @@ class Part:
 
 
 def seen(parts: tuple[Part, ...], channels: int) -> int:
-    """The elements that the windows of one part see, at most."""
+    """Return the maximum number of elements under the windows of one part."""
     return math.prod((*parts[0].field, channels)) if parts else 0

@@ -184,8 +184,7 @@ class Plans:
         workspace: int,
         measure: Callable[[ProductAlgorithm], float],
     ) -> ProductAlgorithm:
-        """Return the plan with the fastest algorithm: from memory, from disk, or timed
-        now.
+        """Return the plan with the fastest algorithm: cached, from disk, or timed now.
 
         This cache is separate from the cache of `get`, whose results stay
         bit-identical.

@@ -84,18 +84,14 @@ class CupyBackend(Backend):
         super().__init__(eager | others | {"product": products.unlowered})
 
     def render(self, record: Primitive) -> Kernel | None:
-        """Return the steps of a generator if one exists, else a call of CuPy's
-        functions.
-        """
+        """Return the steps of a generator if one exists, else CuPy's functions."""
         other = self.arrays[record.name] if record.name in self.arrays else None
         if other is None and generator(record) is None:
             return None
         return EagerKernel(self, record.name, other)
 
     def supports(self, name: str) -> bool:
-        """Return False for most composites: the compiler expands them to fuse their
-        body.
-        """
+        """Return False for most composites, which the compiler expands and fuses."""
         known = PRIMITIVES.get(name)
         is_composite = known is not None and known.kind is Kind.COMPOSITE
         return not is_composite and super().supports(name)
@@ -262,9 +258,7 @@ class CupyBackend(Backend):
         return self.device.owns(array)
 
     def adopt(self, array: Any) -> Array:
-        """Copy an array of another library to this device, by DLPack or CUDA's
-        interface.
-        """
+        """Copy an array of another library to this device, by DLPack or CUDA."""
         with self.device.failing():
             return self.device.adopt(array)
 
@@ -331,9 +325,7 @@ class CupyBackend(Backend):
 def _places(
     specs: tuple[tuple[tuple[int, ...], str], ...],
 ) -> tuple[list[int | None], int]:
-    """Return the offsets of small arrays in one block (None for large ones), and its
-    size.
-    """
+    """Return the offsets of small arrays in one block (else None), and its size."""
     sizes = [math.prod(shape) * dtypes.itemsize(dtype) for shape, dtype in specs]
     small = [i for i, nbytes in enumerate(sizes) if nbytes <= SMALL]
     if len(small) < 2:

@@ -44,9 +44,7 @@ class Background(ABC, Generic[Asked, Made]):
             return True
 
     def taken(self, asked: Iterable[Asked]) -> dict[Asked, Made]:
-        """Wait for the values that were started, and return them without cancelled
-        ones.
-        """
+        """Wait for the started values; return the ones that are not cancelled."""
         with self._turn:
             begun = {a: self._begun.pop(a) for a in asked if a in self._begun}
             threads, self._threads = self._threads, None

@@ -25,9 +25,7 @@ class Compiler(Background[Kernel, bytes]):
         return self.compile_kernel(kernel)
 
     def foresee(self, kernel: Kernel) -> None:
-        """Start to compile a kernel that a program will launch; on repeat, its batched
-        kernel.
-        """
+        """Start to compile a kernel; on repeat, also compile its batched kernel."""
         if not self.begin(kernel) and kernel.many:
             self.begin(kernel.many)
 

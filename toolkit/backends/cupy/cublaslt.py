@@ -72,8 +72,9 @@ ALIGNMENT = 256
 
 @record
 class Gemm:
-    """Product d (m, n) = epilogue(alpha * op(a) (m, k) @ op(b) (k, n) + beta * c),
-    column-major.
+    """Column-major product d (m, n) = epilogue(alpha * op(a) @ op(b) + beta * c).
+
+    op(a) has shape (m, k), and op(b) has shape (k, n).
 
     Attributes:
         transpose: whether a and b are transposed.
@@ -104,9 +105,7 @@ class Gemm:
 
     @property
     def extras(self) -> list[str]:
-        """Return the operands in addition to a, b and d, in the order of a call's
-        pointers.
-        """
+        """Return the names of the operands after a, b and d, in a call's order."""
         has_vector = "bias" in self.epilogue or "bgrad" in self.epilogue
         has_aux = "aux" in self.epilogue or self.epilogue.startswith("d")
         has_aux = has_aux and self.epilogue != "default"
@@ -115,9 +114,7 @@ class Gemm:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether it is a bare product, which the library has for all of its
-        dtypes.
-        """
+        """Return whether it is a bare product, supported for all of its dtypes."""
         is_default = self.epilogue == "default" and not self.beta
         return is_default and self.dtypes[0] == self.dtypes[1]
 
@@ -300,8 +297,6 @@ class Product:
             self.layouts.append(layout)
 
     def attributes(self) -> tuple[dict[str, int], list[dict[str, int]]]:
-        """Return the attributes that the library has stored: of the product, and of a,
-        b and d.
-        """
+        """Return the library's attributes of the product, and of a, b and d."""
         product = {n: self.descriptor.get(DESCRIPTOR, n) for n in self.gemm.descriptor}
         return product, [{n: x.get(LAYOUT, n) for n in LAYOUT} for x in self.layouts]

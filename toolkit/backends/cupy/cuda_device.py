@@ -36,9 +36,7 @@ SOME_PRODUCT = Gemm(
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of compiled kernels and plans; None if the disk cache is
-    off.
-    """
+    """Return the folder of compiled kernels and plans; None without a disk cache."""
     return disk_cache.folder("kernels")
 
 

@@ -65,9 +65,7 @@ def version() -> int:
 
 
 def maker() -> str:
-    """Return a version key of the code that builds graphs: the frontend and this
-    file.
-    """
+    """Return a version key of the graph builder: the frontend and this file."""
     facts = f"{getattr(frontend(), '__version__', '')} {version()}".encode()
     return hashlib.sha256(facts + Path(__file__).read_bytes()).hexdigest()[:12]
 
@@ -323,8 +321,8 @@ class Plans:
     def _choose(
         self, signature: Signature, graph: Any, measure: Callable[[GraphPlan], float]
     ) -> bool:
-        """Select the fastest of the first plans for a graph; return False if none can
-        be timed.
+        """Select the fastest of a graph's first plans; return False if none is
+        timed.
         """
         times: list[tuple[float, int]] = []
         for index in range(graph.get_execution_plan_count()):
@@ -344,9 +342,7 @@ class Plans:
         return self.folder and self.folder / f"{signature.key}{limit}.{suffix}"
 
     def _read(self, path: Path | None) -> Any:
-        """Read a plan from disk; return None if it is missing or this cuDNN rejects
-        it.
-        """
+        """Read a plan from disk; return None if missing, or rejected by cuDNN."""
         content = path and disk_cache.load(path)
         if not content:
             return None

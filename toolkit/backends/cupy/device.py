@@ -190,9 +190,7 @@ class Device(ABC):
     def lend(
         self, memory: Array, shape: tuple[int, ...], dtype: str, lease: Any
     ) -> Array:
-        """Return an array at the start of memory; it and all its views hold the
-        lease.
-        """
+        """Return an array at the start of memory; all its views hold the lease."""
 
     @abstractmethod
     def adopt(self, array: Any) -> Array:
@@ -242,9 +240,7 @@ class Device(ABC):
 
     @abstractmethod
     def event(self) -> Any:
-        """Return an event with `record(stream)`, `synchronize()` and `done`; streams
-        can wait for it.
-        """
+        """Return an event with `record`, `synchronize` and `done` for streams."""
 
     @abstractmethod
     def pin(self, nbytes: int) -> Any:
@@ -262,22 +258,16 @@ class Device(ABC):
 
     @abstractmethod
     def load(self, kernels: Sequence[Kernel]) -> list[Callable[..., None]]:
-        """Load kernels; return a function (grid, block, arguments, shared bytes) to
-        launch each.
-        """
+        """Load kernels; return their launchers (grid, block, arguments, bytes)."""
 
     @abstractmethod
     def product(
         self, gemm: Gemm, pointers: tuple[int, ...], workspace: int
     ) -> Callable[[tuple[int, ...], int], None]:
-        """Return a function that launches a product: (pointers, address of scratch
-        memory).
-        """
+        """Return a function that launches a product: (pointers, scratch address)."""
 
     def offers(self, gemm: Gemm, alignment: int) -> bool:
-        """Return whether the library has an algorithm for a product with this
-        alignment.
-        """
+        """Return whether the library has an algorithm for this alignment."""
         return True
 
     def foresee(self, steps: Sequence[Step]) -> None:  # noqa: B027
@@ -293,9 +283,7 @@ class Device(ABC):
 
     @abstractmethod
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
-        """Return a function as `product` does, with its scratch bytes as
-        `.workspace`.
-        """
+        """Return a function as `product` does, with its scratch size `.workspace`."""
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -310,9 +298,7 @@ class Device(ABC):
         return contextlib.nullcontext()
 
     def raising(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the context in which the array module raises LinAlgError, as NumPy
-        does.
-        """
+        """Return the context in which array functions raise LinAlgError."""
         return contextlib.nullcontext()
 
     def scalar(self, value: float, ctype: str) -> Any:

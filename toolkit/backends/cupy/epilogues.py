@@ -39,9 +39,7 @@ def epilogue_of(body: Graph) -> Epilogue | None:
 
 
 def chain_of(nodes: Sequence[Node], last: Any = None) -> Epilogue | None:
-    """Return the epilogue of nodes in order; `last` is the required final value, if
-    given.
-    """
+    """Return the epilogue of nodes in order; `last` is the required final value."""
     value = nodes[0].outputs[0]
     vector = value.spec.shape[-1] if value.spec.ndim else 0
     steps: list[str] = []
@@ -64,9 +62,7 @@ def chain_of(nodes: Sequence[Node], last: Any = None) -> Epilogue | None:
 
 
 def _step(node: Node, value: Any, vector: int) -> tuple[str, Any] | None:
-    """Return a node's step ("" for none) and the operand that it reads besides
-    `value`.
-    """
+    """Return a node's step ("" for none) and its operand besides `value`."""
     others = [x for x in node.inputs if x is not value]
     spec = node.outputs[0].spec
     if not others and len(node.inputs) == 1:
@@ -92,8 +88,7 @@ def _step(node: Node, value: Any, vector: int) -> tuple[str, Any] | None:
 def _addition(
     other: Any, shape: tuple[int, ...], vector: int
 ) -> tuple[str, Any] | None:
-    """Return "add" for an operand of the same shape, or "bias" for one shared by all
-    rows.
+    """Return "add" for an operand of the same shape, "bias" for a shared vector.
 
     A reshape can split the last axis, which is the axis of the vector, into several.
     """

@@ -36,9 +36,7 @@ TOOLKIT = "/usr/local/cuda"
 
 
 def versions() -> tuple[int, int]:
-    """Return the CUDA versions to search, the version of CuPy first if CuPy is
-    loaded.
-    """
+    """Return the CUDA versions to search, the version of a loaded CuPy first."""
     cupy = sys.modules.get("cupy")
     built = 13 if cupy is None else cupy.cuda.runtime.runtimeGetVersion() // 1000
     return (12, 13) if built == 12 else (13, 12)
@@ -72,9 +70,7 @@ def path_of(name: str) -> Path | None:
 
 
 def _before(name: str) -> list[Path]:
-    """Return the folders that cuDNN's frontend searches first; it must find the same
-    file.
-    """
+    """Return the folders that cuDNN's frontend searches first, for the same file."""
     if name != "cudnn":
         return []
     places = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)

@@ -26,8 +26,7 @@ ANCHORS = frozenset({"matmul", "conv", "conv_input_grad"})
 
 @record
 class Row:
-    """Table row: the provider of primitives. The first row that matches and accepts
-    wins.
+    """Provider of primitives; the first table row that matches and accepts wins.
 
     Attributes:
         primitives: their names; empty matches all remaining ones.

@@ -43,9 +43,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def _candidates() -> list[str]:
-    """Return the possible paths: NVIDIA's wheels, a toolkit, or the system's search
-    path.
-    """
+    """Return the possible paths, in NVIDIA's wheels, a toolkit, or the system."""
     names = [*libraries.sonames("nvrtc"), "libnvrtc.so"]
     if sys.platform == "win32":
         names = [f"nvrtc64_{version}0_0.dll" for version in libraries.versions()]

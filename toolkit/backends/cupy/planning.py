@@ -94,9 +94,7 @@ class Planner(Background[cudnn.Key, bytes]):
 
 
 def work(arguments: Sequence[str] = ()) -> None:
-    """Write the plan for the request on standard input to standard output, then
-    exit.
-    """
+    """Write the plan for a request on standard input to standard output; exit."""
     # Output of libraries must not mix with the plan.
     out, sys.stdout = os.dup(1), sys.stderr
     os.dup2(2, 1)

@@ -41,10 +41,9 @@ class Matrix:
 
     @property
     def rows(self) -> tuple[bool, int] | None:
-        """Return whether it is transposed, and its leading dimension; None if neither
-        axis is contiguous.
+        """Return whether it is transposed, and its leading dimension.
 
-        Row-major has a contiguous last axis; an extent of 1 has any stride.
+        The result is None if neither axis is contiguous. An extent of 1 has any stride.
         """
         (m, n), (down, across) = self.spec.shape[-2:], self.strides[-2:]
         if (n == 1 or across == 1) and (m == 1 or down >= n):
@@ -117,8 +116,7 @@ def takes(node: Node, found: Epilogue | None) -> bool:
 def lower_matmul(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
 ) -> Lowered | None:
-    """Lower a product and its epilogue to steps; return None if cuBLASLt does not
-    apply.
+    """Lower a product and its epilogue to steps; return None if unsupported.
 
     Args:
         body: the product, and the elementwise nodes on its result.
@@ -281,9 +279,7 @@ def _rounded(
 
 
 def _rows_bytes(x: Matrix) -> int:
-    """Return the bytes of a matrix; short rows count as the minimum that fills a
-    block.
-    """
+    """Return the bytes of a matrix; short rows count as the minimum for a block."""
     turned, _ = x.lie
     rows, columns = x.spec.shape[::-1] if turned else x.spec.shape
     return rows * max(columns, BLOCK) * x.itemsize
@@ -298,9 +294,7 @@ def _with_zeros(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
 
 
 def _resized(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
-    """Return scratch memory for a matrix with other extents; itself if they are
-    equal.
-    """
+    """Return scratch memory for a matrix with other extents, or the matrix."""
     if x.spec.shape == shape:
         return x
     (turned, _), spec = x.lie, x.spec.with_shape(shape)

@@ -165,7 +165,7 @@ class Runner:
         self.used: tuple[set[int], set[int]] = self._used()
 
     def _used(self) -> tuple[set[int], set[int]]:
-        """Return the numbers of the arrays of a call that steps read, and that they
+        """Return the numbers of a call's arrays that steps read, and that they
         write.
         """
         read: set[int] = set()
@@ -197,9 +197,7 @@ class Runner:
             self.device.watch(binding.words, binding.problems)
 
     def timed(self) -> list[tuple[int, int, int, int]]:
-        """Run and time each node synchronously; return (node, start, end, 0) for
-        each.
-        """
+        """Run and time each node; return (node, start, end, 0) for each."""
         rows = []
         with self.device.scope(), self.device.failing():
             binding = self._bound()
@@ -313,8 +311,6 @@ class Runner:
 
 
 def _follows(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
-    """Return whether a copy directly follows another one at both source and
-    destination.
-    """
+    """Return whether a copy is contiguous with the previous one on both sides."""
     distance = other[0] - one[0]
     return distance == other[1] - one[1] and distance == aligned(one[2])

@@ -114,9 +114,7 @@ class Builder:
     def tensor(
         self, shape: Sequence[int], strides: Extents | None = None, dtype: str = ""
     ) -> int:
-        """Add a tensor in memory with a channels-first shape; the default is channels
-        last.
-        """
+        """Add a tensor with a channels-first shape; channels last by default."""
         self.uids += 1
         shape = tuple(shape)
         strides = strides or channels_last(shape)
@@ -159,9 +157,7 @@ def channels_last(shape: Extents) -> Extents:
 
 @record
 class Geometry:
-    """Window geometry; a 1-axis convolution becomes a 2-axis one with a first extent
-    of 1.
-    """
+    """Window geometry; a 1-axis convolution gets a first axis of extent 1."""
 
     strides: Extents
     padding: tuple[tuple[int, int], ...]
@@ -206,8 +202,7 @@ def convolution(
     precision: str,
     follow: Sequence[str] = (),
 ) -> Signature:
-    """Return the signature of a convolution, or of one of its gradients, with its
-    epilogue.
+    """Return the signature of a convolution or a gradient, with its epilogue.
 
     Args:
         op: "conv_fprop" of an image and filters, "conv_dgrad" of the gradient of the

@@ -125,9 +125,7 @@ class Pieces:
         self.launch(launches, [*places, *targets])
 
     def launch(self, launches: Sequence[Launch], places: Sequence[Place]) -> None:
-        """Append launches with buffers at these places and scratch memory from this
-        builder.
-        """
+        """Append launches on these buffers, with scratch memory from this builder."""
         inner = self.take(scratch_bytes(launches)) if scratch_bytes(launches) else None
         base = inner.offset if inner else 0
         self.steps += [moved(launch, places, base) for launch in launches]
@@ -138,9 +136,7 @@ class Pieces:
 
 
 class NotLowered(Exception):
-    """No generated kernel applies; another provider, or NumPy's interface, must compute
-    it.
-    """
+    """No generated kernel applies; another provider must compute the node."""
 
 
 def named(lowered: Lowered, node: Node) -> Lowered:

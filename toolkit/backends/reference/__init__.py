@@ -1,8 +1,8 @@
-"""The reference backend: every kernel in plain NumPy, slow but easy to check.
+"""Reference backend: every kernel in plain NumPy, slow but easy to verify.
 
-It is the definition that other backends are tested against, so it shares no kernel with
-them but what a primitive's record says, uses nothing optional, and needs no scratch
-memory.
+Other backends are tested against this definition. So it shares no kernel with them
+except the rules in a primitive's record, uses no optional dependency, and needs no
+scratch memory.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["ReferenceBackend", "create"]
 
 
 class ReferenceBackend(Backend):
-    """Plain NumPy, whatever the primitive."""
+    """Backend that computes every primitive in plain NumPy."""
 
     name = "reference"
 
     def render(self, record: Primitive) -> Kernel | None:
-        """The kernel that follows from a primitive's record."""
+        """Return the kernel that the rules of a primitive's record define."""
         return rendered(record, ArrayScalars(np, scalars.WORDS))
 
 
 def create() -> ReferenceBackend:
-    """The backend with a kernel for every primitive."""
+    """Return the backend with a kernel for every primitive."""
     return ReferenceBackend(
         {
             **_functions(arrays),
@@ -42,7 +42,7 @@ def create() -> ReferenceBackend:
 
 
 def _functions(module: ModuleType) -> dict[str, Kernel]:
-    """The public functions that a module defines, as kernels."""
+    """Return the public functions that a module defines, as kernels."""
     return {
         name: kernel(value)
         for name, value in vars(module).items()

@@ -1,4 +1,4 @@
-"""What the reference kernels share."""
+"""Helpers of the reference kernels."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Array = Any
 
 
 def widen(x: Array) -> Array:
-    """Floats as float64, all else as it is."""
+    """Convert floats to float64, and return other dtypes unchanged."""
     return x.astype(np.float64) if dtypes.is_float(dtypes.name_of(x.dtype)) else x
 
 
 def deliver(result: Any, out: Any) -> Any:
-    """The result, copied into `out` if there is one."""
+    """Return the result, copied into `out` if given."""
     if isinstance(result, tuple):
         outs = out or (None,) * len(result)
         return tuple(deliver(r, o) for r, o in zip(result, outs, strict=True))
@@ -31,11 +31,11 @@ def deliver(result: Any, out: Any) -> Any:
 
 
 def kernel(function: Kernel) -> Kernel:
-    """A kernel from a function that knows nothing of `out`."""
+    """Return a kernel from a function without an `out` argument."""
 
     @wraps(function)
     def call(*arrays: Array, out: Any = None, **attrs: Any) -> Any:
-        with alone:  # one order of sums, whatever the number of threads
+        with alone:  # a fixed summation order, for any number of threads
             return deliver(function(*arrays, **attrs), out)
 
     return call

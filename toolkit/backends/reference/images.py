@@ -1,4 +1,4 @@
-"""Convolution and pooling, one position of the window after the other.
+"""Convolution and pooling, as a loop over the positions of the window.
 
 Layouts: x (batch, *spatial, channels), w (*size, channels / groups, filters).
 """
@@ -20,12 +20,12 @@ Pads = tuple[tuple[int, int], ...]
 
 
 def _pad(x: Array, padding: Pads, value: Any = 0) -> Array:
-    """`x` with `value` around its spatial axes."""
+    """Pad the spatial axes of `x` with `value`."""
     return np.pad(x, ((0, 0), *padding, (0, 0)), constant_values=value)
 
 
 def _crop(x: Array, padding: Pads, spatial: Shape) -> Array:
-    """The inverse of `_pad`."""
+    """Invert `_pad`."""
     inside = (
         np.s_[low : low + n] for (low, _), n in zip(padding, spatial, strict=True)
     )
@@ -40,7 +40,7 @@ def _padded_shape(batch: int, spatial: Shape, padding: Pads, channels: int) -> S
 def _taps(
     padded: Shape, size: Shape, strides: Shape, dilation: Shape
 ) -> Iterator[tuple[Shape, Any]]:
-    """Each position in the window, with the index of the pixels that it meets."""
+    """Yield each position in the window, with the index of its pixels."""
     for offset in product(*map(range, size)):
         index: list[Any] = [np.s_[:]]
         for n, k, at, stride, gap in zip(
@@ -53,7 +53,7 @@ def _taps(
 
 
 def _split(x: Array, groups: int) -> Array:
-    """The last axis as (groups, its share)."""
+    """Split the last axis into (groups, elements per group)."""
     return x.reshape(*x.shape[:-1], groups, x.shape[-1] // groups)
 
 
@@ -66,7 +66,7 @@ def conv(
     groups: int,
     factors: str = "",
 ) -> Array:
-    """The cross-correlation of `x` with `w`."""
+    """Return the cross-correlation of `x` with `w`."""
     images, weights = _split(_pad(widen(x), padding), groups), _split(widen(w), groups)
     padded = (*images.shape[:-2], x.shape[-1])
     result = 0
@@ -78,7 +78,7 @@ def conv(
 def conv_integer(
     x: Array, w: Array, offset: int = 0, bits: int = 8, **attrs: Any
 ) -> Array:
-    """The same of `x - offset`, of 8 bits, in int32."""
+    """Return the int32 convolution of the 8-bit `x - offset`."""
     return conv(x.astype(np.int32) - offset, w.astype(np.int32), **attrs)
 
 
@@ -92,7 +92,7 @@ def conv_input_grad(
     groups: int,
     factors: str = "",
 ) -> Array:
-    """The gradient of `conv` with respect to `x`."""
+    """Return the gradient of `conv` with respect to `x`."""
     gradients, weights = _split(widen(g), groups), _split(widen(w), groups)
     channels = w.shape[-2] * groups
     padded = _padded_shape(g.shape[0], spatial, padding, channels)
@@ -112,7 +112,7 @@ def conv_kernel_grad(
     groups: int,
     factors: str = "",
 ) -> Array:
-    """The gradient of `conv` with respect to `w`."""
+    """Return the gradient of `conv` with respect to `w`."""
     images, gradients = (
         _split(_pad(widen(x), padding), groups),
         _split(widen(g), groups),
@@ -130,13 +130,14 @@ def conv_kernel_grad(
 def max_pool(
     x: Array, window: Shape, strides: Shape, padding: Pads
 ) -> tuple[Array, Array]:
-    """Each window's maximum, and its first position in the window."""
+    """Return each window's maximum, and its first position in the window."""
     name = dtypes.name_of(x.dtype)
     lowest = -np.inf if dtypes.is_float(name) else np.iinfo(name).min
     images = _pad(widen(x), padding, lowest)
     taps = _taps(images.shape, window, strides, (1,) * len(window))
     seen = np.stack([images[pixels] for _, pixels in taps])
-    # NumPy's argmax takes the first of equals, and the first NaN before all else.
+    # NumPy's argmax returns the first of equal elements, and the first NaN before all
+    # numbers.
     index = np.argmax(seen, axis=0)
     y = np.take_along_axis(seen, index[np.newaxis], axis=0)[0]
     return y.astype(x.dtype), index.astype(np.int32)
@@ -145,7 +146,7 @@ def max_pool(
 def max_pool_gather(
     x: Array, index: Array, window: Shape, strides: Shape, padding: Pads
 ) -> Array:
-    """The elements of `x` at the winners' positions; 0 on padding."""
+    """Return the elements of `x` at the argmax positions; 0 on padding."""
     images = _pad(x, padding)
     taps = _taps(images.shape, window, strides, (1,) * len(window))
     seen = np.stack([images[pixels] for _, pixels in taps])
@@ -155,7 +156,7 @@ def max_pool_gather(
 def max_pool_scatter(
     g: Array, index: Array, spatial: Shape, window: Shape, strides: Shape, padding: Pads
 ) -> Array:
-    """Images with each element of `g` added at its winner."""
+    """Return images with each element of `g` added at the argmax of its window."""
     padded = _padded_shape(g.shape[0], spatial, padding, g.shape[-1])
     images = np.zeros(padded, widen(g).dtype)
     taps = _taps(padded, window, strides, (1,) * len(window))
@@ -165,7 +166,7 @@ def max_pool_scatter(
 
 
 def sum_pool(x: Array, window: Shape, strides: Shape, padding: Pads) -> Array:
-    """Each window's sum."""
+    """Return the sum of each window."""
     images = _pad(widen(x), padding)
     taps = _taps(images.shape, window, strides, (1,) * len(window))
     result = 0
@@ -177,7 +178,7 @@ def sum_pool(x: Array, window: Shape, strides: Shape, padding: Pads) -> Array:
 def sum_pool_grad(
     g: Array, spatial: Shape, window: Shape, strides: Shape, padding: Pads
 ) -> Array:
-    """Images with each element of `g` added to all that its window sees."""
+    """Return images with each element of `g` added to all pixels of its window."""
     padded = _padded_shape(g.shape[0], spatial, padding, g.shape[-1])
     images = np.zeros(padded, widen(g).dtype)
     for _, seen in _taps(padded, window, strides, (1,) * len(window)):

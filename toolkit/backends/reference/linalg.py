@@ -1,4 +1,4 @@
-"""Kernels of linear algebra, on matrices along the last two axes, and of signals."""
+"""Linear algebra kernels on matrices in the last two axes, and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Array = Any
 
 
 def _narrowed(x: Array, *results: Array) -> Any:
-    """Results in the dtype of x; one alone is no tuple."""
+    """Return results in the dtype of x; a single result is not a tuple."""
     found = tuple(np.asarray(y).astype(x.dtype) for y in results)
     return found if len(found) > 1 else found[0]
 
 
 def dft(real: Array, imag: Array, axis: int, inverse: bool) -> Any:
-    """The product with the matrix of exp(-2 pi i j k / n), or of its conjugates."""
+    """Multiply by the matrix of exp(-2 pi i j k / n), or of its conjugates."""
     n = real.shape[axis]
     turns = np.outer(np.arange(n), np.arange(n)) / n
     matrix = np.exp((2j if inverse else -2j) * np.pi * turns)
@@ -28,56 +28,56 @@ def dft(real: Array, imag: Array, axis: int, inverse: bool) -> Any:
 
 
 def rdft(x: Array) -> Any:
-    """The first half of the transform of real numbers along the last axis."""
+    """Return the first half of the transform of real numbers along the last axis."""
     found = dft(x, np.zeros_like(x), axis=x.ndim - 1, inverse=False)
     return tuple(y[..., : x.shape[-1] // 2 + 1] for y in found)
 
 
 def irdft(real: Array, imag: Array, length: int) -> Array:
-    """The real part of the inverse transform, with zeros for other frequencies."""
+    """Return the real part of the inverse transform; other frequencies are 0."""
     widths = [(0, 0)] * (real.ndim - 1) + [(0, length - real.shape[-1])]
     real, imag = np.pad(real, widths), np.pad(imag, widths)
     return dft(real, imag, axis=real.ndim - 1, inverse=True)[0]
 
 
 def solve(a: Array, b: Array) -> Array:
-    """The x with a @ x = b."""
+    """Return x with a @ x = b."""
     return _narrowed(b, np.linalg.solve(widen(a), widen(b)))
 
 
 def slogdet(x: Array) -> Any:
-    """The sign and the logarithm of the absolute value of the determinant."""
+    """Return the sign and the logarithm of the absolute value of the determinant."""
     return _narrowed(x, *np.linalg.slogdet(widen(x)))
 
 
 def cholesky(x: Array) -> Array:
-    """The lower triangular factor."""
+    """Return the lower triangular factor."""
     return _narrowed(x, np.linalg.cholesky(widen(x)))
 
 
 def qr(x: Array, complete: bool) -> Any:
-    """Orthonormal columns and an upper triangle."""
+    """Return orthonormal columns and an upper triangle."""
     return _narrowed(x, *np.linalg.qr(widen(x), "complete" if complete else "reduced"))
 
 
 def svd(x: Array, full: bool) -> Any:
-    """Singular vectors and values, descending."""
+    """Return singular vectors and values, descending."""
     return _narrowed(x, *np.linalg.svd(widen(x), full_matrices=full))
 
 
 def eigh(x: Array) -> Any:
-    """Eigenvalues, ascending, and eigenvectors of symmetric matrices."""
+    """Return eigenvalues, ascending, and eigenvectors of symmetric matrices."""
     return _narrowed(x, *np.linalg.eigh(widen(x)))
 
 
 def eig(x: Array) -> Any:
-    """Eigenvalues and eigenvectors, complex ones."""
+    """Return eigenvalues and eigenvectors, both complex."""
     dtype = np.result_type(x.dtype, np.complex64)
     return tuple(y.astype(dtype) for y in np.linalg.eig(widen(x)))
 
 
 def lu(x: Array) -> Any:
-    """Gaussian elimination with the largest pivots, one matrix after the other."""
+    """Compute the LU decomposition with partial pivoting, matrix by matrix."""
     (m, n), lead = x.shape[-2:], x.shape[:-2]
     y = widen(x).copy()
     pivots = np.zeros((*lead, min(m, n)), np.int32)

@@ -1,4 +1,4 @@
-"""Words of the scalar vocabulary that NumPy lacks, one element after the other."""
+"""Scalar operations that NumPy lacks, element by element."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Array = Any
 
 
 def _erfinv(y: float) -> float:
-    """A normal quantile, then Newton's method on erf, or on erfc near the ends."""
+    """Compute erfinv: a normal quantile, then Newton's method.
+
+    Newton's method is on erf, or on erfc near the ends.
+    """
     if math.isnan(y) or abs(y) > 1:
         return math.nan
     if abs(y) == 1:
@@ -29,7 +32,7 @@ def _erfinv(y: float) -> float:
 
 
 def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    """A function of arrays that calls one for each element."""
+    """Return a function of arrays that calls a scalar function for each element."""
     of_all = np.vectorize(function, [np.float64])
     return lambda x: of_all(x).astype(x.dtype)
 

@@ -52,11 +52,13 @@ def twin(parameters: Sequence[tuple[str, str]], lines: Sequence[str]) -> Kernel:
 
 
 def levels(launches: Sequence[Bound]) -> list[list[int]]:
-    """Partition launches into levels of their indices; within a level the order is
-    free.
+    """Partition launches into levels; within a level the order is free.
 
     Args:
         launches: launches in order, of kernels that have a batched twin.
+
+    Returns:
+        The indices of the launches, by level.
     """
     found: list[list[int]] = []
     # (start, end, whether it is written, level) for the memory of earlier launches.

@@ -52,9 +52,7 @@ class Windows:
 
 
 def columns(x: Operand, windows: Windows) -> list[Launch]:
-    """Return the launches that unfold images; buffer 0 is the images, buffer 1 the
-    matrix.
-    """
+    """Return the launches that unfold images (buffer 0) to the matrix (buffer 1)."""
     matrix = contiguous(windows.matrix(x.spec))
     if not matrix.spec.size:
         return []

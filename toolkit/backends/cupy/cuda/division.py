@@ -155,9 +155,7 @@ def _is_along_rows(plan: LoopNest) -> bool:
 
 
 def read_again(phases: Phases) -> list[int]:
-    """Return the reads of more than one pass; reads that all rows share stay in the
-    cache.
-    """
+    """Return the reads of more than one pass, except reads that all rows share."""
     found = [k for phase in phases.phases for k in phase.reads]
     several = {k for k in found if found.count(k) > 1}
     reads = phases.plan.reads

@@ -71,9 +71,7 @@ def generate_fused(
 def _in_parts(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """Return the launches of a split body; values between its parts are in scratch
-    memory.
-    """
+    """Return the launches of a split body, with scratch memory between its parts."""
     places: dict[Value, tuple[Operand, Buffer | Scratch]] = {}
     for k, (x, operand) in enumerate(
         zip((*body.inputs, *body.outputs), (*inputs, *outputs), strict=True)

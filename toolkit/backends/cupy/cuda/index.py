@@ -49,8 +49,9 @@ def _read(
     extent: int,
     axes: int | None,
 ) -> list[Launch]:
-    """Return the launches that take elements along an axis; `axes` counts index axes of
-    the output (None: all).
+    """Return the launches that take elements along an axis.
+
+    `axes` is the number of index axes of the output; None means all.
     """
     name, axis = node.op.name, node.attrs["axis"]
     if not y.spec.size:

@@ -32,8 +32,7 @@ Part = list[Node]
 
 
 def parts_of(body: Graph, inputs: Sequence[Operand]) -> list[Graph]:
-    """Return the bodies of the kernels that compute a body, in order; often only
-    itself.
+    """Return the bodies of the kernels that compute a body, in order.
 
     They can read a value that is in memory under other labels, see `unlabelled`.
     """
@@ -85,9 +84,7 @@ def _sums_long_rows(nodes: Sequence[Node]) -> bool:
 
 
 def unlabelled(makers: Mapping[Value, Node], value: Any) -> Any:
-    """Return the value that has the same elements in the same order, without
-    relabelling.
-    """
+    """Return the value with the same elements and order, without relabelling."""
     maker = makers.get(value)
     while maker is not None and is_relabelling(maker):
         value = maker.inputs[0]
@@ -150,8 +147,8 @@ class _Parts:
         return is_one and fits(graph.nodes)
 
     def graph(self, part: Part) -> Graph:
-        """Return a part as a graph: its inputs, and the outputs that other parts
-        read.
+        """Return a part as a graph, with its inputs and the outputs that others
+        need.
         """
         own = set(part)
         nodes = self._with_labels(part)
@@ -175,9 +172,7 @@ class _Parts:
         return [n for n in self.readers.get(value, ()) if self._counts(n)]
 
     def _with_labels(self, part: Part) -> Part:
-        """Add the nodes that relabel values which are in no memory under other
-        labels.
-        """
+        """Add the nodes that relabel values in no memory under other labels."""
         made = {y for node in part for y in node.outputs}
         nodes: Part = []
         seen: set[Node] = set()

@@ -41,10 +41,9 @@ def taps(k: Threads, spatial: Sequence[int], attrs: Any) -> Iterator[list[str]]:
 
 @contextmanager
 def windows(k: Threads, counts: Sequence[int], attrs: Any) -> Iterator[list[str]]:
-    """Loop over the windows that contain a thread's pixel, in order; yield their
-    indices.
+    """Loop over the windows that contain a thread's pixel; yield their indices.
 
-    `tap` is the position of the pixel in the window.
+    The order is fixed. `tap` is the position of the pixel in the window.
     """
     window, strides, padding = (attrs[n] for n in ("window", "strides", "padding"))
     with ExitStack() as stack:
@@ -69,8 +68,9 @@ def _flat(names: Sequence[str], extents: Sequence[int]) -> str:
 def generate_max_pool(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """Return the launch for the maximum of each window and its first position; NaN is
-    the maximum.
+    """Return the launch for the maximum of each window, and its first position.
+
+    NaN is the maximum.
     """
     (x,), (y, index) = inputs, outputs
     if not y.spec.size:
@@ -144,9 +144,7 @@ class _Channels(Threads):
 def generate_max_pool_gather(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """Return the launch that takes the elements at the argmax positions; 0 on
-    padding.
-    """
+    """Return the launch that takes the argmax elements; 0 on padding."""
     (x, index), (y,) = inputs, outputs
     if not y.spec.size:
         return []
@@ -204,9 +202,7 @@ def _sum(
     extents: Sequence[int],
     index: Operand | None = None,
 ) -> list[Launch]:
-    """Return the launch that sums over the loops; with an index, only argmax
-    elements.
-    """
+    """Return the launch that sums over the loops; with an index, only argmax."""
     if not y.spec.size:
         return []
     dtype = x.spec.dtype

@@ -1,9 +1,9 @@
-"""Uniform random numbers: the bits of NumPy's Philox 4x64-10, a Philox block per
-thread.
+"""Uniform random numbers, bit-identical to NumPy's Philox 4x64-10.
 
-Philox maps a counter and a key to four 64-bit words in ten rounds of two products
-(Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011). The key is in
-device memory, so a captured graph draws different numbers at each launch.
+A thread computes one Philox block. Philox maps a counter and a key to four 64-bit words
+in ten rounds of two products (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2,
+3", 2011). The key is in device memory, so a captured graph draws different numbers at
+each launch.
 """
 
 from __future__ import annotations

@@ -65,9 +65,7 @@ class Reducer:
             self.w(f"{x.text} = {merged.text};")
 
     def across_warp(self, state: Sequence[Value], width: int) -> None:
-        """Reduce over `width` adjacent threads of a warp; all of them get the
-        result.
-        """
+        """Reduce over `width` adjacent threads of a warp; all get the result."""
         step = width // 2
         while step:
             others = [self.w.let(x.dtype, f"exchange({x.text}, {step})") for x in state]
@@ -75,9 +73,7 @@ class Reducer:
             step //= 2
 
     def across_warps(self, state: Sequence[Value], warps: int, groups: int) -> None:
-        """Reduce over the warps of a row, in their order; all threads get the
-        result.
-        """
+        """Reduce over the warps of a row, in order; all threads get the result."""
         w, parts = self.w, [self.w.name() for _ in state]
         for x, name in zip(state, parts, strict=True):
             w(f"__shared__ {COMPUTED[x.dtype]} {name}[{groups}][{warps}];")
@@ -96,8 +92,7 @@ class Reducer:
         return state[-1]
 
     def across_block(self, x: Value, apart: int, threads: int) -> Value:
-        """Combine the values of block threads whose indices differ by multiples of
-        `apart`.
+        """Combine the values of threads whose indices differ by multiples of `apart`.
 
         The first `apart` threads get the results. `shared` is memory for all threads.
         """
@@ -121,8 +116,9 @@ class Reducer:
 def combination(
     op: str, dtype: str, count: int, columns: int, parts: Argument, out: Argument
 ) -> Launch:
-    """Return the launch of out[c] = the reduction of parts[k, c] over k, in a fixed
-    order.
+    """Return the launch of out[c] = the reduction of parts[k, c] over k.
+
+    Only the shape determines the order.
     """
     w = SourceWriter()
     reducer = Reducer(op, dtype, w)

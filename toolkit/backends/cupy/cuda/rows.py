@@ -30,9 +30,7 @@ from toolkit.dtypes import itemsize
 
 
 def emit_rows(body: Body, problem: str) -> list[Launch]:
-    """Return the launch over rows, and one per reduction over rows of several
-    blocks.
-    """
+    """Return the launch over rows, then one per reduction over rows of many blocks."""
     return _Rows(body).launches(problem)
 
 
@@ -80,7 +78,7 @@ class _Rows:
         return parts.get(role, 1)
 
     def _output(self, k: int) -> tuple[str, str, Argument]:
-        """Return the parameter of a write: its output, or scratch memory for partial
+        """Return the parameter of a write: its output, or scratch for partial
         results.
         """
         write, parts = self.plan.writes[k], self._parts(k)
@@ -315,8 +313,7 @@ class _Rows:
         return f"({column} >= 0 && {column} < {self.body.columns})"
 
     def _if_inside(self) -> AbstractContextManager[None]:
-        """Open a block for statements that apply only if the pack's column is inside
-        the row.
+        """Open a block for statements that only columns inside the row need.
 
         All other statements run for every column of a pack: branches would prevent
         vector stores of its elements.

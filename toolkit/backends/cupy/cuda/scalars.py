@@ -141,9 +141,7 @@ class CUDAScalars:
         return self.let(a.dtype, f"{condition.text} ? {a.text} : {b.text}")
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """Return x in another dtype; floats are truncated, float16 and bfloat16
-        rounded.
-        """
+        """Return x in another dtype; truncate floats, round to 16-bit floats."""
         if x.dtype == dtype:
             return x
         if dtype == "bool":

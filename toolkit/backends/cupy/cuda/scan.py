@@ -48,9 +48,7 @@ def _order(node: Any, count: int) -> str:
 
 
 def _by_blocks(node: Any, x: Operand, y: Operand) -> Launch:
-    """Return the launch with one block per line: thread-local scans, then a block
-    scan.
-    """
+    """Return the launch with one block per line: a thread scan, then a block scan."""
     w, axis, shape = SourceWriter(), node.attrs["axis"], y.spec.shape
     count, dtype = shape[axis], x.spec.dtype
     threads = max(32, min(256, power_of_two(count) // ITEMS))

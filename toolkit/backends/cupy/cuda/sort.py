@@ -82,9 +82,7 @@ DEVICE u64 key_of_double(double x) {
 
 
 def sort_pairs(rows: int, length: int, pairs: Argument) -> list[Launch]:
-    """Return the launches that sort rows of pairs in memory; `length` is a power of
-    two.
-    """
+    """Return the launches that sort rows of pairs; `length` is a power of two."""
     tile = min(TILE, length)
     launches = [_in_tiles(rows, length, tile, pairs, 2, tile)]
     size = 2 * tile
@@ -101,9 +99,7 @@ def sort_pairs(rows: int, length: int, pairs: Argument) -> list[Launch]:
 def _in_tiles(
     rows: int, length: int, tile: int, pairs: Argument, first: int, last: int
 ) -> Launch:
-    """Return the launch of all steps of runs of `first` to `last` pairs inside a
-    tile.
-    """
+    """Return the launch of all steps of `first` to `last` pairs inside a tile."""
     w, threads = SourceWriter(), max(1, tile // 2)
     w(f"__shared__ Pair held[{tile}];")
     w(f"const i64 start = (i64)blockIdx.x * {tile};")

@@ -22,9 +22,7 @@ THREADS = 256
 
 
 def span(operand: Operand) -> int:
-    """Return the number of elements from the first to the last of an array in
-    memory.
-    """
+    """Return the number of elements from the first to the last in memory."""
     size = dtypes.itemsize(operand.spec.dtype)
     axes = zip(operand.spec.shape, operand.strides, strict=True)
     return sum((n - 1) * abs(stride) // size for n, stride in axes if n)

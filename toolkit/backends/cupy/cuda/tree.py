@@ -80,9 +80,7 @@ class _Writer:
         return self.w.let(dtype, f"widen({name})")
 
     def combined(self, a: Value, b: Value) -> Value:
-        """Return the combination of two values, rounded to the dtype as memory would
-        round it.
-        """
+        """Return the combination of two values, rounded to the dtype."""
         found: Value = getattr(self.s, MERGES[self.step.op])(a, b)
         dtype = self.step.dtype
         if dtype in ("float16", "bfloat16"):

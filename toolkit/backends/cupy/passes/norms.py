@@ -11,8 +11,7 @@ from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 
 def keep_norms(graph: Graph, target: Target) -> Graph:
-    """Keep a batch normalization as one node if a library call needs less memory
-    traffic.
+    """Keep a batch normalization as one node if that saves memory traffic.
 
     Forward, the call includes a residual addition and a maximum with 0. It applies if
     the result is in memory anyway; otherwise generated kernels fuse it with its
@@ -56,9 +55,7 @@ class _Norms:
         return y in self.outputs or not all(map(_is_light, self.readers[y]))
 
     def _chain(self, norm: Node) -> tuple[list[Node], tuple[Any, ...]]:
-        """Return a normalization, an addition and a maximum with 0, and the added
-        value.
-        """
+        """Return a normalization, its addition and maximum with 0, and the addend."""
         y = norm.outputs[0]
         for node in self._only_reader(y):
             if _is_relu(node):
@@ -96,9 +93,7 @@ class _Norms:
         return next(i for i, other in enumerate(self.nodes) if other is node)
 
     def keep_grad(self, grad: Node) -> None:
-        """Replace the gradient of a normalization if no fused node produces its
-        input.
-        """
+        """Replace the gradient of a normalization unless a fused node feeds it."""
         g = grad.inputs[0]
         maker = self.producers.get(g)
         if maker is not None and _is_light(maker) and len(self.readers[g]) == 1:

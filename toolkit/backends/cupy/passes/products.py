@@ -33,8 +33,9 @@ MASK_BITS = 128
 
 
 def _spec(*inputs: Spec, epilogue: str, dtype: str) -> Any:
-    """Return the specs of the result and of the mask, the argument of gelu, or the row
-    sums.
+    """Return the specs of the result and of the auxiliary result.
+
+    The auxiliary result is the mask, the argument of gelu, or the row sums.
     """
     a, b = inputs[:2]
     y = Spec((*a.shape[:-1], b.shape[-1]), dtype)
@@ -129,8 +130,9 @@ class _Joining:
             self.instead |= forward | backward
 
     def _masked(self, y: Any) -> tuple[dict[Node, list[Node]], Any]:
-        """Return the replacement that adds a mask to relu(a @ b + bias), and the mask;
-        reuse an existing one.
+        """Return the replacement that adds a mask to relu(a @ b + bias), and the mask.
+
+        The replacement is empty if the mask already exists.
         """
         if y in self.masks:
             return {}, self.masks[y]
@@ -145,8 +147,9 @@ class _Joining:
         return ({}, None) if found is None else (found, mask)
 
     def join_gelu(self, node: Node) -> None:
-        """Join gelu(a @ b + bias) with its product; return the argument of gelu if it
-        has other readers.
+        """Join gelu(a @ b + bias) with its product.
+
+        The product also returns the argument of gelu, if that has other readers.
         """
         (z,) = node.inputs
         is_shared = len(self.readers[z]) > 1 or z in self.outputs
@@ -192,8 +195,7 @@ class _Joining:
     def _chain(
         self, value: Any, additions: int = 0, is_shared: bool = False
     ) -> list[Node] | None:
-        """Return the product that produces a value and its epilogue, without other
-        readers.
+        """Return the nodes of a product and its epilogue, without other readers.
 
         Args:
             value: the last of the results.
@@ -220,9 +222,7 @@ class _Joining:
             value = whole[0]
 
     def _adds_a_bias(self, nodes: list[Node]) -> bool:
-        """Return whether the addition to a product, if any, is the same for all
-        rows.
-        """
+        """Return whether the addition to a product, if any, is equal for all rows."""
         columns = nodes[0].outputs[0].spec.shape[-1]
         made = {y for node in nodes for y in node.outputs}
         added = [x for n in nodes[1:] for x in n.inputs if x not in made]
@@ -238,9 +238,7 @@ class _Joining:
         return -1 if maker is None else self.position[maker]
 
     def _sum_of_rows(self, value: Any, columns: int) -> Node | None:
-        """Return the sum of a value over all except its last axes, of `columns`
-        elements.
-        """
+        """Return the sum over all except the last axes, of `columns` elements."""
         for reader in self.readers[value]:
             if reader in self.instead:
                 continue
@@ -254,9 +252,7 @@ class _Joining:
         return None
 
     def _widened(self, node: Node) -> list[Node]:
-        """Return the only reader of a result if it casts to float32, else an empty
-        list.
-        """
+        """Return the only reader of a result if it casts to float32, else nothing."""
         nodes: list[Node] = []
         value = node.outputs[0]
         while value not in self.outputs and len(self.readers[value]) == 1:
@@ -274,9 +270,7 @@ class _Joining:
     def _gradient(
         self, nodes: list[Node], name: str, kept: Any
     ) -> dict[Node, list[Node]] | None:
-        """Return the replacement of an activation's gradient, with the bias gradient if
-        any.
-        """
+        """Return the replacement of an activation's gradient and its bias gradient."""
         columns = nodes[0].outputs[0].spec.shape[-1]
         total = self._sum_of_rows(nodes[-1].outputs[0], columns)
         if total is not None:
@@ -293,8 +287,7 @@ class _Joining:
         kept: Sequence[Any],
         read: Sequence[Any] = (),
     ) -> dict[Node, list[Node]] | None:
-        """Return a product node as the replacement of nodes; None if no library
-        computes it.
+        """Return a product node as the replacement of nodes; None if unsupported.
 
         Args:
             nodes: the plain product first; the last one produces the result.
