@@ -1,9 +1,9 @@
-"""Convolutions and their input gradients: loops over tiles of registers.
+"""Convolutions and their input gradients: loops over register blocks.
 
 For each image, panel of output channels and row of outputs, a tile of neighbouring
-outputs is summed in registers over all taps and input channels, and then goes through
-the epilogue. Taps that fall on padding are left out: on the outer axes by the bounds of
-loops, on the innermost one by tiles whose edges are known.
+outputs is summed in registers over all taps and input channels. Then it goes through
+the epilogue. Taps in the padding are skipped: on the outer axes by loop bounds, on the
+innermost axis by tiles with known edges.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from toolkit.definitions.records import record
 
 
 def emit_correlation(body: Described, plan: CorrelationPlan) -> Kernel:
-    """The function of a convolution or input gradient and its epilogue.
+    """Emit the function of a convolution or input gradient and its epilogue.
 
     The table holds the operands of the body, the images, the packed weights, and three
-    numbers: in how many strips an image is computed, the elements between images, and
-    how many images there are. A strip is some of an image's rows or, if the plan cuts
-    panels, some of these: rows of the call are the strips of an image then, or the
-    images of a strip.
+    numbers: the strips of an image, the elements from one image to the next, and the
+    number of images. A strip is a range of an image's rows or, if the plan cuts panels,
+    a range of panels. Rows of the call are the strips of an image in the first case,
+    the images of a strip in the second.
     """
     builder = Kernel(plan.lanes)
     _Correlation(builder, body, plan).write()
@@ -45,13 +45,13 @@ def emit_correlation(body: Described, plan: CorrelationPlan) -> Kernel:
 
 @record
 class _Place:
-    """How far the loops have come.
+    """The state of the loops.
 
     Attributes:
-        x, w: pointers to the inputs and weights of the position and panel.
-        element: the index of the output pixel, or what is known of it.
+        x, w: the addresses of the inputs and weights of the position and panel.
+        element: the index of the output pixel, computed up to the current axis.
         column: the index of the panel's first output channel.
-        strip: which strip of the image's rows.
+        strip: the strip of the image's rows.
         panel: the panel.
         inner: the innermost axis.
         visible: for each outer axis, the taps [low, high) that meet an input.
@@ -68,7 +68,7 @@ class _Place:
 
 
 class _Correlation(ConvolutionWriter):
-    """Writes one function."""
+    """Emits one function."""
 
     def __init__(self, builder: Kernel, body: Described, plan: CorrelationPlan) -> None:
         super().__init__(builder, plan.dtype)
@@ -82,7 +82,7 @@ class _Correlation(ConvolutionWriter):
         self.images = self.b.entry(count + 4)
 
     def write(self) -> None:
-        """The whole nest."""
+        """Emit the loop nest."""
         self._nest(self.plan.order, self.start)
 
     def _nest(self, order: tuple[str, ...], place: _Place) -> None:
@@ -110,25 +110,25 @@ class _Correlation(ConvolutionWriter):
             yield replace(place, x=x, element=number, strip=strip)
 
     def _parts(self, place: _Place) -> Iterator[_Place]:
-        """The parts of the panels."""
+        """Loop over the parts of the panels."""
         b = self.b
         with b.loop(b.low // self.images, b.ceil_div(b.high, self.images)) as part:
             yield replace(place, strip=part)
 
     def _part_images(self, place: _Place) -> Iterator[_Place]:
-        """The images of a part."""
+        """Loop over the images of a part."""
         b, first = self.b, place.strip * self.images
         low, high = b.most(0, b.low - first), b.least(self.images, b.high - first)
         with b.loop(low, high) as number:
             yield replace(place, x=place.x + number * self.image, element=number)
 
     def _each_panel(self, place: _Place, first: int, count: int) -> Any:
-        """A loop over `count` panels, those of the part if there are parts.
+        """Return a loop over `count` panels, or over the panels of the part.
 
         Args:
-            place: where the loops are.
-            first: how many panels are before these.
-            count: how many they are.
+            place: the state of the loops.
+            first: the number of panels before these.
+            count: the number of panels.
         """
         if not self.plan.cuts_panels:
             return self.b.each(count)
@@ -138,7 +138,7 @@ class _Correlation(ConvolutionWriter):
         return b.loop(b.most(0, low), b.least(count, high))
 
     def _panels(self, place: _Place) -> Iterator[_Place]:
-        """The panels of all blocks of channels."""
+        """Loop over the panels of all blocks of channels."""
         at, lanes = self.plan.channels, self.plan.lanes
         depth = prod(self.plan.taps) * at.depth
         weights = self.plan.weights // at.blocks
@@ -159,7 +159,7 @@ class _Correlation(ConvolutionWriter):
                 first += panel.count
 
     def _inputs(self, column: Number) -> Number:
-        """The elements in front of the first input that a column sees."""
+        """Return the elements before the first input of a column."""
         at = self.plan.channels
         if not at.spread:
             return 0
@@ -167,7 +167,7 @@ class _Correlation(ConvolutionWriter):
         return group * at.depth
 
     def _rows(self, place: _Place) -> Iterator[_Place]:
-        """The positions of the outer axes of each correlation."""
+        """Loop over the positions of the outer axes of each correlation."""
         strips = 1 if self.plan.cuts_panels else self.strips
         for axes in self.plan.sweeps:
             for outer in self._positions(axes[:-1], place, strips):
@@ -195,16 +195,16 @@ class _Correlation(ConvolutionWriter):
             yield from self._positions(axes[1:], moved, 1)
 
     def _output(self, place: _Place, axis: Axis, position: Number) -> Number:
-        """The index of an output pixel along one more axis."""
+        """Return the index of an output pixel along one more axis."""
         output = position * axis.step + axis.start
         return place.element * axis.out + output
 
     def _visible(self, axis: Axis, base: Number) -> Range:
-        """`axis.visible` of a position that begins at the input `base`."""
+        """Return `axis.visible` of a position whose first tap is at input `base`."""
         if not axis.is_padded:
             return 0, axis.taps
         b = self.b
-        # Division is towards zero, but what is below it does not matter.
+        # Division truncates towards zero, but negative results do not matter.
         low = (axis.gap - 1 - base) // axis.gap
         last = axis.extent + axis.gap - 1 - base
         return b.most(0, low), b.least(axis.taps, last // axis.gap)
@@ -212,7 +212,7 @@ class _Correlation(ConvolutionWriter):
     # --- tiles ------------------------------------------------------------------------
 
     def _tiles(self, place: _Place) -> None:
-        """All positions of the innermost axis."""
+        """Compute all positions of the innermost axis."""
         panel, axis = place.panel, place.inner
         assert panel and axis
         for tile in tiles(axis, self.plan.most_rows(panel)):
@@ -227,7 +227,7 @@ class _Correlation(ConvolutionWriter):
                 self._tile(tile, axis, replace(place, x=x, element=element))
 
     def _positions_of(self, tile: Tile, axis: Axis, place: _Place) -> None:
-        """A tile with many kinds of edges: as tiles of one position and one tap."""
+        """Compute a tile with many kinds of edges by position and tap."""
         single = replace(axis, taps=1, first=0)
         pixel = Tile(0, 1, 1, (Segment(0, 1, 0, 1),))
         with self.b.loop(tile.start, tile.start + tile.size) as position:
@@ -241,7 +241,7 @@ class _Correlation(ConvolutionWriter):
             self._tile(pixel, single, moved)
 
     def _tile(self, tile: Tile, axis: Axis, place: _Place) -> None:
-        """Sum a tile over all taps, and hand it to the epilogue."""
+        """Sum a tile over all taps, and apply the epilogue."""
         b, panel = self.b, place.panel
         assert panel
         zero = b.filled(0.0, self.dtype)
@@ -269,7 +269,7 @@ class _Correlation(ConvolutionWriter):
                 self.epilogue.apply(value, element, column, bits, loaded)
 
     def _total(self, sums: list[Value]) -> Value:
-        """Dot products: the sums of vectors' lanes, as the lanes of one vector."""
+        """Return dot products: the reduced vectors, as the lanes of one vector."""
         b = self.b
         result = b.filled(0.0, self.dtype)
         for lane, value in enumerate(sums):
@@ -285,7 +285,7 @@ class _Correlation(ConvolutionWriter):
     def _taps(
         self, tile: Tile, axis: Axis, place: _Place, sums: list[Value], depth: int = 0
     ) -> list[Value]:
-        """Loops over the visible taps of outer axes, then those of the tile's axis."""
+        """Loop over visible taps of outer axes, then add taps of the tile's axis."""
         panel = place.panel
         assert panel
         below = prod(self.plan.taps[depth + 1 :])

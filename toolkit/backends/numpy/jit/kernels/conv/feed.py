@@ -1,4 +1,4 @@
-"""How inputs reach the lanes of the output channels that they contribute to."""
+"""Loads of inputs for the lanes of the output channels."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from toolkit.backends.numpy.jit.kernel import constant_mask
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 from toolkit.definitions.records import record
 
-# Inputs that a vector of outputs may need, in vectors: more are loaded one by one.
+# The most vectors of inputs for a vector of outputs. Other inputs are scalar loads.
 _MOST_SPREAD = 8
 
 
 @record
 class Channels:
-    """The channels of a convolution, in blocks that are computed one by one.
+    """The channels of a convolution, in blocks that are computed separately.
 
-    Usually all outputs of a block, in the lanes, see the same inputs, one scalar after
-    the other. If `spread`, that many outputs see `depth` inputs, the others the next.
-    If `dots`, inputs are in the lanes, and outputs are dot products.
+    Usually a block's outputs, in the lanes, have the same inputs, which are broadcast
+    scalars. If `spread` is positive, `spread` outputs have `depth` inputs, the next
+    outputs the next inputs. If `dots`, inputs are in the lanes, and outputs are dot
+    products.
 
     Attributes:
-        blocks: how many; usually the groups.
-        depth: input channels that an output channel sees; if `dots`, vectors of them.
-        width: output channels of a block.
+        blocks: the number of blocks, usually the groups.
+        depth: the input channels of an output channel, or vectors of them if `dots`.
+        width: the output channels of a block.
         spread: 0, or the outputs of a group.
-        pitch: elements between neighbours along `depth`.
+        pitch: the stride in elements along `depth`.
         dots: whether there are too few outputs for a vector.
     """
 
@@ -40,10 +41,10 @@ class Channels:
 
 
 def channels(groups: int, depth: int, filters: int, pitch: int, lanes: int) -> Channels:
-    """The blocks of `groups` times `filters` outputs that see `depth` inputs each.
+    """Return blocks for `groups` times `filters` outputs of `depth` inputs each.
 
-    A group of few outputs would leave most lanes idle: several share a vector, or the
-    lanes are for the inputs of the only group.
+    A group of few outputs would leave most lanes idle. Instead several groups share a
+    vector, or the lanes hold the inputs of the only group.
     """
     few = filters * 4 <= lanes and pitch == 1
     if few and groups == 1 and depth and depth % lanes == 0:
@@ -64,12 +65,12 @@ class Feed(ConvolutionWriter):
             self.span = self.b.lanes // channels.spread * channels.depth
 
     def load(self, x: Pointer, channel: int, live: Sequence[int]) -> list[Value]:
-        """What each vector of a panel multiplies its weights with.
+        """Return the factor for the weights of each vector of a panel.
 
         Args:
-            x: a pointer to a pixel, at the first channel that the panel sees.
-            channel: which of the inputs that an output channel sees.
-            live: how many output channels each vector of the panel has.
+            x: the address of a pixel, at the panel's first input channel.
+            channel: the input channel relative to it.
+            live: the number of output channels of each vector.
         """
         place = x + channel * self.channels.pitch
         if self.channels.dots:
@@ -83,7 +84,7 @@ class Feed(ConvolutionWriter):
         ]
 
     def _spread(self, place: Pointer, channel: int, live: int) -> Value:
-        """The inputs of several groups, each in all lanes of its group's outputs."""
+        """Return the inputs of several groups, broadcast to their outputs."""
         at, lanes = self.channels, self.b.lanes
         span = max(self.span, lanes)
         wide = self._wide(place, -(-live // at.spread) * at.depth, span)
@@ -99,7 +100,7 @@ class Feed(ConvolutionWriter):
         )
 
     def _wide(self, place: Pointer, live: int, span: int) -> Value:
-        """The first `live` of a vector of `span` elements, and zeros."""
+        """Load the first `live` elements of a vector of `span`, then zeros."""
         size = dtypes.itemsize(self.dtype)
         vector = vector_type(MEMORY_TYPES[self.dtype], span)
         bits = constant_mask(live, span)

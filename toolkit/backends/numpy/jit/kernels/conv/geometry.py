@@ -1,9 +1,9 @@
-"""Which inputs each output of a convolution sees, axis by axis.
+"""The map from outputs to inputs of a convolution, axis by axis.
 
-A convolution and its input gradient are the same computation, a correlation: outputs
-are sums of taps, inputs times weights. They differ in the steps between positions,
-which `Axis` holds. Strides turn the input gradient into several correlations, one for
-each phase: the outputs whose distance is a multiple of the stride see the same taps.
+A convolution and its input gradient are both correlations: outputs are sums of taps,
+and a tap is an input times a weight. They differ in the steps between positions, which
+`Axis` holds. Strides split the input gradient into several correlations, one for each
+phase: outputs whose distance is a multiple of the stride have the same taps.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Window:
 
     Attributes:
         extent: of the images.
-        out: how many windows there are.
+        out: the number of windows.
         size, stride, dilation: of the windows.
-        low: zeros in front of the images.
-        pitch: elements between neighbours in memory, of what a kernel reads tap by tap.
-        step: elements between neighbours of the other images that it reads, if any.
+        low: the zeros before the images.
+        pitch: the stride in elements of the operand that a kernel reads tap by tap.
+        step: the stride in elements of the other operand, if any.
     """
 
     extent: int
@@ -42,7 +42,7 @@ class Window:
 
     @property
     def is_trivial(self) -> bool:
-        """Whether each window is one pixel, and each pixel a window."""
+        """Return whether each window is one pixel, and each pixel a window."""
         same = self.extent == self.out
         return same and (self.size, self.stride, self.low) == (1, 1, 0)
 
@@ -51,9 +51,9 @@ class Window:
 class Axis:
     """One axis of a correlation.
 
-    The output at `start + step * j`, for j < count, is the sum over taps t < taps of
-    the input at `stride * j + offset + gap * t`, where there is one, times the weight
-    at `first + every * t`.
+    The output at `start + step * j`, for j < count, is a sum over taps t < taps. A tap
+    is the input at `stride * j + offset + gap * t`, if it exists, times the weight at
+    `first + every * t`.
     """
 
     out: int
@@ -70,20 +70,20 @@ class Axis:
     every: int
 
     def visible(self, position: int) -> Range:
-        """The taps [low, high) of a position that meet an input."""
+        """Return the taps [low, high) of a position that meet an input."""
         base = self.stride * position + self.offset
         low = max(0, -(base // self.gap))
         return low, max(low, min(self.taps, -((base - self.extent) // self.gap)))
 
     def reached(self, tap: int) -> Range:
-        """The positions [low, high) at which a tap meets an input."""
+        """Return the positions [low, high) at which a tap meets an input."""
         base = self.offset + self.gap * tap
         low = max(0, -(base // self.stride))
         return low, max(low, min(self.count, -((base - self.extent) // self.stride)))
 
     @property
     def is_padded(self) -> bool:
-        """Whether some position does not see all taps."""
+        """Return whether some position has taps outside the image."""
         return any(
             self.visible(j) != (0, self.taps) for j in (0, self.count - 1) if j >= 0
         )
@@ -93,7 +93,7 @@ Axes = tuple[Axis, ...]
 
 
 def collapse(windows: Sequence[Window]) -> tuple[Window, ...]:
-    """The same windows on fewer axes: neighbouring pixels of size 1 are one axis."""
+    """Return the same windows on fewer axes: neighbouring axes of size 1 are merged."""
     kept: list[Window] = []
     for window in windows:
         if window.is_trivial and window.extent == 1:
@@ -107,7 +107,7 @@ def collapse(windows: Sequence[Window]) -> tuple[Window, ...]:
 
 
 def _joins(outer: Window, inner: Window) -> bool:
-    """Whether two axes are one: trivial, and without gaps in memory."""
+    """Return whether two axes can be merged: trivial, and without gaps in memory."""
     if not (outer.is_trivial and inner.is_trivial):
         return False
     reach = (inner.pitch * inner.extent, inner.step * inner.extent)
@@ -115,14 +115,14 @@ def _joins(outer: Window, inner: Window) -> bool:
 
 
 def blocks(windows: tuple[Window, ...], most: int, least: int) -> tuple[Window, ...]:
-    """The same windows, where each is one pixel of one axis, in blocks of pixels.
+    """Return the windows of one trivial axis as blocks of pixels.
+
+    An even number of blocks divides among threads.
 
     Args:
         windows: on the fewest axes.
-        most: the blocks that there may be; they have one size.
-        least: pixels of a block.
-
-    An even number of blocks divides among threads.
+        most: the most blocks. They have the same size.
+        least: the least pixels of a block.
     """
     (*outer, w) = windows
     if outer or not w.is_trivial:
@@ -139,7 +139,7 @@ def blocks(windows: tuple[Window, ...], most: int, least: int) -> tuple[Window, 
 
 
 def forward(windows: Sequence[Window]) -> Axes:
-    """The correlation that a convolution is."""
+    """Return the correlation of a convolution."""
     return tuple(
         Axis(
             out=w.out,
@@ -160,18 +160,18 @@ def forward(windows: Sequence[Window]) -> Axes:
 
 
 def backward(windows: Sequence[Window]) -> tuple[Axes, ...]:
-    """The correlations that its input gradient is, one for each combination of phases.
+    """Return the correlations of an input gradient, one for each combination of phases.
 
-    Their weights are turned: tap 0 is the window's last.
+    The order of taps is reversed: tap 0 is the window's last.
     """
     return tuple(product(*map(_phases, windows)))
 
 
 def _phases(w: Window) -> list[Axis]:
-    """The image's positions by their remainder modulo the stride.
+    """Return the image's positions by their remainder modulo the stride.
 
-    Position i sees the windows o = (i + low - dilation * k) / stride, for those k that
-    make it an integer: every stride / gcd(stride, dilation)-th.
+    Position i has the windows o = (i + low - dilation * k) / stride, for each k that
+    makes it an integer: every stride / gcd(stride, dilation)-th.
     """
     common = gcd(w.stride, w.dilation)
     every, gap = w.stride // common, w.dilation // common

@@ -1,4 +1,4 @@
-"""How a kernel gradient is computed: its axes, channels, tiles and strips."""
+"""The plan of a kernel gradient: its axes, channels, tiles and strips."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes, Axis
 from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, panels
 from toolkit.definitions.records import record
 
-# Multiply-adds of an iteration of the innermost loop, and of all that is written out.
+# The multiply-adds of an innermost iteration, and the most that are unrolled in all.
 UNROLL, _MOST_SIZE = 64, 400
 
 
 @record
 class KernelGradPlan:
-    """What a kernel gradient depends on.
+    """The properties that a kernel gradient depends on.
 
     Attributes:
         dtype: of all arrays.
         lanes: of a vector.
-        axes: how g sees the images along each spatial axis.
-        pitches: elements between neighbours in g along each spatial axis.
-        channels: those along `depth` are rows of tiles, those along `width` vectors:
-            inputs and outputs, the other way round for dot products.
-        vectors: of a panel of output channels.
+        axes: the map from gradients to inputs along each spatial axis.
+        pitches: the strides of g in elements along each spatial axis.
+        channels: inputs along `depth` are rows of tiles, outputs along `width` are
+        vectors. For dot products it is the reverse.
+        vectors: the vectors of output channels in a panel.
         rows: the most (tap, input channel) pairs of a tile.
-        strip: positions of the first axis that a tile passes over.
-        images: those that it passes over, if they are small.
+        strip: the positions of the first axis per pass of a tile.
+        images: the images per pass, if they are small.
         by_weights: whether a row of the call is a part of the weights, not an image.
     """
 
@@ -46,36 +46,36 @@ class KernelGradPlan:
 
     @property
     def width(self) -> int:
-        """The channels along vectors, of all blocks."""
+        """Return the channels along vectors, of all blocks."""
         return self.channels.blocks * self.channels.width
 
     @property
     def taps(self) -> int:
-        """All taps."""
+        """Return the number of all taps."""
         return prod(axis.taps for axis in self.axes)
 
     @property
     def weights(self) -> int:
-        """The elements of the result."""
+        """Return the number of elements of the result."""
         return self.taps * self.channels.depth * self.width
 
     @property
     def pitch(self) -> int:
-        """Elements between the results of two tasks."""
+        """Return the elements from one task's result to the next."""
         return -(-self.weights // self.lanes) * self.lanes
 
     @property
     def taps_of_tile(self) -> int:
-        """The taps of a tile: several if the channels along rows are few, else one."""
+        """Return the taps of a tile: several if it has few channels, else one."""
         taps = self.axes[-1].taps
         fitting = min(taps, self.rows // max(1, self.channels.depth))
         short = (n for n in range(fitting, 1, -1) if self._size(n) <= _MOST_SIZE)
         return next(short, 1)
 
     def _size(self, taps: int) -> int:
-        """About how many multiply-adds are written out for tiles of some taps.
+        """Return the approximate unrolled multiply-adds for tiles of some taps.
 
-        At the edges of a padded axis each number of taps has code of its own.
+        At the edges of a padded axis each number of taps has separate code.
         """
         tiles = -(-self.axes[-1].taps // taps)
         sums = taps * self.channels.depth * self.vectors
@@ -84,12 +84,12 @@ class KernelGradPlan:
 
     @property
     def panels(self) -> list[Panel]:
-        """The panels of a block of channels."""
+        """Return the panels of a block of channels."""
         return panels(self.channels.width, self.vectors, self.lanes)
 
     @property
     def parts(self) -> int:
-        """Into how many parts the weights divide: panels of taps."""
+        """Return the number of parts of the weights, which are panels of taps."""
         count = sum(panel.count for panel in self.panels)
         return self.channels.blocks * self.taps * count
 
@@ -98,7 +98,7 @@ class KernelGradPlan:
 class Pass:
     """Positions [low, high) of the innermost axis for the rows [first, last) of a tile.
 
-    The positions are names or digits.
+    The positions are values or constants.
     """
 
     low: Number
@@ -108,12 +108,12 @@ class Pass:
 
 
 def passes(axis: Axis, first: int, taps: int, channels: int) -> tuple[Pass, ...]:
-    """The positions at which the same of a tile's taps meet an input.
+    """Return the ranges of positions at which the same taps of a tile meet an input.
 
     Args:
-        axis: the innermost one.
-        first, taps: the tile's first tap, and how many it has.
-        channels: rows of each tap.
+        axis: the innermost axis.
+        first, taps: the tile's first tap, and the number of its taps.
+        channels: the rows of each tap.
     """
     ranges = [axis.reached(first + tap) for tap in range(taps)]
     ends = sorted({end for reached in ranges for end in reached})

@@ -1,9 +1,9 @@
 """Kernel gradients: inputs times gradients, summed over all positions.
 
 A tile holds the gradients of some weights in registers: rows of (tap, input channel)
-times vectors of output channels, or with few outputs the other way round. It passes
-over a strip of the image that stays in the first cache and is added to memory; then
-the next tile passes over the same strip.
+times vectors of output channels, or the reverse with few outputs. It passes over a
+strip of the image that stays in the L1 cache, and is added to memory. Then the next
+tile passes over the same strip.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from toolkit.definitions.records import record
 
 
 def emit_kernel_grad(plan: KernelGradPlan) -> Kernel:
-    """The function of a kernel gradient.
+    """Emit the function of a kernel gradient.
 
-    The table holds the images, g, the result, and four numbers: elements between images
-    and between their gradients, how many there are, and the grain. If rows are images,
-    each task has a result of its own.
+    The table holds the images, g, the result, the elements from one image and from one
+    gradient to the next, the number of images, and the grain. If rows are images, each
+    task has a separate partial result.
     """
     builder = Kernel(plan.lanes)
     _KernelGrad(builder, plan).write()
@@ -41,15 +41,15 @@ def emit_kernel_grad(plan: KernelGradPlan) -> Kernel:
 
 @record
 class _Place:
-    """How far the loops have come.
+    """The state of the loops.
 
     Attributes:
-        x, g, w: pointers to inputs, gradients and the result.
-        images: how many of them the strip is of.
+        x, g, w: the addresses in inputs, gradients and the result.
+        images: the number of images of the strip.
         strip: the first position of the strip along the first axis.
         ranges: for each axis, the positions that meet an input.
-        rows: (tap, channel) of each row of the tile, from where x points.
-        passes: over the innermost axis, if rows are of several taps.
+        rows: (tap, channel) of each row of the tile, relative to x.
+        passes: over the innermost axis, if rows have several taps.
         panel: the tile's output channels.
     """
 
@@ -65,7 +65,7 @@ class _Place:
 
 
 class _KernelGrad(ConvolutionWriter):
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(self, builder: Kernel, plan: KernelGradPlan) -> None:
         super().__init__(builder, plan.dtype)
@@ -78,7 +78,7 @@ class _KernelGrad(ConvolutionWriter):
         )
 
     def write(self) -> None:
-        """The whole nest."""
+        """Emit the loop nest."""
         if self.plan.by_weights:
             for part in self._parts(self.start):
                 self._clear_part(part)
@@ -97,7 +97,7 @@ class _KernelGrad(ConvolutionWriter):
     # --- loops ------------------------------------------------------------------------
 
     def _images(self, place: _Place, low: Number, high: Number) -> Iterator[_Place]:
-        """Groups of images."""
+        """Loop over groups of images."""
         group = self.plan.images
         with self.b.loop(low, high, group) as image:
             left = high - image
@@ -109,7 +109,7 @@ class _KernelGrad(ConvolutionWriter):
             )
 
     def _strips(self, place: _Place) -> Iterator[_Place]:
-        """Positions of the first axis, as many as the first cache holds."""
+        """Loop over strips of the first axis that fit the L1 cache."""
         count = self.plan.axes[0].count
         if self.plan.strip >= count:
             yield place
@@ -118,7 +118,7 @@ class _KernelGrad(ConvolutionWriter):
             yield replace(place, strip=first)
 
     def _taps(self, place: _Place) -> Iterator[_Place]:
-        """All taps: a loop for each axis, but few channels share tiles of taps."""
+        """Loop over the taps of each axis. Few channels allow tiles of several taps."""
         depth = len(place.ranges)
         axis, is_last = self.plan.axes[depth], depth == len(self.plan.axes) - 1
         if is_last and self.plan.taps_of_tile > 1:
@@ -132,7 +132,7 @@ class _KernelGrad(ConvolutionWriter):
                 yield from self._taps(moved)
 
     def _at_tap(self, place: _Place, depth: int, tap: Number) -> _Place:
-        """A place at one tap of an axis."""
+        """Return the state at one tap of an axis."""
         axis = self.plan.axes[depth]
         below = prod(later.taps for later in self.plan.axes[depth + 1 :])
         weights = below * self.plan.channels.depth * self.plan.width
@@ -145,18 +145,18 @@ class _KernelGrad(ConvolutionWriter):
         )
 
     def _reached(self, axis: Axis, base: Number) -> Range:
-        """`axis.reached` of the tap that meets the input `base` at position 0."""
+        """Return `axis.reached` of the tap that reads input `base` at position 0."""
         if not axis.is_padded:
             return 0, axis.count
         b, last = self.b, axis.stride - 1
-        # Division is towards zero, but what is below it does not matter.
+        # Division truncates towards zero, but negative results do not matter.
         low = (last - base) // axis.stride
         high = axis.extent + last - base
         high = high // axis.stride
         return b.most(0, low), b.least(axis.count, high)
 
     def _static_taps(self, place: _Place, axis: Axis) -> Iterator[_Place]:
-        """Tiles of several taps of the last axis and all channels."""
+        """Yield tiles of several taps of the last axis and all channels."""
         channels, first = self.plan.channels.depth, 0
         parts = split(axis.taps, self.plan.taps_of_tile)
         for size in (size for size, count in parts for _ in range(count)):
@@ -167,7 +167,7 @@ class _KernelGrad(ConvolutionWriter):
             first += size
 
     def _rows(self, place: _Place) -> Iterator[_Place]:
-        """Tiles of one tap and some channels of each block."""
+        """Yield tiles of one tap and some channels of each block."""
         at = self.plan.channels
         if place.rows:
             yield place
@@ -186,7 +186,7 @@ class _KernelGrad(ConvolutionWriter):
             first += size * count
 
     def _panels(self, place: _Place) -> Iterator[_Place]:
-        """The panels of all blocks of channels."""
+        """Loop over the panels of all blocks of channels."""
         with self.b.each(self.plan.channels.blocks) as block:
             for panel in self.plan.panels:
                 with self.b.each(panel.count) as index:
@@ -210,7 +210,7 @@ class _KernelGrad(ConvolutionWriter):
         )
 
     def _parts(self, place: _Place) -> Iterator[_Place]:
-        """Rows of the call that are parts of the weights: panels of taps."""
+        """Loop over the rows of the call as parts of the weights: panels of taps."""
         b, plan = self.b, self.plan
         every = sum(panel.count for panel in plan.panels)
         with b.loop(b.low, b.high) as row:
@@ -226,7 +226,7 @@ class _KernelGrad(ConvolutionWriter):
                 place = self._at_tap(place, depth, tap)
             first = 0
             for panel in plan.panels:
-                # A loop that runs once or never: whether the part is such a panel.
+                # The loop has one iteration if the part is such a panel, else none.
                 low = b.most(number, first)
                 high = b.least(number + 1, first + panel.count)
                 with b.loop(low, high) as index:
@@ -237,7 +237,7 @@ class _KernelGrad(ConvolutionWriter):
     # --- results ----------------------------------------------------------------------
 
     def _partial(self, place: _Place) -> _Place:
-        """The task's own result, zero before the task's first row."""
+        """Return the state with the task's partial result. Clear it at the start."""
         b, plan = self.b, self.plan
         w = place.w + b.slot * plan.pitch
         with b.when(b.compare("eq", b.slot * self.grain, b.low)):
@@ -251,7 +251,7 @@ class _KernelGrad(ConvolutionWriter):
             self._clear(w, place.panel.channels)
 
     def _clear(self, place: Pointer, count: int) -> None:
-        """Write zeros."""
+        """Fill with zeros."""
         zero, rest = self._zero(), count % self.b.lanes
         with self.b.loop(0, count - rest, self.b.lanes) as index:
             self.b.store(zero, place, index, None)
@@ -264,7 +264,7 @@ class _KernelGrad(ConvolutionWriter):
     # --- one tile ---------------------------------------------------------------------
 
     def _tile(self, place: _Place) -> None:
-        """Add what a strip contributes to the weights of a tile."""
+        """Add the contributions of a strip to the weights of a tile."""
         assert place.panel
         live = place.panel.live(self.b.lanes)
         places = [
@@ -290,7 +290,7 @@ class _KernelGrad(ConvolutionWriter):
             self.b.store(value, w, 0, bits)
 
     def _positions(self, place: _Place, depth: int, sums: list[Value]) -> list[Value]:
-        """Loops over the positions of each axis."""
+        """Loop over the positions of each axis."""
         axis, pitch = self.plan.axes[depth], self.plan.pitches[depth]
         low, high = place.ranges[depth]
         if depth == len(self.plan.axes) - 1:
@@ -303,7 +303,7 @@ class _KernelGrad(ConvolutionWriter):
         return iteration.values
 
     def _last_axis(self, place: _Place, sums: list[Value]) -> list[Value]:
-        """Passes over the last axis: several positions at a time, then single ones."""
+        """Loop over the last axis: several positions per iteration, then one."""
         depth, vectors = len(self.plan.axes) - 1, len(sums) // len(place.rows)
         whole = (Pass(*place.ranges[depth], 0, len(place.rows)),)
         for part in whole if place.passes is None else place.passes:
@@ -329,7 +329,7 @@ class _KernelGrad(ConvolutionWriter):
         several: int,
         sums: list[Value],
     ) -> list[Value]:
-        """Positions [low, high), several in an iteration."""
+        """Loop over positions [low, high), several per iteration."""
         if low == high:
             return sums
         if (high - low) == several:
@@ -343,7 +343,7 @@ class _KernelGrad(ConvolutionWriter):
     def _step_of(
         self, place: _Place, part: Pass, first: Number, several: int, sums: list[Value]
     ) -> list[Value]:
-        """Several positions, written out."""
+        """Add several positions, unrolled."""
         axis, pitch = self.plan.axes[-1], self.plan.pitches[-1]
         x = place.x + first * (axis.stride * axis.pitch)
         g = place.g + first * pitch
@@ -354,7 +354,7 @@ class _KernelGrad(ConvolutionWriter):
         return sums
 
     def _in_strip(self, place: _Place, depth: int, low: Number, high: Number) -> Range:
-        """The positions of an axis that are in the strip."""
+        """Return the positions of an axis that are in the strip."""
         if depth or place.strip == 0:
             return low, high
         end = place.strip + self.plan.strip
@@ -363,7 +363,7 @@ class _KernelGrad(ConvolutionWriter):
     def _step(
         self, place: _Place, rows: tuple[tuple[int, int], ...], sums: list[Value]
     ) -> list[Value]:
-        """One position: scalars or spread inputs of the rows times vectors."""
+        """Add one position: scalars or spread inputs of the rows times vectors."""
         assert place.panel
         b, live, found = self.b, place.panel.live(self.b.lanes), []
         factors = self._dots if self.plan.channels.dots else self._products
@@ -376,7 +376,7 @@ class _KernelGrad(ConvolutionWriter):
     def _products(
         self, place: _Place, rows: tuple[tuple[int, int], ...], live: list[int]
     ) -> Iterator[list[tuple[Value, Value]]]:
-        """For each row, an input and the vectors of gradients."""
+        """Yield an input and the vectors of gradients for each row."""
         tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
         gradients = self._vectors(place.g, live)
         for t, channel in rows:
@@ -386,7 +386,7 @@ class _KernelGrad(ConvolutionWriter):
     def _dots(
         self, place: _Place, rows: tuple[tuple[int, int], ...], live: list[int]
     ) -> Iterator[list[tuple[Value, Value]]]:
-        """For each row, a gradient and the vectors of inputs."""
+        """Yield a gradient and the vectors of inputs for each row."""
         tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
         inputs = {t: self._vectors(place.x + t * tap, live) for t in dict(rows)}
         for t, channel in rows:
@@ -395,7 +395,7 @@ class _KernelGrad(ConvolutionWriter):
             yield [(gradient, vector) for vector in inputs[t]]
 
     def _vectors(self, place: Pointer, live: list[int]) -> list[Value]:
-        """The vectors of a panel."""
+        """Load the vectors of a panel."""
         lanes = self.b.lanes
         return [
             self.b.load(place, j * lanes, self.dtype, constant_mask(count, lanes))
@@ -404,6 +404,6 @@ class _KernelGrad(ConvolutionWriter):
 
 
 def _positions(part: Pass) -> int:
-    """How many positions a pass has that was planned."""
+    """Return the number of positions of a pass with constant bounds."""
     assert isinstance(part.low, int) and isinstance(part.high, int)
     return part.high - part.low

@@ -1,4 +1,4 @@
-"""From a convolution or its input gradient to calls: packing, then correlating."""
+"""Lowering of convolutions and input gradients to calls: packing, then correlation."""
 
 from __future__ import annotations
 
@@ -52,23 +52,24 @@ from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.target import rules
 from toolkit.ir import Graph
 
-# Output channels that are worth a copy of the pixels that they see.
+# The least output channels for which a copy of their input pixels pays.
 _FEWEST_REPAYING = 64
-# Multiply-adds that are worth a task of their own, and elements of weights.
+# The least multiply-adds of a task, and the least weights for packing in parallel.
 _LEAST_STRIP, _LEAST_PACK = 1 << 19, 1 << 16
-# What a multiply-add of few channels counts as: such sums are short, most of the time
-# goes to what is read, written and done behind them.
+# The cost of a multiply-add of few channels: loads, stores and epilogues dominate short
+# sums.
 _SHORT = 4
-# Images that are too few for all threads, where each is one task.
+# The most images of a batch in which each image would be one task.
 _FEW_IMAGES = 2
-# Dot products of a tile: each is added up in the end, so that there is much code.
+# Dot products of a tile. Each ends with a reduction, which takes much code.
 _DOTS = 12
 # Pixels of a block: two tiles on processors with the widest vectors.
 _LEAST_BLOCK = 28
-# Tiles of a batch that are worth transforming the weights, and those of an input
-# gradient: training for one image is no slower then.
+# The least tiles of a batch for which transforming the weights pays, for a convolution
+# and for an input gradient. The second bound keeps the training of one image as fast.
 _LEAST_TILES, _LEAST_GRAD_TILES = 16, 32
-# The same where no near cache holds the weights, which are more once transformed.
+# The same bound if the weights exceed the nearest caches: transformed weights are
+# larger.
 _LEAST_FAR_TILES = 48
 # Multiply-adds that take as long as one number of the transformed weights.
 _STEPS_OF_WEIGHT = 40
@@ -77,24 +78,24 @@ _STEPS_OF_WEIGHT = 40
 def lower_conv(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """A convolution and its epilogue."""
+    """Lower a convolution and its epilogue."""
     return _lower(body, inputs, turned=False)
 
 
 def lower_conv_input_grad(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """An input gradient and its epilogue."""
+    """Lower an input gradient and its epilogue."""
     return _lower(body, inputs, turned=True)
 
 
 def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | None:
-    """The calls of a body.
+    """Lower a body.
 
     Args:
         body: the anchor and its epilogue.
         inputs: of the body.
-        turned: whether the weights are read along their outputs, from the last tap on.
+        turned: whether the weights are transposed, and their taps reversed.
     """
     operands = anchored(body, inputs)
     if operands is None:
@@ -107,10 +108,10 @@ def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | No
 
 
 def _skips_pixels(attrs: Mapping[str, Any], weights: Operand) -> bool:
-    """Whether each output sees one pixel, others none, and outputs repay a copy.
+    """Return whether outputs skip pixels, and a copy of the used pixels pays.
 
-    Neighbours in the copy are neighbours in memory: tiles reach over the ends of rows,
-    and pixels are in different lines of a cache, which they often are not else.
+    In the copy, neighbours are contiguous: tiles extend over the ends of rows, and
+    pixels map to different cache sets, which strided pixels often do not.
     """
     *size, _, filters = weights.spec.shape
     is_padded = any(map(any, attrs["padding"]))
@@ -154,7 +155,7 @@ class _Lowering:
             spatial, out = out, spatial
             depth, filters = filters, depth
         seen = windows(self.attrs, size, spatial, out, self.images)
-        # What one image is divided into, and what its outputs are near each other in.
+        # The blocks of an image, and the neighbourhood of their outputs.
         seen = geometry.blocks(geometry.collapse(seen), TASKS, _LEAST_BLOCK)
         turned = self.turned
         sweeps = geometry.backward(seen) if turned else (geometry.forward(seen),)
@@ -162,7 +163,7 @@ class _Lowering:
         lanes, available = lanes_of(dtype), registers()
         at = channels(groups, depth, filters, elements(self.images)[-1], lanes)
         if at.spread:
-            # Half of them hold inputs, which the taps of a row share.
+            # The other half holds inputs, which the taps of a row share.
             available //= 2
         extents = [axes[-1].count for axes in sweeps]
         vectors = best_vectors(at.width, lanes, extents, available)
@@ -184,7 +185,7 @@ class _Lowering:
 
     @property
     def gain(self) -> float:
-        """How many times quicker than a direct convolution of float32 it is."""
+        """Return the speedup over a direct float32 convolution."""
         if not self.fast:
             return 1
         pixels = self.images.spec if self.turned else self.spec
@@ -193,7 +194,7 @@ class _Lowering:
         return 1 / (1 / self.fast.gain + _STEPS_OF_WEIGHT * transformed / work)
 
     def lowered(self) -> Lowered | None:
-        """The calls, by the quicker of two algorithms; None if it reads no bfloat16."""
+        """Return the calls of the faster algorithm, or None if it lacks bfloat16."""
         if self.fast and self.weights.spec.dtype != NARROW:
             self._winograd(self.fast)
         elif NARROW in (self.images.spec.dtype, self.weights.spec.dtype):
@@ -203,7 +204,7 @@ class _Lowering:
         return self.steps.lowered()
 
     def _is_worth_transforming(self, plan: WinogradPlan) -> bool:
-        """Whether the tiles repay that weights are transformed, and read."""
+        """Return whether there are enough tiles to transform and read the weights."""
         least = _LEAST_GRAD_TILES if self.turned else _LEAST_TILES
         least = _LEAST_FAR_TILES if plan.is_far else least
         tiles = self.spec.shape[0] * prod(plan.tiles)
@@ -242,11 +243,11 @@ class _Lowering:
         self._correlate(code, (w, scratch), strips, self.spec.shape[0] * work, grain)
 
     def _strips(self, most: int, work: int) -> int:
-        """In how many parts to compute an image: a small batch is few rows.
+        """Return the parts of an image: a small batch has few rows.
 
         Args:
-            most: the parts that there can be.
-            work: multiply-adds of an image, or what is worth as much.
+            most: the most parts that are possible.
+            work: the multiply-adds of an image, or an equal cost.
         """
         wanted: int = -(-TASKS // self.spec.shape[0])
         parts = max(1, -(-work // _LEAST_STRIP))
@@ -261,14 +262,14 @@ class _Lowering:
         work: int,
         grain: int = 0,
     ) -> None:
-        """Add the call that computes the body's outputs.
+        """Append the call that computes the body's outputs.
 
         Args:
             code: its function.
-            others: what it reads and writes besides the body's operands and the images.
+            others: the other operands after the body's operands and the images.
             strips: the parts of an image.
-            work: multiply-adds.
-            grain: rows of a task; 0: as usual.
+            work: the multiply-adds.
+            grain: the rows of a task, or 0 for the default.
         """
         body, rows = self.body, self.spec.shape[0] * strips
         inputs = [("in", i) for i in range(len(body.inputs))]
@@ -292,20 +293,20 @@ class _Lowering:
 
     @property
     def _strides(self) -> tuple[int, int]:
-        """Elements from one input channel to the next, and from one output channel."""
+        """Return the strides of input channels and output channels in elements."""
         first, last = elements(self.weights)[-2:]
         turned = self.turned != self.plan.channels.dots
         return (last, first) if turned else (first, last)
 
     @property
     def _group(self) -> int:
-        """Elements from one group's first output to the next one's."""
+        """Return the elements from one group's first output to the next one's."""
         at, last = self.plan.channels, elements(self.weights)[-1]
         return (at.depth if self.turned else at.spread or at.width) * last
 
     @property
     def _packing(self) -> str:
-        """What of the weights follows each other in memory."""
+        """Return the contiguous axis of the weights."""
         at, (inputs, outputs) = self.plan.channels, self._strides
         if outputs == 1 and (not at.spread or self._group == at.spread):
             return LINES
@@ -314,12 +315,12 @@ class _Lowering:
     def _pack(
         self, emit: tuple[Any, ...], vectors: int, size: int, rows: int
     ) -> Reference:
-        """Add the call that packs the weights; where they are then.
+        """Append the call that packs the weights, and return their destination.
 
         Args:
             emit: the function's generator, and all of its arguments but the last.
-            vectors: of a panel.
-            size: elements of the packed weights.
+            vectors: the vectors in a row of a panel.
+            size: the elements of the packed weights.
             rows: of the call.
         """
         at, lanes, taps = self.plan.channels, self.plan.lanes, prod(self.plan.taps)

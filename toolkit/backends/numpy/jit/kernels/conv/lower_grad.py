@@ -1,4 +1,4 @@
-"""From a kernel gradient to calls: partial results of tasks, then their total."""
+"""Lowering of kernel gradients to calls: partial sums of tasks, then their total."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.definitions.records import record
 from toolkit.ir import Node
 
-# Pixels that a tile passes over: few enough to stay in the first cache for the next
-# tile, but enough that the time to load and store the tile does not matter.
+# Pixels per pass of a tile: few enough to stay in the L1 cache for the next tile, and
+# enough to hide the loads and stores of the tile.
 _PIXELS = 128
-# Larger weights are not worth a result for each task: tasks get parts of them.
+# Larger weights have no partial sum for each task: tasks compute parts of them.
 _PARTIAL_BYTES = 1 << 20
 _TOTAL_GRAIN = 1 << 14
-# Tiles of a task that are worth transforming its sums; more where it has a block of the
-# channels, as its sums are then as large as they can be.
+# The least tiles of a task for which transforming its sums pays. A task with a block of
+# channels needs more tiles, because its sums are as large as possible.
 _LEAST_TILES, _LEAST_BLOCK_TILES = 32, 128
 
 
 def lower_conv_kernel_grad(
     node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    """The gradient with respect to the weights."""
+    """Lower the gradient with respect to the weights."""
     (images, gradients), spec = inputs, node.outputs[0].spec
     if spec.dtype not in ("float32", "float64"):
         return None
@@ -116,12 +116,12 @@ def lower_conv_kernel_grad(
 
 @record
 class _Division:
-    """How the work divides.
+    """The partition of the work.
 
     Attributes:
         rows, grain: of the call.
-        slots: results that are added up in the end.
-        images: of a slot, unless rows are parts of the weights.
+        slots: the partial results that are added up in the end.
+        images: the images of a slot, unless rows are parts of the weights.
         by_images: whether rows are images.
     """
 
@@ -135,7 +135,7 @@ class _Division:
 def _divided(
     plan: KernelGradPlan, fast: WinogradGradPlan | None, batch: int
 ) -> _Division:
-    """By images, or by the weights where those are many."""
+    """Divide the work by images, or by the weights where they are many."""
     if fast and fast.blocks > 1:
         tiles = batch * prod(fast.tiles)
         groups = min(batch, TASKS // fast.blocks, tiles // _LEAST_BLOCK_TILES)
@@ -150,7 +150,7 @@ def _divided(
 
 
 def _is_worth_transforming(fast: WinogradGradPlan, batch: int) -> bool:
-    """Whether the tiles of a task repay what transforming its sums takes."""
+    """Return whether a task has enough tiles to transform its sums."""
     tiles = prod(fast.tiles)
     if fast.blocks > 1:
         return batch * tiles >= _LEAST_BLOCK_TILES
@@ -186,7 +186,7 @@ def _plan(node: Node, x: Operand, g: Operand) -> KernelGradPlan:
 
 
 def _best_tile(at: Channels, taps: int, lanes: int) -> tuple[int, int]:
-    """The vectors and the most rows of a tile: the quickest, then the least code."""
+    """Return the vectors and the most rows of the fastest tile with the least code."""
     available = registers()
 
     def cost(tile: tuple[int, int]) -> tuple[float, int, int]:

@@ -1,8 +1,8 @@
-"""Weights in the order in which a correlation reads them.
+"""Packing of weights in the order in which a correlation reads them.
 
-A panel's weights are stored together: for each tap and input channel a row of vectors,
-zero where there is no output channel. The input gradient reads the taps from the last
-to the first, and what were outputs as inputs.
+The weights of a panel are contiguous: for each tap and input channel a row of vectors,
+with zeros for missing output channels. The input gradient reads the taps in reverse
+order, and exchanges inputs and outputs.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from toolkit.definitions.records import record
 
 @record
 class Layout:
-    """The weights that are packed: extents, and strides in elements.
+    """The layout of the source weights: extents, and strides in elements.
 
     Attributes:
         taps, depth, width: taps, input channels and output channels of a block.
-        vectors: of a panel.
-        start: the element of the tap that comes first.
-        block, tap, input, output: from one to the next of each.
-        group: from one group's first output to the next one's, if a vector spans some.
-        vector: from one vector's first output to the next one's.
+        vectors: the vectors in a row of a panel.
+        start: the element of the first tap.
+        block, tap, input, output: the stride of each.
+        group: the stride of groups, if a vector spans several.
+        vector: the stride of vectors of outputs.
     """
 
     taps: int
@@ -55,7 +55,7 @@ class Layout:
 
 
 def emit_pack(dtype: str, lanes: int, spread: int, packing: str) -> Kernel:
-    """A function that packs weights of any layout; rows are the taps of all blocks.
+    """Emit a function that packs weights of any layout. Rows are taps of all blocks.
 
     The table holds the weights, the packed weights, and the numbers of a `Layout`.
 
@@ -63,7 +63,7 @@ def emit_pack(dtype: str, lanes: int, spread: int, packing: str) -> Kernel:
         dtype: of the weights.
         lanes: of a vector.
         spread: the outputs of a group, if a vector spans several groups.
-        packing: LINES if the outputs of a vector follow each other in memory.
+        packing: LINES if the outputs of a vector are contiguous.
     """
     builder = Kernel(lanes)
     _Pack(builder, dtype).write(spread or lanes, packing)
@@ -71,16 +71,17 @@ def emit_pack(dtype: str, lanes: int, spread: int, packing: str) -> Kernel:
 
 
 def emit_pack_points(dtype: str, lanes: int, outputs: int, packing: str) -> Kernel:
-    """A function that packs 3 x 3 taps at Winograd's points; rows are input channels.
+    """Emit a function that transforms and packs 3 x 3 taps for Winograd.
 
-    The table is that of `emit_pack`; a panel's rows at a point are next to each other.
+    Rows are input channels. The table is the table of `emit_pack`. The rows of a panel
+    at one point are contiguous.
 
     Args:
         dtype: of the weights.
         lanes: of a vector.
-        outputs: of a line of a tile.
-        packing: what follows each other in memory: outputs, which are LINES, inputs,
-            which are TERMS, or neither. For TERMS rows are vectors of input channels.
+        outputs: the outputs of a line of a tile.
+        packing: the contiguous axis: outputs (LINES), inputs (TERMS), or neither. For
+        TERMS rows are vectors of input channels.
     """
     builder = Kernel(lanes)
     _Pack(builder, dtype).write_points(outputs, packing)
@@ -88,10 +89,10 @@ def emit_pack_points(dtype: str, lanes: int, outputs: int, packing: str) -> Kern
 
 
 class _Pack(ConvolutionWriter):
-    """Writes the functions."""
+    """Emits the functions."""
 
     def write_points(self, outputs: int, packing: str) -> None:
-        """Loops over inputs and vectors of outputs; both are whole vectors."""
+        """Emit the loops over inputs and vectors of outputs. Both are whole vectors."""
         b = self.b
         weights, packed = self.address(0), self.address(1)
         at = {f.name: self.b.entry(2 + i) for i, f in enumerate(fields(Layout))}
@@ -123,7 +124,7 @@ class _Pack(ConvolutionWriter):
     def _transpose(
         self, x: Pointer, tap: Number, output: Number, square: Pointer
     ) -> None:
-        """Of each tap a vector of inputs of each output, stored by inputs."""
+        """Store each tap by inputs, from a vector of inputs of each output."""
         b = self.b
         with b.loop(0, TAPS**2) as t:
             place = x + t * tap
@@ -150,7 +151,7 @@ class _Pack(ConvolutionWriter):
         size = b.least(at["vectors"], vectors - first)
         row = size * b.lanes
         point = row * at["depth"]
-        # Of each panel the points, of those the rows of all inputs.
+        # Points within panels, rows of all inputs within points.
         w = packed + first * at["depth"] * (points**2 * b.lanes)
         w = w + channel * row
         w = w + within * b.lanes
@@ -160,7 +161,7 @@ class _Pack(ConvolutionWriter):
                 b.store(value, w + (points * i + k) * point, 0, None)
 
     def write(self, spread: int, packing: str) -> None:
-        """Loops over taps, vectors of outputs, and inputs."""
+        """Emit the loops over taps, vectors of outputs, and inputs."""
         b = self.b
         weights, packed = self.address(0), self.address(1)
         at = {f.name: self.b.entry(2 + i) for i, f in enumerate(fields(Layout))}
@@ -190,7 +191,7 @@ class _Pack(ConvolutionWriter):
                 self.b.store(value, w + channel * pitch, 0, None)
 
     def _lanes(self, output: Number, group: Number, spread: int) -> Value:
-        """Where a vector's outputs are stored, as elements from its first one on."""
+        """Return the element offsets of a vector's outputs from its first one."""
         b = self.b
         within = integers((lane % spread for lane in range(b.lanes)), "int64")
         groups = integers((lane // spread for lane in range(b.lanes)), "int64")
@@ -203,7 +204,7 @@ class _Pack(ConvolutionWriter):
         )
 
     def _load(self, place: Pointer, lanes: Value | None, live: Mask) -> Value:
-        """The weights of one input and a vector of outputs."""
+        """Load the weights of one input and a vector of outputs."""
         if lanes is None:
             return self.b.load(place, 0, self.dtype, live)
         kind = MEMORY_TYPES[self.dtype]

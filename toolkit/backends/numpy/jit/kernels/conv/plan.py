@@ -1,4 +1,4 @@
-"""How a convolution or input gradient is computed: channels, tiles, order of loops."""
+"""The plan of a convolution or input gradient: channels, tiles, order of loops."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from toolkit.definitions.records import record
 
 # A tile with more kinds of edges than this is computed position by position.
 MOST_SEGMENTS = 8
-# Weights that stay in the first cache beside the images, and in the second.
+# The most weights that stay in the L1 cache with the images, and in the L2 cache.
 _FEW, _MANY = 1 << 12, 1 << 18
-# Panels that are enough to divide the work by them.
+# The least panels for a partition by panels.
 _FEWEST_PARTS = 8
-# Multiply-adds that compile in some 30 ms, and how to get there: the share of the rows
-# that a tile could have, and up to which length sums are straight code.
+# The most unrolled multiply-adds, which compile in about 30 ms. To stay below, these
+# pairs reduce the fraction of a tile's rows, and the longest unrolled sum.
 _MOST_SIZE = 380
 _SHORTER = ((1, 100), (1, 30), (0.7, 30), (0.5, 30), (0.5, 0), (0.3, 0))
 
 
 @record
 class CorrelationPlan:
-    """What a kernel depends on, besides its epilogue.
+    """The properties that a kernel depends on, except for its epilogue.
 
     Attributes:
         dtype: of inputs and weights.
         lanes: of a vector.
-        registers: of the processor, for vectors.
-        sweeps: the axes of each correlation; together they reach every output.
+        registers: the vector registers of the processor.
+        sweeps: the axes of each correlation. Together they cover all outputs.
         taps: the extents of the weights' spatial axes.
-        channels: how they are grouped.
-        vectors: of a panel of output channels.
-        rows: positions that a tile may have, if the registers suffice.
-        straight: multiply-adds up to which a segment of a tile has no loop.
-        few: whether there are so few images, and no rows of outputs, that only panels
-            can be parts of the work.
+        channels: their blocks.
+        vectors: the vectors of output channels in a panel.
+        rows: the most positions of a tile, if the registers suffice.
+        straight: the most multiply-adds of a segment without a loop.
+        few: whether only panels can be parts of the work, because there are few images
+        and no rows of outputs.
     """
 
     dtype: str
@@ -60,12 +60,12 @@ class CorrelationPlan:
     few: bool = False
 
     def most_rows(self, panel: Panel) -> int:
-        """The positions that a tile of a panel may have."""
+        """Return the most positions of a panel's tile."""
         return min(self.rows, most_rows(panel.vectors, self.registers))
 
     @property
     def panels(self) -> list[Panel]:
-        """The panels of a block of channels."""
+        """Return the panels of a block of channels."""
         at = self.channels
         if at.dots:
             return [Panel(0, 1, at.width, at.width * self.lanes)]
@@ -73,26 +73,26 @@ class CorrelationPlan:
 
     @property
     def weights(self) -> int:
-        """The elements of all weights, with the padding of panels."""
+        """Return the number of all weights, with the padding of panels."""
         padded = sum(panel.count * panel.vectors for panel in self.panels) * self.lanes
         return prod(self.taps) * self.channels.blocks * self.channels.depth * padded
 
     @property
     def is_far(self) -> bool:
-        """Whether the first cache has no room for the weights."""
+        """Return whether the weights exceed the L1 cache."""
         return self.weights > _FEW and not self.channels.spread
 
     @property
     def is_packed(self) -> bool:
-        """Whether weights in row-major order are stored as they are read."""
+        """Return whether row-major weights are already in the order of access."""
         at, whole = self.channels, self.vectors * self.lanes
         return at.blocks == 1 and at.width == whole and not at.dots
 
     @property
     def cuts_panels(self) -> bool:
-        """Whether parts of an image's work are panels: each reads its weights alone.
+        """Return whether parts of an image are panels, with separate weights.
 
-        Parts that are rows of outputs would all read weights that no cache holds.
+        Parts that are rows of outputs would all read weights that exceed the caches.
         """
         if self.channels.spread or self.channels.blocks > 1:
             return False
@@ -102,7 +102,7 @@ class CorrelationPlan:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The loops from the outermost on: what is read again should still be near."""
+        """Return the loops from the outermost on, for reuse in the caches."""
         if self.cuts_panels:
             return "parts", "panels", "images", "rows"
         if not self.is_far:
@@ -113,9 +113,9 @@ class CorrelationPlan:
 
     @property
     def size(self) -> int:
-        """About how many multiply-adds are written out, which is what compiling costs.
+        """Return about how many multiply-adds are unrolled: the compile time.
 
-        A vector that is added up into one lane, or stored, counts as some.
+        A vector that is reduced to one lane, or stored, counts as several.
         """
         total = 0
         for panel, axes in product(self.panels, self.sweeps):
@@ -127,7 +127,7 @@ class CorrelationPlan:
         return total
 
     def _steps(self, panel: Panel, part: Segment) -> int:
-        """The multiply-adds of a segment that are written out."""
+        """Return the unrolled multiply-adds of a segment."""
         accumulators = (part.last - part.first) * panel.vectors
         steps = (part.high - part.low) * self.channels.depth
         if self.channels.spread or steps * accumulators <= self.straight:
@@ -136,7 +136,7 @@ class CorrelationPlan:
         return (written + steps % written) * accumulators
 
     def shortened(self) -> CorrelationPlan:
-        """The same with less code, if there is too much of it."""
+        """Return the plan with less unrolled code, if there is too much of it."""
         most = max(map(self.most_rows, self.panels))
         for share, straight in _SHORTER:
             rows = max(4, int(most * share))

@@ -1,4 +1,4 @@
-"""What is to be computed, from a node's attributes and operands."""
+"""The description of a convolution, from a node's attributes and operands."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from toolkit.ir import Graph
 
 
 def lanes_of(dtype: str) -> int:
-    """The elements of a vector register."""
+    """Return the number of elements of a vector register."""
     return current().lanes * 4 // max(4, dtypes.itemsize(dtype))
 
 
 def elements(operand: Operand) -> list[int]:
-    """The strides of an operand in elements; 1 along axes of one element."""
+    """Return the strides of an operand in elements, 1 along axes of one element."""
     size = dtypes.itemsize(operand.spec.dtype)
     axes = zip(operand.spec.shape, operand.strides, strict=True)
     return [1 if n == 1 else stride // size for n, stride in axes]
@@ -32,14 +32,14 @@ def windows(
     read: Operand,
     other: Operand | None = None,
 ) -> tuple[Window, ...]:
-    """The spatial axes of a convolution.
+    """Return the spatial axes of a convolution.
 
     Args:
         attrs: strides, padding and dilation.
         size: of a window.
-        spatial, out: the extents of the images, and how many windows there are.
+        spatial, out: the extents of the images, and the number of windows.
         read: the operand whose pixels a kernel reads tap by tap.
-        other: one with a pixel for each window that it reads as well.
+        other: another operand, which has a pixel for each window.
     """
     steps = elements(other)[1:-1] if other else [0] * len(size)
     axes = zip(
@@ -57,7 +57,7 @@ def windows(
 
 
 def every_other(attrs: Mapping[str, Any], images: Operand) -> Operand:
-    """The pixels that windows of one pixel see."""
+    """Return the pixels that windows of one pixel read."""
     batch, *spatial, channels = images.spec.shape
     steps = (1, *attrs["strides"], 1)
     seen = (-(-n // step) for n, step in zip(spatial, attrs["strides"], strict=True))
@@ -66,9 +66,9 @@ def every_other(attrs: Mapping[str, Any], images: Operand) -> Operand:
 
 
 def anchored(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
-    """Which inputs of a body its first node reads; None if it cannot be generated.
+    """Return the inputs that a body's first node reads, or None if unsupported.
 
-    What the other nodes read has to be laid out in memory as the result is.
+    The inputs of the other nodes must have the memory layout of the result.
     """
     places = {value: i for i, value in enumerate(body.inputs)}
     anchor = body.nodes[0]
@@ -84,7 +84,7 @@ def anchored(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
 
 
 def tap_stride(w: Operand) -> int | None:
-    """Elements from one tap of the weights to the next; None if that differs."""
+    """Return the stride of the weights' taps in elements, or None if it varies."""
     stride, reach = None, 1
     axes = zip(w.spec.shape[:-2], elements(w)[:-2], strict=True)
     for extent, step in reversed([axis for axis in axes if axis[0] != 1]):

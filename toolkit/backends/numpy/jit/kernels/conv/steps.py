@@ -1,4 +1,4 @@
-"""The calls that lead up to a convolution, and the scratch memory that they share."""
+"""The calls before a convolution, and their shared scratch memory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Steps:
         self.work: int = 0
 
     def take(self, nbytes: int) -> Reference:
-        """A piece of scratch memory."""
+        """Allocate scratch memory."""
         start, self.work = self.work, self.work + aligned(nbytes)
         return "work", start
 
     def row_major(
         self, operand: Operand, place: Reference
     ) -> tuple[Operand, Reference]:
-        """A copy of an operand with its elements in row-major order."""
+        """Append a row-major copy of an operand, and return it."""
         copy, target = contiguous(operand.spec), self.take(operand.spec.nbytes)
         lowered = lower_copy(None, [operand], [])
         assert lowered is not None and not lowered.work
@@ -31,5 +31,5 @@ class Steps:
         return copy, target
 
     def lowered(self) -> Lowered:
-        """What was collected."""
+        """Return the collected calls."""
         return Lowered(tuple(self.calls), self.work)

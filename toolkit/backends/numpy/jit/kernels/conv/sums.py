@@ -1,4 +1,4 @@
-"""The innermost loops of a convolution: adding taps to a tile of registers."""
+"""The innermost loops of a convolution: adding taps to a register block."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ from toolkit.backends.numpy.jit.kernels.conv.tiles import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 
-# Bytes that weights are asked for ahead of where they are read: processors that fetch
-# ahead by themselves begin anew at each page.
+# The prefetch distance of weights in bytes. Hardware prefetchers stop at page ends.
 _AHEAD = 3072
 
 
 class Sums(ConvolutionWriter):
     """Adds inputs times weights to tiles of a panel's outputs.
 
-    The weights of a panel are stored tap after tap, channel after channel, a row of
-    vectors each: the order in which they are read. For dot products, output after
-    output.
+    The weights of a panel are stored by tap and channel, a row of vectors for each,
+    which is the order of access. For dot products, they are stored by output.
 
     Args:
         writer: of the function.
-        channels, panel: of inputs and outputs.
-        axis: the innermost one.
-        straight: multiply-adds up to which a segment has no loop.
-        is_far: whether the weights are more than the first cache has room for.
+        channels, panel: the input channels, and the panel of output channels.
+        axis: the innermost axis.
+        straight: the most multiply-adds of a segment without a loop.
+        is_far: whether the weights exceed the L1 cache.
     """
 
     tap: int
@@ -56,7 +54,7 @@ class Sums(ConvolutionWriter):
         self.live: list[int] = panel.live(self.b.lanes)
         # Elements from one tap and one pixel to the next.
         self.tap, self.pixel = axis.gap * axis.pitch, axis.stride * axis.pitch
-        # Elements from one tap's, channel's and vector's weights to the next.
+        # Elements from the weights of one tap, channel and vector to the next.
         lanes, vectors = self.b.lanes, panel.vectors
         self.every: int = axis.every * self.depth * vectors * lanes
         self.row, self.vector = vectors * lanes, lanes
@@ -68,13 +66,13 @@ class Sums(ConvolutionWriter):
     def add(
         self, segment: Segment, x: Pointer, w: Pointer, sums: list[Value]
     ) -> list[Value]:
-        """The sums of a tile and a segment's taps of the rows that see them.
+        """Return the sums of a tile plus a segment's taps of the rows that they meet.
 
         Args:
-            segment: taps, and rows of the tile.
-            x: a pointer to what the first row's first tap meets.
-            w: a pointer to the first tap's weights.
-            sums: row after row, the vectors of the panel.
+            segment: the range of taps, and of rows of the tile.
+            x: the address of the input that the first row's first tap meets.
+            w: the address of the first tap's weights.
+            sums: row by row, the vectors of the panel.
         """
         vectors, taps = len(self.live), segment.high - segment.low
         x = x + (segment.low * self.tap + segment.first * self.pixel)
@@ -96,7 +94,7 @@ class Sums(ConvolutionWriter):
         return [*sums[: seen.start], *found, *sums[seen.stop :]]
 
     def _channels(self, x: Pointer, w: Pointer, sums: list[Value]) -> list[Value]:
-        """All channels of one tap, written out."""
+        """Add all channels of one tap, unrolled."""
         for channel in range(self.depth):
             sums = self._step(x, w + channel * self.row, channel, sums)
         return sums
@@ -104,7 +102,7 @@ class Sums(ConvolutionWriter):
     def _loop(
         self, x: Pointer, w: Pointer, depth: int, sums: list[Value]
     ) -> list[Value]:
-        """`depth` channels that follow each other in memory."""
+        """Add `depth` channels that are contiguous in memory."""
         steps = unrolled(len(sums), len(self.live), registers())
         whole = depth - depth % steps
         with self.b.accumulate(0, whole, steps, sums) as iteration:
@@ -122,7 +120,7 @@ class Sums(ConvolutionWriter):
     def _step(
         self, x: Pointer, w: Pointer, channel: int, sums: list[Value]
     ) -> list[Value]:
-        """One channel: a pixel's input for each row times a row of weights."""
+        """Add one channel: a pixel's input for each row times a row of weights."""
         b, vectors = self.b, len(self.live)
         if self.ahead:
             for j in range(vectors):

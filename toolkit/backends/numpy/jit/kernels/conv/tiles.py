@@ -1,7 +1,7 @@
-"""How the work of a kernel is cut into tiles of registers.
+"""Register blocking of a kernel.
 
-For each step of a sum a tile multiplies some scalars with some vectors, and adds to an
-accumulator for each pair. What it costs follows from what a core can do in a cycle.
+In each step of a sum, a tile multiplies some scalars with some vectors, and adds to an
+accumulator for each pair. Its cost follows from the throughput of a core.
 """
 
 from __future__ import annotations
@@ -13,42 +13,42 @@ from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 
-# Two multiply-adds or two loads in a cycle; a result is there after four cycles, a
-# vector of weights from the second cache after about two and a half.
+# Multiply-adds or loads per cycle, the latency of a multiply-add in cycles, and the
+# cycles of a load of weights from the L2 cache.
 _PER_CYCLE, _LATENCY, _FAR = 2, 4, 2.5
-# Registers for inputs, where the weights of two steps are in some.
+# Registers for inputs, in addition to the weights of two steps.
 _SPARE = 3
 
 
 def registers() -> int:
-    """The vector registers of the processor."""
+    """Return the number of vector registers of the processor."""
     return current().registers
 
 
 def most_rows(vectors: int, available: int) -> int:
-    """The scalars of the largest tile with that many vectors."""
+    """Return the scalars of the largest tile with `vectors` vectors."""
     return (available - 1 - vectors) // vectors
 
 
 def unrolled(accumulators: int, vectors: int, available: int) -> int:
-    """Steps of a sum that are written out in its loop: one, or two.
+    """Return the unrolled steps of a loop over a sum: one, or two.
 
-    The weights of two steps are loaded ahead. Where they do not fit beside a tile, and
-    some room to load inputs, all of its accumulators end up in memory.
+    The weights of two steps are loaded ahead. If they do not fit the registers with the
+    tile and some inputs, all accumulators spill to memory.
     """
     return 2 if accumulators + 2 * vectors + _SPARE <= available else 1
 
 
 def cycles(rows: int, vectors: int) -> float:
-    """What one step of a tile takes: multiplying, loading, or waiting."""
+    """Return the cycles of one step of a tile: multiply-adds, loads or latency."""
     return max(rows * vectors / _PER_CYCLE, (rows + vectors) / _PER_CYCLE, _LATENCY)
 
 
 def split(extent: int, most: int) -> list[tuple[int, int]]:
-    """`extent` in the fewest parts of at most `most`, as equal as possible.
+    """Split `extent` into the fewest parts of at most `most`, as equal as possible.
 
     Returns:
-        The sizes, the larger first, and how many parts there are of each.
+        The sizes, the larger first, and the number of parts of each.
     """
     parts = -(-extent // most)
     size, larger = divmod(extent, parts) if parts else (0, 0)
@@ -62,9 +62,9 @@ class Panel:
 
     Attributes:
         first: the first channel of the first panel.
-        count: how many such panels follow each other.
-        vectors: of a panel.
-        channels: of a panel; fewer than the lanes of its vectors in the last one.
+        count: the number of consecutive panels of this kind.
+        vectors: the vectors of a panel.
+        channels: the channels of a panel. The last panel has fewer channels than lanes.
     """
 
     first: int
@@ -73,13 +73,13 @@ class Panel:
     channels: int
 
     def live(self, lanes: int) -> list[int]:
-        """How many channels each vector has."""
+        """Return the number of channels of each vector."""
         starts = range(0, self.vectors * lanes, lanes)
         return [min(lanes, self.channels - start) for start in starts]
 
 
 def panels(width: int, vectors: int, lanes: int) -> list[Panel]:
-    """`width` channels as full panels of so many vectors, and the rest."""
+    """Return `width` channels as full panels of `vectors` vectors, and a remainder."""
     full = vectors * lanes
     count, rest = divmod(width, full)
     found = [Panel(0, count, vectors, full)] if count else []
@@ -89,9 +89,9 @@ def panels(width: int, vectors: int, lanes: int) -> list[Panel]:
 
 
 def best_vectors(width: int, lanes: int, rows: Sequence[int], available: int) -> int:
-    """The vectors of a panel, for `width` channels and loops over so many rows.
+    """Return the best vectors of a panel, for `width` channels and loops over rows.
 
-    Of equally quick ones that with the least code, then the narrowest is taken.
+    Of equally fast numbers it returns the one with the least code, then the smallest.
     """
 
     def cost(vectors: int) -> tuple[float, int]:
@@ -111,7 +111,7 @@ def best_vectors(width: int, lanes: int, rows: Sequence[int], available: int) ->
 
 @record
 class Segment:
-    """Consecutive taps [low, high) that the same rows [first, last) of a tile see."""
+    """Consecutive taps [low, high) that the same rows [first, last) of a tile read."""
 
     low: int
     high: int
@@ -125,9 +125,9 @@ class Tile:
 
     Attributes:
         start: the first position.
-        size: how many.
-        count: how many such tiles follow each other.
-        segments: which taps they see.
+        size: the number of positions.
+        count: the number of consecutive tiles of this kind.
+        segments: the taps of the positions.
     """
 
     start: int
@@ -137,9 +137,9 @@ class Tile:
 
 
 def tiles(axis: Axis, most: int) -> Iterator[Tile]:
-    """The positions of an axis as tiles of at most `most`, equal ones together."""
+    """Yield the positions of an axis as tiles of at most `most`, grouped if equal."""
     ranges = [axis.reached(tap) for tap in range(axis.taps)]
-    # Where all taps meet an input.
+    # The range in which all taps meet an input.
     low = max((low for low, _ in ranges), default=0)
     high = min((high for _, high in ranges), default=axis.count)
     start = 0
@@ -155,7 +155,7 @@ def tiles(axis: Axis, most: int) -> Iterator[Tile]:
 
 
 def _edges(axis: Axis, start: int, size: int, count: int) -> Iterator[Tile]:
-    """So many tiles one by one, equal ones together."""
+    """Yield `count` tiles, equal tiles together."""
     starts = range(start, start + size * count, size)
     pieces = [(at, _segments(axis, at, size)) for at in starts]
     for segments, equal in groupby(pieces, key=lambda piece: piece[1]):

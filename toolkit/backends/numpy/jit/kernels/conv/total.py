@@ -8,10 +8,10 @@ from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 
 
 def emit_total(dtype: str, lanes: int) -> Kernel:
-    """A function that adds up the results of tasks; rows are elements.
+    """Emit a function that adds up the results of tasks. Rows are elements.
 
-    The table holds the results, the total, and two numbers: how many results there are,
-    and the elements between them.
+    The table holds the results, the total, the number of results, and the elements from
+    one result to the next.
     """
     builder = Kernel(lanes)
     at = ConvolutionWriter(builder, dtype)
@@ -30,9 +30,9 @@ def emit_total(dtype: str, lanes: int) -> Kernel:
 
 
 def emit_turned_total(dtype: str, lanes: int) -> Kernel:
-    """The same for results with the outputs outside the inputs.
+    """Emit the same function for results whose outputs are outside the inputs.
 
-    Two more numbers say how many outputs and inputs there are.
+    The numbers of outputs and of inputs follow in the table.
     """
     builder = Kernel(lanes)
     at = ConvolutionWriter(builder, dtype)

@@ -1,4 +1,4 @@
-"""What the writers of convolution kernels share: addresses, and sums of lanes."""
+"""Code generation that convolution kernels share: addresses, and sums of lanes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 
 
 class ConvolutionWriter:
-    """Writes kernels of images of one dtype, to whose elements all pointers are."""
+    """Emits kernels of images of one dtype, the element type of all pointers."""
 
     def __init__(self, builder: Kernel, dtype: str) -> None:
         self.b = builder
         self.dtype = dtype
 
     def address(self, number: int) -> Pointer:
-        """An address of the table."""
+        """Return an address of the table."""
         return self.b.address(number, self.dtype)
 
     def total(self, vector: Value) -> Value:
-        """The sum of a vector's lanes, in a fixed order."""
+        """Return the sum of a vector's lanes, in a fixed order."""
         suffix = f"v{vector.lanes}f{8 * dtypes.itemsize(vector.dtype)}"
         name, kind = f"@llvm.vector.reduce.fadd.{suffix}", TYPES[vector.dtype]
         self.b.declarations.add(f"declare {kind} {name}({kind}, {vector.type})")

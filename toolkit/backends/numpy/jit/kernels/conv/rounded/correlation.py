@@ -1,7 +1,7 @@
-"""Convolutions and input gradients whose factors are rounded, in tiles.
+"""Convolutions and input gradients with rounded operands, in tiles.
 
-A row of tiles is a position on the grid, a column an output channel; taps and blocks of
-input channels are added up in the tiles.
+A row of a tile is a position on the grid, a column an output channel. Tiles sum over
+taps and blocks of input channels.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from toolkit.backends.numpy.jit.kernels.dots import tiles_of
 from toolkit.definitions.records import record
 
 _ITEM = 4
-# Columns whose vectors are written out, if one group has all.
+# The most columns with unrolled vectors, if there is one group.
 _MOST_WRITTEN = 2 * SPAN
 
 
 @record
 class RoundedPlan:
-    """What a kernel depends on, besides its epilogue.
+    """The properties that a kernel depends on, except for its epilogue.
 
     Attributes:
-        pixels: the inputs.
-        sweeps: the axes of each correlation; together they reach every output.
+        pixels: the layout of the inputs.
+        sweeps: the axes of each correlation. Together they cover all outputs.
         sizes: the extents of the weights' axes.
-        turned: whether the weights are read from the last tap on.
-        width: output channels.
-        group: panels whose outputs are stored together.
+        turned: whether the taps of the weights are reversed.
+        width: the output channels.
+        group: the panels whose outputs are stored together.
     """
 
     pixels: Pixels
@@ -57,33 +57,33 @@ class RoundedPlan:
 
     @property
     def groups(self) -> int:
-        """Groups of panels."""
+        """Return the number of groups of panels."""
         return -(-self.panels // self.group)
 
     @property
     def panels(self) -> int:
-        """Panels of output channels: pairs of strips."""
+        """Return the number of panels of output channels, which are pairs of strips."""
         return -(-self.width // SPAN)
 
     @property
     def strip_bytes(self) -> int:
-        """Of the weights of a strip of output channels."""
+        """Return the bytes of the weights of a strip of output channels."""
         return prod(self.sizes) * self.pixels.blocks * BLOCK_BYTES
 
     @property
     def weight_bytes(self) -> int:
-        """Of all weights."""
+        """Return the bytes of all weights."""
         return 2 * self.panels * self.strip_bytes
 
     def runs(self, axes: Axes) -> list[tuple[tuple[int, int], Run]]:
-        """All blocks of a sweep's taps, and where the first of each run begins."""
+        """Return the runs of blocks of a sweep's taps, with their offsets."""
         steps = [
             (n * TILE_ROW_BYTES, n * BLOCK_BYTES) for n in range(self.pixels.blocks)
         ]
         return _runs([(x + i, w + j) for w, x in self.taps(axes) for i, j in steps])
 
     def taps(self, axes: Axes) -> list[tuple[int, int]]:
-        """For each tap of a sweep the bytes to its weights, and to what it meets."""
+        """Return the byte offsets of weights and cells for each tap of a sweep."""
         pixels, last = self.pixels, prod(self.sizes) - 1
 
         def weights(tap: Tap) -> int:
@@ -97,7 +97,7 @@ class RoundedPlan:
 
 
 def _runs(places: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], Run]]:
-    """Places in order, as few runs as follow from taking as many as go on."""
+    """Group offsets greedily into runs of constant stride."""
     found = []
     while places:
         (x, w), (next_x, next_w) = places[0], places[min(1, len(places) - 1)]
@@ -111,9 +111,10 @@ def _runs(places: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], Run]
 
 
 def emit_pixels(pixels: Pixels) -> Kernel:
-    """A function that packs images, each a row.
+    """Emit a function that packs images, each a row.
 
-    The table: addresses of the images and of the pixels; elements between images.
+    The table holds the addresses of the images and of the pixels, and the elements from
+    one image to the next.
     """
     b = Kernel(BLOCK_LINES)
     images, target = b.next_address(pixels.dtype), b.next_address()
@@ -125,10 +126,11 @@ def emit_pixels(pixels: Pixels) -> Kernel:
 
 
 def emit_rounded_correlation(body: Described, plan: RoundedPlan) -> Kernel:
-    """The function of parts of images, which it packs to memory of the task.
+    """Emit the function of parts of images, which it packs to memory of the task.
 
-    The table: the addresses of the body's inputs and outputs, of the weights' strips,
-    of the images and of the tasks' memory; elements between images.
+    The table holds the addresses of the body's inputs and outputs, of the weights'
+    strips, of the images and of the tasks' memory, and the elements from one image to
+    the next.
     """
     b = Kernel(BLOCK_LINES)
     at = _Correlation(b, body, plan)
@@ -148,11 +150,11 @@ def emit_rounded_correlation(body: Described, plan: RoundedPlan) -> Kernel:
 
 
 def emit_rounded_panels(body: Described, plan: RoundedPlan) -> Kernel:
-    """The function of groups of panels of some images, which are packed already.
+    """Emit the function of groups of panels, for some packed images.
 
-    The table: the addresses of the body's inputs and outputs, of the weights' strips
-    and of the pixels; how many images there are, how many a row of the call has, and
-    how many rows a group has.
+    The table holds the addresses of the body's inputs and outputs, of the weights'
+    strips and of the pixels. Then follow the number of images, the images of a row of
+    the call, and the rows of a group.
     """
     b = Kernel(BLOCK_LINES)
     at = _Correlation(b, body, plan)
@@ -168,7 +170,7 @@ def emit_rounded_panels(body: Described, plan: RoundedPlan) -> Kernel:
 
 
 class _Correlation:
-    """Writes what both functions share."""
+    """Emits the code that both functions share."""
 
     def __init__(self, b: Kernel, body: Described, plan: RoundedPlan) -> None:
         self.b, self.plan = b, plan
@@ -182,12 +184,12 @@ class _Correlation:
     def group(
         self, group: Number, pixels: Pointer, image: Number, first: Number
     ) -> None:
-        """The outputs of a part of an image in a group of panels.
+        """Compute the outputs of a part of an image in a group of panels.
 
         Args:
-            group: which one.
-            pixels: of the part.
-            image: which one.
+            group: its number.
+            pixels: the address of the part.
+            image: its number.
             first: the part's first position.
         """
         b, plan = self.b, self.plan
@@ -207,7 +209,7 @@ class _Correlation:
                     self._finish(axes, place, (position + row, first, image), columns)
 
     def _positions(self, axes: Axes, first: Number) -> Number:
-        """How many positions a sweep of the part has along the grid, if any."""
+        """Return the number of positions of a sweep's part along the grid."""
         b, grid = self.b, self.plan.pixels.grid
         outer, *inner = axes
         count = b.least(outer.count - first, grid.part)
@@ -224,7 +226,7 @@ class _Correlation:
         weights: Pointer,
         sums: Pointer,
     ) -> None:
-        """Add up all taps and channels at some positions."""
+        """Sum all taps and channels at some positions."""
         plan = self.plan
         pitch = plan.pixels.pitch
         self.tiles.clear(4)
@@ -246,12 +248,12 @@ class _Correlation:
         at: tuple[Number, Number, Number],
         columns: Range,
     ) -> None:
-        """Apply the epilogue to the sums of a position, if it is one of an output.
+        """Apply the epilogue to the sums of a position, if it is an output.
 
         Args:
             axes: of the sweep.
-            sums: of the position.
-            at: the position in the part, the part's first one, and the image.
+            sums: the address of the position's sums.
+            at: the position in the part, the part's first position, and the image.
             columns: of the group.
         """
         b, width, (position, first, row) = self.b, self.plan.width, at
@@ -270,7 +272,7 @@ class _Correlation:
                 self.epilogue.apply(value, row * width + column, column, mask)
 
     def _vectors(self, columns: Range) -> Iterator[tuple[Number, Mask]]:
-        """The vectors of a group's columns, without a loop if they are few."""
+        """Yield the vectors of a group's columns, without a loop if they are few."""
         width, lanes = self.plan.width, self.b.lanes
         if width > _MOST_WRITTEN or self.plan.groups > 1:
             yield from self.b.run(*columns)

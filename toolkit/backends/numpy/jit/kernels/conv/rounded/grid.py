@@ -1,9 +1,8 @@
-"""Inputs on a grid with all the zeros around them, so that each tap is a shift of it.
+"""Inputs on a grid with their padding, so that each tap is a shift of it.
 
-Positions of the outputs are numbered along the whole grid, those between two of its
-lines included: 16 positions that follow each other meet, at a tap, 16 cells that do.
-Inputs that a strided convolution meets are apart by their remainder modulo the stride,
-the phase.
+Positions of the outputs are numbered along the whole grid, including positions between
+two of its lines. So 16 consecutive positions meet 16 consecutive cells at each tap. The
+inputs of a strided convolution are separated by phase, the remainder modulo the stride.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ class Side:
     """One axis of the grid: cell c of phase r holds the input at `stride * c + r`.
 
     Attributes:
-        extent, pitch: inputs, and elements from one to the next.
+        extent, pitch: the number of inputs, and their stride in elements.
         stride: between the inputs of two positions.
-        phase, phases: the first one, and how many.
-        low: the cell that the first position's first tap meets.
-        count: positions.
-        span: cells behind those that the last position's first tap meets.
+        phase, phases: the first phase, and the number of phases.
+        low: the cell of the first position's first tap.
+        count: the number of positions.
+        span: the cells after the cell of the last position's first tap.
     """
 
     extent: int
@@ -43,7 +42,7 @@ class Side:
 
 @record
 class Tap:
-    """A tap of a correlation: its number among the weights, and what it meets."""
+    """A tap of a correlation: its number among the weights, its phase and its shift."""
 
     number: int
     phase: int
@@ -52,13 +51,13 @@ class Tap:
 
 @record
 class Grid:
-    """The grid of a part of an image: of some positions along the first axis.
+    """The grid of a part of an image: a range of positions along the first axis.
 
     Attributes:
         sides: the axes.
-        part: positions along the first axis.
-        is_shared: whether zeros behind a line are those in front of the next one. Lines
-            have an even number of cells then.
+        part: the positions along the first axis.
+        is_shared: whether consecutive lines share the zeros between them. Lines have an
+        even number of cells then.
     """
 
     sides: tuple[Side, ...]
@@ -67,7 +66,7 @@ class Grid:
 
     @property
     def cells(self) -> tuple[int, ...]:
-        """The extents of a phase."""
+        """Return the extents of a phase."""
         first, *others = self.sides
         found = [self.part + first.span, *(s.count + s.span for s in others)]
         if self.is_shared:
@@ -79,32 +78,32 @@ class Grid:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Cells from one position to the next along each axis."""
+        """Return the cells from one position to the next along each axis."""
         cells = self.cells
         return tuple(prod(cells[i + 1 :]) for i in range(len(cells)))
 
     @property
     def lines(self) -> int:
-        """The lines of a phase."""
+        """Return the lines of a phase."""
         return prod(self.cells[:-1])
 
     @property
     def parts(self) -> int:
-        """How many there are of an image."""
+        """Return the parts of an image."""
         return -(-self.sides[0].count // self.part)
 
     @property
     def phases(self) -> int:
-        """All of them."""
+        """Return the number of all phases."""
         return prod(side.phases for side in self.sides)
 
     @property
     def size(self) -> int:
-        """The cells of a phase."""
+        """Return the cells of a phase."""
         return prod(self.cells)
 
     def taps(self, axes: Axes, sizes: Sequence[int]) -> list[Tap]:
-        """The taps of a correlation by weights of some extents."""
+        """Return the taps of a correlation by weights of extents `sizes`."""
         found = []
         for chosen in product(*(range(axis.taps) for axis in axes)):
             number = phase = shift = 0
@@ -120,7 +119,7 @@ class Grid:
 
 
 def grid_of(sweeps: Sequence[Axes], part: int, is_shared: bool = False) -> Grid:
-    """The grid that several correlations of the same inputs share."""
+    """Return the grid that several correlations of the same inputs share."""
     sides = []
     for axes in zip(*sweeps, strict=True):
         stride = axes[0].stride
@@ -148,9 +147,9 @@ class Line:
     """A line of the grid: cells along the last axis.
 
     Attributes:
-        phase, index: of all, and among the lines of one.
-        source: the input of the line's cell 0, if there were one.
-        pitch: elements from the input of one cell to that of the next.
+        phase, index: the phase, and the number of the line in it.
+        source: the address of the input of cell 0, which may be outside.
+        pitch: the elements from the input of one cell to the next.
         inside: the cells that hold inputs.
     """
 
@@ -162,12 +161,12 @@ class Line:
 
 
 def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line]:
-    """A loop over the lines of a part; yields once.
+    """Loop over the lines of a part. Yield once, in the loop.
 
     Args:
-        b: writes the function.
+        b: the builder.
         grid: of parts.
-        image: a pointer to elements.
+        image: the address of the elements.
         first: the part's first position.
     """
     *outer, last = grid.sides
@@ -191,7 +190,7 @@ def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line
             source = source + place * side.pitch
         begin = last.low if outer else first + last.low
         source = source + (begin * last.stride + residues[-1]) * last.pitch
-        # The first cell whose input exists, and the first one behind those.
+        # The range of cells whose input exists.
         low = b.least(b.most(0 - begin, 0), cells[-1])
         room = last.extent - residues[-1] + (last.stride - 1)
         high = b.most(b.least(room // last.stride - begin, cells[-1]), low)
@@ -201,7 +200,7 @@ def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line
 
 
 def place_of(grid: Grid, position: Number) -> list[Number]:
-    """The positions along each axis, from that along the grid."""
+    """Return the position along each axis, from the position along the grid."""
     found = []
     for step in grid.steps:
         found.append(position // step)

@@ -1,7 +1,7 @@
-"""Kernel gradients whose factors are rounded, in blocks of tiles.
+"""Kernel gradients with rounded operands, in blocks of tiles.
 
-A row of tiles is an input channel, a column an output channel; positions are added up
-in the tiles, for one tap after the other.
+A row of a tile is an input channel, a column an output channel. Tiles sum over
+positions, tap by tap.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 
 _ITEM = 4
-# Taps that tiles add up together: neighbours, most of whose inputs are the same.
+# Taps that share tiles: neighbours, most of whose inputs are the same.
 _TAPS = 3
 
 
 @record
 class RoundedGradPlan:
-    """What a kernel depends on.
+    """The properties that a kernel depends on.
 
     Attributes:
-        planes, pairs: the inputs, and the gradients.
-        axes: how gradients see inputs.
+        planes, pairs: the layouts of inputs and gradients.
+        axes: the map from gradients to inputs.
     """
 
     planes: Planes
@@ -51,32 +51,32 @@ class RoundedGradPlan:
 
     @property
     def taps(self) -> int:
-        """How many there are."""
+        """Return the number of taps."""
         return prod(axis.taps for axis in self.axes)
 
     @property
     def blocks(self) -> tuple[int, int]:
-        """Pairs of tiles of input channels, and of output channels."""
+        """Return the pairs of tiles of input channels, and of output channels."""
         return self.planes.channels // SPAN, self.pairs.channels // SPAN
 
     @property
     def row(self) -> int:
-        """Bytes from the sums of one input channel to those of the next."""
+        """Return the bytes from the sums of one input channel to the next."""
         return self.pairs.channels * _ITEM
 
     @property
     def tap(self) -> int:
-        """Bytes from the sums of one tap to those of the next."""
+        """Return the bytes from the sums of one tap to the next."""
         return self.planes.channels * self.row
 
     @property
     def nbytes(self) -> int:
-        """Of all sums."""
+        """Return the bytes of all sums."""
         return self.taps * self.tap
 
     @property
     def is_whole(self) -> bool:
-        """Whether the sums are stored as the gradient is."""
+        """Return whether the sums have the layout of the gradient."""
         return (self.planes.depth, self.pairs.width) == (
             self.planes.channels,
             self.pairs.channels,
@@ -84,9 +84,10 @@ class RoundedGradPlan:
 
 
 def emit_planes(planes: Planes) -> Kernel:
-    """A function that packs images of inputs, each a row.
+    """Emit a function that packs images of inputs, each a row.
 
-    The table: addresses of the images and of the planes; elements between images.
+    The table holds the addresses of the images and of the planes, and the elements from
+    one image to the next.
     """
     b = Kernel(BLOCK_LINES)
     images, target = b.next_address(planes.dtype), b.next_address()
@@ -99,7 +100,7 @@ def emit_planes(planes: Planes) -> Kernel:
 
 
 def emit_pairs(pairs: Pairs) -> Kernel:
-    """The same for gradients."""
+    """Emit a function that packs images of gradients, each a row."""
     b = Kernel(BLOCK_LINES)
     images, target = b.next_address(pairs.dtype), b.next_address()
     pitch = b.next_entry()
@@ -110,10 +111,11 @@ def emit_pairs(pairs: Pairs) -> Kernel:
 
 
 def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
-    """The function of parts of images, which it packs to memory of the task.
+    """Emit the function of parts of images, which it packs to memory of the task.
 
-    The table: addresses of the images, the gradients, the tasks' sums and their memory;
-    elements between images, and between gradients, and the rows of a task.
+    The table holds the addresses of the images, the gradients, the tasks' sums and
+    their memory, the elements from one image and one gradient to the next, and the rows
+    of a task.
     """
     b = Kernel(BLOCK_LINES)
     images = b.next_address(plan.planes.dtype)
@@ -127,7 +129,7 @@ def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
     grid = plan.planes.grid
     with b.when(b.compare("eq", b.slot * grain, b.low)):
         _clear(b, sums, plan.nbytes)
-        # The zeros around whole images are at the same places for all of them.
+        # The padding of whole images has the same position in all images.
         _clear(b, planes, plan.planes.nbytes)
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
@@ -146,13 +148,14 @@ def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
 
 
 def emit_rounded_blocks(plan: RoundedGradPlan, by_rows: bool) -> Kernel:
-    """The function of blocks of the result, each a row, of images that are packed.
+    """Emit the function of blocks of the result, each a row, for packed images.
+
+    The table holds the addresses of the planes, the pairs and the sums, and the number
+    of images.
 
     Args:
         plan: of whole images.
-        by_rows: whether all blocks of one of inputs follow each other.
-
-    The table: addresses of the planes, the pairs and the sums; how many images.
+        by_rows: whether the outer loop is over blocks of inputs.
     """
     b = Kernel(BLOCK_LINES)
     planes, pairs, sums = (b.next_address() for _ in range(3))
@@ -170,9 +173,10 @@ def emit_rounded_blocks(plan: RoundedGradPlan, by_rows: bool) -> Kernel:
 
 
 def emit_rounded_total(plan: RoundedGradPlan) -> Kernel:
-    """A function that adds up the sums of tasks; a row is an input channel of a tap.
+    """Emit a function that adds the sums of tasks. A row is an input channel of a tap.
 
-    The table: addresses of the sums and of the gradient; how many tasks there are.
+    The table holds the addresses of the sums and of the gradient, and the number of
+    tasks.
     """
     b = Kernel(BLOCK_LINES)
     sums, target = b.next_address(), b.next_address("float32")
@@ -197,7 +201,7 @@ def _clear(b: Kernel, place: Pointer, nbytes: int) -> None:
 
 
 class _KernelGrad:
-    """Writes what both functions share."""
+    """Emits the code that both functions share."""
 
     def __init__(self, b: Kernel, plan: RoundedGradPlan) -> None:
         self.b, self.plan = b, plan
@@ -214,13 +218,13 @@ class _KernelGrad:
         sums: Pointer,
         count: Number | None = None,
     ) -> None:
-        """A block of the result.
+        """Compute a block of the result.
 
         Args:
-            row, column: of it, in pairs of tiles.
-            planes, pairs: of all channels of the first part.
-            sums: of all blocks.
-            count: how many parts there are; None: one, and sums to add to.
+            row, column: the block's position, in pairs of tiles.
+            planes, pairs: the addresses of all channels of the first part.
+            sums: the address of all blocks.
+            count: the number of parts. None: one part, which is added to the sums.
         """
         b, plan = self.b, self.plan
         x = planes + row * (SPAN * plan.planes.pitch)
@@ -229,7 +233,7 @@ class _KernelGrad:
         together = _TAPS if current().has_tiles else 1
         for first in range(0, len(self.taps), together):
             taps = self.taps[first : first + together]
-            # Several taps share a tile of gradients, one tap two of them.
+            # Several taps share a tile of gradients. A single tap uses two tiles.
             tiles = 2 if len(taps) == 1 else 1
             with b.loop(0, 2, tiles) as half:
                 step = half * TILE_ROW_BYTES
@@ -253,10 +257,10 @@ class _KernelGrad:
         """Add the products at all positions of a part.
 
         Args:
-            taps: which ones.
-            x: a pointer to the first cell of the first channel.
-            g: a pointer to the first pair of positions.
-            tiles: of gradients.
+            taps: the taps.
+            x: the address of the first cell of the first channel.
+            g: the address of the first pair of positions.
+            tiles: the number of tiles of gradients.
         """
         at, column = self.plan.planes, self.plan.pairs.pitch
         rows = [

@@ -1,4 +1,4 @@
-"""From a convolution of rounded factors to calls: packing, then products."""
+"""Lowering of convolutions with rounded operands to calls: packing, then products."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ from toolkit.backends.target import rules
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec
 
-# What a core does in a second: arithmetic of float32, and bytes it packs.
+# The throughput of a core: float32 FLOP/s, and bytes/s of packing.
 _FLOPS, _BYTES = 2e11, 3e10
-# Arithmetic of a task, and taps that are written out.
+# The least FLOPs of a task, and the most unrolled taps.
 _TASK_FLOPS, _MOST_TAPS = 1 << 25, 32
 
 
 def rounds(node: Node) -> bool:
-    """Whether this processor may round the factors of a convolution, or a gradient."""
-    # Rows that have to be the same in any batch are float32's.
+    """Return whether the processor may round the operands of a node."""
+    # Rows that must not depend on the batch use float32.
     is_free = current().rounds_factors and not rules.rows_independent
     return is_free and may_round(node)
 
 
 def is_quicker(flops: int, in_blocks: int, packed: int, gain: float) -> bool:
-    """Whether blocks take less time than float32.
+    """Return whether blocks take less time than float32.
 
     Args:
         flops: of the convolution.
-        in_blocks: of whole ones.
-        packed: bytes of float32 that are packed.
-        gain: how many times quicker than directly float32 is computed.
+        in_blocks: the FLOPs of whole blocks.
+        packed: the bytes of float32 that are packed.
+        gain: the speedup of the float32 algorithm over a direct convolution.
     """
     seconds = in_blocks / flops_in_blocks(_FLOPS) + packed / _BYTES
     return seconds < flops / (_FLOPS * gain)
@@ -82,14 +82,14 @@ def lower_rounded(
     turned: bool,
     gain: float,
 ) -> Lowered | None:
-    """The calls of a body; None where those of float32 are to be preferred.
+    """Return the calls of a body, or None if float32 is faster.
 
     Args:
         body: a convolution or an input gradient, and its epilogue.
         inputs: of the body.
-        operands: which of them are images and weights.
+        operands: the inputs that are images and weights.
         turned: whether it is an input gradient.
-        gain: how many times quicker than directly float32 is computed.
+        gain: the speedup of the float32 algorithm over a direct convolution.
     """
     if not rounds(body.nodes[0]):
         return None
@@ -99,12 +99,12 @@ def lower_rounded(
 
 @record
 class Shape:
-    """What decides how an image is divided.
+    """The properties that determine the partition of an image.
 
     Attributes:
-        images: how many.
-        flops: of one.
-        cache_bytes: in which a part should stay.
+        images: the number of images.
+        flops: of one image.
+        cache_bytes: the size of the cache for a part.
     """
 
     images: int
@@ -112,7 +112,7 @@ class Shape:
     cache_bytes: int
 
     def part(self, grid: Grid, nbytes: int) -> int:
-        """The positions of a part along the first axis.
+        """Return the positions of a part along the first axis.
 
         Args:
             grid: of a whole image.
@@ -181,7 +181,7 @@ class _Lowering:
         return replace(plan, group=max(1, min(near, PANELS, plan.panels)))
 
     def pays(self, gain: float) -> bool:
-        """Whether it is quicker than float32, which has a gain."""
+        """Return whether it is faster than float32 with a given gain."""
         plan, images = self.plan, self.spec.shape[0]
         if not self.flops or prod(self.sizes) > _MOST_TAPS:
             return False
@@ -196,7 +196,7 @@ class _Lowering:
         return is_quicker(self.flops, in_blocks, packed, gain)
 
     def lowered(self) -> Lowered:
-        """All calls, in order."""
+        """Return all calls, in order."""
         plan, pixels = self.plan, self.plan.pixels
         strips = self._pack_weights()
         pitch, count = elements(self.images)[0], self.spec.shape[0]
@@ -233,7 +233,7 @@ class _Lowering:
         numbers: tuple[int, ...],
         rows: int,
     ) -> None:
-        """Add the call that computes the body's outputs."""
+        """Append the call that computes the body's outputs."""
         body = self.body
         inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
         outputs: list[Reference] = [("out", i) for i in range(len(body.outputs))]
@@ -256,14 +256,14 @@ class _Lowering:
         self.steps.calls.append(call)
 
     def _packing(self, weights: Operand) -> tuple[str, int, int]:
-        """The axis with stride 1, and bytes from one line and one term to the next."""
+        """Return the axis with stride 1, and the byte strides of lines and terms."""
         item = dtypes.itemsize(weights.spec.dtype)
         first, last = (n * item for n in elements(weights)[-2:])
         line, term = (first, last) if self.turned else (last, first)
         return packing_of(line, term, item), line, term
 
     def _pack_weights(self) -> Reference:
-        """Add the call that packs the weights; where they are then."""
+        """Append the call that packs the weights, and return their destination."""
         packing, line, term = self._packing(self.weights)
         dtype, taps = self.weights.spec.dtype, prod(self.sizes)
         step = (tap_stride(self.weights) or 0) * dtypes.itemsize(dtype)
@@ -275,7 +275,7 @@ class _Lowering:
 
 
 def _extents(value: Any) -> Sequence[int]:
-    """The batch and the spatial extents of an operand or a spec."""
+    """Return the batch and the spatial extents of an operand or a spec."""
     shape = value.spec.shape if isinstance(value, Operand) else value.shape
     extents: Sequence[int] = shape[:-1]
     return extents
@@ -288,7 +288,7 @@ def _sweeps(
     spec: Any,
     turned: bool,
 ) -> tuple[tuple[geometry.Axes, ...], tuple[int, ...]]:
-    """The axes of each correlation, and the extents of the weights along them."""
+    """Return the axes of each correlation, and the extents of the weights."""
     spatial, out = images.spec.shape[1:-1], spec.shape[1:-1]
     if turned:
         spatial, out = out, spatial

@@ -1,4 +1,4 @@
-"""From a kernel gradient of rounded factors to calls: products, then a total."""
+"""Lowering of kernel gradients with rounded operands: products, then a total."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Node, Spec
 
 _MOST_TAPS = 32
-# Sums that a task may have of its own: they stay in the second cache.
+# The most bytes of a task's sums, which stay in the L2 cache.
 _MOST_SUMS = 1 << 20
-# How often a task's sums are read or written from behind that cache.
+# The reads and writes of a task's sums from beyond that cache.
 _SUM_MOVES = 5
 _TOTAL_GRAIN = 1 << 14
 
@@ -52,12 +52,12 @@ _TOTAL_GRAIN = 1 << 14
 def lower_rounded_grad(
     node: Node, inputs: Sequence[Operand], gain: float
 ) -> Lowered | None:
-    """The calls of a kernel gradient; None where those of float32 are quicker.
+    """Return the calls of a kernel gradient, or None if float32 is faster.
 
     Args:
         node: the gradient.
         inputs: of it.
-        gain: how many times quicker than directly float32 is computed.
+        gain: the speedup of the float32 algorithm over a direct computation.
     """
     if not rounds(node):
         return None
@@ -107,7 +107,7 @@ class _Lowering:
         return self._plan_of(shape.part(whole.planes.grid, nbytes))
 
     def _is_apart(self, whole: RoundedGradPlan) -> bool:
-        """Whether images are packed in front: where tasks' sums are more to move."""
+        """Return whether an earlier call packs images, for less traffic of sums."""
         if whole.nbytes > _MOST_SUMS:
             return True
         packed = 2 * self.count * (whole.planes.nbytes + whole.pairs.nbytes)
@@ -116,12 +116,11 @@ class _Lowering:
         return packed + again < _SUM_MOVES * whole.nbytes * tasks
 
     def _swept(self, plan: RoundedGradPlan, by_rows: bool) -> int:
-        """Bytes that blocks read again from behind the second cache.
+        """Return the bytes that blocks read again from beyond the L2 cache.
 
         Args:
             plan: of whole images.
-            by_rows: whether the gradients are read for one block of inputs after the
-                other, or inputs for gradients.
+            by_rows: whether the outer loop is over blocks of inputs, not of gradients.
         """
         of_inputs, of_outputs = plan.blocks
         times, swept = of_outputs, plan.planes.nbytes
@@ -132,7 +131,7 @@ class _Lowering:
 
     def _plan_of(self, part: int) -> RoundedGradPlan:
         if len(self.axes) == 1:
-            # Pairs of positions may not reach into the next part.
+            # Pairs of positions must not extend into the next part.
             part = -(-part // BLOCK_TERMS) * BLOCK_TERMS
         grid: Grid = grid_of((self.axes,), part, is_shared=True)
         depth, width = self.spec.shape[-2:]
@@ -142,7 +141,7 @@ class _Lowering:
         return RoundedGradPlan(planes, pairs, self.axes)
 
     def pays(self, gain: float) -> bool:
-        """Whether it is quicker than float32, which has a gain."""
+        """Return whether it is faster than float32 with a given gain."""
         plan = self.plan
         if not self.flops or plan.taps > _MOST_TAPS:
             return False
@@ -152,7 +151,7 @@ class _Lowering:
         return is_quicker(self.flops, 2 * terms * sums, packed, gain)
 
     def lowered(self) -> Lowered:
-        """All calls, in order."""
+        """Return all calls, in order."""
         slots = self._apart() if self.is_apart else self._in_parts()
         if slots:
             plan, rows = self.plan, self.plan.taps * self.plan.planes.depth
@@ -168,7 +167,7 @@ class _Lowering:
         return self.steps.lowered()
 
     def _take_sums(self, slots: int) -> bool:
-        """Where sums go; whether they have to be added up, or put in order, after."""
+        """Set the destination of sums. Return whether a reduction follows."""
         is_total = slots == 1 and self.plan.is_whole
         self.sums: Reference = ("out", 0)
         if not is_total:
@@ -176,7 +175,7 @@ class _Lowering:
         return not is_total
 
     def _in_parts(self) -> int:
-        """Parts of images, which tasks pack; how many results there are to add up."""
+        """Append the call for parts of images. Return the number of partial results."""
         plan = self.plan
         rows = self.count * plan.planes.grid.parts
         grain = partition(rows)
@@ -199,7 +198,7 @@ class _Lowering:
         return slots if is_part else 0
 
     def _apart(self) -> int:
-        """Blocks of the result, of images that are packed in front."""
+        """Append the calls for blocks of the result, with packed images."""
         plan = self.plan
         x = self._pack(Code(emit_planes, plan.planes), self.x, self.images, plan.planes)
         g = self._pack(Code(emit_pairs, plan.pairs), self.g, self.gradients, plan.pairs)
@@ -221,7 +220,7 @@ class _Lowering:
     def _pack(
         self, code: Code, place: Reference, operand: Operand, to: Any
     ) -> Reference:
-        """Add the call that packs all images; where they are then."""
+        """Append the call that packs all images, and return their destination."""
         packed = self.steps.take(self.count * to.nbytes)
         call = Call(
             code,

@@ -1,4 +1,4 @@
-"""Inputs as bfloat16 on a grid: the channels of a cell follow each other."""
+"""Inputs as bfloat16 on a grid: the channels of a cell are contiguous."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from toolkit.backends.numpy.jit.kernels.amx import (
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, lines
 from toolkit.definitions.records import record
 
-# Lines of the first cache that share a set are these many lines apart, or a multiple.
+# Strides of a multiple of this many cache lines map to the same L1 cache set.
 _SAME_SET = 4
 
 
 def odd_lines(nbytes: int) -> int:
-    """So many bytes, or a line of the cache more: tiles' rows should not share sets."""
+    """Return the bytes in cache lines, plus a line if rows would share sets."""
     lines = -(-nbytes // TILE_ROW_BYTES)
     return (lines + (lines % _SAME_SET == 0)) * TILE_ROW_BYTES
 
 
 @record
 class Pixels:
-    """How the channels of cells are stored.
+    """The layout of the channels of cells.
 
     Attributes:
         grid: of the cells.
-        depth: channels, which zeros follow up to a whole number of blocks.
+        depth: the channels, padded with zeros to whole blocks.
         dtype: of the inputs.
     """
 
@@ -40,31 +40,31 @@ class Pixels:
 
     @property
     def blocks(self) -> int:
-        """Blocks of terms of a cell."""
+        """Return the blocks of terms of a cell."""
         return -(-self.depth // BLOCK_TERMS)
 
     @property
     def pitch(self) -> int:
-        """Bytes from one cell to the next."""
+        """Return the bytes from one cell to the next."""
         return odd_lines(self.blocks * TILE_ROW_BYTES)
 
     @property
     def nbytes(self) -> int:
-        """Of a part; the last tile may begin at the last cell."""
+        """Return the bytes of a part. The last tile may start at the last cell."""
         return (self.grid.phases * self.grid.size + SPAN) * self.pitch
 
 
 def pack_pixels(
     b: Kernel, pixels: Pixels, image: Pointer, first: Number, target: Pointer
 ) -> None:
-    """Write the pixels of a part of an image.
+    """Pack the pixels of a part of an image.
 
     Args:
-        b: writes the function.
-        pixels: what goes where.
-        image: a pointer to elements.
+        b: the builder.
+        pixels: the layout.
+        image: the address of the elements.
         first: the part's first position.
-        target: where the part goes.
+        target: the destination of the part.
     """
     cells, pitch = pixels.grid.cells[-1], pixels.pitch
     for line in lines(b, pixels.grid, image, first):
@@ -95,7 +95,7 @@ def _pack(b: Kernel, pixels: Pixels, source: Pointer, target: Pointer) -> None:
 
 
 def _block(b: Kernel, dtype: str, places: tuple[Pointer, Pointer], count: int) -> None:
-    """Round a block, of which some channels exist."""
+    """Round a block, of which `count` channels are valid."""
     source, target = places
     low, high = (
         b.load(source, start, dtype, b.existing(min(count - start, BLOCK_LINES)))

@@ -1,8 +1,8 @@
-"""Factors of a kernel gradient as bfloat16, for sums over positions.
+"""Operands of a kernel gradient as bfloat16, for sums over positions.
 
-Inputs are planes: the cells of a channel follow each other, so that a tap of 16
-channels is 16 rows of a tile from some cell on. Gradients are pairs of positions, 0
-where there is no output: what inputs are met there does not count.
+Inputs are planes: the cells of a channel are contiguous, so that a tap of 16 channels
+is 16 rows of a tile from some cell on. Gradients are pairs of positions, 0 where there
+is no output: the inputs there do not count.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _ITEM = 2
 
 @record
 class Planes:
-    """How the inputs of a part of an image are stored: phases of channels of cells.
+    """The layout of the inputs of a part of an image: phases, channels, cells.
 
     Attributes:
         grid: of the cells, in lines of an even number.
-        depth: channels.
+        depth: the channels.
         dtype: of the inputs.
     """
 
@@ -41,12 +41,12 @@ class Planes:
 
     @property
     def channels(self) -> int:
-        """Those there is memory for."""
+        """Return the channels with padding."""
         return -(-self.depth // SPAN) * SPAN
 
     @property
     def pitch(self) -> int:
-        """Bytes of a plane: with zeros behind it, for the last block of positions."""
+        """Return the bytes of a plane, with zeros for the last block of positions."""
         grid = self.grid
         behind = zip(grid.sides[1:], grid.steps[1:], strict=True)
         reach = sum(side.span * step for side, step in behind)
@@ -54,17 +54,17 @@ class Planes:
 
     @property
     def nbytes(self) -> int:
-        """Of a part."""
+        """Return the bytes of a part."""
         return self.grid.phases * self.channels * self.pitch + TILE_ROW_BYTES
 
 
 @record
 class Pairs:
-    """How the gradients of a part of an image are stored.
+    """The layout of the gradients of a part of an image.
 
     Attributes:
-        grid: of positions, as long as the lines of the inputs.
-        width: output channels.
+        grid: of positions, with lines as long as the inputs' lines.
+        width: the output channels.
         dtype: of the gradients.
     """
 
@@ -74,27 +74,27 @@ class Pairs:
 
     @property
     def channels(self) -> int:
-        """Those there is memory for."""
+        """Return the channels with padding."""
         return -(-self.width // SPAN) * SPAN
 
     @property
     def pitch(self) -> int:
-        """Bytes from one pair to the next."""
+        """Return the bytes from one pair to the next."""
         return odd_lines(self.channels * 2 * _ITEM)
 
     @property
     def blocks(self) -> int:
-        """Blocks of positions."""
+        """Return the number of blocks of positions."""
         return -(-self.grid.size // BLOCK_TERMS)
 
     @property
     def nbytes(self) -> int:
-        """Of a part."""
+        """Return the bytes of a part."""
         return self.blocks * (BLOCK_TERMS // 2) * self.pitch
 
 
 def positions_of(grid: Grid, steps: tuple[int, ...]) -> Grid:
-    """The grid of gradients, `steps` elements apart, that meet a grid of inputs."""
+    """Return the grid of gradients, with strides `steps`, for a grid of inputs."""
     sides = [
         replace(
             side,
@@ -115,14 +115,14 @@ def positions_of(grid: Grid, steps: tuple[int, ...]) -> Grid:
 def pack_planes(
     b: Kernel, planes: Planes, image: Pointer, first: Number, target: Pointer
 ) -> None:
-    """Write the inputs of a part of an image to planes of zeros.
+    """Pack the inputs of a part of an image to cleared planes.
 
     Args:
-        b: writes the function.
-        planes: what goes where.
-        image: a pointer to elements.
+        b: the builder.
+        planes: the layout.
+        image: the address of the elements.
         first: the part's first position.
-        target: where the part goes.
+        target: the destination of the part.
     """
     grid = planes.grid
     for line in lines(b, grid, image, first):
@@ -131,10 +131,10 @@ def pack_planes(
         low, high = line.inside
         is_long = b.compare("sge", high - low, BLOCK_LINES)
         with b.when(is_long), b.loop(low, high, BLOCK_LINES) as cell:
-            # What the last block shares with the one before is the same again.
+            # The last block may overlap the previous one, with the same values.
             start = b.least(cell, high - BLOCK_LINES)
             _turn(b, planes, line, (start, BLOCK_LINES), place + start * _ITEM)
-        # Zeros run over the end of a short line; what follows there comes later.
+        # Zeros overrun the end of a short line. Later lines overwrite them.
         is_short = b.binary("and", b.opposite(is_long), b.compare("slt", low, high))
         with b.when(is_short):
             _turn(b, planes, line, (low, high - low), place + low * _ITEM)
@@ -143,7 +143,7 @@ def pack_planes(
 def _turn(
     b: Kernel, planes: Planes, line: Line, cells: tuple[Number, Number], target: Pointer
 ) -> None:
-    """Round blocks of all channels of some cells, and write the cells of channels."""
+    """Round blocks of all channels of some cells, and store them transposed."""
     first, count = cells
     with b.loop(0, planes.depth, BLOCK_LINES) as channel:
         source = line.source + first * line.pitch + channel
@@ -165,7 +165,7 @@ def _turn(
 
 
 def _inside(b: Kernel, line: Line, cell: Number, count: Number) -> Number:
-    """How many channels of a cell exist, of those that follow."""
+    """Return `count` if a cell is inside the line, else 0."""
     low, high = line.inside
     is_inside = b.binary(
         "and", b.compare("sge", cell, low), b.compare("slt", cell, high)
@@ -176,7 +176,7 @@ def _inside(b: Kernel, line: Line, cell: Number, count: Number) -> Number:
 def pack_pairs(
     b: Kernel, pairs: Pairs, image: Pointer, first: Number, target: Pointer
 ) -> None:
-    """Write the pairs of a part of an image of gradients.
+    """Pack the pairs of a part of an image of gradients.
 
     Args: as for `pack_planes`.
     """
@@ -202,7 +202,7 @@ def _join(
     at: tuple[Number, Number, bool],
     target: Pointer,
 ) -> None:
-    """Round a vector of two positions, and write one beside the other."""
+    """Round the vectors of two positions, and store them interleaved."""
     cell, channel, is_whole = at
     left = pairs.width - channel
     found = []

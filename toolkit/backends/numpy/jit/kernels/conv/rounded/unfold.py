@@ -1,8 +1,8 @@
-"""Images of few channels as images of the windows along their last axis.
+"""Unfolding of images of few channels along their last axis.
 
-A block of 32 terms is much more than three colours. But the inputs that a window meets
-along the last axis follow each other in memory, for all of their channels: seen as
-channels of one pixel, which overlap with those of the next one, they fill a block.
+A block of 32 terms is much more than three channels. But the inputs of a window along
+the last axis are contiguous, for all of their channels. As channels of one pixel, which
+overlap with the channels of the next pixel, they fill a block.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from toolkit.backends.numpy.jit.kernels.move import lower_pad
 from toolkit.backends.numpy.jit.lowering import Reference, redirected
 from toolkit.ir import Spec
 
-# How many times as long it takes to pack a byte of windows: they overlap and are short.
+# The relative cost of packing a byte of windows, which overlap and are short.
 OVERLAPPING = 4
 
 
@@ -26,7 +26,7 @@ class Unfolded(NamedTuple):
     """A convolution whose windows are one pixel along the last axis.
 
     Attributes:
-        images, place: the windows of the images, and where they are.
+        images, place: the windows of the images, and their reference.
         attrs: strides, padding and dilation.
         sizes: the extents of a window.
     """
@@ -45,13 +45,13 @@ def unfolded(
     sizes: Sequence[int],
     out: int,
 ) -> Unfolded | None:
-    """The same convolution of other images; None if they have channels enough.
+    """Return an equal convolution of unfolded images, or None for many channels.
 
     Args:
-        steps: takes the call that puts zeros around the images, if there are any.
-        images, place: what is convolved, and where it is.
+        steps: receives the call that pads the images, if needed.
+        images, place: the images, and their reference.
         attrs, sizes: of the convolution.
-        out: how many windows there are along the last axis.
+        out: the number of windows along the last axis.
     """
     *batch, width, channels = images.spec.shape
     size, stride = sizes[-1], attrs["strides"][-1]
@@ -73,7 +73,7 @@ def unfolded(
 def _padded(
     steps: Steps, images: Operand, place: Reference, zeros: tuple[int, int]
 ) -> tuple[Operand, Reference]:
-    """A copy of images with zeros in front of and behind the last axis."""
+    """Append the call that pads the last axis of images, and return the copy."""
     *batch, width, channels = images.spec.shape
     spec = Spec((*batch, sum(zeros) + width, channels), images.spec.dtype)
     widths = (*[(0, 0)] * len(batch), zeros, (0, 0))

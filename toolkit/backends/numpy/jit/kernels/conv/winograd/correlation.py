@@ -1,8 +1,8 @@
 """Correlations by Winograd's transforms: inputs, products, outputs.
 
-A block of tiles at a time: their inputs are transformed, a matrix product for each of
-the points adds up the channels, and the products are transformed back and handed to
-the epilogue. What is computed in between stays in the second cache.
+A block of tiles is computed at a time. The kernel transforms its inputs, adds up the
+channels by a matrix product for each point, transforms the products back, and applies
+the epilogue. Intermediate results stay in the L2 cache.
 """
 
 from __future__ import annotations
@@ -42,31 +42,33 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
 )
 from toolkit.definitions.records import record
 
-# Tiles of a block, times registers: 8 where there are 32. Fewer registers hold 4 tiles
-# beside two vectors of outputs, and 16 tiles then read each weight half as often. Where
-# weights are too many elements for the second cache, about so many tiles of an image.
+# Tiles of a block times registers: 8 tiles for 32 registers. With 16 registers, 4 tiles
+# fit next to two vectors of outputs, and a block of 16 tiles halves the reads of
+# weights. _FAR_BLOCK is the tiles of a block if the weights have more than _NEAR
+# elements, which exceed the L2 cache.
 _BLOCK_REGISTERS, _FAR_BLOCK, _NEAR = 256, 64, 1 << 18
-# Tiles of a part of an image, of which small batches have several.
+# The tiles of a part of an image, for small batches.
 _STRIP_TILES = 8
-# Cycles that the transforms of a vector of a tile's inputs and outputs take, by the
-# outputs along an axis.
+# Cycles of the transforms of a vector of a tile's inputs and outputs, by the outputs
+# along an axis.
 _CYCLES = {OUTPUTS: (200, 125), 2: (70, 45)}
 _LEAST_GAIN = 1.25
 _LINE = 16  # elements
-# Elements between neighbouring pixels; the zeros outside the image span a patch's.
+# The most elements between neighbouring pixels: the zeros for rows outside the image
+# span a patch of them.
 MOST_PITCH = 1 << 12
 
 
 @record
 class WinogradPlan(Grid):
-    """What a kernel depends on, besides its epilogue and the tiles.
+    """The properties that a kernel depends on, except for its epilogue and the tiles.
 
     Attributes:
-        dtype: of weights, and of what is computed.
+        dtype: of weights and of the computation.
         stored: the dtype of the images.
-        channels: all in one block; whole vectors of inputs and outputs.
-        vectors: of a panel of output channels.
-        rows: tiles that a product adds up together; a block is some of those.
+        channels: one block of whole vectors of inputs and outputs.
+        vectors: the vectors of output channels in a panel.
+        rows: the tiles that a product sums together. A block is a multiple of them.
     """
 
     dtype: str
@@ -77,41 +79,42 @@ class WinogradPlan(Grid):
 
     @property
     def vector(self) -> int:
-        """Elements from one vector of channels to the next, no power of 2."""
+        """Return the stride of vectors of channels in elements, not a power of 2."""
         return (self.block + 1) * self.lanes
 
     @property
     def point(self) -> int:
-        """Elements from one point of all channels to the next.
+        """Return the elements from one point of all channels to the next.
 
-        An odd number of lines: the points of a tile are in different sets of a cache.
+        The number of cache lines is odd, so that the points of a tile are in different
+        cache sets.
         """
         vectors = max(self.channels.depth, self.channels.width) // self.lanes
         return (-(-vectors * self.vector // _LINE) | 1) * _LINE
 
     @property
     def zeros(self) -> int:
-        """The zeros that stand for a row of a patch outside the image."""
+        """Return the number of zeros for a row of a patch outside the image."""
         return self.points * self.axes[1].pitch + self.channels.depth
 
     @property
     def scratch(self) -> int:
-        """The elements of a task's own memory."""
+        """Return the elements of a task's memory."""
         return self.points**2 * (2 * self.point + self.lanes) + self.zeros
 
     @property
     def weights(self) -> int:
-        """The elements of the transformed weights."""
+        """Return the elements of the transformed weights."""
         return self.points**2 * self.channels.depth * self.channels.width
 
     @property
     def is_far(self) -> bool:
-        """Whether no near cache holds the transformed weights."""
+        """Return whether the transformed weights exceed the nearest caches."""
         return self.weights > _NEAR
 
     @property
     def gain(self) -> float:
-        """How many times quicker than a direct correlation it is."""
+        """Return the speedup over a direct correlation."""
         at, (y, x) = self.channels, self.axes
         inputs, outputs = at.depth // self.lanes, at.width // self.lanes
         steps = at.depth * outputs / 2
@@ -121,14 +124,14 @@ class WinogradPlan(Grid):
 
     @property
     def strip(self) -> int:
-        """The fewest tiles of a part of an image: each part reads all weights."""
+        """Return the least tiles of a part of an image: each part reads all weights."""
         return self.block if self.is_far else _STRIP_TILES
 
 
 def winograd_plan(plan: CorrelationPlan, stored: str) -> WinogradPlan | None:
-    """How to compute a correlation with fewer multiplications; None if it is slower.
+    """Return the plan of a correlation with fewer multiplications, or None if slower.
 
-    By F(2, 3) where it is the quicker one, or F(4, 3) would not be exact enough.
+    The plan uses F(2, 3) where it is faster, or where F(4, 3) is not exact enough.
 
     Args:
         plan: the correlation.
@@ -153,7 +156,7 @@ def winograd_plan(plan: CorrelationPlan, stored: str) -> WinogradPlan | None:
 def _plan(
     plan: CorrelationPlan, stored: str, axes: tuple[Axis, Axis], outputs: int
 ) -> WinogradPlan:
-    """How to compute it with tiles of so many outputs along each axis."""
+    """Return the plan with tiles of `outputs` outputs along each axis."""
     at, lanes = plan.channels, plan.lanes
     block = _BLOCK_REGISTERS // plan.registers
     vectors = best_vectors(at.width, lanes, [block], plan.registers)
@@ -175,7 +178,7 @@ def _plan(
 
 
 def _rows(tiles: int, vectors: int, available: int) -> int:
-    """Tiles that are added up together, where there are so many."""
+    """Return the number of tiles that are summed together, given enough tiles."""
 
     def cost(rows: int) -> tuple[float, int]:
         return -(-tiles // rows) * cycles(rows, vectors), -rows
@@ -184,11 +187,10 @@ def _rows(tiles: int, vectors: int, available: int) -> int:
 
 
 def emit_winograd(body: Described, plan: WinogradPlan) -> Kernel:
-    """The function of a convolution or input gradient and its epilogue.
+    """Emit the function of a convolution or input gradient and its epilogue.
 
     The table holds the operands of the body, the images, the transformed weights, the
-    tasks' memory, and two numbers: in how many strips an image is computed, and the
-    elements between images.
+    tasks' memory, the strips of an image, and the elements from one image to the next.
     """
     builder = Kernel(plan.lanes)
     _Winograd(builder, body, plan).write()
@@ -196,7 +198,7 @@ def emit_winograd(body: Described, plan: WinogradPlan) -> Kernel:
 
 
 class _Winograd(PatchWriter):
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(self, builder: Kernel, body: Described, plan: WinogradPlan) -> None:
         super().__init__(builder, plan.dtype, plan)
@@ -226,7 +228,7 @@ class _Winograd(PatchWriter):
         )
 
     def write(self) -> None:
-        """Loops over blocks of the tiles of all rows."""
+        """Emit the loop over blocks of the tiles of all rows."""
         b, block = self.b, self.plan.block
         self.clear(self.zeros, self.plan.zeros)
         total = prod(self.plan.tiles)
@@ -242,7 +244,7 @@ class _Winograd(PatchWriter):
     # --- products ---------------------------------------------------------------------
 
     def _products(self, count: Number) -> None:
-        """For each point, the inputs of `count` tiles times the weights."""
+        """Multiply, for each point, the inputs of `count` tiles by the weights."""
         b, plan, at = self.b, self.plan, self.plan.channels
         points = plan.points**2
         with b.loop(0, points) as point:
@@ -259,7 +261,7 @@ class _Winograd(PatchWriter):
                         self._product(panel, source, w, target + row * b.lanes)
 
     def _product(self, panel: Panel, x: Pointer, w: Pointer, y: Pointer) -> None:
-        """Some tiles, and a panel of output channels."""
+        """Multiply some tiles by a panel of output channels."""
         plan, lanes = self.plan, self.b.lanes
         axis = _vectors_as_taps(plan)
         inner = Sums(self, replace(plan.channels, depth=lanes), panel, axis)
@@ -298,7 +300,7 @@ class _Winograd(PatchWriter):
 
     @contextmanager
     def _if_output(self, x: Number, step: int) -> Iterator[None]:
-        """What follows runs only if a column of a tile is one of the outputs."""
+        """Run the body only if a column of a tile is one of the outputs."""
         count = self.plan.axes[1].count
         if step < (count - 1) % self.plan.outputs + 1:
             yield
@@ -309,7 +311,7 @@ class _Winograd(PatchWriter):
 
 
 def _vectors_as_taps(plan: WinogradPlan) -> Axis:
-    """Tiles as positions of a correlation whose taps are the vectors of channels."""
+    """Return tiles as positions of a correlation whose taps are vectors of channels."""
     return Axis(
         out=plan.block,
         start=0,

@@ -1,8 +1,8 @@
-"""Where Winograd's transforms are exact enough.
+"""The channels for which Winograd's transforms are exact enough.
 
-Errors of the root mean square against float64, over the root of the mean square of the
-results, of normal images and weights (and of images after relu), 16 x 16 pixels; behind
-them the largest error:
+The table has root mean square errors against float64, divided by the root mean square
+of the results, for normal images and weights (and for images after relu) of 16 x 16
+pixels. The last number is the largest error.
 
 | channels added up | direct | F(2, 3) | F(4, 3) |
 |---:|---:|---:|---:|
@@ -13,10 +13,11 @@ them the largest error:
 | 512 | 1.2e-6 (8.4e-7), 1.2e-5 | 7.0e-7 (5.8e-7), 5.1e-6 | 2.2e-6 (1.8e-6), 1.6e-5 |
 | 1024 | 1.7e-6 (1.2e-6), 1.3e-5 | 9.7e-7 (8.6e-7), 6.0e-6 | 3.1e-6 (2.6e-6), 3.1e-5 |
 
-F(2, 3) has smaller errors than a direct sum, which is nine times as long: it may be
-used for any number of channels. F(4, 3) is used up to 128: then no convolution has
-larger errors than a direct one of 512 channels. Kernel gradients add up pixels, and
-have 1.4 to 1.8 times the errors of direct ones for any number of them.
+F(2, 3) has smaller errors than a direct sum, which has nine times as many terms: it is
+allowed for any number of channels. F(4, 3) is allowed up to 128 channels: then no
+convolution has larger errors than a direct one of 512 channels. Kernel gradients sum
+over pixels, and have 1.4 to 1.8 times the errors of direct ones for any number of
+pixels.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MOST_CHANNELS = 128
 
 
 def is_allowed(channels: int, outputs: int) -> bool:
-    """Whether so many channels may be added up at the points of so many outputs."""
+    """Return whether sums over `channels` may use tiles of `outputs` outputs."""
     if settings.matmul_precision() == "highest":
         return False
     return outputs == 2 or channels <= MOST_CHANNELS

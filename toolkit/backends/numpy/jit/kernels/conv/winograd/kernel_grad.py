@@ -1,9 +1,9 @@
 """Kernel gradients by Winograd's transforms: inputs, gradients, products.
 
-A kernel gradient is a correlation of inputs with gradients instead of taps: 6 inputs
-and 4 gradients make 3 taps, with the same points. The products of all tiles are added
-up at the points; a task's sums are transformed back once, after its last tile. Where
-there are many channels, a task computes some inputs' gradients to some outputs.
+A kernel gradient is a correlation of inputs with gradients: 6 inputs and 4 gradients
+give 3 taps, with the same points. The products of all tiles are added up at the points.
+A task transforms its sums back once, after its last tile. With many channels, a task
+computes a block of input channels by output channels.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
 )
 from toolkit.definitions.records import record
 
-# Tiles of a block: many, so that the time to load and store sums does not matter, but
-# with their points in the second cache.
+# The most tiles of a block, which hide the loads and stores of sums, and the most
+# elements of their points, which fit the L2 cache.
 _MOST_BLOCK, _BLOCK_POINTS = 32, 1 << 18
-# Elements of a task's sums, 1.2 MB at most: they stay in the second cache.
+# The most elements of a task's sums, 1.2 MB: they stay in the L2 cache.
 _MOST_SUMS = POINTS**2 << 13
-# Cycles that the transforms of a vector of a tile's inputs and gradients take.
+# Cycles of the transforms of a vector of a tile's inputs and gradients.
 _PATCH_CYCLES = 200
 _LEAST_GAIN = 1.25
 # Products of an iteration of the innermost loop.
@@ -52,15 +52,15 @@ _UNROLL = 2
 
 @record
 class WinogradGradPlan(Grid):
-    """What a kernel gradient depends on, besides the tiles.
+    """The properties that a kernel gradient depends on, except for the tiles.
 
     Attributes:
-        direct: how it would be computed directly.
+        direct: the plan of the direct computation.
         stored: the dtypes of the inputs and the gradients.
-        vectors: of a panel of output channels.
-        rows: input channels of a tile of registers; they divide a vector.
-        depth, width: the input and output channels of a block; all of them, if one
-            task's sums can be of all.
+        vectors: the vectors of output channels in a panel.
+        rows: the input channels of a register block, which divide a vector.
+        depth, width: the input and output channels of a block, or all channels if the
+        sums of a task can cover them.
     """
 
     direct: KernelGradPlan
@@ -72,28 +72,28 @@ class WinogradGradPlan(Grid):
 
     @property
     def blocks(self) -> int:
-        """How many blocks of channels there are."""
+        """Return the number of blocks of channels."""
         return self.across * (self.direct.channels.depth // self.depth)
 
     @property
     def across(self) -> int:
-        """How many blocks share their input channels."""
+        """Return the number of blocks that share their input channels."""
         return self.direct.channels.width // self.width
 
     @property
     def sums(self) -> int:
-        """Elements from one point's sums to the next, no power of 2."""
+        """Return the elements from one point's sums to the next, not a power of 2."""
         return self.depth * self.width + self.lanes
 
     @property
     def zeros(self) -> int:
-        """The zeros that stand for a row of a patch outside the images."""
+        """Return the number of zeros for a row of a patch outside the images."""
         inputs = POINTS * self.axes[1].pitch + self.depth
         return max(inputs, OUTPUTS * self.direct.pitches[1] + self.width)
 
     @property
     def gain(self) -> float:
-        """How many times quicker than directly it is."""
+        """Return the speedup over the direct computation."""
         y, x = self.axes
         steps = self.depth * self.width / self.lanes / 2
         patches = _PATCH_CYCLES * (self.depth + self.width) / self.lanes
@@ -102,7 +102,7 @@ class WinogradGradPlan(Grid):
 
     @property
     def scratch(self) -> int:
-        """The elements of a task's own memory."""
+        """Return the elements of a task's memory."""
         vectors = (self.depth + self.width) // self.lanes
         lines = POINTS**2 * (self.sums + self.lanes)
         # A multiple of a vector, so that the memory of every task is aligned.
@@ -112,10 +112,10 @@ class WinogradGradPlan(Grid):
 def winograd_grad_plan(
     plan: KernelGradPlan, stored: tuple[str, str]
 ) -> WinogradGradPlan | None:
-    """How to compute it with fewer multiplications; None if that is slower.
+    """Return the plan with fewer multiplications, or None if it is slower.
 
     Args:
-        plan: how to compute it directly.
+        plan: the plan of the direct computation.
         stored: the dtypes of the inputs and the gradients.
     """
     at, lanes = plan.channels, plan.lanes
@@ -144,7 +144,7 @@ def winograd_grad_plan(
 
 
 def _channels_of_block(depth: int, width: int, lanes: int) -> tuple[int, int]:
-    """The channels of blocks of which few have to be transformed for many sums."""
+    """Return the channels of blocks with the fewest transforms for many sums."""
     pairs = product(_divisors(depth, lanes), _divisors(width, lanes))
     fitting = [(d, w) for d, w in pairs if POINTS**2 * d * w <= _MOST_SUMS]
     return min(fitting, key=lambda pair: (1 / pair[0] + 1 / pair[1], pair[1]))
@@ -156,7 +156,7 @@ def _divisors(channels: int, lanes: int) -> list[int]:
 
 
 def _registers_tile(width: int, lanes: int) -> tuple[int, int]:
-    """The vectors and rows of the quickest tile of registers."""
+    """Return the vectors and rows of the fastest register block."""
     available = registers()
 
     def cost(tile: tuple[int, int]) -> float:
@@ -177,9 +177,10 @@ def _registers_tile(width: int, lanes: int) -> tuple[int, int]:
 
 
 def emit_winograd_grad(plan: WinogradGradPlan) -> Kernel:
-    """The function of a kernel gradient.
+    """Emit the function of a kernel gradient.
 
-    The table is that of `emit_kernel_grad`, with the tasks' memory behind the result.
+    The table is the table of `emit_kernel_grad`, with the tasks' memory after the
+    result.
     """
     builder = Kernel(plan.lanes)
     _WinogradGrad(builder, plan).write()
@@ -187,7 +188,7 @@ def emit_winograd_grad(plan: WinogradGradPlan) -> Kernel:
 
 
 class _WinogradGrad(PatchWriter):
-    """Writes the function."""
+    """Emits the function."""
 
     def __init__(self, builder: Kernel, plan: WinogradGradPlan) -> None:
         super().__init__(builder, plan.direct.dtype, plan)
@@ -229,7 +230,7 @@ class _WinogradGrad(PatchWriter):
         )
 
     def write(self) -> None:
-        """All tiles of all rows, which are images or blocks of channels."""
+        """Compute all tiles of all rows, which are images or blocks of channels."""
         b, plan = self.b, self.plan
         self.clear(self.zeros, plan.zeros)
         if plan.blocks > 1:
@@ -245,7 +246,7 @@ class _WinogradGrad(PatchWriter):
             self._taps(self.result + b.slot * plan.direct.pitch)
 
     def _block(self, row: Number) -> None:
-        """A block of channels, over a group of `grain` images."""
+        """Compute a block of channels, over a group of `grain` images."""
         b, plan = self.b, self.plan
         groups = (self.count + (self.grain - 1)) // self.grain
         group, block = row % groups, row // groups
@@ -279,7 +280,7 @@ class _WinogradGrad(PatchWriter):
     # --- products ---------------------------------------------------------------------
 
     def _products(self, count: Number) -> None:
-        """For each point, add the inputs times the gradients of `count` tiles."""
+        """Add, for each point, the inputs times the gradients of `count` tiles."""
         b, plan = self.b, self.plan
         vectors, parts = plan.depth // b.lanes, b.lanes // plan.rows
         with b.loop(0, POINTS**2) as point:
@@ -325,7 +326,7 @@ class _WinogradGrad(PatchWriter):
         several: int,
         sums: list[Value],
     ) -> list[Value]:
-        """Tiles [low, high), several in an iteration."""
+        """Loop over tiles [low, high), several per iteration."""
         with self.b.accumulate(*tiles, several, sums) as iteration:
             sums = iteration.values
             for u in range(several):
@@ -338,7 +339,7 @@ class _WinogradGrad(PatchWriter):
     def _step(
         self, panel: Panel, x: Pointer, g: Pointer, sums: list[Value]
     ) -> list[Value]:
-        """One tile: some of its inputs times a panel of its gradients."""
+        """Add one tile: some of its inputs times a panel of its gradients."""
         b, found = self.b, []
         gradients = [
             self.load(g, vector * self.plan.vector) for vector in range(panel.vectors)

@@ -1,7 +1,7 @@
-"""Tiles of images at Winograd's points, for the products that follow.
+"""Patches of images at Winograd's points, for the products.
 
-The points are stored as products read them: of each vector of channels the points, of
-each point the tiles of a block, a vector each.
+The points are stored in the order of access: vectors of channels, then points, then the
+tiles of a block, with a vector for each.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from toolkit.definitions.records import record
 
 @record
 class Side:
-    """One axis of the images that patches are cut out of.
+    """One axis of the images from which patches are cut.
 
     Attributes:
         extent: of the images.
-        pitch: elements between neighbouring pixels.
-        offset: where the patch of the first tile begins.
+        pitch: the elements between neighbouring pixels.
+        offset: the start of the first tile's patch.
     """
 
     extent: int
@@ -39,17 +39,17 @@ class Side:
 
 @record
 class Patches:
-    """The parts of images that tiles are computed from.
+    """The source and destination of patches.
 
     Attributes:
-        images: a pointer to them.
+        images: the address of the images.
         dtype: of their elements.
-        image: elements from one to the next.
-        sides: their two axes.
-        size: pixels of a patch along each axis.
+        image: the elements from one image to the next.
+        sides: the two spatial axes.
+        size: the pixels of a patch along each axis.
         channels: of the images, in whole vectors.
         line: the transform of a line of a patch.
-        points: where the transformed patches go.
+        points: the destination of the transformed patches.
     """
 
     images: Pointer
@@ -64,13 +64,13 @@ class Patches:
 
 @record
 class Grid:
-    """The tiles of images, and where the points of a block of them are stored.
+    """The tiles of images, and the layout of the points of a block.
 
     Attributes:
         lanes: of a vector.
         axes: the two axes of the outputs.
-        block: tiles of a block.
-        outputs: of a tile along each axis.
+        block: the tiles of a block.
+        outputs: the outputs of a tile along each axis.
     """
 
     lanes: int
@@ -80,42 +80,42 @@ class Grid:
 
     @property
     def points(self) -> int:
-        """Along each axis of a tile."""
+        """Return the points along each axis of a tile."""
         return self.outputs + TAPS - 1
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """How many tiles an image has along each axis."""
+        """Return the number of tiles of an image along each axis."""
         y, x = (-(-axis.count // self.outputs) for axis in self.axes)
         return y, x
 
     @property
     def point(self) -> int:
-        """Elements from one point of a block's tiles to the next.
+        """Return the elements from one point of a block's tiles to the next.
 
-        No power of 2: the points of a tile should not share a set of the cache.
+        It is not a power of 2: the points of a tile should not share a cache set.
         """
         return (self.block + 1) * self.lanes
 
     @property
     def vector(self) -> int:
-        """Elements from one vector of channels to the next."""
+        """Return the elements from one vector of channels to the next."""
         return self.points**2 * self.point
 
 
 def can_be_tiled(axes: Sequence[Axis]) -> bool:
-    """Whether there are two axes, of three taps without any gaps."""
+    """Return whether there are two axes, of three taps without gaps."""
     plain = (TAPS, 1, 1, 1)
     taps = {(axis.taps, axis.stride, axis.gap, axis.every) for axis in axes}
     return len(axes) == 2 and taps == {plain}
 
 
 class PatchWriter(ConvolutionWriter):
-    """Emits what is the same for all kernels on tiles.
+    """Emits the code that all kernels on tiles share.
 
     Attributes:
-        lines: a pointer to a vector for each point, set by whoever writes the function.
-        zeros: a pointer to the zeros that stand for a row outside the images.
+        lines: the address of a vector for each point, set by the subclass.
+        zeros: the address of the zeros for rows outside the images.
     """
 
     lines: Pointer
@@ -127,16 +127,16 @@ class PatchWriter(ConvolutionWriter):
         self.transforms: Transforms = transforms(builder, grid.outputs)
 
     def clear(self, place: Pointer, count: int) -> None:
-        """Write zeros, in whole vectors."""
+        """Fill with zeros, in whole vectors."""
         with self.b.loop(0, count, self.b.lanes) as index:
             self.b.store(self.zero(), place, index, None)
 
     def zero(self) -> Value:
-        """A vector of zeros."""
+        """Return a vector of zeros."""
         return self.b.filled(0.0, self.dtype)
 
     def corner(self, tile: Number) -> tuple[Number, Number, Number]:
-        """The image of a tile, and its first output along each axis."""
+        """Return the image of a tile, and its first output along each axis."""
         down, across = self.grid.tiles
         image = tile // (down * across)
         tile = tile % (down * across)
@@ -144,7 +144,7 @@ class PatchWriter(ConvolutionWriter):
         return image, y * self.grid.outputs, x * self.grid.outputs
 
     def transform(self, source: Patches, tile: Number, place: Number) -> None:
-        """Transform the patch of a tile: its columns, and then the rows of those."""
+        """Transform the patch of a tile: its columns, then the rows of the result."""
         b, (vertical, horizontal) = self.b, source.sides
         image, y, x = self.corner(tile)
         left = x + horizontal.offset
@@ -168,19 +168,19 @@ class PatchWriter(ConvolutionWriter):
     def _pixel(
         self, source: Patches, place: Pointer, channel: Number, inside: Mask
     ) -> Value:
-        """Some channels of a pixel, in the dtype that is computed in."""
+        """Load some channels of a pixel, in the dtype of the computation."""
         found = self.b.load(place, channel, source.dtype, inside)
         return widened(self.b, found) if source.dtype == NARROW else found
 
     def _row(self, origin: Pointer, row: Number, side: Side) -> Pointer:
-        """A row of the image from the patch's left on, or zeros where there is none."""
+        """Return a row of the image from the patch's left edge, or zeros outside."""
         inside = self.b.is_inside(row, side.extent)
         place = origin + row * side.pitch
         text = f"select i1 {inside}, ptr {place}, ptr {self.zeros}"
         return self.b.pointer(text, place.kind)
 
     def _inside(self, column: Number, side: Side) -> Value:
-        """A mask, of all lanes or none: whether a column is one of the image's."""
+        """Return a mask, of all lanes or none: whether a column is in the image."""
         where = self.b.int32(self.b.int64(column))
         limit = self.b.constant(side.extent, where)
         return self.b.binary("icmp ult", where, limit, "bool")
@@ -192,10 +192,10 @@ class PatchWriter(ConvolutionWriter):
             self.b.store(value, self.lines, index, None)
 
     def kept(self, i: Number, size: int) -> list[Value]:
-        """A row of the columns that were stored."""
+        """Load a row of the stored columns."""
         line = self.lines + i * (self.grid.points * self.b.lanes)
         return [self.load(line, j * self.b.lanes) for j in range(size)]
 
     def load(self, place: Pointer, index: Number, bits: Mask = None) -> Value:
-        """A vector."""
+        """Load a vector."""
         return self.b.load(place, index, self.dtype, bits)

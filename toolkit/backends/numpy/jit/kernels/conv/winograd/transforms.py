@@ -1,9 +1,9 @@
-"""Winograd's transforms: several outputs of three taps for fewer multiplications.
+"""Winograd's transforms: several outputs of three taps with fewer multiplications.
 
-A correlation of 6 inputs with 3 taps is a product of polynomials, known from its values
-at 6 points: transform both, multiply, and transform back. In two dimensions a tile of
-4 x 4 outputs takes 36 multiplications instead of 144: that is F(4, 3). By F(2, 3) one
-of 2 x 2 outputs takes 16 instead of 36.
+A correlation of 6 inputs with 3 taps is a product of polynomials, which is defined by
+its values at 6 points: transform both, multiply, and transform back. In two dimensions
+a tile of 4 x 4 outputs takes 36 multiplications instead of 144: F(4, 3). With F(2, 3) a
+tile of 2 x 2 outputs takes 16 instead of 36.
 
 Reference: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
 """
@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from toolkit.backends.numpy.jit.builder import Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 
-# Of a line of F(4, 3).
+# The outputs, taps and points of a line of F(4, 3).
 OUTPUTS, TAPS, POINTS = 4, 3, 6
-# Its points are 0, infinity, and plus and minus these. With them errors are several
-# times smaller than with 1 and 2, and their squares are exact.
+# Its points are 0, infinity, and plus and minus these. Their errors are several times
+# smaller than with 1 and 2, and their squares are exact.
 _A, _B = 0.75, 1.5
 
 Line = Callable[[Sequence[Value]], list[Value]]
@@ -33,20 +33,20 @@ class Transforms(ABC):
 
     @abstractmethod
     def inputs(self, d: Sequence[Value]) -> list[Value]:
-        """Inputs at the points."""
+        """Transform inputs to the points."""
 
     @abstractmethod
     def outputs(self, m: Sequence[Value]) -> list[Value]:
-        """Outputs from products at the points."""
+        """Transform products at the points to outputs."""
 
     @abstractmethod
     def weights(self, g: Sequence[Value]) -> list[Value]:
-        """3 taps at the points."""
+        """Transform 3 taps to the points."""
 
     # --- arithmetic -------------------------------------------------------------------
 
     def _add(self, factor: float, x: Value, y: Value) -> Value:
-        """factor * x + y."""
+        """Return factor * x + y."""
         return self.b.intrinsic("fma", self.b.constant(factor, x), x, y)
 
     def _times(self, factor: float, x: Value) -> Value:
@@ -60,10 +60,10 @@ class Transforms(ABC):
 
 
 class TwoOutputs(Transforms):
-    """F(2, 3), at 0, 1, -1 and infinity: but for halves it only adds."""
+    """F(2, 3) at 0, 1, -1 and infinity. Except for factors of 0.5 it only adds."""
 
     def inputs(self, d: Sequence[Value]) -> list[Value]:
-        """4 inputs at the 4 points."""
+        """Transform 4 inputs to the 4 points."""
         return [
             self._difference(d[0], d[2]),
             self._sum(d[2], d[1]),
@@ -72,7 +72,7 @@ class TwoOutputs(Transforms):
         ]
 
     def outputs(self, m: Sequence[Value]) -> list[Value]:
-        """2 outputs from products at the 4 points."""
+        """Transform products at the 4 points to 2 outputs."""
         zero, plus, minus, last = m
         return [
             self._sum(zero, self._sum(plus, minus)),
@@ -80,21 +80,21 @@ class TwoOutputs(Transforms):
         ]
 
     def weights(self, g: Sequence[Value]) -> list[Value]:
-        """3 taps at the 4 points."""
+        """Transform 3 taps to the 4 points."""
         even = self._times(0.5, self._sum(g[0], g[2]))
         odd = self._times(0.5, g[1])
         return [g[0], self._sum(even, odd), self._difference(even, odd), g[2]]
 
 
 class FourOutputs(Transforms):
-    """F(4, 3), at 0, infinity, and plus and minus `_A` and `_B`."""
+    """F(4, 3) at 0, infinity, and plus and minus `_A` and `_B`."""
 
     def inputs(self, d: Sequence[Value]) -> list[Value]:
-        """6 inputs at the 6 points: polynomials with zeros at all other points."""
+        """Transform 6 inputs to the 6 points: polynomials, 0 at the other points."""
         low, high = _A * _A, _B * _B
 
         def outer(zero: Value, two: Value, four: Value) -> Value:
-            """four - (A² + B²) two + A² B² zero."""
+            """Return four - (A² + B²) two + A² B² zero."""
             return self._add(low * high, zero, self._add(-low - high, two, four))
 
         def pair(point: float, other: float) -> tuple[Value, Value]:
@@ -110,7 +110,7 @@ class FourOutputs(Transforms):
         ]
 
     def outputs(self, m: Sequence[Value]) -> list[Value]:
-        """4 outputs from products at the 6 points."""
+        """Transform products at the 6 points to 4 outputs."""
         zero, plus_a, minus_a, plus_b, minus_b, last = m
         even = self._sum(plus_a, minus_a), self._sum(plus_b, minus_b)
         odd = self._difference(plus_a, minus_a), self._difference(plus_b, minus_b)
@@ -127,7 +127,7 @@ class FourOutputs(Transforms):
         ]
 
     def weights(self, g: Sequence[Value]) -> list[Value]:
-        """3 taps at the 6 points, scaled so that the inputs need no division."""
+        """Transform 3 taps to the 6 points. The scale saves divisions of inputs."""
         result = [self._times(1 / (_A * _A * _B * _B), g[0])]
         for point, other in ((_A, _B), (_B, _A)):
             scale = _scale(point, other)
@@ -137,7 +137,7 @@ class FourOutputs(Transforms):
         return [*result, g[2]]
 
     def gradients(self, g: Sequence[Value]) -> list[Value]:
-        """4 outputs' gradients at the 6 points."""
+        """Transform the gradients of 4 outputs to the 6 points."""
         result = [g[0]]
         for point in (_A, _B):
             even = self._add(point**2, g[2], g[0])
@@ -146,7 +146,7 @@ class FourOutputs(Transforms):
         return [*result, g[3]]
 
     def taps(self, m: Sequence[Value]) -> list[Value]:
-        """The gradients of 3 taps from products at the 6 points."""
+        """Transform products at the 6 points to the gradients of 3 taps."""
         zero, plus_a, minus_a, plus_b, minus_b, last = m
         even = self._sum(plus_a, minus_a), self._sum(plus_b, minus_b)
         odd = self._difference(plus_a, minus_a), self._difference(plus_b, minus_b)
@@ -163,15 +163,15 @@ class FourOutputs(Transforms):
 
 
 def _scale(point: float, other: float) -> float:
-    """1 / the product of a point's distances from all other points."""
+    """Return 1 / the product of a point's distances from all other points."""
     return 1 / (2 * point**2 * (point**2 - other**2))
 
 
 def transforms(builder: Kernel, outputs: int) -> Transforms:
-    """Those for so many outputs of a line: 2 or 4."""
+    """Return the transforms for 2 or 4 outputs of a line."""
     return (TwoOutputs if outputs == 2 else FourOutputs)(builder)
 
 
 def columns_first(tile: Sequence[Sequence[Value]], line: Line) -> list[list[Value]]:
-    """A tile, given as columns, with its columns transformed; as rows."""
+    """Return a tile, given as columns, with its columns transformed, as rows."""
     return [list(row) for row in zip(*map(line, tile), strict=True)]
