@@ -1,6 +1,6 @@
-"""Bound programs: an arena, and every step of a program on that memory.
+"""Bound programs: an arena, and the steps of a program that use its memory.
 
-A running call borrows one, so concurrent callers never share memory.
+Each running call borrows one bound program, so concurrent callers never share memory.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ Step = Callable[[], Any]
 
 @record
 class Part:
-    """What is timed as one: a kernel, or generated calls that run together.
+    """Unit of timing: one kernel, or generated calls that run together.
 
-    moment: the step of the memory plan; parts of one moment run side by side.
-    codes: what the calls were generated from, each with `text()`.
-    is_shared: whether threads share its tasks, or take them beside those of others.
+    moment: the step of the memory plan; the parts of one moment run in parallel. codes:
+    the generated codes of the calls, each with `text()`. is_shared: whether several
+    threads share the tasks of this part, or each task runs on one thread in parallel
+    with other parts.
     """
 
     nodes: Sequence[Node]
@@ -44,7 +45,7 @@ class Part:
 
 @record
 class Event:
-    """When a part ran, in seconds, and on which thread; -1 is none that computes."""
+    """Start and end of a part in seconds, and its thread; -1: no compute thread."""
 
     part: int
     start: float
@@ -53,7 +54,7 @@ class Event:
 
 
 class BoundProgram:
-    """One arena, and the steps of a program bound to memory on it."""
+    """Arena and steps of a program, bound to memory."""
 
     def __init__(self, program: Program) -> None:
         self.program: Program = program
@@ -63,30 +64,31 @@ class BoundProgram:
         self.specs: list[tuple[tuple[int, ...], str]] = [
             (y.spec.shape, y.spec.dtype) for y in self.graph.outputs
         ]
-        # What generated code knows each array of a call by.
+        # Generated code finds each array of a call in this table.
         moving = (*self.graph.inputs, *self.graph.outputs)
         specs = [value.spec for value in moving]
         specs += [Spec((x.nbytes,), "uint8") for x in program.preparations]
         self.objects: Any = self.backend.call_table(specs, program.kept, program.plan)
         self.prepared = PreparedOperands(program, self.objects)
-        # Arrays that kernels work on, by slot: first those of a call. Those in `fixed`
-        # never change from call to call.
+        # Arrays for kernels, by slot: first the arrays of a call. Arrays in `fixed` are
+        # the same in every call.
         self.slots: list[Array] = [None] * len(program.numbers)
         self.index: dict[Value, int] = dict(program.numbers)
         self.fixed: set[int] = set()
         self.steps: list[Step] = []
-        self.last = 0  # the last of them that is generated code
-        # Slots of values that are made once, and the numbers of their arrays.
+        self.last = 0  # the index of the last step that is generated code
+        # Slots of values that are computed once, and the numbers of their arrays.
         self.made: list[tuple[int, int, Spec]] = []
-        # Collectives that run beside other steps, by the index of their nodes.
+        # Collectives that run in parallel with other steps, by the index of their
+        # nodes.
         self.exchanges: dict[int, Exchange] = {}
-        # How each step is timed, and what the parts of all steps are.
+        # The timer of each step, and the parts of all steps.
         self.timed: list[Callable[[], list[Event]]] = []
         self.parts: list[Part] = []
         self.has_code: bool = any(
             segment.code is not None for segment in program.segments
         )
-        # The `id` of each array that `update` last wrote over.
+        # The `id` of each array that the last `update` overwrote.
         self.kept: list[int] = []
         with working(f"compiling {program.name}"):
             self._bind()
@@ -97,7 +99,7 @@ class BoundProgram:
     # --- binding ----------------------------------------------------------------------
 
     def _bind(self) -> None:
-        """Turn every segment into a step; those on fixed arrays are bound for good."""
+        """Convert every segment into a step; bind steps on fixed arrays only once."""
         needed = self._needed_by_kernels()
         for segment in self.program.segments:
             for index in segment.starts:
@@ -135,7 +137,7 @@ class BoundProgram:
         ]
 
     def _bind_start(self, index: int) -> None:
-        """A step that starts a collective; that of its segment waits for it."""
+        """Add a step that starts a collective; the step of its segment waits for it."""
         node, kernel = self.graph.nodes[index], self.program.kernels[index]
         ins = [self._slot(value) for value in node.inputs]
         outs = [self._slot(value) for value in node.outputs]
@@ -156,7 +158,7 @@ class BoundProgram:
         self.timed.append(partial(_no_events, exchange.start))
 
     def _needed_by_kernels(self) -> set[Value]:
-        """The values that kernels read, and what those are views of."""
+        """Return the values that kernels read, and the sources of views among them."""
         needed: set[Value] = set()
         for i in reversed(range(len(self.graph.nodes))):
             node = self.graph.nodes[i]
@@ -168,7 +170,7 @@ class BoundProgram:
         return needed
 
     def _slot(self, value: Any) -> int:
-        """The slot of a value that a kernel reads or writes."""
+        """Return the slot of a value that a kernel reads or writes."""
         if value not in self.index:
             self.index[value] = len(self.slots)
             self.slots.append(None)
@@ -206,7 +208,7 @@ class BoundProgram:
         ins = [self._slot(value) for value in node.inputs]
         outs = [self._slot(value) for value in node.outputs]
         attrs = {} if isinstance(kernel, ControlKernel) else dict(node.attrs)
-        if node.op.kind is Kind.VIEW:  # a reshape that has to copy
+        if node.op.kind is Kind.VIEW:  # a reshape that copies
             kernel, attrs = _copy_reshaped, {}
         work = self.program.plan.work.get(index)
         if work is not None:
@@ -218,7 +220,7 @@ class BoundProgram:
             arrays = [self.slots[slot] for slot in ins]
             results = tuple(self.slots[slot] for slot in outs)
             out = results if several else results[0]
-            if node.op.kind is Kind.COLLECTIVE:  # it prepares what it does with them
+            if node.op.kind is Kind.COLLECTIVE:  # it prepares its work for these arrays
                 self.steps.append(kernel.on(*arrays, out=out, **attrs))
             else:
                 self.steps.append(partial(kernel, *arrays, out=out, **attrs))
@@ -227,7 +229,7 @@ class BoundProgram:
             self.steps.append(_step(call, self.slots, ins, outs, several))
 
     def close(self) -> None:
-        """Let go of all memory, though a traceback may hold this itself."""
+        """Release all memory, even if a traceback still references this object."""
         self.arena = None
         self.prepared.close()
         for bound in (self.steps, self.timed, self.slots, self.exchanges):
@@ -241,7 +243,7 @@ class BoundProgram:
         outs: Sequence[Array | None] | None,
         events: list[Event] | None = None,
     ) -> list[Array]:
-        """Run every step; `events`, if given, takes when each part ran."""
+        """Run every step; append the events of the parts to `events`, if given."""
         arrays = list(inputs)
         if self.has_code or any(type(a) is not np.ndarray for a in inputs):
             arrays = [self.backend.in_order(a) for a in inputs]
@@ -256,7 +258,7 @@ class BoundProgram:
         return results
 
     def _results(self, outs: Sequence[Array | None]) -> list[Array]:
-        """The arrays that are given, and new ones where there is none."""
+        """Return the given arrays, and a new array for each `None`."""
         results = list(outs)
         missing = [i for i, y in enumerate(results) if y is None]
         made = self.backend.results([self.specs[i] for i in missing])
@@ -270,12 +272,13 @@ class BoundProgram:
         kept: Sequence[Array],
         settle: Step | None = None,
     ) -> list[Array]:
-        """Run a program whose last step writes over arrays that stay.
+        """Run a program whose last step overwrites persistent arrays.
 
         Args:
-            inputs: for the first inputs of the graph.
-            kept: row-major arrays for its other inputs, and for its last outputs.
-            settle: is called before that step, and may raise.
+            inputs: arrays for the first inputs of the graph.
+            kept: row-major arrays for the other inputs of the graph, and for its last
+                outputs.
+            settle: called before the last step; it may raise.
 
         Returns:
             New arrays for its first outputs.
@@ -297,7 +300,7 @@ class BoundProgram:
         steps = self.steps
         if settle is not None:
             steps = [*steps[: self.last], settle, *steps[self.last :]]
-        if self.program.whole is not None:  # no kernel asks for arrays
+        if self.program.whole is not None:  # no kernel reads the slots
             for step in steps:
                 step()
             return made
@@ -307,7 +310,7 @@ class BoundProgram:
         return made
 
     def _settle(self, inputs: Sequence[Array]) -> None:
-        """Have what follows from frozen inputs follow from these."""
+        """Recompute the values that depend on frozen inputs, if the inputs changed."""
         if self.program.preparations:
             self.prepared.settle(inputs)
             for slot, number, spec in self.made:
@@ -318,7 +321,7 @@ class BoundProgram:
     def _run_steps(
         self, steps: Sequence[Step], events: list[Event] | None = None
     ) -> None:
-        """Run every step, then let go of the arrays of the call."""
+        """Run every step, then release the arrays of the call."""
         try:
             if events is None:
                 for step in steps:
@@ -334,7 +337,7 @@ class BoundProgram:
 
 
 def _exchanged(node: Node) -> int:
-    """The bytes of what a collective gives; what other kernels move is not known."""
+    """Return the bytes of a collective's results; 0 for other kernels (not measured)."""
     is_collective = node.op.kind is Kind.COLLECTIVE
     return sum(y.spec.nbytes for y in node.outputs[:-1]) if is_collective else 0
 
@@ -351,12 +354,12 @@ def _no_events(step: Step) -> list[Event]:
 
 
 def _events_beside(exchange: Exchange, part: int) -> list[Event]:
-    """When a collective ran that other steps did not wait for."""
+    """Return the event of a collective that runs in parallel with other steps."""
     return [Event(part, *exchange.wait(), thread=-1)]
 
 
 def _code_events(runner: Any, first: int) -> list[Event]:
-    """The events of generated code, whose clock ticks are put between our own times."""
+    """Return the events of generated code, with clock ticks converted to seconds."""
     start = perf_counter()
     rows = runner.timed()
     end = perf_counter()

@@ -1,7 +1,7 @@
-"""How a program runs the primitives that hold sub-graphs: each is a small loop.
+"""Kernels of the primitives that hold sub-graphs: each is a small loop.
 
-A control kernel is made once per node, with a Program for each sub-graph; a scan whose
-body is generated code becomes generated code itself.
+A control kernel is created once per node, with a Program for each sub-graph. A scan
+whose body is generated code becomes generated code itself.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class ControlKernel:
     """A kernel that runs programs: `kernel(*arrays, out=(...), work=...)`.
 
     Args:
-        attrs: of the node, sub-graphs among them.
-        executable: makes a sub-graph one that can be called, for inputs that lie in
-            memory as told.
+        attrs: attributes of the node, including its sub-graphs.
+        executable: compiles a sub-graph into an executable, for inputs with the given
+            memory layout.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class ControlKernel:
 
     @cached_property
     def programs(self) -> dict[str, Any]:
-        """What runs each sub-graph, by attribute."""
+        """Return the executable of each sub-graph, by attribute."""
         return {
             name: self.executable(value)
             for name, value in self.attrs.items()
@@ -44,26 +44,28 @@ class ControlKernel:
         }
 
     def workspace(self, *specs: Spec, **attrs: Any) -> int:
-        """Bytes of scratch memory, besides the arenas of the programs."""
+        """Return the bytes of scratch memory, without the arenas of the programs."""
         return 0
 
     def lower(
         self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
-        """Generated code for the node; None if the programs have to be called."""
+        """Return generated code for the node, or None if the programs must be called."""
         return None
 
 
 class Inlined(ControlKernel):
-    """The kernels of a body one after the other: what a fused node, or a composite,
-    runs as where no code is generated."""
+    """Kernels of a body in sequence.
+
+    A fused node or a composite runs so where no code is generated.
+    """
 
     def __call__(self, *inputs: Array, out: Any, work: Any = None) -> None:
         self.programs["body"].run(inputs, out)
 
 
 class Cond(ControlKernel):
-    """One of two programs, by a boolean."""
+    """Kernel that runs one of two programs, selected by a boolean."""
 
     def __call__(
         self, predicate: Array, *inputs: Array, out: Any, work: Any = None
@@ -74,7 +76,7 @@ class Cond(ControlKernel):
     def lower(
         self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
-        """A choice in generated code, if all of both branches is."""
+        """Generate code for the choice, if both branches are generated code."""
         if not backend.jumps:
             return None
         parts = (self.attrs[name] for name in ("true", "false"))
@@ -85,7 +87,7 @@ class Cond(ControlKernel):
 
 
 class _Loop(ControlKernel):
-    """What scan and while_loop share: two sets of buffers for the carried values."""
+    """Base of scan and while_loop: two sets of buffers for the carried values."""
 
     @property
     def carried(self) -> list[Spec]:
@@ -98,9 +100,11 @@ class _Loop(ControlKernel):
     def lowered_body(
         self, backend: Any, body: Graph, inputs: Sequence[Operand]
     ) -> tuple[Any, list[int]]:
-        """The program of one turn, and which carried values it changes where they are.
+        """Return the program of one iteration, and the carried values that it updates
+        in place.
 
-        Those of which it writes a part, as of a cache, and reads the old value no more.
+        A carried value is updated in place if the body writes a part of it (as of a
+        cache) and does not read the old value afterwards.
         """
         producers = body.producers()
         writers = [producers.get(y) for y in body.outputs[: self.attrs["carry"]]]
@@ -131,19 +135,20 @@ class _Loop(ControlKernel):
         return sets
 
 
-# Turns for which it pays to prepare what is the same in all of them, as weights are.
+# Least number of iterations for which the preparation of loop-invariant operands, such
+# as weights, pays off.
 _MANY_TURNS = 4
-# What changes a part of its first operand, and may do so where that is.
+# Primitives that change a part of their first operand, and may do so in place.
 _WRITING = ("dynamic_update_slice", "scatter")
 
 
 def _changing(operands: Sequence[Operand]) -> list[Operand]:
-    """Operands of the first turn that are others in later ones."""
+    """Return the operands of the first iteration that change in later iterations."""
     return [replace(x, is_frozen=False) for x in operands]
 
 
 class Scan(_Loop):
-    """A program for each step along the leading axis of xs."""
+    """Kernel that runs a program for each step along the leading axis of xs."""
 
     def __call__(self, *inputs: Array, out: Any, work: Any = None) -> None:
         n, m = self.attrs["carry"], self.attrs["xs"]
@@ -163,12 +168,13 @@ class Scan(_Loop):
     def lower(
         self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
-        """A loop in generated code, if all of the body is.
+        """Generate code for the loop, if the whole body is generated code.
 
         The carried values alternate between two sets of buffers.
         """
         n, m, turns = self.attrs["carry"], self.attrs["xs"], self.attrs["length"]
-        # The first turn reads these, the others what the one before has written.
+        # The first iteration reads these; each later one reads the results of the
+        # iteration before it.
         if not all(x.is_contiguous for x in inputs[:n]):
             return None
         inputs = [*_changing(inputs[:n]), *inputs[n:]]
@@ -220,7 +226,7 @@ class Scan(_Loop):
 
 
 class While(_Loop):
-    """A program as long as another one says so."""
+    """Kernel that runs a program while another program returns true."""
 
     def __call__(self, *inputs: Array, out: Any, work: Any = None) -> None:
         n, limit = self.attrs["carry"], self.attrs["maximum_iterations"]
@@ -239,7 +245,9 @@ class While(_Loop):
     def lower(
         self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
-        """A loop in generated code, if all of the condition and the body is."""
+        """Generate code for the loop, if the condition and the whole body are generated
+        code.
+        """
         n = self.attrs["carry"]
         if not backend.jumps or not all(x.is_contiguous for x in inputs[:n]):
             return None
@@ -252,7 +260,9 @@ class While(_Loop):
         return backend.repeat_while(condition, body, inputs, outputs, limit, begun)
 
     def _body_and_condition(self) -> Graph:
-        """New carried values, and whether there is another turn with them."""
+        """Return a graph that computes the new carried values and the condition on
+        them.
+        """
         body, condition = self.attrs["body"], self.attrs["condition"]
         with Trace("while_loop") as trace:
             given = [trace.placeholder(x.spec) for x in body.inputs]
@@ -261,14 +271,14 @@ class While(_Loop):
         return trace.finish([*made, *answer])
 
 
-# How the host runs collectives: filled by `toolkit.compiler.sharding.collectives`.
+# Host kernels of collectives: filled by `toolkit.compiler.sharding.collectives`.
 COLLECTIVE_KERNELS: dict[str, Callable[[Node, str], Any]] = {}
 
 
 def collective_kernel(node: Node) -> Any:
-    """The kernel of a collective, which knows for which layers it is.
+    """Return the kernel of a collective, which stores the names of its layers.
 
-    Its `background`, if it has one, runs it beside other steps.
+    The `background` of a kernel, if it has one, runs it in parallel with other steps.
     """
     layers = dict.fromkeys("/".join(y.origin) for y in node.outputs[:-1])
     return COLLECTIVE_KERNELS[node.op.name](node, ", ".join(filter(None, layers)))

@@ -1,4 +1,4 @@
-"""Values of a graph from any others, as a program of its own computes them."""
+"""Evaluation of values of a graph from other values, as a separate program."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from toolkit.ir import Graph, Value
 def evaluate(
     graph: Graph, fetches: Sequence[Value], feeds: Mapping[Value, Any]
 ) -> list[Tensor]:
-    """Compute any values of a graph from any others; only what is needed runs.
+    """Compute values of a graph from other values; only the required nodes run.
 
     Args:
         fetches: values of the graph to compute.
-        feeds: arrays or tensors by the value that they stand for.
+        feeds: an array or tensor for each value that it replaces.
 
     Returns:
         One tensor for each fetch.
 
     Raises:
         ArgumentError: a fetch needs inputs that are not fed.
-        ShapeError: what is fed has another shape than the value.
+        ShapeError: a fed array has another shape than its value.
     """
     part = graph.slice(list(feeds), fetches)
     missing = [value for value in part.inputs if value not in feeds]

@@ -1,4 +1,4 @@
-"""Collectives beside other steps: what starts them, and what waits for them."""
+"""Collectives that run in parallel with other steps: their start and their wait."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ Run = Callable[[], None]
 
 
 class Exchange:
-    """A collective of a bound program, started at one step and waited for at another.
+    """A collective of a bound program that one step starts and a later step waits for.
 
     Args:
-        background: what runs it beside the steps in between.
-        make: returns what runs it on the arrays of a call.
+        background: runs the collective in parallel with the steps in between.
+        make: returns a function that runs it on the arrays of a call.
     """
 
     def __init__(self, background: Any, make: Callable[[], Run]) -> None:
@@ -22,17 +22,19 @@ class Exchange:
         self._pending: Any = None
 
     def start(self) -> None:
-        """Have it run as soon as those before it are done."""
+        """Queue the collective; it runs as soon as all earlier ones are complete."""
         self._pending = self._background.start(self._make())
 
     def wait(self) -> tuple[float, float]:
-        """Wait for its results; returns when it began and ended."""
+        """Wait for the results; return the start time and the end time."""
         pending, self._pending = self._pending, None
         pending.wait()
         return pending.began, pending.ended
 
     def settle(self) -> None:
-        """Wait until it is over, if it was started: it writes to memory of the call."""
+        """Wait until the collective is complete, if it was started: it writes to memory
+        of the call.
+        """
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.settle()

@@ -1,4 +1,4 @@
-"""Running programs: each call borrows a bound program that no other call uses."""
+"""Execution of programs: each call borrows a bound program that no other call uses."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Array = Any
 
 
 class Executable:
-    """A program that can be called, from several threads at once.
+    """Program that several threads can call at the same time.
 
     Args:
-        program: what to run.
+        program: the program to run.
     """
 
     def __init__(self, program: Program) -> None:
@@ -29,16 +29,16 @@ class Executable:
     def __call__(
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
-        """Run.
+        """Run the program.
 
         Args:
             inputs: one array for each input of the graph; never modified.
-            outs: for each output an array to write it to, or None for a new one.
+            outs: for each output an array as destination, or None for a new one.
 
         Returns:
             One array for each output.
         """
-        if self._is_code:  # machine code warns of nothing
+        if self._is_code:  # machine code issues no warnings
             return self.run(inputs, outs)
         with self.backend.errstate():
             return self.run(inputs, outs)
@@ -46,11 +46,11 @@ class Executable:
     def run(
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
-        """Like a call, for callers that have silenced warnings already."""
+        """Run like a call, for callers that have already silenced warnings."""
         return self._on_memory(BoundProgram.run, inputs, outs)
 
     def update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:
-        """Run in place, for a program that may: see `BoundProgram.update`."""
+        """Run in place, if the program supports it: see `BoundProgram.update`."""
         if self._is_code:
             return self._update(inputs, kept)
         with self.backend.errstate():
@@ -65,7 +65,8 @@ class Executable:
         bound = self._borrow()
         try:
             found = call(bound, *arguments)
-        except MemoryError:  # what it holds may be what the next call lacks
+        # the bound programs in the pool may hold the memory that the next call needs
+        except MemoryError:
             bound.close()
             raise
         except BaseException:
@@ -75,11 +76,11 @@ class Executable:
         return found
 
     def _release(self) -> None:
-        """Let go of the memory of calls that are over."""
+        """Release the memory of completed calls."""
         self._idle.clear()
 
     def _borrow(self) -> BoundProgram:
         try:
             return self._idle.pop()
-        except IndexError:  # all are lent to other threads
+        except IndexError:  # other threads borrow all of them
             return BoundProgram(self.program)

@@ -1,4 +1,4 @@
-"""Lowering: what computes each node of an ordered graph, when, and in which memory."""
+"""Lowering: the kernel, the time and the memory of each node of an ordered graph."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ Compile = Callable[[Graph, Target], Program]
 
 
 def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
-    """The program of a graph that is in the order in which it runs.
+    """Lower a graph in execution order to a program.
 
     Args:
-        graph: what the last pass returned.
-        target: what it is compiled for.
-        compile_graph: compiles the graphs that nodes hold.
+        graph: the result of the last pass.
+        target: the compilation target.
+        compile_graph: compiles sub-graphs of nodes.
     """
     backend, layouts = target.backend, Layouts(graph, target.inputs)
     lowering = _Lowering(target, layouts, compile_graph, graph)
     try:
         units = lowering.units(graph)
     except BaseException:
-        backend.forget()  # or the process would end only when all of it is done
+        # otherwise the process would wait for all queued compilation before it exits
+        backend.forget()
         raise
     barrier = first_late(graph, target.updates) + len(units) - len(graph.nodes)
     graph = graph.replace(unit.node for unit in units)
@@ -85,7 +86,7 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
 
 @record
 class _Unit:
-    """A node, its kernel, and what the backend generates for it instead, or None."""
+    """A node, its kernel, and the code that the backend generates for it, or None."""
 
     node: Node
     kernel: Any
@@ -93,7 +94,7 @@ class _Unit:
 
     @property
     def work(self) -> int:
-        """Bytes of scratch memory."""
+        """Return the bytes of scratch memory."""
         if self.lowered is not None:
             return int(self.lowered.work)
         specs = [x.spec for x in self.node.inputs]
@@ -101,7 +102,7 @@ class _Unit:
 
 
 class _Lowering:
-    """Finds what computes each node."""
+    """Selection of a kernel or generated code for each node."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class _Lowering:
     ) -> None:
         self.target = target
         self.frozen = {graph.inputs[number] for number in target.frozen}
-        # Outputs of nodes that follow from those alone, and nothing else.
+        # Outputs of nodes that depend on frozen inputs only.
         self.made_once: set[Value] = set()
         self.returned = {layouts[y].root for y in graph.outputs}
         self.replaced = {
@@ -125,7 +126,7 @@ class _Lowering:
         self.compile_graph = compile_graph
 
     def units(self, graph: Graph) -> list[_Unit]:
-        """What computes each node; a fused one that nothing computes in its parts."""
+        """Return the units of a graph; split a fused node that nothing can compute."""
         units: list[_Unit] = []
         with stage("lowering", len(graph.nodes)) as lowering:
             for node in graph.nodes:
@@ -156,7 +157,7 @@ class _Lowering:
     def _executable(
         self, graph: Graph, inputs: Any = None, updates: Any = ()
     ) -> Executable:
-        """A sub-graph of a loop or a branch, to be run as a program of its own."""
+        """Return a sub-graph of a loop or a branch as a separate program."""
         target = replace(
             self.target,
             inputs=inputs,
@@ -167,7 +168,7 @@ class _Lowering:
         return Executable(self.compile_graph(graph, target))
 
     def _plain(self, graph: Graph, inputs: Any = None) -> Executable:
-        """A body as one kernel for each node, where no code is generated for it."""
+        """Return a body as one kernel for each node, where no code is generated for it."""
         return Executable(
             self.compile_graph(graph, Target(self.backend, generate=False))
         )
@@ -198,7 +199,9 @@ class _Lowering:
         return found
 
     def _worth_keeping(self, node: Node, inputs: Sequence[Operand]) -> int:
-        """The bytes of a result that is to be made once; 0: it is not."""
+        """Return the bytes of a result that is computed once and cached; 0: do not
+        cache it.
+        """
         (result, *others), body = node.outputs, self.target.is_body
         is_known = all(x.is_frozen for x in inputs)
         if others or body or not is_known or result in self.returned:
@@ -206,10 +209,12 @@ class _Lowering:
         return result.spec.nbytes if is_worth_keeping(result, inputs) else 0
 
     def _operand(self, value: Value, node: Node) -> Operand:
-        """An input of a node, and what becomes of it in this run and in others."""
+        """Return an input of a node as an operand, with its use in this run and in
+        later runs.
+        """
         operand, root = self.layouts.operand(value), self.layouts[value].root
         is_known = root in self.frozen
-        if self.target.is_body:  # what it is made from is an operand of the loop
+        if self.target.is_body:  # the sources of the value are operands of the loop
             is_known &= self.layouts[value].offset == 0
         else:
             is_known |= root.constant is not None
@@ -221,12 +226,14 @@ class _Lowering:
 
 
 def _copied(copy: Any, x: Array, *, out: Array, device: str) -> Array:
-    """A transfer between logical devices of one memory."""
+    """Copy between logical devices of one memory."""
     return copy(x, out=out)
 
 
 def _apart(node: Node) -> list[Node]:
-    """A fused node as its anchor and what follows that; other nodes as they are."""
+    """Split a fused node into its anchor and its epilogue; return other nodes as they
+    are.
+    """
     if node.op is not fused_p:
         return [node]
     body = node.attrs["body"]
@@ -243,7 +250,7 @@ def _apart(node: Node) -> list[Node]:
 def _segments(
     units: Sequence[_Unit], layouts: Layouts, backend: Backend, barrier: int
 ) -> tuple[list[Segment], list[Moment]]:
-    """What runs together, in order, and when each node runs."""
+    """Group nodes into segments, in order, and return the moment of each node."""
     segments: list[Segment] = []
     moments, now = [Moment(0, 0, 0)] * len(units), 0
     starts = _starts(units, layouts)
@@ -267,19 +274,20 @@ def _segments(
 
 
 def _starts(units: Sequence[_Unit], layouts: Layouts) -> dict[int, list[int]]:
-    """The collectives that run beside others, by the node before which they start.
+    """Return the collectives that run in parallel, by the node before which they start.
 
-    That is when their operands are there, and all before them have started: their order
-    is that of the graph on all ranks.
+    A collective starts when its operands are computed and all earlier collectives have
+    started: their order is the same on all ranks.
     """
     found: defaultdict[int, list[int]] = defaultdict(list)
-    made: dict[Value, int] = {}  # after which node each value is there
+    made: dict[Value, int] = {}  # the index of the node that computes each value
     earliest = 0
     for i, unit in enumerate(units):
         inputs, outputs = unit.node.inputs, unit.node.outputs
         after = i
         if unit.node.op.kind is Kind.COLLECTIVE:
-            *operands, _ = inputs  # the last one is a token of the one before
+            # the last operand is a token of the collective before it
+            *operands, _ = inputs
             ready = max((made.get(x, -1) + 1 for x in operands), default=0)
             earliest = max(earliest, ready)
             if unit.kernel.background is None:
@@ -287,7 +295,7 @@ def _starts(units: Sequence[_Unit], layouts: Layouts) -> dict[int, list[int]]:
             else:
                 found[earliest].append(i)
         elif outputs[0] in layouts.views:
-            # A view of memory of the program is there when its source is.
+            # A view of program memory is available when its source is.
             after = made.get(inputs[0], i)
         made.update(dict.fromkeys(outputs, after))
     return dict(found)
@@ -296,9 +304,9 @@ def _starts(units: Sequence[_Unit], layouts: Layouts) -> dict[int, list[int]]:
 def _runs(
     units: Sequence[_Unit], layouts: Layouts, cuts: Container[int] = ()
 ) -> Iterator[tuple[list[int], bool]]:
-    """Consecutive lowered nodes together, views in between left out; others alone.
+    """Yield runs of consecutive lowered nodes, without the views in between.
 
-    Those before and behind a cut are not together.
+    A node that is not lowered is a run with one member. A cut separates runs.
     """
     run: list[int] = []
     for i, unit in enumerate(units):
@@ -317,7 +325,7 @@ def _runs(
 
 
 def _shares(index: int, unit: _Unit, layouts: Layouts) -> NodeOperands[Share]:
-    """The memory of a lowered node's operands."""
+    """Return the memory of a lowered node's operands."""
     return NodeOperands(
         [_share(x, layouts) for x in unit.node.inputs],
         [_share(y, layouts) for y in unit.node.outputs],
@@ -339,11 +347,11 @@ def _share(value: Value, layouts: Layouts) -> Share:
 
 
 def _is_in_place(program: Program, target: Target, moments: Sequence[Moment]) -> bool:
-    """Whether every update may overwrite what it is the new value of.
+    """Return whether every update may overwrite its old value.
 
-    All updates must be in generated code that runs last, and which nothing can
-    interrupt, and what reads an old value must have run before the new one is written;
-    `settle` saw to it that what writes one and reads it may.
+    All updates must be in generated code that runs last and cannot be interrupted.
+    Readers of an old value must run before the new one is written. The pass `settle`
+    ensures this for nodes that read and write the same value.
     """
     last = program.last
     alone = target.backend.is_accelerator and program.whole is None

@@ -1,7 +1,7 @@
 """The memory plan: one offset in one arena for every value that needs a buffer.
 
-A view shares its source's buffer and prolongs its life. An elementwise node may write
-over an input that dies there. Graph outputs have buffers of their own.
+A view shares the buffer of its source and extends its lifetime. An elementwise node may
+overwrite an input whose lifetime ends there. Graph outputs have separate buffers.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from toolkit.ir import Graph, Spec, Value
 
 @dataclass(eq=False)
 class Buffer:
-    """A piece of the arena: live from step `first` to step `last`, inclusive.
+    """Range of the arena that is live from step `first` to step `last`, inclusive.
 
-    label, origin: what it holds, and the path of the layer that made it.
-    death: the last step, and the node that reads it last there.
+    label, origin: the value in the buffer, and the path of the layer that computes it.
+    death: the last step, and the last node that reads the buffer in that step.
     """
 
     nbytes: int
@@ -34,7 +34,7 @@ class Buffer:
     death: tuple[int, int] = (-1, -1)
 
     def extend(self, death: tuple[int, int]) -> None:
-        """Live at least until then."""
+        """Extend the lifetime to this step, if it is later."""
         self.death = max(self.death, death)
         self.last = max(self.last, self.death[0])
 
@@ -45,11 +45,11 @@ class Buffer:
 
 @dataclass
 class Plan:
-    """Where every value of a graph lives.
+    """Buffers and views of the values of a graph.
 
-    buffers: of the values in the arena; values that share memory share one.
-    views: values that are views of their node's first input.
-    work: scratch memory, by the index of the node.
+    buffers: buffers of the values in the arena; values that share memory share a
+    buffer. views: values that are views of their node's first input. work: scratch
+    buffers, by the index of the node.
     """
 
     graph: Graph
@@ -60,12 +60,12 @@ class Plan:
 
     @property
     def distinct(self) -> list[Buffer]:
-        """Every buffer once."""
+        """Return every buffer once."""
         return list(dict.fromkeys((*self.buffers.values(), *self.work.values())))
 
     @property
     def live_peak(self) -> int:
-        """The bytes that live at the worst point: no arena can be smaller."""
+        """Return the largest number of live bytes: a lower bound for the arena."""
         change: defaultdict[int, int] = defaultdict(int)
         for buffer in self.distinct:
             change[buffer.first] += buffer.nbytes
@@ -84,14 +84,14 @@ def plan_memory(
     moments: Sequence[Moment],
     elsewhere: Container[Value] = (),
 ) -> Plan:
-    """Lay out every intermediate value of a scheduled graph in one arena.
+    """Assign an arena offset to every intermediate value of a scheduled graph.
 
     Args:
-        graph: in the order in which it will run.
-        views: the values that lie in the buffer of their node's first input.
+        graph: in execution order.
+        views: values that share the buffer of their node's first input.
         work: the bytes of scratch memory of each node.
         moments: when each node runs.
-        elsewhere: values that have memory of their own.
+        elsewhere: values in memory outside the arena.
     """
     plan = Plan(graph, views=views)
     roots = _roots(graph, views)
@@ -102,7 +102,7 @@ def plan_memory(
         first, written, last = moments[i]
         for value in node.outputs:
             death = deaths.get(value, (last, i))
-            # A view lies in the buffer of its source, which lives as long.
+            # A view shares the buffer of its source, which lives as long.
             is_free = value not in plan.views and value not in outputs
             if is_free and value not in elsewhere:
                 reused = _donor(plan, i, moments[i], value.spec, readers)
@@ -122,7 +122,7 @@ def plan_memory(
 def _deaths(
     graph: Graph, views: set[Value], moments: Sequence[Moment]
 ) -> dict[Value, tuple[int, int]]:
-    """When each value, or a view of it, is read last, and by which node."""
+    """Return the step and the node of the last read of each value, or of a view of it."""
     deaths: dict[Value, tuple[int, int]] = {}
     for i, node in enumerate(graph.nodes):
         for value in node.inputs:
@@ -130,7 +130,7 @@ def _deaths(
             deaths[value] = max(when, deaths.get(value, when))
     end = max((moment.last for moment in moments), default=0)
     deaths.update((value, (end, len(graph.nodes))) for value in graph.outputs)
-    for node in reversed(graph.nodes):  # views of views come later
+    for node in reversed(graph.nodes):  # views of views are later in the graph
         for value in node.outputs:
             if value in views and value in deaths:
                 source = node.inputs[0]
@@ -139,7 +139,7 @@ def _deaths(
 
 
 def _roots(graph: Graph, views: set[Value]) -> dict[Value, Value]:
-    """The value whose buffer each view shares."""
+    """Return the value whose buffer each view shares."""
     roots: dict[Value, Value] = {}
     for node in graph.nodes:
         for value in node.outputs:
@@ -149,7 +149,8 @@ def _roots(graph: Graph, views: set[Value]) -> dict[Value, Value]:
     return roots
 
 
-# The values that each node reads from the buffer of a value, by value and step.
+# Nodes that read the buffer of a value, with the value that they read, by value and
+# step.
 Readers = defaultdict[tuple[Value, int], set[tuple[int, Value]]]
 
 
@@ -168,10 +169,11 @@ def _readers(
 def _donor(
     plan: Plan, index: int, moment: Moment, spec: Spec, readers: Readers
 ) -> Buffer | None:
-    """The buffer of an input that an elementwise node may write its output over.
+    """Return the input buffer that an elementwise node may reuse for its output.
 
-    It must be written in the node's last step alone. Nothing else may read that memory
-    in the same step, nor the node itself in another layout: it may be elsewhere in it.
+    Only the last step of the node may write to the buffer. Nothing else may read that
+    memory in the same step. The node itself may not read it in another layout, in which
+    the same element has another address.
     """
     node, (_, written, last) = plan.graph.nodes[index], moment
     if written != last:
@@ -180,7 +182,7 @@ def _donor(
         buffer = plan.buffers.get(x)
         if buffer is None or x.spec != spec or buffer.death != (last, index):
             continue
-        # Another output of the node may have it already.
+        # Another output of the node may already use it.
         given = any(plan.buffers.get(y) is buffer for y in node.outputs)
         if given or not is_elementwise(node, x):
             continue
@@ -189,19 +191,19 @@ def _donor(
     return None
 
 
-# No order of placement is best for every graph, so each is tried.
+# No order of allocation is best for every graph, so each is tried.
 _ORDERS: tuple[Callable[[Buffer], Any], ...] = (
     lambda b: (-b.nbytes, b.first),
     lambda b: (-b.nbytes * (b.last - b.first + 1), b.first),
     lambda b: (b.first - b.last, -b.nbytes),
     lambda b: (b.first, -b.nbytes),
 )
-# Where there are more buffers, only what takes time in proportion to them is tried.
+# With more buffers, only orders that take linear time are tried.
 MOST_COMPARED = 2048
 
 
 def _place(plan: Plan) -> None:
-    """Give every buffer an offset that is free for its whole life."""
+    """Assign to every buffer an offset that is free for its whole lifetime."""
     buffers = plan.distinct
     if len(buffers) > MOST_COMPARED:
         layouts = [by_time(_rectangles(buffers))]

@@ -1,4 +1,4 @@
-"""Graphs whose parts are on devices of several backends: a program for each part."""
+"""Graphs on devices of several backends: a program for each part."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ def compile_graph(
     rows_independent: bool = False,
     frozen: Collection[int] = (),
 ) -> Executable | MixedExecutable:
-    """What runs a graph: a program, or several where scopes place nodes elsewhere.
+    """Compile a graph to one program, or to several where device scopes select other
+    backends.
 
     Args:
-        graph: as it was traced.
-        backend: of what no scope places.
+        graph: the traced graph.
+        backend: the backend of nodes outside device scopes.
         generate, updates, rows_independent, frozen: as in the `Target`.
-        name: of the function that it comes from.
+        name: name of the traced function.
     """
     devices = {node.device for node in graph.nodes if node.device is not None}
     if all(settings.backend_of(device) == backend.key for device in devices):
@@ -53,7 +54,7 @@ def compile_graph(
 
 @record
 class Part:
-    """Nodes that one backend computes, and the values that it takes and gives."""
+    """Nodes of one backend, with the inputs and outputs of the part."""
 
     program: Program
     inputs: tuple[Any, ...]
@@ -62,14 +63,15 @@ class Part:
 
 @record
 class MixedProgram:
-    """Programs that run one after the other; what passes between them is copied.
+    """Sequence of programs on several backends; values that pass between them are
+    copied.
 
     Attributes:
-        source: the graph as it was traced.
-        graph: the same with each node on its device.
-        backend: of the inputs and outputs, and of what no scope places.
-        parts: in the order in which they run.
-        name: of the function that it comes from.
+        source: the traced graph.
+        graph: the same graph with a device for each node.
+        backend: the backend of inputs, outputs, and nodes outside device scopes.
+        parts: in execution order.
+        name: name of the traced function.
     """
 
     source: Graph
@@ -82,7 +84,7 @@ class MixedProgram:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arenas."""
+        """Return the bytes of all arenas."""
         return sum(part.program.nbytes for part in self.parts)
 
 
@@ -93,7 +95,7 @@ def compile_parts(
     name: str,
     rows_independent: bool = False,
 ) -> MixedProgram:
-    """A program for each part of a graph that one backend computes."""
+    """Compile a program for each part of a graph that one backend computes."""
     placed = place(graph, Target(backend))
     whole, parts = split(placed, backend.key)
     programs = [
@@ -111,7 +113,7 @@ def compile_parts(
 
 
 class MixedExecutable:
-    """Programs on several devices that can be called as one."""
+    """Programs on several devices, callable as one."""
 
     def __init__(self, program: MixedProgram) -> None:
         self.program = program
@@ -122,7 +124,7 @@ class MixedExecutable:
     def __call__(
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
-        """Run; the results are new arrays on the backend of the whole."""
+        """Run the programs; return new arrays on the default backend."""
         graph, backend = self.program.graph, self.program.backend
         arrays = dict(zip(graph.inputs, inputs, strict=True))
         for part, run in self.parts:
@@ -136,15 +138,15 @@ class MixedExecutable:
 
 
 def split(graph: Graph, default: str) -> tuple[Graph, list[tuple[str, Graph]]]:
-    """The parts of a placed graph by their backend's key, in the order of running.
+    """Split a placed graph into parts by backend key, in execution order.
 
-    A part is as early as what it reads allows; a transfer between backends is no node,
-    for the program that takes a value copies it.
+    Each part runs as early as its operands permit. A transfer between backends is not a
+    node, because the program that reads a value copies it.
 
     Returns:
         The graph without these transfers, and the parts.
     """
-    names: dict[Value, Value] = {}  # what a transfer's result is a copy of
+    names: dict[Value, Value] = {}  # the source of each transfer's result
     stage: dict[Value, int] = {}
     where: dict[Value, str] = dict.fromkeys(graph.inputs, default)
     groups: defaultdict[tuple[int, str], list[Node]] = defaultdict(list)
@@ -171,7 +173,7 @@ def split(graph: Graph, default: str) -> tuple[Graph, list[tuple[str, Graph]]]:
 def _part(
     graph: Graph, groups: Any, which: tuple[int, str], order: list[tuple[int, str]]
 ) -> Graph:
-    """A group of nodes with what it reads from outside and what others read of it."""
+    """Return a group of nodes as a graph, with its external inputs and its results."""
     nodes = groups[which]
     made = {y for node in nodes for y in node.outputs}
     read = dict.fromkeys(x for node in nodes for x in node.inputs)

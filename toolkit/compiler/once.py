@@ -1,4 +1,4 @@
-"""Which values a program makes once, because they follow from frozen inputs alone."""
+"""Values that a program computes once, because they depend on frozen inputs only."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from toolkit.backends.target import Target
 from toolkit.ir import Graph, Kind, Value
 
-# Bytes of a result that may be kept though what it is made from is smaller.
+# Bytes of a result that may be cached although its operands are smaller.
 LITTLE = 1 << 16
-# What one call makes; others may need several, and memory in between.
+# Kinds whose nodes are one call; other kinds may need several calls, and memory in
+# between.
 _SINGLE_CALLS = (Kind.ELEMENTWISE, Kind.VIEW)
 
 
 def is_worth_keeping(result: Value, inputs: Sequence[Any]) -> bool:
-    """Whether a result takes no more memory than what it is made from, or but little.
+    """Return whether a result takes no more memory than its operands, or only little.
 
     Args:
-        result: of a node.
+        result: result of a node.
         inputs: its inputs, or operands for them.
     """
     given = sum(x.spec.nbytes for x in inputs)
@@ -26,7 +27,9 @@ def is_worth_keeping(result: Value, inputs: Sequence[Any]) -> bool:
 
 
 def made_once(graph: Graph, target: Target) -> set[Value]:
-    """The frozen inputs of a graph, and what lowering can make of them once."""
+    """Return the frozen inputs of a graph, and the values that lowering can compute
+    once.
+    """
     if target.is_body or not target.backend.prepares:
         return set()
     found = {graph.inputs[number] for number in target.frozen}

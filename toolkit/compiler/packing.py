@@ -1,4 +1,4 @@
-"""Where in an arena there is room: rectangles of steps by bytes, none over another."""
+"""Allocation in an arena: rectangles of steps by bytes that do not overlap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Rectangle(NamedTuple):
-    """Bytes that are taken from one step to another, inclusive."""
+    """Bytes in use from one step to another, inclusive."""
 
     first: int
     last: int
@@ -19,14 +19,14 @@ class Rectangle(NamedTuple):
 
 
 def lowest(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
-    """Put rectangles down one after the other, each at the lowest offset that is free.
+    """Allocate rectangles in the given order, each at the lowest free offset.
 
-    Each is compared with all before it: the time grows with the square of their number.
+    Each is compared with all earlier ones: the time is quadratic in their number.
 
     Returns:
-        The bytes of all, and the offsets in the order of the rectangles.
+        The bytes in total, and the offsets in the order of the rectangles.
     """
-    # Of those that are down, in the order of their offsets: offset, end, first, last.
+    # The allocated rectangles, sorted by offset: offset, end, first, last.
     rows = np.zeros((4, len(rectangles)), np.int64)
     size, offsets = 0, []
     for count, (first, last, extent) in enumerate(rectangles):
@@ -42,7 +42,7 @@ def lowest(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
 
 
 def _lowest_gap(starts: np.ndarray, ends: np.ndarray, extent: int) -> int:
-    """The lowest offset with room between ranges, which are in order."""
+    """Return the lowest offset with room between sorted ranges."""
     if not len(starts):
         return 0
     taken = np.maximum.accumulate(ends)
@@ -53,12 +53,12 @@ def _lowest_gap(starts: np.ndarray, ends: np.ndarray, extent: int) -> int:
 
 
 def by_time(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
-    """Put rectangles down in the order in which they begin, each in the tightest gap.
+    """Allocate rectangles in the order of their first steps, each in the tightest gap.
 
-    The time grows hardly faster than their number.
+    The time is almost linear in their number.
 
     Returns:
-        The bytes of all, and the offsets in the order of the rectangles.
+        The bytes in total, and the offsets in the order of the rectangles.
     """
     gaps = _Gaps()
     offsets = [0] * len(rectangles)
@@ -74,16 +74,16 @@ def by_time(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
 
 
 class _Gaps:
-    """Ranges of bytes that nothing takes, and how many bytes there are in all."""
+    """Free ranges of bytes, and the number of bytes in total."""
 
     def __init__(self) -> None:
         self.size = 0
-        self._by_extent: list[tuple[int, int]] = []  # (extent, start), in order
+        self._by_extent: list[tuple[int, int]] = []  # sorted (extent, start)
         self._end_of: dict[int, int] = {}
         self._start_of: dict[int, int] = {}
 
     def take(self, extent: int) -> int:
-        """The offset of so many bytes, from now on taken."""
+        """Allocate `extent` bytes; return their offset."""
         number = bisect_left(self._by_extent, (extent, 0))
         if number < len(self._by_extent):
             start = self._by_extent[number][1]
@@ -100,7 +100,7 @@ class _Gaps:
         return start
 
     def give(self, start: int, extent: int) -> None:
-        """Bytes that are free again; they become one gap with those beside them."""
+        """Free a range of bytes; merge it with adjacent gaps."""
         end = start + extent
         if end in self._end_of:
             behind = self._end_of[end]

@@ -1,7 +1,7 @@
-"""The passes of the compiler in their order: from a traced graph to a program.
+"""The passes of the compiler in order: from a traced graph to a program.
 
-A pass takes a graph and what it is compiled for, and returns a graph that computes the
-same. `pipeline` is all of them, top to bottom; `lower` turns the last graph into a
+A pass receives a graph and a target, and returns a graph that computes the same
+results. `pipeline` lists all passes in order. `lower` converts the last graph into a
 `Program`, which `Executable` binds to memory and runs.
 """
 
@@ -38,7 +38,7 @@ from toolkit.ir import Graph, Node
 
 
 def simplifying(target: Target) -> tuple[Pass, ...]:
-    """The passes that make a graph small; they run on sub-graphs first."""
+    """Return the passes that simplify a graph; they run on sub-graphs first."""
     own = target.backend.passes
     return (
         select_branches,
@@ -52,17 +52,17 @@ def simplifying(target: Target) -> tuple[Pass, ...]:
         tidy_scans,
         join_pads,
         absorb_pads,
-        prune,  # pads, which are no readers of what they pad any more
+        prune,  # pads, so that they are no longer readers of their operands
         fold_scales,
-        fold,  # what it made of constants
+        fold,  # the constants that it created
         simplify,
         prune,
-        hoist,  # last: it makes copies that `simplify` sees no use in
+        hoist,  # last: it adds copies that `simplify` would remove
     )
 
 
 def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
-    """All passes from a traced graph to what is lowered, in stages with names."""
+    """Return all passes between trace and lowering, in named stages."""
     own = target.backend.passes
     generated = target.generate
     return (
@@ -77,15 +77,15 @@ def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
 
 
 def compile_program(graph: Graph, target: Target, name: str = "a graph") -> Program:
-    """The program of a graph.
+    """Compile a graph to a program.
 
     Args:
-        graph: as it was traced.
-        target: what it is compiled for.
-        name: of the function that it comes from.
+        graph: the traced graph.
+        target: the compilation target.
+        name: name of the traced function.
     """
     compiled = graph
-    # What is known is folded by kernels of arrays; so is what a signal's handler calls.
+    # Array kernels fold constants, and also run graphs for signal handlers.
     of_target = {
         "rows_independent": target.rows_independent,
         "processor": target.processor or rules.processor,
@@ -101,7 +101,7 @@ def compile_program(graph: Graph, target: Target, name: str = "a graph") -> Prog
 
 
 def stages(graph: Graph, backend: Backend) -> Iterator[tuple[str, Graph]]:
-    """The graph as traced, then after each pass that makes it small."""
+    """Yield the traced graph, then the graph after each simplifying pass."""
     yield "trace", graph
     target = Target(backend)
     for step in simplifying(target):
@@ -110,7 +110,7 @@ def stages(graph: Graph, backend: Backend) -> Iterator[tuple[str, Graph]]:
 
 
 def optimize(graph: Graph, target: Target) -> Graph:
-    """Make a graph small, and its sub-graphs before it."""
+    """Simplify a graph, after its sub-graphs."""
     graph = graph.replace(_with_small_subgraphs(node, target) for node in graph.nodes)
     for step in simplifying(target):
         graph = step(graph, target)
@@ -120,7 +120,7 @@ def optimize(graph: Graph, target: Target) -> Graph:
 def _with_small_subgraphs(node: Node, target: Target) -> Node:
     if not node.subgraphs:
         return node
-    # The numbers of frozen inputs are those of the graph around them.
+    # The indices of frozen inputs refer to the outer graph.
     inside = replace(target, frozen=())
     attrs = {
         name: optimize(value, inside) if isinstance(value, Graph) else value

@@ -1,8 +1,8 @@
-"""What follows from arrays that stay the same: made once, and shared by programs.
+"""Values of frozen arrays: computed once, and shared by programs.
 
-A packed weight is made when a program first runs with the array of that weight, and
-again once the Variable has another one. Whoever gives a program an array as frozen does
-not write to it any more, so which array it is tells what is in it.
+A weight is packed when a program first runs with its array, and again when the Variable
+has another array. The caller does not write to an array that it passes as frozen, so
+the identity of the array determines its content.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Array = Any
 
 
 class Prepared:
-    """An array, and what it was made from, which others may let go of."""
+    """An array, and references to its sources, which may be released."""
 
     def __init__(self, array: Array, sources: Sequence[Array]) -> None:
         self.array = array
         self._sources = [ref(source) for source in sources]
 
     def is_of(self, sources: Sequence[Array]) -> bool:
-        """Whether it was made from these arrays."""
+        """Return whether it was computed from these arrays."""
         pairs = zip(self._sources, sources, strict=True)
         return all(known() is source for known, source in pairs)
 
@@ -39,12 +39,12 @@ _made: WeakValueDictionary[Hashable, Prepared] = WeakValueDictionary()
 def prepared(
     recipe: Hashable, sources: Sequence[Array], make: Callable[[], Array]
 ) -> Prepared:
-    """What any program has made of these arrays by this recipe; else it is made now.
+    """Return the cached result of a recipe on these arrays, or compute it.
 
     Args:
         recipe: equal where equal sources give equal bytes.
-        sources: the arrays that it is made from.
-        make: returns a new array of it.
+        sources: the source arrays.
+        make: computes a new array.
     """
     key = recipe, tuple(map(id, sources))
     with _lock:
@@ -55,11 +55,11 @@ def prepared(
 
 
 class PreparedOperands:
-    """The operands of a bound program that are made before it runs.
+    """Operands of a bound program that are computed before it runs.
 
     Args:
-        program: that is bound.
-        objects: where its generated code finds the arrays of a call.
+        program: the bound program.
+        objects: the table in which generated code finds the arrays of a call.
     """
 
     def __init__(self, program: Program, objects: Any) -> None:
@@ -68,12 +68,12 @@ class PreparedOperands:
         self._objects = objects
         self._held: dict[int, Prepared] = {}  # by number
         self._bind: dict[int, Callable[[], Any]] = {}
-        self._runners: dict[int, Any] = {}  # what they returned
-        # The frozen inputs that they follow from, by number.
+        self._runners: dict[int, Any] = {}  # their return values
+        # The frozen inputs that they depend on, by number.
         self._known: list[tuple[int, Callable[[], Any]]] = []
 
     def bind(self, segment: Segment, places: Places) -> None:
-        """Learn where the operands of a segment are."""
+        """Record the addresses of the operands of a segment."""
         for preparation in self._preparations:
             if preparation.node in segment.members:
                 index = segment.members.index(preparation.node)
@@ -83,10 +83,10 @@ class PreparedOperands:
                 )
 
     def settle(self, inputs: Sequence[Array]) -> None:
-        """Have all of them follow from the inputs of a call.
+        """Compute all operands from the inputs of a call.
 
         Args:
-            inputs: of the graph; the handles of the frozen ones are in their places.
+            inputs: inputs of the graph; frozen inputs are represented by their handles.
         """
         for number, known in self._known:
             if known() is not inputs[number]:
@@ -99,7 +99,7 @@ class PreparedOperands:
         given: dict[int, Array] = {}
         for preparation in self._preparations:
             sources = []
-            for i in preparation.sources:  # inputs, or what is made from such
+            for i in preparation.sources:  # inputs, or values computed from them
                 if i not in held:
                     given[i] = inputs[i]
                 sources.append(held[i].array if i in held else inputs[i])
@@ -111,11 +111,11 @@ class PreparedOperands:
         self._known = [(i, ref(array)) for i, array in given.items()]
 
     def array(self, number: int) -> Array:
-        """The bytes of an operand, by its number, as they were settled last."""
+        """Return the bytes of the last computed operand with this number."""
         return self._held[number].array
 
     def close(self) -> None:
-        """Let go of all memory."""
+        """Release all memory."""
         self._held, self._known = {}, []
 
     def _make(self, preparation: Preparation) -> Array:

@@ -1,6 +1,6 @@
-"""Programs: what computes each node of a planned graph, and where its values are.
+"""Programs: the kernel of each node of a planned graph, and the memory of its values.
 
-A program is data. `BoundProgram` puts one on memory, `Executable` runs it.
+A program is data. `BoundProgram` binds one to memory, `Executable` runs it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ Array = Any
 
 @record
 class Segment:
-    """Consecutive nodes that generated code computes together, or one by its kernel.
+    """Consecutive nodes that generated code computes together, or one node with a
+    kernel.
 
     Attributes:
         members: the indices of the nodes.
-        start: the first of its steps in the memory plan.
-        code: what `Backend.assemble` made; None: the kernel of the only member runs.
+        start: the first step of the segment in the memory plan.
+        code: the result of `Backend.assemble`; None: the kernel of the only member
+            runs.
         starts: the indices of collectives that are started before it.
     """
 
@@ -38,14 +40,14 @@ class Segment:
 
 @record
 class Preparation:
-    """An operand of a program that follows from frozen inputs alone.
+    """Operand of a program that depends on frozen inputs only.
 
     Attributes:
-        number: by which generated code knows the array that it is in.
-        nbytes: of it.
-        sources: the numbers of the inputs that it is made from.
-        recipe: equal where the same sources give the same bytes.
-        node, call: what makes it, and for which node.
+        number: the number of its array in generated code.
+        nbytes: size of the array.
+        sources: the numbers of the source inputs.
+        recipe: equal where equal sources give equal bytes.
+        node, call: the node that computes it, and the node that reads it.
     """
 
     number: int
@@ -61,20 +63,20 @@ class Program:
     """A graph, optimized, scheduled and planned for a backend.
 
     Attributes:
-        graph: in the order in which it runs.
-        backend: whose kernels and code compute it.
-        layouts: how values lie in memory.
-        kernels: of each node.
-        lowered: what the backend generates for each node instead, or None.
-        segments: in the order in which they run.
-        plan: of the arena.
-        numbers: by which generated code knows the arrays of a call.
+        graph: in execution order.
+        backend: the backend of its kernels and code.
+        layouts: memory layouts of values.
+        kernels: the kernel of each node.
+        lowered: for each node the code that the backend generates instead, or None.
+        segments: in execution order.
+        plan: memory plan of the arena.
+        numbers: numbers of the arrays of a call in generated code.
         constants: the arrays of the constants.
-        kept: the numbers of the arrays that are written over in place.
-        in_place: whether updates may be written over what they are new values of.
-        source: the graph as it was traced.
-        name: of the function that it comes from.
-        made_once: the values that are operands made from frozen inputs.
+        kept: the numbers of the arrays that are updated in place.
+        in_place: whether updates may overwrite their old values.
+        source: the traced graph.
+        name: name of the traced function.
+        made_once: values that are computed once from frozen inputs.
     """
 
     graph: Graph
@@ -93,12 +95,12 @@ class Program:
     made_once: frozenset[Value] = frozenset()
 
     def is_view(self, index: int) -> bool:
-        """Whether a node only views what it reads."""
+        """Return whether a node only views its operand."""
         return self.graph.nodes[index].outputs[0] in self.layouts.views
 
     @cached_property
     def _computing(self) -> list[Segment]:
-        """The segments that are not only views."""
+        """Return the segments that do more than create views."""
         return [
             segment
             for segment in self.segments
@@ -107,35 +109,39 @@ class Program:
 
     @property
     def last(self) -> Segment | None:
-        """The last segment that computes, if there is one."""
+        """Return the last segment that computes, or None."""
         return self._computing[-1] if self._computing else None
 
     @cached_property
     def whole(self) -> Segment | None:
-        """The segment of generated code, if that is all that the program is."""
+        """Return the segment of generated code, if it is the whole program."""
         found = self._computing
         is_code = len(found) == 1 and found[0].code is not None
         return found[0] if is_code else None
 
     @property
     def code(self) -> Any:
-        """The generated code, if that is all that the program is; else None."""
+        """Return the generated code, if it is the whole program; else None."""
         return None if self.whole is None else self.whole.code
 
     @cached_property
     def places(self) -> Places:
-        """Of the operands of a program that is generated code alone."""
+        """Return the operand addresses of a program that is generated code only."""
         assert self.whole is not None
         return self.places_of(self.whole)
 
     def located(self, constant: Callable[[Array], Any]) -> Places:
-        """The same places where constants are elsewhere, at what a function returns."""
+        """Return the same addresses, with constants at the addresses that a function
+        returns.
+        """
         assert self.whole is not None
         return self.places_of(self.whole, constant)
 
     @cached_property
     def preparations(self) -> list[Preparation]:
-        """What is made once and stays until a frozen input is another array."""
+        """Return the values that are computed once and cached until a frozen input
+        changes.
+        """
         found = []
         for index, k in self._prepared:
             call, node = self.lowered[index].prepared[k], self.graph.nodes[index]
@@ -155,7 +161,7 @@ class Program:
 
     @cached_property
     def _prepared(self) -> dict[tuple[int, int], int]:
-        """The numbers of their arrays, by the node and the number of its operand."""
+        """Return the numbers of their arrays, by node and operand index."""
         operands = [
             (index, k)
             for index, lowered in enumerate(self.lowered)
@@ -165,7 +171,7 @@ class Program:
 
     @cached_property
     def _makers(self) -> dict[Value, int]:
-        """The numbers of the arrays of the values that are made once."""
+        """Return the array numbers of the values that are computed once."""
         return {
             y: self._prepared[index, 0]
             for index, node in enumerate(self.graph.nodes)
@@ -174,17 +180,20 @@ class Program:
         }
 
     def number_of(self, value: Value) -> int | None:
-        """By which generated code knows the array of a value; None: it is in none."""
+        """Return the number of a value's array in generated code, or None if it has no
+        array.
+        """
         return self.numbers.get(value, self._makers.get(value))
 
     def places_of(
         self, segment: Segment, constant: Callable[[Array], Any] | None = None
     ) -> Places:
-        """Where the operands of a segment's nodes are.
+        """Return the operand addresses of a segment's nodes.
 
         Args:
-            segment: one of the program's.
-            constant: where the array of a constant is; None: in the backend's memory.
+            segment: a segment of this program.
+            constant: returns the address of a constant's array; None: the memory of the
+                backend.
         """
         address = constant or self.backend.address
         return Places([self._operands(index, address) for index in segment.members])
@@ -193,7 +202,8 @@ class Program:
         self, index: int, address: Callable[[Array], Any]
     ) -> NodeOperands[Location]:
         node = self.graph.nodes[index]
-        work = self.plan.work.get(index)  # none for a product of no extent
+        # None for a contraction over an axis of extent 0
+        work = self.plan.work.get(index)
         return NodeOperands(
             [self._location(x, address) for x in node.inputs],
             [self._location(y, address) for y in node.outputs],
@@ -218,12 +228,12 @@ class Program:
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes of the program's own intermediate values."""
+        """Return the bytes of the arena for intermediate values."""
         return self.plan.nbytes
 
     @property
     def nbytes(self) -> int:
-        """Peak bytes of intermediate values, sub-programs included."""
+        """Return the peak bytes of intermediate values, including sub-programs."""
         inner: int = sum(
             inner.program.nbytes
             for kernel, lowered in zip(self.kernels, self.lowered, strict=True)

@@ -1,4 +1,4 @@
-"""Which way of spreading the steps of models over processes is set, if one is."""
+"""The current strategy for distributed steps of models over processes, if any."""
 
 from __future__ import annotations
 
@@ -11,45 +11,46 @@ from toolkit.ir import Graph
 
 
 class Recovery(Protocol):
-    """How a job goes on when it loses a rank.
+    """Recovery of a job that loses a rank.
 
     Attributes:
-        version: changes when programs have to be compiled again.
+        version: changes when programs must be recompiled.
     """
 
     @property
     def version(self) -> int: ...
 
     def recover(self, version: int) -> None:
-        """Go on without lost ranks, where the job can: else it raises.
+        """Continue without the lost ranks if the job can; raise otherwise.
 
         Args:
-            version: that of when the step began in which they were missed.
+            version: the version at the start of the step in which the loss was
+                detected.
         """
 
     def callbacks(self) -> list[Any]:
-        """Those that the launcher adds to each `fit`."""
+        """Return the callbacks that the launcher adds to each `fit`."""
 
     def begin(self, model: Any) -> None:
-        """Begin a run of `fit`, or take it up in the place of a lost rank."""
+        """Start a run of `fit`, or resume it as the replacement of a lost rank."""
 
     def after_step(self) -> None:
-        """Let replacements of lost ranks in; all ranks call this between steps."""
+        """Admit replacements of lost ranks; all ranks call this between steps."""
 
     def end(self) -> None:
         """End a run of `fit`."""
 
 
 class Spreading(Protocol):
-    """How the steps of models are spread over the ranks of a job.
+    """Strategy for distributed steps of models over the ranks of a job.
 
     Attributes:
-        is_chief: whether this process is the one that shows progress and writes files.
-        auto_shard_dataset: whether each process takes its part of the data that all are
-            given; if not, it is given its part.
-        num_processes: how many compute together.
-        num_model_replicas: into how many parts each batch goes.
-        recovery: what they do when one of them is lost.
+        is_chief: whether this process shows progress and writes files.
+        auto_shard_dataset: whether each process takes its shard of the data; if not,
+            the data is already sharded.
+        num_processes: number of processes that compute together.
+        num_model_replicas: number of parts of each batch.
+        recovery: recovery from the loss of a process.
     """
 
     @property
@@ -65,19 +66,23 @@ class Spreading(Protocol):
     def num_model_replicas(self) -> int: ...
 
     def rows(self, count: int) -> range:
-        """Which rows of a batch of so many this process needs."""
+        """Return the rows of a batch with `count` rows that this process needs."""
 
     @property
     def recovery(self) -> Recovery: ...
 
     def exchange(self, value: Any) -> list[Any]:
-        """The values of all processes, which all call this; they are sent as JSON."""
+        """Gather a value from all processes as JSON; all processes call this."""
 
     def agree(self, subject: str, number: int) -> list[int]:
-        """The small numbers of all processes, which all call this; see `comm.tell`."""
+        """Gather a small number from all processes, which all call this; see
+        `comm.tell`.
+        """
 
     def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
-        """Call a function in one process while all others wait; all call this."""
+        """Call a function in one process while all other processes wait; all processes
+        call this.
+        """
 
     def compile(
         self,
@@ -89,13 +94,13 @@ class Spreading(Protocol):
         variables: Sequence[Any],
         written: Sequence[Any],
     ) -> Executable:
-        """What runs this rank's part of a step.
+        """Compile this rank's part of a step.
 
         Args:
-            graph: of the whole step, its last inputs those of the variables.
+            graph: graph of the whole step; its last inputs are the variables.
             backend, generate, updates, name: as for `compile_graph`.
-            variables: what the graph reads besides a batch.
-            written: the variables whose new values are its last outputs.
+            variables: inputs of the graph after the batch.
+            written: the variables whose new values are the last outputs.
         """
 
 
@@ -103,21 +108,21 @@ _current: Spreading | None = None
 
 
 def current() -> Spreading | None:
-    """How steps are spread now; None: one process computes all of them."""
+    """Return the current strategy, or None if one process computes all steps."""
     return _current
 
 
 def is_chief() -> bool:
-    """Whether this process shows progress and writes files."""
+    """Return whether this process shows progress and writes files."""
     return _current is None or _current.is_chief
 
 
 def on_chief(work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
-    """Call a function, in a job in one process while all others wait.
+    """Call a function; in a job, in one process while all other processes wait.
 
     Args:
-        work: the function, which writes files.
-        variables: those that it may read.
+        work: the function; it writes files.
+        variables: variables that it may read.
     """
     if _current is None:
         work()
@@ -126,6 +131,6 @@ def on_chief(work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
 
 
 def set_current(value: Spreading | None) -> None:
-    """Spread the steps that are traced from now on."""
+    """Use this strategy for the steps that are traced from now on."""
     global _current
     _current = value

@@ -1,1 +1,3 @@
-"""Fusion: which nodes become one, and what is computed again instead of stored."""
+"""Fusion: the nodes that become one node, and the values that are recomputed instead of
+stored.
+"""

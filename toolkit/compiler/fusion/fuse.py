@@ -1,8 +1,10 @@
-"""Fusion: nodes that visit the same elements become one node, one pass over memory.
+"""Fusion: nodes that iterate over the same elements become one node, with one pass over
+memory.
 
-A fused node holds its members as a graph; the values between them never reach memory.
-Elementwise nodes join each other, reductions of their results, and what reads those
-row by row. What follows a convolution or product joins that, as its epilogue.
+A fused node holds its members as a graph; values between members are not stored in
+memory. Elementwise nodes are fused with other elementwise nodes, with reductions of
+their results, and with readers of those reductions that work row by row. Nodes after a
+convolution or a matrix product become its epilogue.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from toolkit.compiler.fusion.recompute import recompute
 from toolkit.compiler.once import made_once
 from toolkit.ir import Graph, Kind, Node, Value, fused_node
 
-# A body of more nodes is not joined to others: its loop would need too many registers.
+# A body with more nodes is not fused further: its loop would need too many registers.
 MOST_NODES = 160
-# A group that so many others could not join is not tried again.
+# A group is not tried again after this number of failed attempts to fuse with it.
 MOST_REFUSALS = 64
 
 
 def fuse(graph: Graph, target: Target) -> Graph:
-    """Join nodes into fused nodes, as large as the backend lets them be."""
+    """Fuse nodes into fused nodes, as large as the backend permits."""
     backend = target.backend
     once = made_once(graph, target)
     return join_nodes(graph, backend.fuses, backend.anchors, backend.calls, once)
@@ -40,15 +42,15 @@ def join_nodes(
     calls: Calls | None = None,
     once: Collection[Value] = (),
 ) -> Graph:
-    """Join nodes into fused nodes, as large as they can be.
+    """Fuse nodes into fused nodes that are as large as possible.
 
     Args:
         graph: an optimized graph.
         fusable: whether the backend can compute a node inside a fused one.
-        anchors: the primitives that the backend lets elementwise nodes follow.
-        calls: what may follow in calls of libraries; None: anything.
-        once: values that are made once if the nodes that lead to them stay among
-            themselves, and have one result.
+        anchors: primitives that the backend can compute with an elementwise epilogue.
+        calls: the epilogues that library calls support; None: any.
+        once: values that are computed once if the nodes that lead to them are fused
+            only with such nodes, and have one result.
     """
     fusion = _Fusion(graph, fusable, anchors, calls, once)
     fusion.join_with_producers()
@@ -72,7 +74,7 @@ def join_nodes(
 
 
 class _Fusion:
-    """The groups of a graph, and what may join them."""
+    """Groups of a graph, and the rules for fusing them."""
 
     def __init__(
         self,
@@ -94,13 +96,14 @@ class _Fusion:
                 self.readers[value].append(node)
         self.anchors = {n for n in graph.nodes if n.op.name in anchors}
         self.outputs = set(graph.outputs)
-        # Whether all that reads a value is light, of those that were asked for.
+        # Cached results of the test whether all readers of a value are light.
         self.read_lightly: dict[Value, bool] = {}
-        # What groups of so many nodes visit, of those that were asked for.
+        # Cached element counts of groups, with the number of nodes that they are valid
+        # for.
         self.sizes: dict[Group, tuple[int, int]] = {}
 
     def join_with_producers(self) -> None:
-        """Let every node join the groups that it reads from."""
+        """Fuse every node with the groups that it reads from."""
         for node in self.graph.nodes:
             self.groups.add(node)
             if node not in self.able and not _is_reshape(node):
@@ -111,10 +114,10 @@ class _Fusion:
                     self.try_join(self.groups.of(producer), self.groups.of(node))
 
     def _may_be_followed(self, node: Node, value: Any) -> bool:
-        """Whether what reads a value that a node makes may join the node's group."""
+        """Return whether readers of a value may be fused with the group of its node."""
         group = self.groups.of(node)
         if self._has_anchor(group):
-            # Where others need the value in memory, nothing is gained.
+            # If other nodes need the value in memory, fusion gains nothing.
             if value not in self.read_lightly:
                 is_light = map(self._is_light, self.readers[value])
                 self.read_lightly[value] = all(is_light)
@@ -127,7 +130,7 @@ class _Fusion:
         )
 
     def join_readers_of_one_value(self) -> None:
-        """Let groups that read the same array read it together."""
+        """Fuse groups that read the same array, so that they read it once."""
         for value, readers in self.readers.items():
             nodes = [node for node in readers if node in self.able]
             size = value.spec.size
@@ -137,7 +140,7 @@ class _Fusion:
                     self.try_join(a, b)
 
     def join_scalars(self) -> None:
-        """Let all arithmetic on single numbers join where nothing is in between."""
+        """Fuse scalar arithmetic where no other node runs in between."""
         joined: list[Group] = []
         refusals: Counter[Group] = Counter()
         for group in self.groups.all():
@@ -155,7 +158,7 @@ class _Fusion:
         return any(n in self.anchors for group in groups for n in group.nodes)
 
     def _size(self, group: Group) -> int:
-        """How many elements the nodes of a group visit; 0 if it is not to be fused."""
+        """Return the number of elements that a group iterates over; 0: do not fuse it."""
         count, size = self.sizes.get(group, (0, 0))
         if count != len(group.nodes):  # groups only grow
             size = self._visited(group)
@@ -170,7 +173,7 @@ class _Fusion:
         return space_of(group.nodes).size
 
     def try_join(self, a: Group, b: Group) -> bool:
-        """Make two groups one if that can run as one; whether it was done."""
+        """Fuse two groups if they can run as one; return whether they were fused."""
         if a is b or len(a.nodes) + len(b.nodes) > MOST_NODES:
             return False
         if not self.groups.may_join(a, b) or not self._are_made_alike(a, b):
@@ -181,10 +184,11 @@ class _Fusion:
         return self.groups.join(a, b)
 
     def _are_made_alike(self, a: Group, b: Group) -> bool:
-        """Whether both groups are made in each run, or both once and for one result.
+        """Return whether both groups run in each call, or both once and for one result.
 
-        What is made once joins others of as many elements, too: those are visited in
-        each run, and where the inputs are new each time that costs less.
+        A group that runs once may also be fused with others of the same number of
+        elements. Those run in each call, and where the inputs change in each call this
+        costs less.
         """
         is_once = [all(n in self.once for n in group.nodes) for group in (a, b)]
         if not any(is_once):
@@ -199,13 +203,13 @@ class _Fusion:
         return sum(read) == 1
 
     def fits(self, nodes: list[Node]) -> bool:
-        """Whether nodes can run as one."""
+        """Return whether nodes can run as one."""
         if any(node in self.anchors for node in nodes):
             return follows(nodes, self._is_contiguous) and self._is_chain(nodes)
         return fits(nodes)
 
     def _is_chain(self, nodes: list[Node]) -> bool:
-        """Whether the backend takes an anchor and what follows it, if it asks."""
+        """Return whether the backend supports an anchor with this epilogue."""
         if self.calls is None:
             return True
         nodes = _anchor_first(nodes)
@@ -231,23 +235,25 @@ def _is_reshape(node: Node) -> bool:
 
 
 class _Body:
-    """A group as a fused node, and the views of its results that others read.
+    """A group as a fused node, and the views of its results that other nodes read.
 
     Args:
         members: the nodes of the group.
-        read_outside: the values that others read.
+        read_outside: the values that other nodes read.
     """
 
     def __init__(self, members: list[Node], read_outside: set[Value]) -> None:
         self.read_outside = read_outside
         members = self._needed(members)
         self.views = self._views(members)
-        # Inside, reshaped values are others than outside.
+        # A reshaped value has different `Value` objects inside and outside.
         self.inner: dict[Value, Value] = {}
         self.nodes = [*([self._fused(members)] if members else ()), *self.views]
 
     def _needed(self, members: list[Node]) -> list[Node]:
-        """The members that something depends on: copies may have made others idle."""
+        """Return the members that something depends on: copies can leave a member
+        unused.
+        """
         needed, kept = set(self.read_outside), []
         for node in reversed(members):
             if any(y in needed for y in node.outputs):
@@ -256,7 +262,9 @@ class _Body:
         return kept[::-1]
 
     def _views(self, members: list[Node]) -> list[Node]:
-        """The reshapes that others need, which then read results of the fused node."""
+        """Return the reshapes that other nodes need; they read results of the fused
+        node.
+        """
         found: list[Node] = []
         for node in reversed(members):
             if _is_reshape(node) and node.outputs[0] in self.read_outside:
@@ -290,17 +298,19 @@ class _Body:
         return fused_node(Graph(tuple(inputs), tuple(body), tuple(outputs)))
 
     def _inner(self, node: Node) -> Node:
-        """A reshape for use inside only."""
+        """Return a reshape for use inside the fused node only."""
         (old,) = node.outputs
         self.inner[old] = Value(old.spec)
         return Node(node.op, node.inputs, node.attrs, [self.inner[old]])
 
 
 def _anchor_first(members: list[Node]) -> list[Node]:
-    """What an anchor is followed by never leads to it, but may stand before it."""
+    """Move the anchor before its epilogue; no member of the epilogue leads to the
+    anchor.
+    """
     return sorted(members, key=lambda node: node.op.kind is not Kind.CONTRACT)
 
 
 def is_literal(value: Any) -> bool:
-    """Whether a value is a number that a kernel can have written into it."""
+    """Return whether a value is a number that a kernel can contain as a literal."""
     return number_of(value) is not None

@@ -1,4 +1,4 @@
-"""Nodes of a graph in groups, each of which is to run as one."""
+"""Groups of the nodes of a graph; each group runs as one node."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from heapq import heapify, heappop, heappush
 
 from toolkit.ir import Graph, Kind, Node, Value
 
-# Groups that are looked at to see whether two may be joined; where that does not tell,
-# they stay apart, so that a graph costs time in proportion to its nodes.
+# Limit of the groups that the search for a cycle visits. If it is reached, two groups
+# are not joined, so that compile time is linear in the number of nodes.
 MOST_VISITED = 500
 
 
 class Group:
-    """Nodes that will be one, in the order of the graph.
+    """Nodes that will run as one, in the order of the graph.
 
     Attributes:
-        sources: the nodes of others that the members read from.
+        sources: the nodes in other groups that the members read from.
         level: higher than that of every group that the members read from.
-        shape: the shape of all results, if the nodes are elementwise and have but one.
+        shape: the shape of all results, if the nodes are elementwise and all results
+            have the same shape.
     """
 
     def __init__(self, node: Node, sources: Iterable[Node], level: int) -> None:
@@ -32,9 +33,9 @@ class Group:
 
 
 class Groups:
-    """The groups of a graph as they grow; every node is in one, most of them alone.
+    """Groups of a graph as they grow; every node is in one group, initially alone.
 
-    Nodes are added in order, each after those that it reads from.
+    Nodes are added in topological order.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -46,7 +47,7 @@ class Groups:
         self._readers: defaultdict[Node, list[Node]] = defaultdict(list)
 
     def add(self, node: Node) -> Group:
-        """A group of one node."""
+        """Create a group of one node."""
         found = [self.producers.get(x) for x in node.inputs]
         sources = dict.fromkeys(n for n in found if n is not None)
         levels = (self._group_of[n].level for n in sources)
@@ -58,19 +59,19 @@ class Groups:
         return group
 
     def of(self, node: Node) -> Group:
-        """The group that a node is in."""
+        """Return the group of a node."""
         return self._group_of[node]
 
     def all(self) -> list[Group]:
-        """Every group once."""
+        """Return every group once."""
         return list(self._alive)
 
     def sources(self, group: Group) -> list[Group]:
-        """The other groups that a group reads from."""
+        """Return the other groups that a group reads from."""
         return list(dict.fromkeys(self._group_of[node] for node in group.sources))
 
     def _readers_of(self, group: Group) -> Iterator[Group]:
-        """The other groups that read from a group, some of them several times."""
+        """Yield the other groups that read from a group; some appear several times."""
         for node in group.nodes:
             for reader in self._readers[node]:
                 if self._group_of[reader] is not group:
@@ -80,10 +81,12 @@ class Groups:
         return self.position[group.nodes[0]]
 
     def may_join(self, a: Group, b: Group) -> bool:
-        """Whether two groups can be one: no way leads out of them and back in.
+        """Return whether two groups can become one: no path leads out of them and back
+        in.
 
-        A way leads up in levels. The highest are looked at first: from what gradients
-        read of early values, say, it is but a few steps.
+        A path always leads to higher levels. The search visits the highest groups
+        first: from the gradients that read early values, for example, it needs few
+        steps.
         """
         first, last = (a, b) if a.level <= b.level else (b, a)
         visited, seen = 0, {first}
@@ -101,11 +104,11 @@ class Groups:
         return True
 
     def union(self, a: Group, b: Group) -> list[Node]:
-        """The nodes of both, in order."""
+        """Return the nodes of both groups, in order."""
         return sorted([*a.nodes, *b.nodes], key=lambda n: self.position[n])
 
     def join(self, a: Group, b: Group) -> bool:
-        """Make two groups one, which may be; unless that moves too many others."""
+        """Join two groups, unless this changes the levels of too many other groups."""
         levels = self._raised(a, b)
         if levels is None:
             return False
@@ -121,9 +124,9 @@ class Groups:
         return True
 
     def _raised(self, a: Group, b: Group) -> list[tuple[Group, int]] | None:
-        """The new levels of what reads from two groups, if those become one.
+        """Return the new levels of the readers of two groups, if the two become one.
 
-        None if they are too many to look at.
+        Return None if there are too many readers to visit.
         """
         top = max(a.level, b.level)
         visited, levels = 0, {a: top, b: top}
@@ -145,7 +148,7 @@ class Groups:
         return found
 
     def in_order(self) -> list[Group]:
-        """The groups, each after those that it reads from."""
+        """Return the groups in topological order."""
         groups = self.all()
         waiting = {g: len(self.sources(g)) for g in groups}
         readers: dict[Group, list[Group]] = {g: [] for g in groups}

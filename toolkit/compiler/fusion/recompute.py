@@ -1,7 +1,8 @@
-"""Recomputation: what a few operations make again is not carried through memory.
+"""Recomputation: values that few operations can compute again are not stored.
 
-A value that one group of nodes makes and others read costs a write, and a read for each
-of them. Where the readers can make it from what is in memory anyway, it need not be.
+A value that one group of nodes computes and other groups read costs one write, and one
+read for each reader. If the readers can compute it from values that are in memory
+anyway, it is not stored.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from toolkit.ir import Graph, Kind, Node, Value
 
 # Smaller values stay in the cache.
 LEAST_BYTES = 1 << 17
-# What a reader may compute again, in additions; dear operations count for more.
+# Limit of the cost that a reader may recompute, in additions; the second limit is for
+# expensive operations.
 MOST_COST, DEAR_COST = 60, 14
-# What one dear operation costs at least: exp does, a division does not.
+# Least cost of one expensive operation: exp costs more, a division less.
 _DEAR_FROM = 12
-# Traffic and space that a byte costs: to be written and kept; to be kept for longer.
+# Weights of a byte of traffic and space: to store a value; to prolong a lifetime.
 STORED, PROLONGED = 2, 1
 
 Part = list[Node]
 
 
 def is_dear(node: Node) -> bool:
-    """Whether an element of a node's result takes much more than an addition."""
+    """Return whether an element of a node's result costs much more than an addition."""
     return bool(node.op.cost >= _DEAR_FROM)
 
 
@@ -38,13 +40,13 @@ def recompute(
     """Copy cheap nodes into the groups that read their results.
 
     Args:
-        graph: where the nodes are from.
+        graph: the graph of the nodes.
         parts: groups of nodes, in the order in which they run.
         is_body: whether each group becomes a fused node.
         fits: whether nodes can be one group.
 
     Returns:
-        The groups, with copies of nodes in front of what reads them.
+        The groups, with copies of nodes before the nodes that read them.
     """
     found = _Parts(graph, parts, is_body, fits)
     for number, part in enumerate(found.nodes):
@@ -54,7 +56,7 @@ def recompute(
 
 
 class _Parts:
-    """Groups of nodes, and which of them read each value."""
+    """Groups of nodes, and the groups that read each value."""
 
     def __init__(
         self,
@@ -69,7 +71,8 @@ class _Parts:
         self.outputs = set(graph.outputs)
         self.inputs = set(graph.inputs)
         self.readers: defaultdict[Value, set[int]] = defaultdict(set)
-        self.in_memory = set(self.outputs)  # what has to be, whatever reads it
+        # values that must be in memory, whatever their readers do
+        self.in_memory = set(self.outputs)
         for number, part in enumerate(parts):
             for node in part:
                 for x in node.inputs:
@@ -78,17 +81,17 @@ class _Parts:
                         self.in_memory.add(x)
 
     def others(self, value: Any, number: int) -> set[int]:
-        """The groups but one that read a value."""
+        """Return the other groups that read a value."""
         return self.readers[value] - {number}
 
     def last(self, value: Any) -> int:
-        """The last group that reads a value; what is given or returned stays."""
+        """Return the last group that reads a value; inputs and outputs live to the end."""
         if value in self.outputs or value in self.inputs:
             return len(self.nodes)
         return max(self.readers[value], default=-1)
 
     def replace(self, number: int, copies: Part, values: dict[Value, Value]) -> None:
-        """Put copies into a group and let it read what they make."""
+        """Add copies to a group and make it read their results."""
         part = [
             node.with_inputs([values.get(x, x) for x in node.inputs])
             for node in self.nodes[number]
@@ -102,7 +105,7 @@ class _Parts:
 
 
 class _Relief:
-    """Which values of one group its readers had better make themselves."""
+    """Values of one group that its readers can recompute at lower cost."""
 
     def __init__(self, parts: _Parts, number: int, nodes: Part) -> None:
         self.parts = parts
@@ -123,7 +126,7 @@ class _Relief:
         return bool(self.parts.others(value, self.number))
 
     def apply(self) -> None:
-        """Copy what is to be made again to where it is read."""
+        """Copy the nodes of the selected values into the groups that read them."""
         self._drop_what_readers_refuse()
         if not self._saves(self.spared):
             self.spared = dict.fromkeys(filter(self._saves_alone, list(self.spared)))
@@ -133,7 +136,7 @@ class _Relief:
             self.parts.replace(reader, copies, made)
 
     def _by_reader(self, values: Iterable[Any]) -> dict[int, list[Any]]:
-        """The values that each other group reads."""
+        """Return the values that each other group reads."""
         found: defaultdict[int, list[Any]] = defaultdict(list)
         for value in values:
             for reader in self.parts.others(value, self.number):
@@ -141,7 +144,9 @@ class _Relief:
         return found
 
     def _closure(self, values: Iterable[Value]) -> tuple[Part, list[Value]]:
-        """The nodes that make values from what is in memory, and what that is."""
+        """Return the nodes that compute values from values in memory, and those
+        operands.
+        """
         nodes: set[Node] = set()
         leaves: dict[Value, None] = {}
         stack = list(values)
@@ -160,7 +165,9 @@ class _Relief:
         return sorted(nodes, key=lambda n: self.order[n]), list(leaves)
 
     def _is_inner(self, value: Any, node: Node | None, size: int) -> bool:
-        """Whether a value is to be made again on the way to others."""
+        """Return whether a value must also be recomputed, as an operand of the selected
+        values.
+        """
         if node is None or value.spec.size != size:
             return False
         if node.op.kind not in (Kind.ELEMENTWISE, Kind.VIEW):
@@ -168,7 +175,7 @@ class _Relief:
         return value in self.spared or not self._is_stored(value)
 
     def _is_stored(self, value: Any) -> bool:
-        """Whether a value is in memory as things are."""
+        """Return whether a value is currently stored in memory."""
         if value not in self.makers or value in self.parts.in_memory:
             return True
         return bool(self.parts.others(value, self.number))
@@ -189,7 +196,7 @@ class _Relief:
                     break
 
     def _saves(self, values: Iterable[Any]) -> bool:
-        """Whether making values again costs less than storing them."""
+        """Return whether recomputation of values costs less than their storage."""
         values = list(values)
         cost, stored = 0, set()
         for reader, wanted in self._by_reader(values).items():
@@ -218,7 +225,9 @@ class _Relief:
         return saves
 
     def _copies(self, values: Sequence[Value]) -> tuple[Part, dict[Value, Value]]:
-        """Copies of the nodes that make values, and the new values by the old ones."""
+        """Return copies of the nodes that compute values, and a map from old to new
+        values.
+        """
         nodes, _ = self._closure(values)
         made: dict[Value, Value] = {}
         copies = []

@@ -1,1 +1,1 @@
-"""Passes for every backend; `toolkit.compiler.pipeline` has them in their order."""
+"""Passes for every backend; `toolkit.compiler.pipeline` defines their order."""

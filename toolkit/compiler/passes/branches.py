@@ -1,4 +1,4 @@
-"""Branches without control flow: both are computed, and each result is selected."""
+"""Branches without control flow: compute both, and select each result."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from toolkit.ir import PRIMITIVES, Graph, Node
 
 
 def select_branches(graph: Graph, target: Target) -> Graph:
-    """Compute both branches of each `cond` where a backend cannot wait for its choice.
+    """Replace each `cond` by both branches and a select, where a backend cannot wait
+    for the predicate.
 
-    There a branch with a loop of unknown length stays: taken or not, it might not end.
+    A branch that contains a loop of unknown length stays: it may not terminate when it
+    is not taken.
     """
     if target.backend.can_branch:
         return graph
@@ -28,7 +30,7 @@ def _loops(node: Node) -> bool:
 
 
 def _selected(node: Node) -> list[Node]:
-    """The nodes of both branches, and one that selects for each output."""
+    """Return the nodes of both branches, and one select for each output."""
     with Trace("cond") as trace:
         stand_ins = [trace.placeholder(x.spec) for x in node.inputs]
         predicate, *inputs = stand_ins

@@ -1,4 +1,4 @@
-"""Zeros around arrays: what need not be added, and what need not be stored."""
+"""Zero padding: zeros that need not be added, and zeros that need not be stored."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from toolkit.ir import Graph, Node, Value, node_of
 
 @record
 class _Sum:
-    """Padded parts that are added.
+    """Sum of padded parts.
 
-    axis: the only one along which there are zeros.
-    terms: what is added, or one part.
+    axis: the only axis along which there are zeros. terms: the summands, or one part.
     """
 
     axis: int
@@ -25,7 +24,7 @@ class _Sum:
     part: Node | None = None
 
     def parts(self) -> list[Node]:
-        """Every part that is not empty, in their order."""
+        """Return every part that is not empty, in order."""
         found, stack = [], [self]
         while stack:
             current = stack.pop()
@@ -36,15 +35,15 @@ class _Sum:
 
 
 def join_pads(graph: Graph, target: Target) -> Graph:
-    """Concatenate parts instead of adding them, each with zeros around it.
+    """Concatenate padded parts instead of adding them.
 
-    The gradients of the parts of a split are such a sum. Parts of the same place are
-    added first. A -0.0 in a part stays one.
+    The gradients of the parts of a split are such a sum. Parts at the same offset are
+    added first. A -0.0 in a part stays -0.0.
     """
     uses = Counter(x for node in graph.nodes for x in node.inputs)
     uses.update(graph.outputs)
     sums: dict[Value, _Sum] = {}
-    inner: set[Value] = set()  # what is a term of another sum
+    inner: set[Value] = set()  # terms of another sum
     for node in graph.nodes:
         if node.op.name == "pad":
             found = _padded(node)
@@ -64,7 +63,7 @@ def join_pads(graph: Graph, target: Target) -> Graph:
 
 
 def _padded(pad: Node) -> _Sum | None:
-    """A part, if there are zeros around it along one axis only."""
+    """Return a pad as a sum of one part, if it pads along one axis only."""
     widths, result = pad.attrs["widths"], pad.outputs[0].spec
     axes = [axis for axis, width in enumerate(widths) if width != (0, 0)]
     is_zero = pad.attrs["value"] == 0 and result.size > 0
@@ -74,11 +73,11 @@ def _padded(pad: Node) -> _Sum | None:
 def _added(
     add: Node, sums: Mapping[Value, _Sum], uses: Mapping[Value, int]
 ) -> _Sum | None:
-    """Two sums along one axis as one, if nothing else reads them."""
+    """Merge two sums along one axis, if nothing else reads them."""
     terms = tuple(sums[x] for x in add.inputs if x in sums)
     if len(terms) < 2 or terms[0].axis != terms[1].axis:
         return None
-    if add.inputs[0].spec != add.inputs[1].spec:  # one is repeated
+    if add.inputs[0].spec != add.inputs[1].spec:  # one of them broadcasts
         return None
     pairs = zip(terms, add.inputs, strict=True)
     is_read = any(term.terms and uses[x] > 1 for term, x in pairs)
@@ -86,7 +85,7 @@ def _added(
 
 
 def _joined(total: Node, found: _Sum) -> list[Node]:
-    """What computes a sum: concatenations of what does not overlap, added."""
+    """Return the nodes of a sum: concatenations of parts that do not overlap, added."""
     axis, writer = found.axis, _Writer(total.device)
     places: dict[_Place, list[Value]] = {}
     for part in found.parts():
@@ -107,11 +106,11 @@ def _joined(total: Node, found: _Sum) -> list[Node]:
     return [*before, Node(last.op, last.inputs, last.attrs, total.outputs, last.device)]
 
 
-_Place = tuple[int, int]  # where a part begins and ends
+_Place = tuple[int, int]  # start and end of a part
 
 
 def _rows(places: Sequence[_Place]) -> list[list[_Place]]:
-    """Places in their order, in rows of which none overlap."""
+    """Group sorted ranges into rows without overlap."""
     rows: list[list[_Place]] = []
     for place in places:
         for row in rows:
@@ -124,20 +123,22 @@ def _rows(places: Sequence[_Place]) -> list[list[_Place]]:
 
 
 class _Writer:
-    """Makes nodes."""
+    """Builder of nodes."""
 
     def __init__(self, device: str | None) -> None:
         self._device = device
         self.nodes: list[Node] = []
 
     def added(self, values: Sequence[Value]) -> Value:
-        """Their sum."""
+        """Return the sum of the values."""
         return reduce(lambda x, y: self._node("add", (x, y)), values)
 
     def row(
         self, parts: Sequence[tuple[_Place, Value]], axis: int, extent: int
     ) -> Value:
-        """Parts that do not overlap, with zeros around them."""
+        """Return the concatenation of parts that do not overlap, with zeros around
+        them.
+        """
         starts = [start for (start, _), _ in parts[1:]]
         pieces, low = [], parts[0][0][0]
         for ((_, end), x), following in zip(parts, [*starts, extent], strict=True):
@@ -158,12 +159,13 @@ class _Writer:
         return y
 
 
-# What sees zeros around its first input, along all axes between the first and the last.
+# Primitives that can pad their first input, along all axes between the first and the
+# last.
 _WINDOWED = ("conv", "conv_integer", "conv_kernel_grad")
 
 
 def absorb_pads(graph: Graph, target: Target) -> Graph:
-    """Let convolutions see the zeros that would be stored around their images."""
+    """Make convolutions pad implicitly instead of reading stored zeros."""
     pads: dict[Value, Node] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -179,7 +181,9 @@ def absorb_pads(graph: Graph, target: Target) -> Graph:
 
 
 def _exchanged(quantize: Node, pad: Node) -> tuple[Node, Node]:
-    """Numbers of 8 bits with what 0 becomes around them, instead of padded floats."""
+    """Quantize before padding: pad 8-bit numbers with the quantized 0 instead of
+    floats.
+    """
     (x,), (y,) = pad.inputs, quantize.outputs
     small = Value(x.spec.with_dtype(y.spec.dtype))
     inputs, device = (x, quantize.inputs[1]), quantize.device
@@ -189,7 +193,7 @@ def _exchanged(quantize: Node, pad: Node) -> tuple[Node, Node]:
 
 
 def _absorbing(node: Node, pads: Mapping[Value, Node]) -> Node:
-    """A convolution of what a pad reads instead of what it makes."""
+    """Return a convolution that reads the source of a pad instead of its result."""
     pad = pads.get(node.inputs[0]) if node.op.name in _WINDOWED else None
     if pad is None or pad.attrs["value"] != node.attrs.get("offset", 0):
         return node

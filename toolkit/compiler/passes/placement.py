@@ -1,4 +1,4 @@
-"""Placement: which device computes each node, and the transfers between devices."""
+"""Placement: the device of each node, and the transfers between devices."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ def _same(x: Spec, device: str) -> Spec:
     return x
 
 
-# Not in the registry: the compiler alone puts it into a graph.
+# Not in the registry: only the compiler adds it to a graph.
 transfer_p: Primitive = Primitive("transfer", Kind.MOVE, _same)
 
 
 def place(graph: Graph, target: Target) -> Graph:
     """Copy each value to the devices that read it.
 
-    A node that no device scope placed runs where the first of its inputs that is
-    computed is, and on the device of the target if there is none. Inputs and outputs of
-    the graph are on that; constants are everywhere. One transfer serves all readers on
-    a device.
+    A node outside device scopes runs on the device of its first computed input, or on
+    the device of the target if it has none. Inputs and outputs of the graph are on the
+    device of the target; constants are on every device. One transfer serves all readers
+    on a device.
 
     Args:
-        graph: as traced; where every node is left to its inputs it stays as it is.
-        target: whose device is the default.
+        graph: the traced graph; it is returned unchanged if no node has a device.
+        target: its device is the default.
     """
     default = target.backend.device_name
     if all(node.device in (None, default) for node in graph.nodes):
@@ -36,7 +36,7 @@ def place(graph: Graph, target: Target) -> Graph:
     nodes: list[Node] = []
 
     def on(value: Any, device: str) -> Any:
-        """The value on a device, after a transfer if it is elsewhere."""
+        """Return the value on a device, after a transfer if needed."""
         if value.constant is not None or where.get(value, device) == device:
             return value
         if (value, device) not in copies:

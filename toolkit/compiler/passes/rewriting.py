@@ -1,4 +1,4 @@
-"""What passes are made of: values that stand for others, bodies in place of nodes."""
+"""Tools for passes: substitution of values, inline expansion of bodies."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 
 class Substitution:
-    """Values that stand for others; a value may be replaced more than once."""
+    """Map from values to their replacements; a value may be replaced more than once."""
 
     def __init__(self) -> None:
         self._instead: dict[Value, Value] = {}
 
     def __call__(self, value: Value) -> Value:
-        """What stands for a value now."""
+        """Return the current replacement of a value."""
         while value in self._instead:
             value = self._instead[value]
         return value
 
     def replace(self, old: Value, new: Value) -> None:
-        """Let a value stand for another."""
+        """Replace a value by another."""
         self._instead[old] = new
 
     def node(self, node: Node) -> Node:
-        """A node that reads what stands for its inputs."""
+        """Return a node that reads the replacements of its inputs."""
         return node.with_inputs([self(x) for x in node.inputs])
 
 
 def decompose(graph: Graph, target: Target) -> Graph:
-    """Expand the composites that the backend has no kernel for."""
+    """Expand the composites that have no kernel in the backend."""
     return expand(graph, lambda node: not target.backend.computes(node))
 
 
 def expand(graph: Graph, is_wanted: Callable[[Node], bool]) -> Graph:
-    """Put the bodies of composites in their places."""
+    """Replace composites by their bodies."""
 
     def needs(node: Node) -> bool:
         return node.op.kind is Kind.COMPOSITE and is_wanted(node)
@@ -74,9 +74,9 @@ def prune(graph: Graph, target: Target) -> Graph:
 
 
 def own_outputs(graph: Graph, target: Target) -> Graph:
-    """Copy the outputs that no node writes to a buffer of their own.
+    """Copy the outputs that no node writes to a separate buffer.
 
-    Inputs, constants, views, and values that are returned twice.
+    These are inputs, constants, views, and values that are returned twice.
     """
     producers, layouts = graph.producers(), Layouts(graph, target.inputs)
     nodes, outputs, seen = list(graph.nodes), [], set()
@@ -92,7 +92,9 @@ def own_outputs(graph: Graph, target: Target) -> Graph:
 
 
 def own_carried(graph: Graph, target: Target) -> Graph:
-    """Copy what loops begin with where it is a view: each turn reads a whole array."""
+    """Copy the initial values of loops where they are views: each iteration reads a
+    contiguous array.
+    """
     if not any("carry" in node.attrs for node in graph.nodes):
         return graph
     layouts = Layouts(graph, target.inputs)

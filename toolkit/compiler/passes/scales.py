@@ -1,10 +1,10 @@
-"""Scales behind convolutions: one factor and one term for each channel.
+"""Scales after convolutions: one factor and one term for each channel.
 
-What follows a convolution of integers multiplies its sums by scales, adds a bias,
-normalizes, clips, and rounds the result for the next one. What follows one of floats
-adds a bias, and normalizes by moments that are known. Up to there all of it is
-`sums * a + b`, and numbers for channels are few. Results differ from those of the
-separate steps as sums in another order do.
+After an integer convolution, a graph multiplies the sums by scales, adds a bias,
+normalizes, clips, and rounds the result for the next convolution. After a float
+convolution it adds a bias, and normalizes by fixed moments. All steps before the
+rounding are `sums * a + b`, with few numbers per channel. Results differ from those of
+separate steps only by rounding.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Spec, Value
 
 _AFFINE = ("multiply", "divide", "add", "subtract")
 _LIMITS = ("maximum", "minimum")
-# A transposed convolution is the second.
+# The second is a transposed convolution.
 _CONVOLUTIONS = ("conv", "conv_input_grad")
 
 
 @record
 class _Scaled:
-    """What a value is: sums times `factor` plus `term`, and then clipped.
+    """A value in the form: sums times `factor` plus `term`, then clipped.
 
     Attributes:
         sums: the result of a convolution, as floats.
-        is_integer: whether it is one of integers.
-        factor, term: numbers for channels, or one for all; None: 1, and 0.
-        steps: how many nodes that took.
-        limits: names and bounds of the nodes that clip, in their order.
+        is_integer: whether it is an integer convolution.
+        factor, term: values per channel, or one for all channels; None: 1, and 0.
+        steps: the number of nodes in this form.
+        limits: names and bounds of the nodes that clip, in order.
     """
 
     sums: Value
@@ -47,10 +47,10 @@ class _Scaled:
 
 
 def fold_scales(graph: Graph, target: Target) -> Graph:
-    """Scale and shift the results of convolutions but once.
+    """Scale and shift the results of convolutions only once.
 
-    Those of floats where factor and term follow from frozen inputs alone, or from
-    constants.
+    For float convolutions, factor and term must depend on frozen inputs or constants
+    only.
     """
     names = {node.op.name for node in graph.nodes}
     settled = set() if names.isdisjoint(_CONVOLUTIONS) else made_once(graph, target)
@@ -60,11 +60,11 @@ def fold_scales(graph: Graph, target: Target) -> Graph:
 
 
 class _Folding:
-    """Collects the nodes of the new graph.
+    """Builder of the new graph.
 
     Args:
-        graph: the old one.
-        settled: what is the same in each run.
+        graph: the original graph.
+        settled: values that are the same in each run.
     """
 
     def __init__(self, graph: Graph, settled: set[Value]) -> None:
@@ -73,12 +73,12 @@ class _Folding:
         self.nodes: list[Node] = []
         self.producers = graph.producers()
         self.known: dict[Value, _Scaled] = {}
-        self.device: Any = None  # of the node that is looked at
+        self.device: Any = None  # device of the current node
         self.readers = Counter(x for node in graph.nodes for x in node.inputs)
         self.readers.update(graph.outputs)
 
     def folded(self) -> Graph:
-        """The graph, with steps that nothing reads any more."""
+        """Return the graph, including steps that nothing reads any more."""
         for node in self.graph.nodes:
             self.device = node.device
             found = self._found(node)
@@ -92,7 +92,7 @@ class _Folding:
         return self.graph.replace(self.nodes)
 
     def _found(self, node: Node) -> _Scaled | None:
-        """What a node makes of the sums, None if it is something else."""
+        """Return the scaled form of a node's result, or None if it has none."""
         name, inputs = node.op.name, node.inputs
         if name == "cast":
             source = self.producers.get(inputs[0])
@@ -114,21 +114,22 @@ class _Folding:
         return None
 
     def _normalizes(self, name: str, x: Value, other: Any) -> bool:
-        """Whether a step behind sums of floats is one that normalization may have.
+        """Return whether a step after float sums may be part of a normalization.
 
-        Numbers that are written in a program may be there to round, as a large one
-        that is added and subtracted, and divisors may have no reciprocal.
+        A literal in a program may have the purpose to round: for example, a large
+        number that is added and then subtracted. A divisor may have no exact
+        reciprocal.
         """
         if _is_number(other) or name == "divide":
             return False
-        # Others, such as what gradients need, read steps that then stay as well.
+        # Other readers, such as gradients, need the steps, which then stay.
         return self.readers[x] == 1 and self._is_settled(other)
 
     def _is_settled(self, x: Value) -> bool:
         return x.constant is not None or x in self.settled
 
     def _is_beside(self, other: Any, x: Value) -> bool:
-        """Whether a value is a number for each channel, or one."""
+        """Return whether a value has one number per channel, or one number."""
         spec, whole = other.spec, x.spec
         if spec.dtype != whole.dtype or spec.ndim > whole.ndim:
             return False
@@ -156,7 +157,7 @@ class _Folding:
         return replace(before, factor=factor, term=term, steps=steps)
 
     def _write(self, node: Node, found: _Scaled) -> None:
-        """The node itself, or what makes the same of the sums in fewer steps."""
+        """Write the node itself, or fewer steps with the same result."""
         scales_weights = self._scales_weights(found)
         has_factor = found.factor is not None and not scales_weights
         needed = (found.term is not None) + has_factor
@@ -171,7 +172,7 @@ class _Folding:
     # --- nodes ------------------------------------------------------------------------
 
     def _combined(self, name: str, a: Any, b: Any) -> Any:
-        """A node on two values, or the second where the first is None."""
+        """Return a node on two values, or the second value if the first is None."""
         if a is None:
             return b
         shape = np.broadcast_shapes(a.spec.shape, b.spec.shape)
@@ -180,20 +181,22 @@ class _Folding:
         return y
 
     def _scales_weights(self, found: _Scaled) -> bool:
-        """Whether weights that are few can be scaled instead of the sums, once."""
+        """Return whether to scale the weights once, because they are fewer than the
+        sums.
+        """
         if found.is_integer or found.factor is None:
             return False
         conv = self.producers[found.sums]
         weights = conv.inputs[1]
         is_few = weights.spec.nbytes <= LITTLE and self._is_settled(weights)
         is_alike = weights.spec.dtype == found.factor.spec.dtype
-        # Those of the other end in the channels that are read. Rounded factors are
-        # rounded once, as they are.
+        # The weights of the transposed convolution have the input channels last.
+        # Rounded factors stay as they are: a second rounding is not exact.
         is_exact = conv.op.name == "conv" and not conv.attrs.get("factors")
         return is_few and is_alike and is_exact
 
     def _with_scaled_weights(self, found: _Scaled) -> _Scaled:
-        """The sums of weights that the factor is a part of, and no factor."""
+        """Return the sums with the factor merged into the weights, and no factor."""
         conv = self.producers[found.sums]
         images, weights = conv.inputs
         scaled = self._combined("multiply", weights, found.factor)
@@ -209,7 +212,7 @@ class _Folding:
         return y if found.term is None else self._combined("add", y, found.term)
 
     def _rounded(self, node: Node) -> Node:
-        """`quantize`, whose scale becomes a part of what is before it."""
+        """Return a `quantize` node with its scale merged into the steps before it."""
         (x, scale), attrs = node.inputs, node.attrs
         found = self.known.get(x)
         if found is None or not found.is_integer:
@@ -225,7 +228,7 @@ class _Folding:
         y = self._affine(replace(found, factor=factor, term=term))
         for name, bound in found.limits:
             if name == "maximum" and shift is None and not bound.constant.any():
-                continue  # rounding does the same
+                continue  # rounding clips to the same limits
             bound = self._combined("multiply", bound, scale)
             y = self._combined(name, y, self._shifted(bound, shift))
         one = _number(1, x)
@@ -236,7 +239,7 @@ class _Folding:
         return x if shift is None else self._combined("add", x, shift)
 
     def _is_alone(self, x: Value, found: _Scaled) -> bool:
-        """Whether nothing else reads a value, or those that it is clipped from."""
+        """Return whether nothing else reads a value, or the unclipped values before it."""
         for _ in range(len(found.limits) + 1):
             if self.readers[x] != 1:
                 return False

@@ -1,4 +1,4 @@
-"""What scans do without need: stack values twice, compute the same in every turn."""
+"""Redundant work of scans: values stacked twice, loop-invariant computation."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 
 def tidy_scans(graph: Graph, target: Target) -> Graph:
-    """Let scans stack each value once, and only values that something reads.
+    """Stack each value of a scan once, and only if something reads it.
 
-    A gradient's scan stacks what each of its readers asked for: often the same value,
-    or one that the scan itself reads turn by turn.
+    The scan of a gradient stacks a value for each of its readers: often the same value,
+    or a value that the scan itself reads in each iteration.
     """
     if not any(node.op.name == "scan" for node in graph.nodes):
         return graph
@@ -35,7 +35,7 @@ def tidy_scans(graph: Graph, target: Target) -> Graph:
 
 
 def _repeated(node: Node) -> dict[Value, Value]:
-    """Stacked results, and for each a value that is the same."""
+    """Return the redundant stacked results, each with an equal value."""
     n, m, body = node.attrs["carry"], node.attrs["xs"], node.attrs["body"]
     known = dict(zip(body.inputs[n : n + m], node.inputs[n : n + m], strict=True))
     found = {}
@@ -48,7 +48,7 @@ def _repeated(node: Node) -> dict[Value, Value]:
 
 
 def _only(node: Node, used: set[Value]) -> Node:
-    """The scan without the stacked results that nothing reads."""
+    """Return the scan without the stacked results that nothing reads."""
     n, body = node.attrs["carry"], node.attrs["body"]
     kept = [k for k, y in enumerate(node.outputs) if k < n or y in used]
     if len(kept) == len(node.outputs):
@@ -60,11 +60,11 @@ def _only(node: Node, used: set[Value]) -> Node:
 
 
 def hoist(graph: Graph, target: Target) -> Graph:
-    """Compute before a scan what is the same in each of its turns.
+    """Move loop-invariant nodes before the scan.
 
-    Views stay inside. Of a transposed factor of products a copy is made, which they
-    can read as it is. A carried value begins as a copy where it is a view: in all other
-    turns it lies in memory of its own.
+    Views stay inside. A transposed factor of a matrix product is copied, so that
+    products read it without a transpose. An initial carried value that is a view is
+    copied: in all other iterations it is contiguous.
     """
     nodes: list[Node] = []
     views: set[Value] = set()
@@ -80,7 +80,9 @@ def hoist(graph: Graph, target: Target) -> Graph:
 
 
 def _begun_whole(scan: Node, views: set[Value]) -> list[Node]:
-    """Copies of the carried values that are views, and the scan that begins so."""
+    """Return copies of the initial carried values that are views, and the scan on those
+    copies.
+    """
     nodes, inputs = [], list(scan.inputs)
     for i, value in enumerate(inputs[: scan.attrs["carry"]]):
         if value in views:
@@ -91,13 +93,13 @@ def _begun_whole(scan: Node, views: set[Value]) -> list[Node]:
 
 
 class _Hoisting:
-    """A scan, and what of its body runs before it."""
+    """A scan, and the nodes of its body that run before it."""
 
     def __init__(self, scan: Node) -> None:
         self.scan = scan
         self.body = scan.attrs["body"]
         first = scan.attrs["carry"] + scan.attrs["xs"]
-        # The value outside that each value of the body is in every turn.
+        # The outer value of each body value that is the same in every iteration.
         self.outer: dict[Value, Value] = dict(
             zip(self.body.inputs[first:], scan.inputs[first:], strict=True)
         )
@@ -112,7 +114,7 @@ class _Hoisting:
         self.moved: list[Any] = []
 
     def nodes(self) -> list[Node]:
-        """What runs before the scan, and the scan."""
+        """Return the nodes before the scan, and the scan."""
         for node in self.body.nodes:
             self._take(node)
         used = set(self.body.outputs)
@@ -128,7 +130,9 @@ class _Hoisting:
         return [*before, Node(scan.op, inputs, attrs, scan.outputs, scan.device)]
 
     def _take(self, node: Node) -> None:
-        """Put a node where it belongs; a view may be needed on both sides."""
+        """Assign a node to the outer graph or to the body; a view may be needed in
+        both.
+        """
         variable = [x for x in node.inputs if x.constant is None]
         same = bool(variable) and all(x in self.outer for x in variable)
         if not same or node.op.kind is Kind.CONTROL:
@@ -155,7 +159,7 @@ class _Hoisting:
 
 
 def _leading_to(used: set[Value], nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that make these values; adds what they read to them."""
+    """Return the nodes that compute these values; add their operands to the set."""
     found = []
     for node in reversed(nodes):
         if any(y in used for y in node.outputs):

@@ -1,4 +1,4 @@
-"""The order in which nodes run: that of the trace, but what frees memory goes first."""
+"""Scheduling: the order of the trace, except that nodes that free memory run early."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ Updates = Sequence[tuple[int, int | None]]
 
 
 def schedule(graph: Graph, target: Target) -> Graph:
-    """Move nodes that free at least as much as they take up to where they are ready.
+    """Move nodes that free at least as much memory as they allocate to the earliest
+    step.
 
-    An optimizer's update, say, runs as soon as its gradient is there, which then need
-    not live until the end of the step. Everything else keeps the order of the trace.
+    For example, the update of an optimizer runs as soon as its gradient is computed,
+    and the gradient need not live until the end of the step. All other nodes keep the
+    order of the trace.
     """
     position = {node: i for i, node in enumerate(graph.nodes)}
     producers = graph.producers()
@@ -34,7 +36,7 @@ def schedule(graph: Graph, target: Target) -> Graph:
     order: list[Node] = []
 
     def frees_memory(node: Node) -> bool:
-        # What waits for a collective comes as late as the trace has it.
+        # The wait for a collective stays as late as in the trace.
         if node.op.kind in (Kind.VIEW, Kind.CONTROL, Kind.COLLECTIVE):
             return False
         freed: int = sum(
@@ -64,9 +66,11 @@ def schedule(graph: Graph, target: Target) -> Graph:
 
 
 def needed_first(graph: Graph, target: Target) -> Graph:
-    """Compute what a collective needs first, if it runs beside what comes after it.
+    """Compute the operands of a collective first, if it runs in parallel with later
+    nodes.
 
-    So each starts as early as it can, in the order that all ranks have.
+    Each collective then starts as early as possible, in an order that is the same on
+    all ranks.
     """
     beside = [
         node
@@ -78,7 +82,8 @@ def needed_first(graph: Graph, target: Target) -> Graph:
     done: set[Node] = set()
     order: list[Node] = []
     for collective in beside:
-        # The last input is a token of the one before, which need not have ended.
+        # The last input is a token of the collective before it, which need not be
+        # complete.
         found: set[Node] = set()
         wanted = list(collective.inputs[:-1])
         while wanted:
@@ -92,10 +97,10 @@ def needed_first(graph: Graph, target: Target) -> Graph:
 
 
 def updates_last(graph: Graph, target: Target) -> Graph:
-    """Move the nodes that compute updates, and what depends on them, to the end.
+    """Move the nodes that compute updates, and their dependents, to the end.
 
-    Then all else has read the old values of the Variables, and failed if it fails,
-    before the first of them changes.
+    All other nodes then read the old values of the Variables, and can fail, before the
+    first Variable changes.
     """
     before: list[Node] = []
     after: list[Node] = []
@@ -107,12 +112,12 @@ def updates_last(graph: Graph, target: Target) -> Graph:
 
 
 def first_late(graph: Graph, updates: Updates) -> int:
-    """The index of the first node that `updates_last` has moved."""
+    """Return the index of the first node that `updates_last` moved."""
     return len(graph.nodes) - sum(_lateness(graph, updates))
 
 
 def _lateness(graph: Graph, updates: Updates) -> list[bool]:
-    """Whether each node computes an update, or depends on one that does."""
+    """Return whether each node computes an update, or depends on one that does."""
     late: set[Value] = {graph.outputs[output] for output, _ in updates}
     found = []
     for node in graph.nodes:
@@ -123,13 +128,14 @@ def _lateness(graph: Graph, updates: Updates) -> list[bool]:
 
 
 def settle(graph: Graph, target: Target) -> Graph:
-    """Copy new values last where what computes them may not overwrite the old ones.
+    """Copy new values last where their nodes may not overwrite the old values.
 
-    Nor may what collectives wait for: they can fail, and other ranks with them.
+    Nodes that wait for collectives may not overwrite either: a collective can fail
+    because another rank fails.
 
     Args:
-        graph: in the order in which it will run.
-        target: only generated code writes over what it updates.
+        graph: in execution order.
+        target: only generated code overwrites the values that it updates.
     """
     updates = target.updates
     if not (updates and target.generate and target.backend.generates):
@@ -157,15 +163,15 @@ def settle(graph: Graph, target: Target) -> Graph:
     return graph.replace(nodes, outputs)
 
 
-# Indices, and the axis and its extent that they are positions along.
+# Indices, the axis that they index, and its extent.
 Rows = tuple[Value, int, int]
 
 
 def _changes_parts(writer: Node, old: Value, checked: Container[Rows]) -> bool:
-    """Whether a node writes parts of its first operand, and cannot fail to.
+    """Return whether a node writes parts of its first operand, and cannot fail.
 
-    So it may write where that is, and leave all others alone. A box is moved to where
-    it lies inside, whatever its starts are.
+    Such a node may write in place and leave all other elements unchanged. A slice start
+    outside the array is clamped, so the box is always inside.
     """
     x, *others = writer.inputs
     if x is not old or any(other is old for other in others):
@@ -176,20 +182,22 @@ def _changes_parts(writer: Node, old: Value, checked: Container[Rows]) -> bool:
 
 
 def _checked_rows(graph: Graph, updates: Updates) -> set[Rows]:
-    """The rows that are gathered before the first update: their indices are valid."""
+    """Return the rows that are gathered before the first update: their indices are
+    valid.
+    """
     pairs = zip(graph.nodes, _lateness(graph, updates), strict=True)
     gathers = [n for n, late in pairs if n.op.name == "gather" and not late]
     return set(map(_rows_of, gathers))
 
 
 def _rows_of(node: Node) -> Rows:
-    """The rows that a gather reads, or a scatter writes."""
+    """Return the rows that a gather reads, or a scatter writes."""
     axis = node.attrs["axis"]
     return node.inputs[1], axis, node.inputs[0].spec.shape[axis]
 
 
 def _before_collectives(graph: Graph) -> set[Node]:
-    """The nodes that a collective depends on."""
+    """Return the nodes that a collective depends on."""
     found: set[Node] = set()
     needed: set[Value] = set()
     for node in reversed(graph.nodes):
@@ -203,12 +211,12 @@ def _before_collectives(graph: Graph) -> set[Node]:
 def _late_readers(
     graph: Graph, late: set[Node]
 ) -> defaultdict[Value, set[tuple[Node, Value]]]:
-    """The late nodes, and those that depend on them, that read each value.
+    """Return the late nodes, and their dependents, that read each value.
 
-    Each with what it reads: the value, or a view of it.
+    Each node is paired with the operand that it reads: the value, or a view of it.
     """
     readers: defaultdict[Value, set[tuple[Node, Value]]] = defaultdict(set)
-    sources: dict[Value, Value] = {}  # what a value is a view of
+    sources: dict[Value, Value] = {}  # the source of each view
     made: set[Value] = set()
     for node in graph.nodes:
         is_late = node in late or any(x in made for x in node.inputs)

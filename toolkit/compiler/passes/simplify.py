@@ -1,6 +1,6 @@
-"""Passes that compute less: what is known, what is there already, what changes nothing.
+"""Passes that remove work: constant folding, common subexpressions, no-ops.
 
-Passes look at a node's kind and attributes; only `simplify` knows primitives by name.
+Passes read a node's kind and attributes; only `simplify` uses the names of primitives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from toolkit.core.tensor import run_on_host
 from toolkit.errors import OutOfRangeError
 from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Value
 
-# A folded constant may be this large, or as large as what it is computed from.
+# Largest folded constant in bytes, unless its operands are at least as large.
 FOLD_BYTES = 64 * 1024
 # Constants up to this size are compared by value.
 SHARE_BYTES = 256
@@ -32,7 +32,7 @@ def fold(graph: Graph, target: Target) -> Graph:
             continue
         try:
             outputs = run_on_host(node.op, node.inputs, node.attrs)
-        except OutOfRangeError:  # it may stand in a branch that is never taken
+        except OutOfRangeError:  # the node may be in a branch that is never taken
             nodes.append(node)
             continue
         several = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -61,7 +61,7 @@ def _is_foldable(node: Node) -> bool:
 
 
 def share(graph: Graph, target: Target) -> Graph:
-    """Compute equal expressions once; equal small constants become one."""
+    """Merge common subexpressions, and equal small constants."""
     substitute = Substitution()
     constants: dict[Any, Any] = {}
     seen: dict[Any, Node] = {}
@@ -78,7 +78,7 @@ def share(graph: Graph, target: Target) -> Graph:
 
     for node in graph.nodes:
         node = node.with_inputs([unify(x) for x in node.inputs])
-        # What is rounded where it is stored is not the same as what is not.
+        # A value that is rounded when it is stored differs from one that is not.
         is_narrow = tuple(y.is_narrow for y in node.outputs)
         key = (node.op, node.inputs, _key(node.attrs), is_narrow)
         twin = seen.setdefault(key, node)
@@ -91,7 +91,7 @@ def share(graph: Graph, target: Target) -> Graph:
 
 
 def _key(attrs: Any) -> Any:
-    """Attributes as a key that tells 1 from 1.0 and from True, and 0.0 from -0.0."""
+    """Return attributes as a key that distinguishes 1, 1.0 and True, and 0.0 and -0.0."""
     return tuple(
         (name, repr(v), v if isinstance(v, Graph) else None)
         for name, v in attrs.items()
@@ -99,7 +99,7 @@ def _key(attrs: Any) -> Any:
 
 
 def simplify(graph: Graph, target: Target) -> Graph:
-    """Drop what changes nothing (x * 1, a reshape to the same shape), exactly."""
+    """Remove exact no-ops (x * 1, a reshape to the same shape)."""
     substitute = Substitution()
     producers: dict[Value, Node] = {}
     nodes = []
@@ -119,7 +119,7 @@ def simplify(graph: Graph, target: Target) -> Graph:
 
 
 def take_parts_apart(graph: Graph, target: Target) -> Graph:
-    """Expand the composites that a backend wanted to join to others and did not."""
+    """Expand the composites that the backend could fuse but did not."""
     parts = target.backend.passes.parts
     if not any(node.op.name in parts for node in graph.nodes):
         return graph
@@ -128,7 +128,9 @@ def take_parts_apart(graph: Graph, target: Target) -> Graph:
 
 
 def _is_repeated(value: Any) -> bool:
-    """Whether a value is one number many times, which no kernel has written into it."""
+    """Return whether a value is one number repeated that no kernel contains as a
+    literal.
+    """
     if not value.is_open or value.spec.size < 2:
         return False
     array = value.constant
@@ -136,7 +138,7 @@ def _is_repeated(value: Any) -> bool:
 
 
 def _repeated(value: Any) -> tuple[Value, Node]:
-    """The number that a value is as an operand that a node repeats."""
+    """Return the repeated number as a scalar value, and the node that broadcasts it."""
     first = np.asarray(value.constant[(0,) * value.spec.ndim])
     number = Constant(first, is_open=True)
     attrs = {"shape": value.spec.shape}
@@ -144,7 +146,7 @@ def _repeated(value: Any) -> tuple[Value, Node]:
 
 
 def _read_through_broadcasts(node: Node, producers: dict[Value, Node]) -> Node:
-    """Elementwise kernels broadcast by themselves: let them read the narrow source."""
+    """Make elementwise nodes read the source of a broadcast: their kernels broadcast."""
     if node.op.kind is not Kind.ELEMENTWISE or len(node.inputs) < 2:
         return node
     inputs = list(node.inputs)
@@ -165,7 +167,10 @@ def _is_scalar(value: Any, number: float) -> bool:
 
 
 def _neutral_right(number: float) -> Callable[..., Any]:
-    """x op number is x: for x - 0, x / 1 (not for x + 0: -0.0 + 0.0 is 0.0)."""
+    """Return a rule: x op number is x.
+
+    For x - 0 and x / 1 (not x + 0: -0.0 + 0.0 is 0.0).
+    """
 
     def rule(node: Node, producers: Any) -> Any:
         x, other = node.inputs
@@ -224,7 +229,7 @@ def _pad_rule(node: Node, producers: dict[Value, Node]) -> Any:
 
 
 def _sum_pool_rule(node: Node, producers: dict[Value, Node]) -> Any:
-    """Windows of one pixel: every so many pixels, as they are."""
+    """Replace a pool with windows of one pixel by a strided slice."""
     x, attrs = node.inputs[0].spec, node.attrs
     if {*attrs["window"]} != {1} or any(map(any, attrs["padding"])):
         return None

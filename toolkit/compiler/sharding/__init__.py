@@ -1,7 +1,7 @@
-"""Spreading a graph over the ranks of a mesh: one pass, one mesh axis after the other.
+"""Sharding of a graph over the ranks of a mesh: one pass for each mesh axis.
 
-`propagate` decides how each value is spread, following the operands that are; each
-operation says by its rule of axes what may be cut (`Primitive.axes`). `partition` then
-writes the graph of one rank: local shapes, and collectives where values have to be put
-together.
+`propagate` selects the sharding of each value from its sharded operands. The axis rule
+of each operation defines the axes that may be split (`Primitive.axes`). `partition`
+then builds the graph of one rank: local shapes, and collectives where values must be
+combined.
 """

@@ -1,4 +1,4 @@
-"""Whether graphs that were traced for several numbers of rows compute rows alike."""
+"""Comparison of traces for several batch sizes: test for equal computation per row."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 
 from toolkit.ir import Graph, Node, Value
 
-# Attributes that say extents, which may follow the number of rows.
+# Attributes with extents, which may be proportional to the number of rows.
 _EXTENTS = ("shape", "stop")
 
 
 def computes_alike(graphs: Mapping[int, Graph]) -> bool:
-    """Whether each graph computes a row as the others do.
+    """Return whether all graphs compute a row in the same way.
 
-    A graph has the number of rows that it was traced for: Python code may have divided
-    by it, or taken another way. So all graphs must have the same nodes, with the same
-    constants, and differ in extents alone.
+    A graph is traced for one number of rows: Python code may divide by it, or branch on
+    it. So all graphs must have the same nodes and the same constants, and differ in
+    extents only.
 
     Args:
-        graphs: by the number of rows, 1 or more.
+        graphs: graphs by number of rows, 1 or more.
     """
     most = max(graphs)
     return all(
@@ -33,21 +33,25 @@ def computes_alike(graphs: Mapping[int, Graph]) -> bool:
 
 
 class _Comparison:
-    """Two graphs for other numbers of rows, the first of which has fewer."""
+    """Comparison of two graphs; the first has fewer rows."""
 
     def __init__(self, fewer: int, more: int) -> None:
         self.rows = fewer, more
-        # What is the same in the second graph as a value of the first.
+        # The value of the second graph that is equivalent to each value of the first.
         self.same: dict[Value, Value] = {}
-        # For what spreads one row over all of them, where there may be but one: that.
+        # The operands of broadcasts of one row that are no-ops if there is only one
+        # row.
         self.spread: dict[Value, Value] = {}
 
     def agree(self, first: Graph, second: Graph) -> bool:
-        """Whether they are the same but for extents that follow the rows."""
+        """Return whether the graphs are equal except for extents proportional to the
+        rows.
+        """
         for x, y in zip_longest(first.inputs, second.inputs):
             if x is None or y is None or not self._have_same_spec(x, y):
                 return False
-            if first.names.get(x) != second.names.get(y):  # it may be another weight
+            # otherwise it may be another weight
+            if first.names.get(x) != second.names.get(y):
                 return False
             self.same[x] = y
         nodes = zip_longest(self._nodes(first), self._nodes(second))
@@ -64,7 +68,7 @@ class _Comparison:
                 yield node
 
     def _spreads_one_row(self, node: Node) -> bool:
-        """Whether a node would be left out if there were one row."""
+        """Return whether a node is a no-op if there is only one row."""
         if node.op.name != "broadcast_to":
             return False
         given, made = node.inputs[0].spec.shape, node.outputs[0].spec.shape
@@ -96,7 +100,7 @@ class _Comparison:
     def _is_same_constant(self, x: Any, y: Any) -> bool:
         if x.dtype != y.dtype or not self._is_same_shape(x.shape, y.shape):
             return False
-        if x.shape != y.shape:  # one row again and again
+        if x.shape != y.shape:  # the same row, repeated
             if x.shape[1:] != y.shape[1:]:
                 return False
             row = x[:1]
@@ -112,7 +116,7 @@ class _Comparison:
         return len(x) == len(y) and all(map(self._is_same_extent, x, y))
 
     def _is_same_extent(self, n: int, m: int) -> bool:
-        """Whether extents are equal, or follow the rows."""
+        """Return whether extents are equal, or proportional to the rows."""
         fewer, more = self.rows
         return n == m or n * more == m * fewer
 

@@ -1,4 +1,4 @@
-"""Branches over the variables of several stages, as one for each stage."""
+"""Branches over the variables of several stages, split into one for each stage."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from toolkit.ir import Graph, Node, Value
 
 
 def split_branches(graph: Graph, takers: Sequence[int | None]) -> Graph:
-    """Let each stage decide for itself on what it holds, where a branch is for several.
+    """Split a branch over several stages so that each stage evaluates it on local
+    values.
 
-    Optimizers write all weights, or none, in one branch: where a loss is scaled, and
-    where gradients are accumulated.
+    An optimizer writes all weights or none in one branch, for loss scaling and for
+    gradient accumulation.
 
     Args:
-        graph: of a step.
-        takers: for each output the stage that takes it; None: all of them.
+        graph: graph of a step.
+        takers: for each output the stage that needs it; None: all stages.
     """
     stages = dict(zip(graph.outputs[::-1], takers[::-1], strict=True))
     nodes: list[Node] = []
@@ -31,7 +32,7 @@ def split_branches(graph: Graph, takers: Sequence[int | None]) -> Graph:
 
 
 def _part(node: Node, numbers: Sequence[int]) -> Node:
-    """A branch that gives some of the results, and reads what these need."""
+    """Return a branch that computes some of the results from the inputs that they need."""
     predicate, *operands = node.inputs
     bodies: dict[str, Graph] = {}
     inputs: set[int] = set()

@@ -1,9 +1,9 @@
-"""Buckets: what ranks exchange at the same moment goes together.
+"""Buckets: collectives that can start at the same time are merged.
 
-A collective is put off until something that other ranks wait for depends on it, and
-what reads it is put off with it. So a step has as few of them as its dependencies
-allow: without batch normalization one sum, after the backward pass. Over a network
-there are more, each of which is sent while the backward pass goes on.
+A collective is delayed until another collective depends on it, together with its
+readers. A step then has the minimum number of collectives: without batch normalization
+one sum, after the backward pass. Over a network there are more buckets, and each is
+sent in parallel with the backward pass.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from toolkit.comm.overlap import bucket_bytes, overlaps
 from toolkit.compiler.sharding.collectives import TOKEN, all_reduce_p, pieces_of
 from toolkit.ir import Graph, Kind, Node, Value
 
-# A last bucket goes with the one before if it has less than so small a part of it.
+# The last bucket is merged with the one before it if it is smaller than 1 / `_FEW` of
+# the limit.
 _FEW = 16
 
 
 def join_collectives(graph: Graph) -> Graph:
-    """Put collectives that do not depend on each other together, sums into one."""
+    """Merge independent collectives, and merge their sums into one."""
     if sum(node.op.kind is Kind.COLLECTIVE for node in graph.nodes) < 2:
         return graph
     walk = _Walk()
@@ -28,7 +29,7 @@ def join_collectives(graph: Graph) -> Graph:
 
 
 class _Walk:
-    """The nodes so far, and those that wait for the next collectives."""
+    """The new list of nodes, and the nodes that wait for the next collectives."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -38,7 +39,7 @@ class _Walk:
         self.token: Value | None = None
 
     def add(self, node: Node) -> None:
-        """Append a node, now or after the collectives that it waits for."""
+        """Append a node, now or after the collectives that it depends on."""
         is_late = any(x in self.late for x in node.inputs if not _is_token(x))
         if node.op.kind is Kind.COLLECTIVE:
             if is_late:
@@ -53,7 +54,7 @@ class _Walk:
             self.nodes.append(node)
 
     def flush(self) -> None:
-        """Append the collectives, and what has waited for them."""
+        """Append the collectives, and the nodes that wait for them."""
         sums: dict[str, list[Node]] = {}
         for node in self.ready:
             if node.op is all_reduce_p:
@@ -75,15 +76,15 @@ def _is_token(value: Value) -> bool:
 
 
 def _ready(node: Node) -> int:
-    """When a collective may start, in numbers that all ranks have alike."""
+    """Return the earliest start of a node, in numbers that are equal on all ranks."""
     return int(node.attrs.get("ready", 0))
 
 
 def _buckets(sums: list[Node]) -> list[list[Node]]:
-    """Sums along one axis, those together that go together.
+    """Group sums along one axis into buckets.
 
-    They are cut where what is computed goes on meanwhile, by sizes that are the same on
-    all ranks: those of sums over batches.
+    Only sums over batches are split, because computation continues during their
+    transfer. The sizes are the same on all ranks.
     """
     axis = sums[0].attrs["axis"]
     if axis.even or not overlaps(axis.group):
@@ -97,7 +98,8 @@ def _buckets(sums: list[Node]) -> list[list[Node]]:
             held, room = 0, most
         found[-1].append(node)
         held += sum(spec.nbytes for spec in node.attrs["specs"])
-    if len(found) > 1 and held < room // _FEW:  # another message would take longer
+    # an extra message costs more than it saves
+    if len(found) > 1 and held < room // _FEW:
         *found, last = found
         found[-1] += last
     return found

@@ -1,4 +1,4 @@
-"""What `propagate` decides, for `partition` to write down."""
+"""Decisions of `propagate`, which `partition` applies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from toolkit.ir import Graph, Node, Value
 
 @record
 class Choice:
-    """A node, and the layouts in which it takes its operands and gives its results.
+    """A node, with the shardings of its operands and results.
 
     Attributes:
-        node: of the graph that is spread.
-        inputs, outputs: the layouts.
-        bodies: for a loop or a branch, how its sub-graphs are spread, by attribute.
+        node: node of the original graph.
+        inputs, outputs: the shardings.
+        bodies: for a loop or a branch, the sharded sub-graphs by attribute.
     """
 
     node: Node
@@ -28,13 +28,14 @@ class Choice:
 
 @record
 class Spread:
-    """A graph, with composites taken apart where they had to be, and its layouts.
+    """Sharded graph: composites expanded where necessary, with the shardings of all
+    values.
 
     Attributes:
-        graph: its inputs and outputs are those that were given.
-        choices: one for each of its nodes.
-        layouts: of its values; what is not in it is whole.
-        wanted: of its outputs.
+        graph: has the original inputs and outputs.
+        choices: one for each node.
+        layouts: shardings of values; a value that is not in it is replicated.
+        wanted: shardings of the outputs.
     """
 
     graph: Graph

@@ -1,7 +1,7 @@
-"""Collectives as nodes of a graph: what they compute, and how the host runs them.
+"""Collectives as nodes of a graph, and their kernels on the host.
 
-A token goes from each to the next, so that no pass can change their order: all ranks
-have to call them alike.
+Each collective passes a token to the next one, so that no pass changes their order: all
+ranks must call them in the same order.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _gathered_spec(
     return whole, TOKEN
 
 
-# Not in the registry: the compiler alone puts them into a graph.
+# Not in the registry: only the compiler adds them to a graph.
 all_reduce_p: Primitive = Primitive("all_reduce", Kind.COLLECTIVE, _reduced_spec)
 all_gather_p: Primitive = Primitive("all_gather", Kind.COLLECTIVE, _gathered_spec)
 
@@ -64,7 +64,7 @@ reduce_scatter_p: Primitive = Primitive(
 
 
 def pieces_of(axis: MeshAxis, units: int) -> Sequence[Subtree]:
-    """The subtrees that this rank brings."""
+    """Return the subtrees that this rank contributes."""
     return pieces_of_ranks(axis.present(units), axis.group.size)[axis.group.rank]
 
 
@@ -76,10 +76,10 @@ def _all_reduce(
     specs: Sequence[Spec],
     ready: int = 0,
 ) -> Run:
-    """Combine terms of all ranks; those of one kind go together.
+    """Combine terms of all ranks; terms of the same kind are combined in one message.
 
-    The pieces of each sum are the first of the inputs. `ready` is the number of the
-    operation, in the order of the whole graph, that gives the last of them.
+    The pieces of each sum are the first inputs. `ready` is the index, in the order of
+    the whole graph, of the operation that computes the last piece.
     """
     given = iter(inputs)
     pieces = [[next(given) for _ in pieces_of(axis, t.units)] for t in terms]
@@ -103,7 +103,7 @@ def _all_reduce(
 
     if all(x.flags.c_contiguous for mine in pieces for x in mine):
         return partial(_run_all, prepared())
-    return lambda: _run_all(prepared())  # copies, of what is there then
+    return lambda: _run_all(prepared())  # copies of the current content
 
 
 def _run_all(runs: Sequence[Run]) -> None:
@@ -144,19 +144,19 @@ def _all_gather(
     split: Split,
     whole: Spec,
 ) -> Run:
-    """Put the parts of all ranks together."""
+    """Concatenate the local shards of all ranks."""
     return partial(gather, x, out[0], axis, split)
 
 
 def gather(x: Array, out: Array, axis: MeshAxis, split: Split) -> None:
-    """Put the parts of all ranks together into an array of the whole value."""
+    """Gather the local shards of all ranks into an array of the whole value."""
     outer = prod(out.shape[: split.axis]) * split.major
     inner = split.minor * prod(out.shape[split.axis + 1 :])
     units, ranks = out.shape[split.axis], range(axis.group.size)
     units //= split.major * split.minor
     counts = [len(axis.rows(units, rank)) for rank in ranks]
     sizes = [count * outer * inner * x.dtype.itemsize for count in counts]
-    # Parts that follow each other in memory are received where they belong.
+    # Contiguous shards are received directly into the destination.
     result = out.reshape(outer, units, inner)
     joined = result if outer == 1 else np.empty(result.size, x.dtype)
     axis.group.all_gather_varying(np.asarray(x, order="C"), joined, sizes)
@@ -169,15 +169,17 @@ def gather(x: Array, out: Array, axis: MeshAxis, split: Split) -> None:
 
 
 class CollectiveKernel:
-    """How the host runs a collective.
+    """Kernel of a collective on the host.
 
     Args:
-        prepare: given arrays and attributes, returns what runs on them.
-        node: that it is for.
-        label: what it is for, for who watches.
+        prepare: returns a function that runs the collective on given arrays and
+            attributes.
+        node: the node of the collective.
+        label: description for progress output.
 
     Attributes:
-        background: what runs it beside other steps, if it does not run as one.
+        background: runs it in parallel with other steps, unless it runs as a normal
+            step.
     """
 
     def __init__(self, prepare: Callable[..., Run], node: Node, label: str) -> None:
@@ -189,7 +191,7 @@ class CollectiveKernel:
         self.on(*arrays, **options)()
 
     def on(self, *arrays: Array, **options: Any) -> Run:
-        """What runs on arrays that stay; the first time, it prepares that."""
+        """Return the function for persistent arrays; the first call prepares it."""
         found: list[Run] = []
 
         def run() -> None:

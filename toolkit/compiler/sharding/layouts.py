@@ -1,4 +1,4 @@
-"""How a value is spread over the ranks of one mesh axis."""
+"""Shardings of a value over the ranks of one mesh axis."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from toolkit.ir import Spec
 
 
 class Split(NamedTuple):
-    """Each rank has a part of the units of an axis.
+    """Sharding in which each rank has a part of the units of an axis.
 
-    The extent of the axis is major * units * minor: (steps, batch) that were merged to
-    one axis have the steps as `major`, (batch, steps) have them as `minor`.
+    The extent of the axis is major * units * minor. If (steps, batch) were merged into
+    one axis, `major` is the number of steps; if (batch, steps) were merged, `minor` is.
     """
 
     axis: int
@@ -22,42 +22,42 @@ class Split(NamedTuple):
     minor: int = 1
 
     def units(self, spec: Spec) -> int:
-        """How many units a value of this spec has in all."""
+        """Return the total number of units of a value with this spec."""
         return spec.shape[self.axis] // (self.major * self.minor)
 
     def local(self, spec: Spec, units: int) -> Spec:
-        """The spec of so many of the units."""
+        """Return the spec of a shard with this number of units."""
         shape = list(spec.shape)
         shape[self.axis] = self.major * units * self.minor
         return spec.with_shape(shape)
 
 
 class Partial(NamedTuple):
-    """Each leaf has a term; all terms combined by `op` are the value.
+    """Sharding in which each leaf has a term; the value is all terms combined by `op`.
 
     Attributes:
         op: "sum", "prod", "max" or "min".
-        units: of the axis that was combined: they tell which leaves have a term.
+        units: units of the combined axis: they determine the leaves that have a term.
     """
 
     op: str
     units: int
 
 
-# None: every rank has the whole value.
+# None: every rank has the whole value (replicated).
 Layout: TypeAlias = Split | Partial | None
 
 
 @record
 class MeshAxis:
-    """One axis of a mesh, as the rank sees it that this process is.
+    """One axis of a mesh, from the perspective of this rank.
 
     Attributes:
-        name: of the axis.
-        group: the ranks along it.
-        leaves: into how many parts what is split along it is cut, whatever the number
-            of ranks; each rank has neighbouring ones.
-        even: whether only extents are split that all leaves have the same part of.
+        name: name of the axis.
+        group: the group of ranks along it.
+        leaves: the number of parts of a split axis, independent of the number of ranks;
+            each rank has adjacent parts.
+        even: whether only extents that are divisible by the number of leaves are split.
     """
 
     name: str
@@ -71,26 +71,27 @@ class MeshAxis:
     __repr__ = __str__
 
     def bound(self, leaf: int, units: int) -> int:
-        """The first unit of a leaf."""
+        """Return the first unit of a leaf."""
         return leaf * units // self.leaves
 
     def rows(self, units: int, rank: int | None = None) -> range:
-        """The units of a rank, this one if None."""
+        """Return the units of a rank; None: of this rank."""
         owned = self.present(units).owned(
             self.group.rank if rank is None else rank, self.group.size
         )
         return range(self.bound(owned.start, units), self.bound(owned.stop, units))
 
     def present(self, units: int) -> Leaves:
-        """The leaves that have units."""
+        """Return the leaves that have units."""
         return Leaves.of_rows(units, self.leaves)
 
     def part(self, split: Split, spec: Any) -> tuple[slice, ...]:
-        """Where this rank's part of a value is, which has one run of units.
+        """Return the slices of this rank's shard of a value, which must be one range of
+        units.
 
         Args:
-            split: how the value is split.
-            spec: of the whole value, or an array.
+            split: sharding of the value.
+            spec: spec of the whole value, or an array.
         """
         rows = self.rows(split.units(spec))
         part = slice(rows.start * split.minor, rows.stop * split.minor)
@@ -100,7 +101,9 @@ class MeshAxis:
 def reshaped(
     split: Split, given: tuple[int, ...], made: tuple[int, ...]
 ) -> Split | None:
-    """The layout after a reshape; None if its units are not in one axis any more."""
+    """Return the sharding after a reshape, or None if one axis no longer holds the
+    units.
+    """
     units = given[split.axis] // (split.major * split.minor)
     major = prod(given[: split.axis]) * split.major
     before = 1

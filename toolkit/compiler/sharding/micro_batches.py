@@ -1,9 +1,9 @@
-"""Micro-batches: the graph of a step for some of the rows of its batch.
+"""Micro-batches: the graph of a step for a part of the rows of its batch.
 
-A step is spread along its batch as over ranks, each of which has one micro-batch, but
-here one micro-batch follows the other. What ranks would exchange are edges between
-the graph of a micro-batch and what is computed once in a step: rows that are cut out of
-a whole value, rows that are joined to one, and terms that are added.
+A step is sharded along its batch as over ranks, with one micro-batch for each, but the
+micro-batches run in sequence. Instead of collectives there are edges between the graph
+of a micro-batch and the values that are computed once per step. These edges take rows
+of a whole value, join rows to a whole value, or add terms.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ def _given_spec(x: Spec, spec: Spec, **attrs: Any) -> Spec:
     return spec
 
 
-# Not in the registry: they are edges of graphs that are cut, never computed.
-# The rows of a micro-batch, of a whole value.
+# Not in the registry: they are edges between split graphs, and are never computed.
+# `cut`: the rows of a micro-batch, of a whole value.
 cut_p: Primitive = Primitive("cut", Kind.COLLECTIVE, _given_spec)
-# A whole value in the first micro-batch, zeros in others.
+# `first`: a whole value in the first micro-batch, zeros in all later ones.
 first_p: Primitive = Primitive("first", Kind.COLLECTIVE, _given_spec)
-# A whole value: the rows of all micro-batches.
+# `join`: a whole value: the rows of all micro-batches.
 join_p: Primitive = Primitive("join", Kind.COLLECTIVE, _given_spec)
-# A whole value: the terms of all micro-batches, combined in their order.
+# `total`: a whole value: the terms of all micro-batches, combined in order.
 total_p: Primitive = Primitive("total", Kind.COLLECTIVE, _given_spec)
 ENTRIES, EXITS = (cut_p, first_p), (join_p, total_p)
 
 
 class MicroBatch(NamedTuple):
-    """Which of the micro-batches of a step: what a rank is in a group.
+    """Index of a micro-batch in a step, with the interface of a group of ranks.
 
     Attributes:
-        rank: its number.
-        size: how many there are.
+        rank: its index.
+        size: number of micro-batches.
     """
 
     rank: int
@@ -57,15 +57,15 @@ class MicroBatch(NamedTuple):
 
 @record
 class MicroBatches:
-    """A step over micro-batches.
+    """A step that runs over micro-batches.
 
     Attributes:
-        axis: along which the batch is cut.
-        rows: of the whole batch.
-        data: what is computed of the batch alone, before all else.
-        graphs: of a micro-batch, by its number of rows; their nodes correspond. The
+        axis: the axis along which the batch is split.
+        rows: number of rows of the whole batch.
+        data: computation that depends on the batch only, and runs first.
+        graphs: graphs of a micro-batch, by number of rows; their nodes correspond. The
             last inputs are the results of `data`.
-        layouts: of the inputs of these graphs.
+        layouts: shardings of the inputs of these graphs.
     """
 
     axis: MeshAxis
@@ -76,22 +76,22 @@ class MicroBatches:
 
     @property
     def count(self) -> int:
-        """How many micro-batches there are."""
+        """Return the number of micro-batches."""
         return self.axis.leaves
 
     @property
     def first(self) -> Graph:
-        """The graph of the first of them."""
+        """Return the graph of the first micro-batch."""
         return self.graphs[len(self.part(0))]
 
     @property
     def split(self) -> dict[Value, Split]:
-        """How inputs are split that are parts of the batch."""
+        """Return the shardings of the inputs that are parts of the batch."""
         pairs = zip(self.first.inputs, self.layouts, strict=True)
         return {x: layout for x, layout in pairs if isinstance(layout, Split)}
 
     def part(self, micro_batch: int) -> range:
-        """The rows of a micro-batch."""
+        """Return the rows of a micro-batch."""
         return self.axis.rows(self.rows, micro_batch)
 
 
@@ -103,19 +103,19 @@ def micro_batches(
     stays_whole: Callable[[Node], str | None],
     target: Target,
 ) -> MicroBatches:
-    """The graphs of a step over micro-batches.
+    """Return the graphs of a step over micro-batches.
 
     Args:
-        graph: of the step.
-        layouts: of its inputs.
-        batch: how many of the inputs are parts of the batch.
-        count: how many micro-batches; there are fewer if the batch has fewer rows.
-        stays_whole: why a node cannot be computed once for the whole batch, after all
-            micro-batches, if it cannot.
-        target: what it is compiled for.
+        graph: graph of the step.
+        layouts: shardings of its inputs.
+        batch: number of inputs that are parts of the batch.
+        count: number of micro-batches; fewer if the batch has fewer rows.
+        stays_whole: returns a reason if a node cannot be computed once for the whole
+            batch after all micro-batches, else None.
+        target: the compilation target.
 
     Raises:
-        UnsupportedError: for what such a node needs of the whole batch.
+        UnsupportedError: if such a node needs the whole batch.
     """
     first = next(n for n, layout in enumerate(layouts) if layout is not None)
     rows = graph.inputs[first].spec.shape[0]
@@ -138,15 +138,16 @@ def micro_batches(
 
 
 def _axis(number: int, count: int) -> MeshAxis:
-    # It asks a group for no more than these.
+    # The axis uses only these attributes of a group.
     place: Any = MicroBatch(number, count)
     return MeshAxis("micro_batch", place, count, even=False)
 
 
 def _wholes_of_data(spread: Spread, batch: Sequence[Value]) -> list[Value]:
-    """What follows from the batch alone and is needed of all of it, as sums of weights.
+    """Return the values that depend on the batch only and are needed whole, such as the
+    sum of weights.
 
-    It is computed before the first micro-batch, so that these need not wait for it.
+    They are computed before the first micro-batch, so that micro-batches need not wait.
     """
     known = set(batch)
     found: dict[Value, None] = {}
@@ -162,7 +163,7 @@ def _wholes_of_data(spread: Spread, batch: Sequence[Value]) -> list[Value]:
 
 
 def _without(graph: Graph, values: Sequence[Value]) -> tuple[Graph, list[Value]]:
-    """The graph that takes values as inputs that it has computed; and these inputs."""
+    """Return the graph with computed values as inputs, and these new inputs."""
     instead = {value: Value(value.spec) for value in values}
     nodes = [
         node.with_inputs([instead.get(x, x) for x in node.inputs])
@@ -175,7 +176,9 @@ def _without(graph: Graph, values: Sequence[Value]) -> tuple[Graph, list[Value]]
 
 
 def _settled(spread: Spread, stays_whole: Callable[[Node], str | None]) -> Spread:
-    """Compute once, for the whole batch, what needs something of all micro-batches."""
+    """Compute once, for the whole batch, the nodes that need results of all
+    micro-batches.
+    """
     layouts, choices = dict(spread.layouts), []
     late: set[Value] = set()
     for choice in spread.choices:
@@ -201,7 +204,7 @@ def _none(values: Sequence[Value]) -> list[Layout]:
 
 
 def _graph_of(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
-    """The graph of one micro-batch, with its edges."""
+    """Return the graph of one micro-batch, with its edges."""
     local = _OfMicroBatch(axis, spread)
     pairs = zip(spread.graph.inputs, inputs, strict=True)
     given = [local.define(x, layout) for x, layout in pairs]
@@ -212,7 +215,7 @@ def _graph_of(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph
 
 
 class _OfMicroBatch(Local):
-    """The nodes of a micro-batch: those of a rank, but for what ranks exchange."""
+    """Nodes of a micro-batch: the nodes of a rank, with edges instead of collectives."""
 
     def _changed(self, value: Value, layout: Layout) -> Value:
         outer, self.origin = self.origin, value.origin or self.origin
@@ -236,7 +239,7 @@ class _OfMicroBatch(Local):
         return result
 
     def _once(self, choice: Choice, inputs: Sequence[Value], is_first: bool) -> Value:
-        """The same node for all micro-batches: what differs is what is given to it."""
+        """Return the same node for all micro-batches: only its operands differ."""
         number: int | None = choice.node.op.once
         assert number is not None
         base = inputs[number]
@@ -246,7 +249,7 @@ class _OfMicroBatch(Local):
 
 
 def _is_zero(value: Value, nodes: Sequence[Node]) -> bool:
-    """Whether a value is known to be zeros."""
+    """Return whether a value is known to be all zeros."""
     while value.constant is None:
         made = (node for node in nodes if node.outputs[0] is value)
         node = next(made, None)

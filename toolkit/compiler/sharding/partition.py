@@ -1,8 +1,8 @@
-"""Partition: the graph of one rank, from how every value is spread.
+"""Partition: build the graph of one rank from the sharding of every value.
 
-Shapes become local, and where a value is read in another layout than it has, the nodes
-that change it are put in. Sums over what is split are computed for each leaf by itself
-and combined along a tree, so that they have the same bits on any number of ranks.
+Shapes become local. Where a reader needs another sharding, the nodes that convert the
+value are inserted. A sum over a split axis is computed for each leaf separately and
+combined along a tree, so that the result has the same bits on any number of ranks.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Spec, Value
 
 _COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _COMBINE_BOOLS = {"max": "logical_or", "min": "logical_and"}
-# By leaf, in their order.
+# By leaf, in order.
 Terms = dict[int, Value]
 
 
 def partition(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
-    """The graph that this rank runs.
+    """Return the graph that this rank runs.
 
     Args:
-        spread: what `propagate` returned.
-        axis: of the mesh.
-        inputs: the layouts of the graph's inputs, as `propagate` was given them.
+        spread: result of `propagate`.
+        axis: axis of the mesh.
+        inputs: shardings of the graph's inputs, as passed to `propagate`.
 
     Returns:
-        A graph with as many inputs and outputs, of local shapes.
+        A graph with the same number of inputs and outputs, with local shapes.
     """
     local = Local(axis, spread)
     given = [
@@ -60,7 +60,7 @@ def partition(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph
 
 
 class Local:
-    """The nodes of a rank's graph so far, and where each value is in it."""
+    """Builder of the graph of a rank, with the local value of each global value."""
 
     def __init__(self, axis: MeshAxis, spread: Spread) -> None:
         self.axis = axis
@@ -69,30 +69,31 @@ class Local:
         self.values: dict[tuple[Value, Layout], Value] = {}
         self.terms: dict[Value, Terms] = {}
         self.partials: dict[Value, Partial] = {}
-        # What the terms of a value are computed from on other ranks only: collectives
-        # have to depend on each other on all ranks alike.
+        # Operands of a value's terms on other ranks only. Dependencies between
+        # collectives must be the same on all ranks.
         self.sources: dict[Value, list[Value]] = {}
         self.origin: tuple[str, ...] = ()
-        # By which choice the terms of a value are made, which ranks count alike.
+        # The index of the choice that computes the terms of a value, equal on all
+        # ranks.
         self.made: dict[Value, int] = {}
         self.count = 0
         self.token: Value = Constant(np.zeros((), np.uint8))
 
     def define(self, value: Value, layout: Layout) -> Value:
-        """The local value of a global one that a node or the caller gives."""
+        """Create the local value of a global value that a node or the caller provides."""
         local = self.new(self.spec(value.spec, layout))
         self.values[value, layout] = local
         return local
 
     def new(self, spec: Spec) -> Value:
-        """A value of the layer that is being spread."""
+        """Return a new value with the origin of the current layer."""
         value = Value(spec)
         if self.origin:
             value._origin = self.origin
         return value
 
     def spec(self, spec: Spec, layout: Layout) -> Spec:
-        """The local spec of a value."""
+        """Return the local spec of a value."""
         if not isinstance(layout, Split):
             return spec
         return layout.local(spec, len(self.axis.rows(layout.units(spec))))
@@ -100,7 +101,7 @@ class Local:
     def emit(
         self, name: str, inputs: Sequence[Value], spec: Spec, **attrs: Any
     ) -> Value:
-        """Append a node of one result."""
+        """Append a node with one result."""
         result = self.new(spec)
         self.nodes.append(Node(PRIMITIVES[name], inputs, attrs, (result,)))
         return result
@@ -108,7 +109,7 @@ class Local:
     # --- nodes ------------------------------------------------------------------------
 
     def add(self, choice: Choice) -> None:
-        """The nodes of a choice."""
+        """Add the nodes of a choice."""
         node = choice.node
         self.origin = node.outputs[0].origin
         self.count += 1
@@ -135,7 +136,7 @@ class Local:
         return [self.read(x, layout) for x, layout in pairs]
 
     def _add_for_leaves(self, choice: Choice) -> None:
-        """A node that sums over what is split: once for each leaf of this rank."""
+        """Add a node that sums over a split axis, once for each leaf of this rank."""
         node, inputs = choice.node, self._inputs(choice)
         (first,) = set(choice.outputs)
         assert isinstance(first, Partial)
@@ -164,7 +165,7 @@ class Local:
         self.sources.update(dict.fromkeys(node.outputs, once if mine else inputs))
 
     def _once(self, choice: Choice, inputs: Sequence[Value], is_first: bool) -> Value:
-        """The operand that only the first leaf takes; for others zeros."""
+        """Return the operand for the first leaf; zeros for all later leaves."""
         number: int | None = choice.node.op.once
         assert number is not None
         if is_first:
@@ -174,7 +175,7 @@ class Local:
         return self.emit("broadcast_to", [zero], spec, shape=spec.shape)
 
     def _add_to_terms(self, choice: Choice) -> None:
-        """A node of which each term is computed from the terms of its operands."""
+        """Add a node whose terms are computed from the terms of its operands."""
         node, (y,) = choice.node, choice.node.outputs
         given = [self.terms[x] for x in node.inputs]
         found: Terms = {}
@@ -188,12 +189,12 @@ class Local:
     def _attrs(
         self, choice: Choice, inputs: Sequence[Value], outputs: Sequence[Spec]
     ) -> Mapping[str, Any]:
-        """The attributes of a node for local shapes."""
+        """Return the attributes of a node for local shapes."""
         attrs = dict(choice.node.attrs)
         for name, body in choice.bodies.items():
             attrs[name] = self._body(body)
         if choice.bodies:
-            if "backward" in attrs:  # is for tapes alone, and of global shapes
+            if "backward" in attrs:  # only tapes use it, and its shapes are global
                 attrs["backward"] = None
             return attrs
         if "shape" in attrs and attrs["shape"] == choice.node.outputs[0].spec.shape:
@@ -212,14 +213,14 @@ class Local:
         return attrs
 
     def _body(self, body: Spread) -> Graph:
-        """A sub-graph of a loop or a branch, which holds no collective."""
+        """Return a sub-graph of a loop or a branch; it contains no collective."""
         inputs = [body.layouts.get(x) for x in body.graph.inputs]
         return partition(body, self.axis, inputs)
 
     # --- layouts ----------------------------------------------------------------------
 
     def read(self, value: Value, layout: Layout) -> Value:
-        """A value in the layout in which it is read."""
+        """Return a value in the sharding that a reader needs."""
         if value.constant is not None and layout is None:
             return value
         if (value, layout) not in self.values:
@@ -245,7 +246,7 @@ class Local:
             self.origin = outer
 
     def _leaf(self, local: Value, layout: Layout, units: int, leaf: int) -> Value:
-        """The part of a local value that is of one leaf."""
+        """Return the part of a local value that belongs to one leaf."""
         if not isinstance(layout, Split):
             return local
         mine = self.axis.rows(units)
@@ -253,7 +254,7 @@ class Local:
         return self._units(local, layout, len(mine), range(start, stop))
 
     def _units(self, value: Value, layout: Split, units: int, rows: range) -> Value:
-        """Some of the units of a value that has so many."""
+        """Return a range of the units of a value."""
         if len(rows) == units:
             return value
         axis, spec = layout.axis, value.spec
@@ -280,7 +281,7 @@ class Local:
         return value
 
     def _combined(self, value: Value) -> Value:
-        """All terms of all ranks, along the tree."""
+        """Return all terms of all ranks, combined along the tree."""
         pieces, partial = self._pieces(value), self.partials[value]
         if self.axis.group.size == 1 and len(pieces) == 1:
             return pieces[0]
@@ -290,7 +291,7 @@ class Local:
         return self._collective(all_reduce_p, inputs, value.spec, **attrs)
 
     def _scattered(self, value: Value, split: Split) -> Value:
-        """This rank's part of all terms combined."""
+        """Return this rank's shard of all terms combined."""
         partial, spec = self.partials[value], value.spec
         rows = self.axis.rows(split.units(spec))
         if self.axis.group.size == 1 or split[:2] != (0, 1):
@@ -303,7 +304,7 @@ class Local:
         return self._collective(reduce_scatter_p, inputs, local, **attrs)
 
     def _pieces(self, value: Value) -> list[Value]:
-        """The subtrees that this rank has all terms of."""
+        """Return the subtrees of which this rank has all terms."""
         partial, terms, spec = self.partials[value], self.terms[value], value.spec
         names = _COMBINE_BOOLS if spec.dtype == "bool" else _COMBINE
 
@@ -326,7 +327,7 @@ class Local:
     def _collective(
         self, op: Any, inputs: Sequence[Value], spec: Spec, **attrs: Any
     ) -> Value:
-        """Append a collective behind the one before."""
+        """Append a collective after the last one."""
         result, token = self.new(spec), self.new(TOKEN)
         attrs = {"axis": self.axis, **attrs}
         node = Node(op, [*inputs, self.token], attrs, (result, token))
@@ -338,7 +339,7 @@ class Local:
 def _of_collective(
     node: Node, attrs: dict[str, Any], inputs: Sequence[Value], outputs: Sequence[Spec]
 ) -> dict[str, Any]:
-    """The attributes of a collective along another mesh axis, for local shapes."""
+    """Return the attributes of a collective along another mesh axis, for local shapes."""
     if node.op is all_reduce_p:
         return {**attrs, "specs": tuple(outputs[:-1])}
     whole = outputs[0] if node.op is all_gather_p else inputs[0].spec

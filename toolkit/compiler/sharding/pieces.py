@@ -1,4 +1,4 @@
-"""Pieces: the graph of a step, cut into what stages compute without the others."""
+"""Pieces: the graph of a step, split into parts that one stage computes alone."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from toolkit.compiler.sharding.turns import stage_at
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Value
 
-# Views that are taken again where they are needed, instead of keeping copies of them.
+# Views that are created again where they are needed, so that no copies are kept.
 _AGAIN = ("reshape", "transpose", "broadcast_to")
 
 
 @record(eq=False)
 class Piece:
-    """A graph that one stage computes.
+    """Graph that one stage computes.
 
     Attributes:
-        name: what it is, for people.
-        stage: whose it is.
-        inputs, outputs: values of the graph that was cut.
-        graphs: by the rows of a micro-batch; one with the key 0 if it runs once a step.
+        name: label for people.
+        stage: index of its stage.
+        inputs, outputs: values of the original graph.
+        graphs: graphs by the rows of a micro-batch; key 0 if it runs once per step.
     """
 
     name: str
@@ -40,11 +40,11 @@ class Pieces:
 
     Attributes:
         before: run once, before the first micro-batch.
-        along: by the position on the way of a micro-batch.
+        along: by position on the path of a micro-batch.
         after: run once, after the last micro-batch, in this order.
-        micro: the values that are of a micro-batch.
-        edges: by their results: see `micro_batches`.
-        where: the stages that have what is not everywhere.
+        micro: values that belong to a micro-batch.
+        edges: by result: see `micro_batches`.
+        where: the stages that hold each value that not all stages hold.
     """
 
     before: Sequence[Piece]
@@ -55,21 +55,24 @@ class Pieces:
     where: Mapping[Value, int]
 
     def read(self, value: Value) -> Value:
-        """What is kept for who reads a value: that of which it is some rows."""
+        """Return the stored value for a reader: the whole value, if it reads rows of
+        it.
+        """
         edge = self.edges.get(value)
         return edge.inputs[0] if edge is not None and edge.op in ENTRIES else value
 
 
 def cut(step: MicroBatches, stages: Stages, owners: Mapping[Value, int]) -> Pieces:
-    """Cut a step.
+    """Split a step into pieces.
 
     Args:
-        step: over micro-batches.
-        stages: of the layers.
-        owners: the stages that hold inputs of its first graph; others are everywhere.
+        step: the step over micro-batches.
+        stages: stages of the layers.
+        owners: the stages that hold inputs of the first graph; all stages hold the
+            remaining ones.
 
     Raises:
-        UnsupportedError: naming a layer, or a loop, that cannot be cut.
+        UnsupportedError: names a layer or a loop that cannot be split.
     """
     return _Cutter(step, stages, owners).cut()
 
@@ -108,7 +111,9 @@ class _Cutter:
         )
 
     def _position(self, value: Value) -> int:
-        """Where a value of a micro-batch is added or joined: at last if anywhere."""
+        """Return the position at which a micro-batch value is added or joined; default:
+        the last.
+        """
         node = self.made.get(value)
         return self.stages.count - 1 if node is None else self._of(node)
 
@@ -118,7 +123,7 @@ class _Cutter:
     # --- along the way of a micro-batch -----------------------------------------------
 
     def _along(self) -> dict[int, Piece]:
-        """The pieces of each position, with what each of them has to compute again."""
+        """Return the piece of each position, with the nodes that it recomputes."""
         last = self.stages.count - 1
         members: dict[int, list[Node]] = defaultdict(list)
         for node, position in self.at.items():
@@ -143,7 +148,7 @@ class _Cutter:
         return pieces
 
     def _goes_along(self, position: int, node: Node) -> bool:
-        """Whether a node is computed again for what is at a position."""
+        """Return whether the piece at a position recomputes a node."""
         if node.op.kind is Kind.COLLECTIVE:
             return False
         if node.outputs[0] not in self.micro:
@@ -158,7 +163,9 @@ class _Cutter:
     # --- once in a step ---------------------------------------------------------------
 
     def _before(self, along: Iterable[Piece]) -> list[Piece]:
-        """What micro-batches read that is computed once, for each stage by itself."""
+        """Return the pieces that run once before the micro-batches that read them, per
+        stage.
+        """
         wanted: dict[int, dict[Value, None]] = defaultdict(dict)
         for piece in along:
             for x in piece.inputs:
@@ -174,14 +181,16 @@ class _Cutter:
         return pieces
 
     def _after(self) -> list[Piece]:
-        """What follows from all micro-batches, in rounds with moves between them."""
+        """Return the pieces that need all micro-batches, in rounds with moves in
+        between.
+        """
         needed: set[Value] = set(self.graph.outputs)
         members: dict[tuple[int, int], list[Node]] = defaultdict(list)
         rounds: dict[Value, int] = {}
         last = self.stages.count - 1
         for node in self._needed(needed):
             home = self.where.get(node.outputs[0])
-            if home is None:  # needed by itself only if it is an output
+            if home is None:  # only needed here if it is an output
                 if any(y in needed for y in node.outputs):
                     members[0, last].append(node)
                 continue
@@ -204,7 +213,7 @@ class _Cutter:
         return pieces
 
     def _needed(self, outputs: set[Value]) -> list[Node]:
-        """The nodes that outputs need after the last micro-batch, in order."""
+        """Return the nodes that outputs need after the last micro-batch, in order."""
         seen, found = set(outputs), []
         for node in reversed(self.graph.nodes):
             if node.outputs[0] in self.micro or node.op.kind is Kind.COLLECTIVE:
@@ -219,7 +228,7 @@ class _Cutter:
     def _closed(
         self, nodes: Iterable[Node], again: Callable[[Node], bool]
     ) -> list[Node]:
-        """Nodes with what they read, as far as that is to be computed again."""
+        """Return nodes with their operands, as far as these are to be recomputed."""
         found = dict.fromkeys(nodes)
         stack = list(found)
         while stack:
@@ -257,7 +266,7 @@ class _Cutter:
 
 
 def _read(pieces: Iterable[Sequence[Node]]) -> Iterator[Value]:
-    """What the nodes of pieces read that they do not make."""
+    """Yield the values that the nodes of pieces read but do not compute."""
     for nodes in pieces:
         made = {y for node in nodes for y in node.outputs}
         yield from (x for node in nodes for x in node.inputs if x not in made)
@@ -266,7 +275,7 @@ def _read(pieces: Iterable[Sequence[Node]]) -> Iterator[Value]:
 def counterparts(
     first: Graph, other: Graph
 ) -> tuple[dict[Value, Value], dict[Node, Node]]:
-    """The values and nodes of another graph of the same nodes."""
+    """Return the corresponding values and nodes of another graph with the same nodes."""
     values = dict(zip(first.inputs, other.inputs, strict=True))
     nodes = dict(zip(first.nodes, other.nodes, strict=True))
     for a, b in nodes.items():
@@ -275,7 +284,7 @@ def counterparts(
 
 
 def _micro(step: MicroBatches, graph: Graph) -> set[Value]:
-    """The values that are of a micro-batch."""
+    """Return the values that belong to a micro-batch."""
     found = {x for x in graph.inputs if x in step.split}
     for node in graph.nodes:
         is_entry = node.op in ENTRIES

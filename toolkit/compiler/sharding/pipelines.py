@@ -1,9 +1,9 @@
-"""Pipelines: what the stages of a step do, in an order fixed beforehand.
+"""Pipelines: the operations of the stages of a step, in a static order.
 
-All ranks know all runs of pieces and all moves of values in one order, in which each
-comes after what it needs. A rank does those that are its own. So nothing is negotiated,
-and no rank can wait for another in a circle: the first in the order of what is not done
-yet can always be done.
+All ranks have the same ordered list of all runs of pieces and all moves of values, in
+which each operation is after its dependencies. A rank executes its own entries. So
+nothing is negotiated, and no deadlock is possible: the first incomplete operation can
+always run.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from toolkit.compiler.sharding.turns import turns
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Value
 
-# A value, and of which micro-batch it is; None: of all.
+# A value and the index of its micro-batch; None: all micro-batches.
 Key = tuple[Value, int | None]
 
 
 class Run(NamedTuple):
-    """A stage computes a piece, of a micro-batch or once.
+    """Run of a piece by a stage, for a micro-batch or once.
 
     Attributes:
-        piece: what.
-        micro_batch: its number, if it is of one.
+        piece: the piece.
+        micro_batch: index of the micro-batch, if it has one.
     """
 
     piece: Piece
@@ -37,12 +37,12 @@ class Run(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Values go from one stage to another.
+    """Transfer of values from one stage to another.
 
     Attributes:
         source, target: the stages.
-        values: what goes, together.
-        micro_batch: its number, if they are of one.
+        values: the values, sent together.
+        micro_batch: index of the micro-batch, if they have one.
     """
 
     source: int
@@ -63,12 +63,12 @@ class Pipeline:
     """A step in stages.
 
     Attributes:
-        source: the graph as it was traced.
-        step: the same over micro-batches.
-        stages: how many there are.
-        pieces: of the step.
-        order: what is done, by all stages.
-        name: of the function that it comes from.
+        source: the traced graph.
+        step: the same graph over micro-batches.
+        stages: number of stages.
+        pieces: pieces of the step.
+        order: operations of all stages, in order.
+        name: name of the traced function.
     """
 
     source: Graph
@@ -79,17 +79,17 @@ class Pipeline:
     name: str = "a step"
 
     def key(self, value: Value, micro_batch: int | None) -> Key:
-        """What a value is kept by that is read or made in a micro-batch."""
+        """Return the key of a value that is read or computed in a micro-batch."""
         return value, micro_batch if value in self.pieces.micro else None
 
     @cached_property
     def splits(self) -> dict[Value, Split]:
-        """How inputs are split that are parts of the batch."""
+        """Return the shardings of the inputs that are parts of the batch."""
         return self.step.split
 
     @cached_property
     def exits(self) -> dict[Value, list[Node]]:
-        """What is added and joined, by the values of micro-batches."""
+        """Return the sums and joins of each micro-batch value."""
         found: dict[Value, list[Node]] = {}
         for node in self.pieces.edges.values():
             if node.op in EXITS:
@@ -98,7 +98,7 @@ class Pipeline:
 
     @cached_property
     def kept(self) -> set[Value]:
-        """What is read by something else than the piece that makes it."""
+        """Return the values that are read outside the piece that computes them."""
         found = set(self.step.first.outputs)
         for what in self.order:
             if isinstance(what, Move):
@@ -109,9 +109,10 @@ class Pipeline:
 
     @cached_property
     def last_reads(self) -> list[list[tuple[int, Key]]]:
-        """By number in the order: the stages and keys of what nothing reads later.
+        """Return, for each entry of the order, the stages and keys whose last read it
+        is.
 
-        Not that of the results of the step.
+        Results of the step are excluded.
         """
         last: dict[tuple[int, Key], int] = {}
         for number, what in enumerate(self.order):
@@ -131,7 +132,7 @@ class Pipeline:
         return found
 
     def described(self) -> Iterator[str]:
-        """What has to be the same on all ranks, in lines."""
+        """Yield a description of everything that must be equal on all ranks, as lines."""
         yield f"takes {', '.join(str(x.spec) for x in self.source.inputs)}"
         for what in self.order:
             number = "" if what.micro_batch is None else f" of {what.micro_batch}"
@@ -151,18 +152,19 @@ def pipeline(
     takers: Sequence[int | None],
     name: str,
 ) -> Pipeline:
-    """What is done in a step.
+    """Return the pipeline of a step.
 
     Args:
-        source: the graph as it was traced.
-        step: the same over micro-batches.
-        stages: of the layers.
-        owners: the stages that hold inputs of the step's graph; others are everywhere.
-        takers: for each output the stage that takes it; None: all of them.
-        name: of the function.
+        source: the traced graph.
+        step: the same graph over micro-batches.
+        stages: stages of the layers.
+        owners: the stages that hold inputs of the step's graph; all stages hold the
+            remaining ones.
+        takers: for each output the stage that needs it; None: all stages.
+        name: name of the function.
 
     Raises:
-        UnsupportedError: for what cannot be cut.
+        UnsupportedError: if the step cannot be split.
     """
     pieces = cut(step, stages, owners)
     planner = _Planner(step, pieces, stages.count)
@@ -175,14 +177,14 @@ class _Planner:
         self.step = step
         self.pieces = pieces
         self.stages = stages
-        # Which stages have a value that one of them has had alone.
+        # The stages that already received a value of one stage.
         self.there: set[tuple[int, Value]] = set()
 
     def order(self, takers: Sequence[int | None]) -> Iterator[Run | Move]:
         pieces = self.pieces
         early = [*pieces.before, *pieces.along.values()]
         held = set(self.step.first.inputs)
-        for piece in early:  # variables that other stages hold
+        for piece in early:  # variables of other stages
             yield from self._bring((x for x in self._whole(piece) if x in held), piece)
         yield from (Run(piece) for piece in pieces.before)
         yield from self._along()
@@ -192,7 +194,9 @@ class _Planner:
         yield from self._results(takers)
 
     def _whole(self, piece: Piece) -> Iterator[Value]:
-        """What a piece reads, or rows of, that is computed or held once."""
+        """Yield the operands of a piece, or their sources, that are computed or stored
+        once.
+        """
         found = dict.fromkeys(map(self.pieces.read, piece.inputs))
         return (x for x in found if x not in self.pieces.micro)
 
@@ -200,7 +204,7 @@ class _Planner:
         return self._to(piece.stage, values)
 
     def _to(self, target: int, values: Iterable[Value]) -> Iterator[Move]:
-        """The moves of values to a stage, those that it has not."""
+        """Yield the moves of values that a stage does not have."""
         ways: dict[int, list[Value]] = {}
         for x in values:
             source = self.pieces.where.get(x, target)
@@ -211,7 +215,7 @@ class _Planner:
             yield Move(source, target, tuple(moved))
 
     def _along(self) -> Iterator[Run | Move]:
-        """The turns of all stages, and what goes from each to later ones."""
+        """Yield the schedule of all stages, with the moves from each to later ones."""
         along = self.pieces.along
         moves = self._between()
         back = any(position >= self.stages for position in along)
@@ -222,11 +226,11 @@ class _Planner:
             events.append((start, 1, position, Run(along[position], number)))
             for source, target, values in moves.get(position, ()):
                 events.append((end, 0, position, Move(source, target, values, number)))
-        # What ends at a moment is sent before something else begins.
+        # Results are sent before the next operation starts.
         return (event[-1] for event in sorted(events, key=lambda event: event[:3]))
 
     def _between(self) -> dict[int, list[tuple[int, int, tuple[Value, ...]]]]:
-        """By position: what goes from there to which stage."""
+        """Return the values that each position sends, with their target stages."""
         along = self.pieces.along
         made = {y: p for p, piece in along.items() for y in piece.outputs}
         ways: dict[tuple[int, int], dict[Value, None]] = {}

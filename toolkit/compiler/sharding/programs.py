@@ -1,4 +1,4 @@
-"""Programs of graphs that are spread over ranks."""
+"""Programs of sharded graphs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Array = Any
 
 
 class Along(NamedTuple):
-    """How a step is spread along one mesh axis.
+    """Sharding of a step along one mesh axis.
 
     Attributes:
-        axis: of the mesh.
-        inputs, outputs: the layouts of the graph's.
-        stored: the numbers of inputs that are split only to take less memory.
+        axis: axis of the mesh.
+        inputs, outputs: shardings of the graph's inputs and outputs.
+        stored: indices of inputs that are sharded only to save memory.
     """
 
     axis: MeshAxis
@@ -50,15 +50,15 @@ def compile_spread(
     settle: Callable[[], None] | None = None,
     keep: Callable[[list[Array]], None] | None = None,
 ) -> Executable:
-    """What runs this rank's part of a graph.
+    """Compile this rank's part of a graph.
 
     Args:
         graph, backend, generate, updates, name: as for `compile_graph`.
-        axes: along which it is spread, one after the other.
-        batch: how many of the inputs are parts of a batch: they may be given whole.
-        settle: is called before results count; it may raise.
-        keep: is called in its place, with the new values, which are in memory of their
-            own then; it may replace them.
+        axes: the mesh axes along which to shard, in order.
+        batch: number of inputs that are parts of a batch; they may be passed whole.
+        settle: called before results become valid; it may raise.
+        keep: called instead of `settle`, with the new values in separate memory; it may
+            replace them.
     """
     kept = len(updates)
     if keep is not None:
@@ -70,8 +70,8 @@ def compile_spread(
             if isinstance(layout, Split):
                 cuts.append(_cut(number, local.inputs[number].spec, layout, axis))
         spread = propagate(local, axis, layouts, wanted, stored)
-        # Bodies of composites repeat sums, each of which would be exchanged: they are
-        # shared here, where the graph is still the same on all ranks.
+        # Bodies of composites repeat sums, each of which would need a collective. They
+        # are merged at this point, where the graph is still the same on all ranks.
         whole = share(spread.graph, target)
         if len(whole.nodes) < len(spread.graph.nodes):
             spread = propagate(whole, axis, layouts, wanted, stored)
@@ -85,18 +85,20 @@ def compile_spread(
 
 
 def _described(graph: Graph, local: Graph) -> list[str]:
-    """What has to be the same on all ranks: the whole graph, and what is exchanged."""
+    """Return the lines that must be equal on all ranks: the whole graph, and the
+    collectives.
+    """
     lines = [f"takes {', '.join(str(x.spec) for x in graph.inputs)}"]
     for node in local.nodes:
         if node.op.kind is Kind.COLLECTIVE:
-            # Not the shapes: ranks may have more or fewer rows of what they exchange.
+            # Not the shapes: ranks may exchange different numbers of rows.
             dtypes = " ".join(y.spec.dtype for y in node.outputs[:-1])
             when = f" after {node.attrs['ready']}" if "ready" in node.attrs else ""
             lines.append(f"{node.op.name} along {node.attrs['axis']} of {dtypes}{when}")
     return [*lines, *(node.op.name for node in graph.nodes)]
 
 
-# The number of an input, its extent before it is cut, and the part that stays.
+# The index of an input, its extent before it is split, and the local part.
 Cut = tuple[int, int, tuple[slice, ...]]
 
 
@@ -105,7 +107,7 @@ def _cut(number: int, spec: Spec, layout: Split, axis: MeshAxis) -> Cut:
 
 
 class SpreadExecutable(Executable):
-    """This rank's program, which takes its part of each input that is whole."""
+    """Program of this rank, which takes its shard of each input that is whole."""
 
     def __init__(
         self,
@@ -120,14 +122,14 @@ class SpreadExecutable(Executable):
     def run(
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
-        """See `Executable.run`; what it returns counts on all ranks, or on none."""
+        """See `Executable.run`; the results are valid on all ranks, or on none."""
         found = super().run(inputs, outs)
         if self._settle is not None:
             self._settle()
         return found
 
     def _update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:
-        """All ranks have come as far before the first one writes over its values."""
+        """Overwrite the values after all ranks have reached this point."""
         return self._on_memory(BoundProgram.update, inputs, kept, self._settle)
 
     def _on_memory(
@@ -146,12 +148,12 @@ class SpreadExecutable(Executable):
 
 
 class KeptExecutable(SpreadExecutable):
-    """One whose new values others keep copies of before they count.
+    """Executable whose new values are copied to other ranks before they become valid.
 
     Args:
         program, cuts: see `SpreadExecutable`.
-        keep: is given new values.
-        kept: how many of the last outputs those are.
+        keep: receives the new values.
+        kept: the number of these values; they are the last outputs.
     """
 
     def __init__(

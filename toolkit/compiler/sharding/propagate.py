@@ -1,12 +1,12 @@
-"""Propagation: how every value of a graph is spread, from how its inputs are.
+"""Propagation: select the sharding of every value of a graph from its inputs.
 
-One walk over the nodes in their order. A node follows the operand that is split: its
-letter in the rule of axes is cut, of all operands and results that have it. Where no
-result has the letter, the results are partial; they are combined where they are read,
-or at once into the layout of the outputs that they are for. Weights that are split only
-to be stored are put together where something else that is split reads them.
-A composite stays whole if its body could be computed without a collective, and is taken
-apart if not. What cannot be cut is computed by every rank on whole operands.
+One walk over the nodes in order. A node follows its sharded operand: the letter of that
+axis in the axis rule is split, in all operands and results that have it. If no result
+has the letter, the results are partial. They are combined where they are read, or
+directly into the sharding of the outputs that they lead to. Weights that are sharded
+only for storage are gathered where a node with another sharded operand reads them. A
+composite stays one node if its body needs no collective, and is expanded otherwise. A
+node that cannot be split is computed by every rank on whole operands.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from toolkit.compiler.sharding.partition import partition
 from toolkit.errors import ToolkitError
 from toolkit.ir import Axes, Graph, Kind, Node, Spec, Value, axes_of
 
-# Of one operand, these give terms of the result for terms of it, without rounding.
+# With one operand, these map terms of the operand to terms of the result without
+# rounding.
 _EXACT = {"reshape", "transpose", "slice", "broadcast_to", "stop_gradient", "negative"}
 
 
@@ -31,14 +32,14 @@ def propagate(
     wanted: Sequence[Layout] | None = None,
     stored: Collection[int] = (),
 ) -> Spread:
-    """Decide how every value is spread over the ranks of a mesh axis.
+    """Select the sharding of every value over the ranks of a mesh axis.
 
     Args:
-        graph: with global shapes.
-        axis: of the mesh.
-        inputs: the layouts of its inputs.
-        wanted: those of its outputs; None: whole.
-        stored: the numbers of inputs that are split only to take less memory.
+        graph: graph with global shapes.
+        axis: axis of the mesh.
+        inputs: shardings of its inputs.
+        wanted: shardings of its outputs; None: whole.
+        stored: indices of inputs that are sharded only to save memory.
     """
     given = [None] * len(graph.outputs) if wanted is None else list(wanted)
     walk = _Walk(axis, dict(zip(graph.inputs, inputs, strict=True)))
@@ -51,9 +52,10 @@ def propagate(
 
 
 def _demands(graph: Graph, wanted: Sequence[Layout]) -> dict[Value, Split]:
-    """How outputs that will be split want the values that they are computed from.
+    """Return the shardings that sharded outputs require of the values before them.
 
-    Only through elementwise nodes: the new value of a variable, back to its gradient.
+    Follow elementwise nodes only: from the new value of a variable back to its
+    gradient.
     """
     found = {
         y: layout
@@ -70,24 +72,24 @@ def _demands(graph: Graph, wanted: Sequence[Layout]) -> dict[Value, Split]:
 
 
 class _Walk:
-    """The layouts of the values that have been met so far."""
+    """Shardings of the values visited so far."""
 
-    # How composites of these specs, attributes and layouts of operands are spread.
+    # Cached result shardings of composites, by specs, attributes and operand shardings.
     composites: ClassVar[dict[Any, list[Layout] | None]] = {}
 
     def __init__(self, axis: MeshAxis, layouts: dict[Value, Layout]) -> None:
         self.axis = axis
         self.layouts = layouts
         self.choices: list[Choice] = []
-        # Values that are split to be stored, and what is computed from them alone.
+        # Values that are sharded for storage, and the values that depend on them only.
         self.stored: set[Value] = set()
-        # Layouts that sums are combined into at once.
+        # Shardings into which sums are combined directly.
         self.demands: dict[Value, Split] = {}
-        # What stands for the results of composites that were taken apart.
+        # Replacements for the results of expanded composites.
         self.instead: dict[Value, Value] = {}
 
     def visit(self, nodes: Sequence[Node]) -> None:
-        """Choose for each node."""
+        """Select the sharding of each node."""
         for node in nodes:
             node = node.with_inputs(list(map(self.now, node.inputs)))
             choice = self.choose(node)
@@ -101,7 +103,9 @@ class _Walk:
             self._store(node, choice)
 
     def _store(self, node: Node, choice: Choice) -> None:
-        """Note results that are split only because what they read is stored so."""
+        """Record results that are sharded only because their operands are sharded for
+        storage.
+        """
         if not self.stored:
             return
         pairs = zip(node.inputs, choice.inputs, strict=True)
@@ -110,17 +114,17 @@ class _Walk:
             self.stored.update(node.outputs)
 
     def now(self, value: Value) -> Value:
-        """What stands for a value."""
+        """Return the replacement of a value."""
         while value in self.instead:
             value = self.instead[value]
         return value
 
     def of(self, value: Value) -> Layout:
-        """The layout of a value; constants are whole."""
+        """Return the sharding of a value; constants are whole."""
         return None if value.constant is not None else self.layouts.get(value)
 
     def choose(self, node: Node) -> Choice | None:
-        """How a node is computed; None: it has to be taken apart."""
+        """Return the sharding of a node, or None if it must be expanded."""
         inputs = [self.of(x) for x in node.inputs]
         whole = Choice(node, [None] * len(inputs), [None] * len(node.outputs))
         if all(layout is None for layout in inputs):
@@ -145,7 +149,7 @@ class _Walk:
         return self._cut(node, inputs) or whole
 
     def _cut(self, node: Node, inputs: Sequence[Layout]) -> Choice | None:
-        """Follow an operand that is split, the one for which least is gathered."""
+        """Follow a sharded operand: the one for which the fewest bytes are gathered."""
         if node.op.axes is None:
             return None
         specs = [x.spec for x in node.inputs]
@@ -172,14 +176,16 @@ class _Walk:
         return best
 
     def _gathered(self, node: Node, inputs: Sequence[Layout]) -> list[Layout]:
-        """The layouts of operands once those that are only stored are put together."""
+        """Return the operand shardings after values sharded only for storage are
+        gathered.
+        """
         pairs = zip(node.inputs, inputs, strict=True)
         return [None if x in self.stored else layout for x, layout in pairs]
 
     def _along(
         self, node: Node, axes: Axes, number: int, layout: Split
     ) -> Choice | None:
-        """Cut the letter by which an operand is split."""
+        """Split the letter along which an operand is sharded."""
         letter = axes.inputs[number][layout.axis]
         if letter is None:
             return None
@@ -206,7 +212,7 @@ class _Walk:
         return None if found is None else Choice(node, [layout], [found])
 
     def _composite(self, node: Node, inputs: Sequence[Layout]) -> Choice | None:
-        """Whole where its body, cut, is the body of a composite of local shapes."""
+        """Keep a composite whole if its split body equals its body for local shapes."""
         specs = tuple(x.spec for x in node.inputs)
         key = node.op, specs, repr(node.attrs), tuple(inputs)
         if key not in self.composites:
@@ -217,7 +223,9 @@ class _Walk:
     def _whole(
         self, node: Node, specs: Sequence[Spec], inputs: Sequence[Layout]
     ) -> list[Layout] | None:
-        """The layouts of a composite's results; None: it has to be taken apart."""
+        """Return the shardings of a composite's results, or None if it must be
+        expanded.
+        """
         body = node.op.graph(specs, node.attrs)
         inner = _Walk(self.axis, dict(zip(body.inputs, inputs, strict=True)))
         inner.visit(body.nodes)
@@ -236,7 +244,7 @@ class _Walk:
         return outputs if _is_same(local, body) else None
 
     def is_local(self) -> bool:
-        """Whether no choice asks for a collective."""
+        """Return whether no choice needs a collective."""
         return not any(
             have is not None and have != take
             for choice in self.choices
@@ -246,7 +254,7 @@ class _Walk:
         )
 
     def _members(self, node: Node) -> Iterator[Node]:
-        """The nodes of a composite's body, with values of their own."""
+        """Yield the nodes of a composite's body, with new values."""
         body = node.op.graph((x.spec for x in node.inputs), node.attrs)
         values: dict[Value, Value] = dict(zip(body.inputs, node.inputs, strict=True))
         for member in body.nodes:
@@ -262,12 +270,14 @@ class _Walk:
 
 
 def _placed(letter: Any, letters: Sequence[Any], like: Split) -> Split | None:
-    """The layout of a value that has a letter; None: it is whole."""
+    """Return the sharding of a value that has a letter, or None if it is whole."""
     return like._replace(axis=letters.index(letter)) if letter in letters else None
 
 
 def _exchanged(node: Node, inputs: Sequence[Layout]) -> Choice | None:
-    """A collective along another mesh axis, for what is split along this one."""
+    """Return the choice for a collective along another mesh axis, if this axis splits
+    its operands.
+    """
     splits = {layout for layout in inputs[:-1] if isinstance(layout, Split)}
     if len(splits) != 1:
         return None
@@ -280,7 +290,7 @@ def _exchanged(node: Node, inputs: Sequence[Layout]) -> Choice | None:
 
 
 def _of_terms(node: Node, inputs: Sequence[Layout]) -> Choice | None:
-    """The terms of a result from the terms of the operands, if that rounds nothing."""
+    """Compute the terms of a result from the terms of the operands, if this is exact."""
     first = inputs[0]
     if not isinstance(first, Partial) or first.op != "sum":
         return None
@@ -295,7 +305,7 @@ def _of_terms(node: Node, inputs: Sequence[Layout]) -> Choice | None:
 
 
 class _OfOneUnit(MeshAxis):
-    """An axis of which a rank has one unit of whatever is split."""
+    """Mesh axis of which each rank has one unit of every sharded value."""
 
     def __init__(self, axis: MeshAxis) -> None:
         super().__init__(axis.name, axis.group, axis.leaves, axis.even)
@@ -305,7 +315,7 @@ class _OfOneUnit(MeshAxis):
 
 
 def _is_same(one: Graph, other: Graph) -> bool:
-    """Whether two graphs do the same, node by node."""
+    """Return whether two graphs are equal, node by node."""
     if len(one.nodes) != len(other.nodes):
         return False
     names = dict(zip(one.inputs, other.inputs, strict=True))
@@ -329,7 +339,9 @@ def _is_same(one: Graph, other: Graph) -> bool:
 
 
 def control(node: Node, inputs: Sequence[Layout], axis: MeshAxis) -> Choice | None:
-    """How a loop or a branch is spread; None: its bodies would need collectives."""
+    """Return the sharding of a loop or a branch, or None if its bodies need
+    collectives.
+    """
     if any(isinstance(layout, Partial) for layout in inputs):
         return None
     rule = {"scan": _scan, "cond": _cond, "while_loop": _while}[node.op.name]
@@ -339,7 +351,7 @@ def control(node: Node, inputs: Sequence[Layout], axis: MeshAxis) -> Choice | No
 def _spread(
     body: Graph, axis: MeshAxis, inputs: Sequence[Layout], wanted: Sequence[Layout]
 ) -> Spread | None:
-    """A body that needs no collective; its outputs may be cut from whole values."""
+    """Shard a body that needs no collective; its outputs may be slices of whole values."""
     found = propagate(body, axis, inputs, wanted)
     walk = _Walk(axis, dict(found.layouts))
     walk.choices = list(found.choices)
@@ -359,7 +371,7 @@ def _outputs(body: Graph, axis: MeshAxis, inputs: Sequence[Layout]) -> list[Layo
 def _carried(
     body: Graph, axis: MeshAxis, inputs: list[Layout], count: int
 ) -> list[Layout] | None:
-    """The outputs of a body whose first ones come in again; `inputs` is made to fit."""
+    """Return the output shardings of a loop body; adjust `inputs` to match the carry."""
     for _ in range(count + 1):
         outputs = _outputs(body, axis, inputs)
         if any(isinstance(layout, Partial) for layout in outputs):
@@ -380,7 +392,7 @@ def _scan(node: Node, inputs: list[Layout], axis: MeshAxis) -> Choice | None:
     for i in range(n, n + m):
         layout = inputs[i]
         if isinstance(layout, Split):
-            if layout.axis == 0:  # the steps themselves
+            if layout.axis == 0:  # the axis of the steps
                 return None
             inside[i] = layout._replace(axis=layout.axis - 1)
     outputs = _carried(body, axis, inside, n)

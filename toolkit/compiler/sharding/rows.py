@@ -1,4 +1,4 @@
-"""Whether a graph computes each row of a batch by itself."""
+"""Test whether a graph computes each row of a batch independently."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from toolkit.ir import Graph, Kind, Node, Value
 
 @record
 class _Ranks:
-    """As many ranks as there are rows; they exchange nothing here."""
+    """A group with one rank for each row; the ranks exchange nothing."""
 
     size: int
     rank: int = 0
 
 
 def rows_are_independent(graph: Graph, rows: int, inputs: Collection[int]) -> bool:
-    """Whether no row of any output depends on other rows of the inputs.
+    """Return whether no row of any output depends on other rows of the inputs.
 
-    It is so where one rank for each row could compute the graph, and no rank would have
-    to ask another.
+    This is true if one rank for each row can compute the graph without collectives.
 
     Args:
-        graph: without nodes that nothing reads.
-        rows: the first extent of these inputs and of all outputs, 2 or more.
-        inputs: the numbers of those that are batches.
+        graph: graph without unused nodes.
+        rows: the first extent of the batch inputs and of all outputs, 2 or more.
+        inputs: indices of the batch inputs.
 
     Returns:
-        Whether that is known. False may only mean that an operation has no rule of
-        axes.
+        True if independence is proven. False may only mean that an operation has no
+        axis rule.
     """
     group: Any = _Ranks(rows)
     layouts: list[Layout] = [
@@ -56,20 +55,20 @@ def rows_are_independent(graph: Graph, rows: int, inputs: Collection[int]) -> bo
 
 
 class _Alike:
-    """Values whose rows are all the same, as zeros are for any number of them."""
+    """Values whose rows are all equal: for example, zeros."""
 
     def __init__(self) -> None:
         self._values: set[Value] = set()
 
     def has(self, value: Value) -> bool:
-        """Whether all entries along the first axis are equal."""
+        """Return whether all entries along the first axis are equal."""
         if value.constant is None:
             return value in self._values
         array = np.asarray(value.constant)
         return array.ndim > 0 and bool((array == array[:1]).all())
 
     def visit(self, node: Node) -> None:
-        """Note the results of a node."""
+        """Record the results of a node."""
         if node.op.name == "broadcast_to":
             given, made = node.inputs[0].spec.shape, node.outputs[0].spec.shape
             is_alike = len(given) < len(made) or given[:1] == (1,)

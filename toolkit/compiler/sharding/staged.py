@@ -1,4 +1,4 @@
-"""Running pipelines: the pieces of a rank's stages, and what it sends and receives."""
+"""Execution of pipelines: the pieces of a rank's stages, and its transfers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from toolkit.definitions.records import record
 from toolkit.ir import Node, Spec, Value
 
 Array = Any
-# What is smaller goes together with others, by one copy more.
+# Smaller arrays are sent together, at the cost of one more copy.
 _SMALL = 64 << 10
 
 
 @record(eq=False)
 class StagedProgram:
-    """A step in stages, as one rank runs it.
+    """A step in stages, for one rank.
 
     Attributes:
-        pipeline: what is done in a step.
-        backend: that computes.
+        pipeline: operations of a step.
+        backend: the backend.
     """
 
     pipeline: Pipeline
@@ -42,24 +42,24 @@ class StagedProgram:
 
     @property
     def name(self) -> str:
-        """Of the function that it comes from."""
+        """Return the name of the traced function."""
         return self.pipeline.name
 
     @property
     def source(self) -> Any:
-        """The graph as it was traced."""
+        """Return the traced graph."""
         return self.pipeline.source
 
 
 class StagedExecutable:
-    """A pipeline that can be called as one program, by all ranks at once.
+    """Pipeline that all ranks call as one program at the same time.
 
     Args:
-        pipeline: what is done in a step.
-        target: what pieces are compiled for.
-        group: of the ranks.
-        ranks: by stage, the rank that computes it.
-        settle: is called before results count; it may raise.
+        pipeline: operations of a step.
+        target: compilation target of the pieces.
+        group: group of the ranks.
+        ranks: the rank of each stage.
+        settle: called before results become valid; it may raise.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class StagedExecutable:
                         name = f"{pipeline.name}, {what.piece.name}"
                         program = compile_program(graph, target, name)
                         self._runs[what.piece, rows] = Executable(program)
-        # By number of rows, the specs of values in a micro-batch.
+        # The specs of values in a micro-batch, by number of rows.
         self.specs: dict[int, Mapping[Value, Spec]] = {
             rows: {
                 a: b.spec
@@ -98,9 +98,9 @@ class StagedExecutable:
     def __call__(
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
-        """Run: as `Executable` does, on the whole batch.
+        """Run on the whole batch, with the interface of `Executable`.
 
-        What other ranks hold of Variables is not read, and left as it is in `outs`.
+        Variables of other ranks are not read, and their arrays in `outs` do not change.
         """
         with self.program.backend.errstate():
             given = self.program.pipeline.step.data
@@ -114,7 +114,7 @@ class StagedExecutable:
 
 
 class _Step:
-    """One step: what the stages of this rank keep."""
+    """One step: the values that the stages of this rank store."""
 
     def __init__(self, whole: StagedExecutable, inputs: Sequence[Array]) -> None:
         self.whole = whole
@@ -126,7 +126,7 @@ class _Step:
         self.kept: dict[int, dict[Key, Array]] = {stage: {} for stage in whole.own}
 
     def run(self) -> None:
-        """Do what is this rank's, and forget what nothing reads later."""
+        """Execute the operations of this rank; release values after their last read."""
         for what, over in zip(
             self.pipeline.order, self.pipeline.last_reads, strict=True
         ):
@@ -153,7 +153,7 @@ class _Step:
                 self._leave(kept, node, array, number)
 
     def _value(self, stage: int, value: Value, number: int | None) -> Array:
-        """What a piece reads."""
+        """Return an operand of a piece."""
         edge = self.pipeline.pieces.edges.get(value)
         if edge is None or edge.op in EXITS:
             split = self.pipeline.splits.get(value)
@@ -190,7 +190,7 @@ class _Step:
         if key not in kept:
             kept[key] = array
             return
-        # The first term may be a value that something else reads, too.
+        # Other nodes may also read the first term, so it is not overwritten.
         total = kept[key] if number > 1 else np.empty_like(array)
         kept[key] = OPERATIONS[layout.op](kept[key], array, out=total)
 
@@ -249,7 +249,7 @@ class _Step:
     # --- results ----------------------------------------------------------------------
 
     def results(self, outs: Sequence[Array | None] | None) -> list[Array]:
-        """An array of its own for each output, that in `outs` if there is one."""
+        """Return a new array for each output, or the given array in `outs`."""
         outputs = self.step.first.outputs
         wanted = outs or [None] * len(outputs)
         return [self._result(y, out) for y, out in zip(outputs, wanted, strict=True)]
@@ -261,7 +261,7 @@ class _Step:
                 found = self.kept[stage].get((value, None))
         if found is None:
             where = self.pipeline.pieces.where.get(value)
-            if where is not None and where not in self.kept:  # another rank holds it
+            if where is not None and where not in self.kept:  # another rank stores it
                 return np.zeros(value.spec.shape) if out is None else out
             found = self.inputs[value]
         if out is None:
@@ -271,7 +271,7 @@ class _Step:
 
 
 def rows_of(array: Array, split: Split, rows: range) -> Array:
-    """Some of the units of a whole value."""
+    """Return a range of the units of a whole value."""
     part = _wide(array, split)[_index(split, rows)]
     shape = list(array.shape)
     shape[split.axis] = split.major * len(rows) * split.minor
@@ -279,13 +279,13 @@ def rows_of(array: Array, split: Split, rows: range) -> Array:
 
 
 def put_rows(whole: Array, split: Split, rows: range, array: Array) -> None:
-    """Write some of the units of a whole value."""
+    """Write a range of the units of a whole value."""
     target = _wide(whole, split)[_index(split, rows)]
     target[...] = array.reshape(target.shape)
 
 
 def _wide(array: Array, split: Split) -> Array:
-    """A view with an axis for what is inside of a unit, and one for units."""
+    """Return a view with separate axes for units and for the elements inside a unit."""
     axis, shape = split.axis, list(array.shape)
     units = shape[axis] // (split.major * split.minor)
     shape[axis : axis + 1] = [split.major, units, split.minor]

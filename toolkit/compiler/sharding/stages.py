@@ -1,9 +1,9 @@
-"""Stages: which of them computes each node of the graph of a micro-batch, and when.
+"""Stages: the stage and the position of each node in the graph of a micro-batch.
 
-A node belongs to the stage of the layer that it was traced in. Forward, a micro-batch
-passes the stages in their order, and the gradients come back: a node is computed at the
-first of these positions where all that it reads is there. What no layer with a stage
-has traced stays with what it reads.
+A node belongs to the stage of the layer that traced it. A micro-batch passes the stages
+forward in order, and its gradients pass them backward. A node runs at the first
+position of its stage at which all operands are available. A node outside the layers
+with a stage runs where its operands are.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.ir import Graph, Kind, Node, Value
 
-# What tapes add to the origins of nodes that compute gradients.
+# Suffix that tapes add to the origins of nodes that compute gradients.
 GRADIENT = "gradient"
 
 
 @record
 class Stages:
-    """The stages of layers, by patterns of their paths.
+    """Map from layers to stages, by patterns of their paths.
 
     Attributes:
-        patterns: regular expressions of the paths of layers, and their stages. What is
-            inside of a layer is in its stage, too.
-        count: how many stages there are.
+        patterns: regular expressions of layer paths, with their stages. Sublayers of a
+            layer are in the same stage.
+        count: number of stages.
     """
 
     patterns: Sequence[tuple[str, int]]
@@ -38,7 +38,7 @@ class Stages:
         return {}
 
     def of(self, path: str) -> int | None:
-        """The stage of what has this path, a layer or a variable of one, if it has one.
+        """Return the stage of a path of a layer or of its variable, or None.
 
         Raises:
             ArgumentError: if patterns of several stages fit.
@@ -63,10 +63,11 @@ class Stages:
         return next(iter(found.values()), None)
 
     def of_node(self, node: Node) -> int | None:
-        """The stage of a node; of a loop or a branch, that of all nodes inside.
+        """Return the stage of a node; for a loop or a branch, the common stage of its
+        nodes.
 
         Raises:
-            UnsupportedError: if those are in several.
+            UnsupportedError: if its nodes are in several stages.
         """
         own = self.of(node.origin)
         if node.op.kind is not Kind.CONTROL:
@@ -87,18 +88,19 @@ class Stages:
 
 
 def positions(graph: Graph, micro: set[Value], stages: Stages) -> dict[Node, int]:
-    """The positions of the nodes on the way of a micro-batch, see `Turn`.
+    """Return the positions of nodes on the path of a micro-batch; see `Turn`.
 
     Args:
-        graph: of a micro-batch.
-        micro: the values that are of a micro-batch.
-        stages: of the layers.
+        graph: graph of a micro-batch.
+        micro: values that belong to a micro-batch.
+        stages: stages of the layers.
 
     Returns:
-        Those that have one; others are computed wherever they are needed.
+        The nodes that have a position; all other nodes are recomputed where they are
+        needed.
 
     Raises:
-        UnsupportedError: naming a layer that comes before what it reads.
+        UnsupportedError: names a layer whose stage is before the stage of its operands.
     """
     found: dict[Node, int] = {}
     at: dict[Value, Node] = {}
@@ -120,7 +122,7 @@ def positions(graph: Graph, micro: set[Value], stages: Stages) -> dict[Node, int
 
 
 def _position(node: Node, earliest: int, stages: Stages) -> int | None:
-    """The first position of a node's stage that is not before `earliest`."""
+    """Return the first position of a node's stage that is not before `earliest`."""
     stage = stages.of_node(node)
     if stage is None:
         return None if earliest < 0 else earliest
@@ -144,9 +146,11 @@ def _backwards(node: Node, read: Node, stages: Stages) -> UnsupportedError:
 
 
 def _put_off(graph: Graph, found: dict[Node, int], stages: Stages) -> None:
-    """Compute what only gradients need when they are, if that keeps no more until then.
+    """Delay nodes that only gradients need until the backward pass, if this stores no
+    more bytes.
 
-    So transposed operands are not kept, and what a layer computes again is not either.
+    So transposed operands are not stored, and neither are the values that a layer
+    recomputes.
     """
     readers: dict[Value, list[Node]] = {}
     for node in graph.nodes:
@@ -160,7 +164,7 @@ def _put_off(graph: Graph, found: dict[Node, int], stages: Stages) -> None:
         reading = [n for y in node.outputs for n in readers.get(y, ())]
         if any(found.get(n, back) < back for n in reading):
             continue
-        # What is kept anyway costs nothing.
+        # Values that are stored anyway cost nothing.
         more = sum(
             x.spec.nbytes
             for x in node.inputs
@@ -178,17 +182,17 @@ def homes(
     stages: Stages,
     known: Mapping[Value, int],
 ) -> dict[Value, int]:
-    """The stages that compute what is computed once, after all micro-batches.
+    """Return the stages of the nodes that run once, after all micro-batches.
 
     Args:
-        graph: of a micro-batch.
-        micro: the values that are of a micro-batch.
-        stages: of the layers.
-        known: the stages of variables, and of what is added or joined.
+        graph: graph of a micro-batch.
+        micro: values that belong to a micro-batch.
+        stages: stages of the layers.
+        known: stages of variables, and of added or joined values.
 
     Returns:
-        Those of values that follow from these; others are computed wherever they are
-        needed.
+        The stages of values that depend on these; all other values are computed where
+        they are needed.
     """
     found = dict(known)
     for node in graph.nodes:

@@ -1,9 +1,9 @@
-"""Turns: when each stage of a pipeline computes which micro-batch, fixed beforehand.
+"""Schedule of a pipeline: the order in which each stage runs micro-batches, static.
 
-The order is that of 1F1B, one forward, one backward: a stage that has begun enough
-micro-batches goes back over one before it begins the next. It comes from a simulation
-with made-up times, so it depends on the numbers of stages and micro-batches alone, and
-all ranks know all of it.
+The order is 1F1B (one forward, one backward): a stage with enough micro-batches in
+flight runs a backward pass before the next forward pass. A simulation with nominal
+durations computes it. So it depends only on the numbers of stages and micro-batches,
+and all ranks compute the same schedule.
 
 Reference: https://arxiv.org/abs/1806.03377
 """
@@ -13,20 +13,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# How long a stage takes to go forward and back over a micro-batch, about.
+# Nominal durations of the forward and the backward pass of a stage over a micro-batch.
 _FORWARD, _BACKWARD = 1, 2
 
 
 class Turn(NamedTuple):
-    """One stage computes one micro-batch, in one direction.
+    """Computation of one micro-batch by one stage, in one direction.
 
-    Stages 0 to S-1 go forward at the positions of their numbers and back at 2S-2 minus
-    them; the last one does both at once.
+    Stages 0 to S-1 run forward at positions equal to their indices, and backward at
+    2S-2 minus the index. The last stage runs both at once.
 
     Attributes:
-        start, end: in units of made-up time.
-        position: along the way of a micro-batch.
-        micro_batch: its number.
+        start, end: in units of nominal time.
+        position: index on the path of a micro-batch.
+        micro_batch: its index.
     """
 
     start: int
@@ -36,35 +36,37 @@ class Turn(NamedTuple):
 
 
 def stage_at(position: int, stages: int) -> int:
-    """The stage that computes at a position."""
+    """Return the stage that computes at a position."""
     return min(position, 2 * stages - 2 - position)
 
 
 def turns(stages: int, micro_batches: int, backward: bool = True) -> list[Turn]:
-    """All turns of a step by their start; those of one stage follow each other.
+    """Return the schedule of a step, sorted by start; entries of one stage do not
+    overlap.
 
-    At most S - s micro-batches have been begun by stage s, and not been gone back over,
-    at any time. A turn starts when the one before it on the way of its micro-batch has
-    ended.
+    Stage s has at most S - s micro-batches in flight (forward complete, backward not)
+    at any time. An entry starts when the entry before it on the path of its micro-batch
+    has ended.
 
     Args:
-        stages: how many.
-        micro_batches: how many.
-        backward: whether the way goes back to the first stage, as in training.
+        stages: number of stages.
+        micro_batches: number of micro-batches.
+        backward: whether the path returns to the first stage, as in training.
     """
     walk = _Walk(stages, micro_batches, backward)
     return sorted(walk.run(), key=lambda turn: (turn.start, turn.position))
 
 
 class _Walk:
-    """A simulation of stages that each do one thing at a time."""
+    """Simulation of stages that each run one entry at a time."""
 
     def __init__(self, stages: int, micro_batches: int, backward: bool) -> None:
         self.stages = stages
         self.micro_batches = micro_batches
         self.positions = 2 * stages - 1 if backward else stages
         self.backward = backward
-        # By position: how many micro-batches have been there; and when each left.
+        # By position: the number of micro-batches that started; and the end time of
+        # each.
         self.begun = [0] * self.positions
         self.left: dict[tuple[int, int], int] = {}
 
@@ -84,7 +86,9 @@ class _Walk:
             now += 1
 
     def _next(self, stage: int, now: int) -> int | None:
-        """The position where a free stage takes the next micro-batch: back first."""
+        """Return the position at which a free stage takes the next micro-batch:
+        backward first.
+        """
         last = stage == self.stages - 1
         back = 2 * self.stages - 2 - stage
         if self.backward and not last and self._is_there(back, now):
@@ -96,7 +100,9 @@ class _Walk:
         return stage if self._is_there(stage, now) else None
 
     def _is_there(self, position: int, now: int) -> bool:
-        """Whether the next micro-batch of a position has left the one before."""
+        """Return whether the next micro-batch of a position has left the position
+        before it.
+        """
         micro_batch = self.begun[position]
         if micro_batch == self.micro_batches:
             return False
