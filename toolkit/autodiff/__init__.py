@@ -1,1 +1,1 @@
-"""Gradients: the tape, rules of their own, directional derivatives, control flow."""
+"""Gradients: the tape, custom rules, directional derivatives, control flow."""

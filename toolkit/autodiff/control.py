@@ -1,8 +1,9 @@
-"""Gradients of sub-graphs: the forward loop keeps what the backward loop reads.
+"""Gradients of sub-graphs: the forward loop stores residuals for the backward loop.
 
-`linearize` differentiates a scan's body once and cuts the joint graph in two. What the
-backward part needs of the forward part becomes stacked outputs of the forward scan. A
-weight's gradient that is a product in each step becomes one large product after.
+`linearize` differentiates a scan's body once and splits the joint graph. Values of the
+forward part that the backward part needs become stacked outputs of the forward scan. If
+the gradient of a weight is a matrix product in each step, one large product after the
+loop computes it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Result = TypeVar("Result")
 
 
 def _once_per_graph(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Keep the results as long as their first argument lives, a graph."""
+    """Cache the results as long as their first argument, a graph, is alive."""
     results: WeakKeyDictionary[Graph, dict[Any, Result]] = WeakKeyDictionary()
 
     @wraps(function)
@@ -64,10 +65,10 @@ def gradient_graph(graph: Graph, wanted: tuple[bool, ...]) -> Graph:
 
 @record(eq=False)
 class Backward:
-    """How to run a scan backwards.
+    """Recipe of a backward scan.
 
-    body: (gradients of the carry, sums for `summed` | gradients of the ys, residuals
-        | constants) -> (the same carry | gradients of the xs, factors of products).
+    body: (gradients of the carry, sums for `summed` | gradients of the ys, residuals |
+        constants) -> (the same carry | gradients of the xs, factors of products).
     """
 
     body: Graph
@@ -76,9 +77,9 @@ class Backward:
     length: int
     reverse: bool
     wanted: tuple[bool, ...]
-    outputs: int  # of the forward body, residuals not counted
-    inputs: tuple[int, ...]  # which forward xs the backward body reads
-    consts: tuple[int, ...]  # which forward constants it reads
+    outputs: int  # of the forward body, without residuals
+    inputs: tuple[int, ...]  # forward xs that the backward body reads
+    consts: tuple[int, ...]  # forward constants that it reads
     summed: tuple[int, ...]  # constants whose gradients are summed step by step
     products: tuple[int, ...]  # constants whose gradients are one product
 
@@ -89,7 +90,7 @@ class Backward:
         inputs: Sequence[Tensor],
         bind_scan: Callable[..., tuple[Tensor, ...]],
     ) -> list[Any]:
-        """The gradients of the scan's inputs."""
+        """Return the gradients of the scan's inputs."""
         n, m = self.carry, self.xs
         consts = inputs[n + m :]
         floats = [i for i in range(n) if self.wanted[i]]
@@ -125,13 +126,13 @@ class Backward:
 
 
 def _product_over_steps(a: Tensor, b: Tensor) -> Tensor:
-    """sum over t of transpose(a[t]) @ b[t], as one product."""
+    """Return the sum over t of transpose(a[t]) @ b[t], as one product."""
     rows = ops.reshape(a, (-1, a.shape[-1]))
     return ops.matmul(ops.transpose(rows), ops.reshape(b, (-1, b.shape[-1])))
 
 
 class _Cut:
-    """A joint graph of a scan's body, seen from the side of its gradient."""
+    """Joint graph of a scan's body, split into a forward and a backward part."""
 
     def __init__(
         self,
@@ -145,9 +146,9 @@ class _Cut:
         self.producers = joint.producers()
         self.carry = set(inputs[:carry])
         self.given = set(inputs)
-        # One element in each step of what is in memory as a whole.
+        # Values of which each step reads or writes one slice of an array in memory.
         self.stacked = {*inputs[carry : carry + xs], *ys}
-        # Values known in the forward pass, and those that are the same in every step.
+        # Values of the forward pass, and loop-invariant values.
         self.known = set(self.given)
         self.invariant = set(inputs[carry + xs :])
         for node in joint.nodes:
@@ -156,11 +157,11 @@ class _Cut:
                     group.update(node.outputs)
 
     def forward_nodes(self) -> list[Node]:
-        """The nodes that can run in the forward pass."""
+        """Return the nodes that can run in the forward pass."""
         return [n for n in self.joint.nodes if n.outputs[0] in self.known]
 
     def factors(self, value: Any) -> tuple[Any, Any] | None:
-        """(a, b) if the value is transpose(a) @ b for matrices."""
+        """Return (a, b) if the value is transpose(a) @ b for matrices."""
         node = self.producers.get(value)
         if node is None or node.op.name != "matmul" or value.spec.ndim != 2:
             return None
@@ -172,7 +173,7 @@ class _Cut:
     def backward(
         self, values: Sequence[Any]
     ) -> tuple[list[Node], list[Any], set[Value]]:
-        """What computes `values`: nodes, residuals, and the inputs read."""
+        """Return the computation of `values`: nodes, residuals, and the inputs read."""
         nodes, needed = self._needed(values, self._is_known)
         kept = cheapest_residuals(needed, self._made_from, self._price)
         residuals = [value for value in kept if value not in self.given - self.carry]
@@ -186,7 +187,7 @@ class _Cut:
     def _needed(
         self, values: Iterable[Any], is_end: Callable[[Any], bool]
     ) -> tuple[set[Node], dict[Value, None]]:
-        """The nodes that lead to values, and what they start from, in order."""
+        """Return the nodes that lead to values, and their sources, in order."""
         nodes: set[Node] = set()
         ends: dict[Value, None] = {}
         stack = list(values)
@@ -204,9 +205,9 @@ class _Cut:
         return value in self.known
 
     def _made_from(self, value: Any) -> Sequence[Any] | None:
-        """What a value is computed from again, in a pass that is quick; None: nothing.
+        """Return the operands from which a value is recomputed cheaply, or None.
 
-        What is the same in every step is there, or is computed again.
+        Loop-invariant values are available, or are recomputed.
         """
         node = self.producers.get(value)
         if value in self.invariant:
@@ -218,7 +219,7 @@ class _Cut:
         return [x for x in node.inputs if x.constant is None]
 
     def _price(self, value: Any) -> int:
-        """Bytes to read, and to write unless they are in memory anyway."""
+        """Return the bytes to read, and to write unless it is in memory anyway."""
         is_there = value in self.stacked
         return int(value.spec.nbytes * (1 if is_there else 1 + STORED))
 
@@ -235,8 +236,8 @@ def linearize(
     """Split a scan's body and its gradient into a forward and a backward body.
 
     Returns:
-        The forward body, which puts out residuals after its own outputs, and the
-        recipe of the backward scan.
+        The forward body, with residuals after its own outputs, and the recipe of the
+        backward scan.
     """
     joint = joint_graph(body, wanted)
     target = Target(backend())

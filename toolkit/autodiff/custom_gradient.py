@@ -1,4 +1,4 @@
-"""Functions with a gradient of their own."""
+"""Functions with a custom gradient."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from toolkit.ir import Kind, Primitive
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function a gradient of its own.
+    """Define a custom gradient of a function.
 
     Args:
-        f: takes tensors, returns (outputs, grad); `grad(*upstream)` takes the
-            gradients of the outputs and returns those of the inputs. As in Keras,
-            `grad` may also take them as the keyword argument `upstream`. Where a traced
-            function is differentiated from outside, `f` is called again for it.
+        f: takes tensors, returns (outputs, grad); `grad(*upstream)` takes the gradients
+            of the outputs and returns the gradients of the inputs. As in Keras, `grad`
+            may also take them as the keyword argument `upstream`. If a traced function
+            is differentiated from outside, `f` is called again for it.
 
     Example:
         >>> import toolkit
@@ -45,7 +45,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Application:
-    """One call of a function that has a gradient of its own."""
+    """One call of a function with a custom gradient."""
 
     def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
         self.function, self.kwargs = function, kwargs
@@ -53,11 +53,11 @@ class _Application:
         self.tensors = tuple(x for x in self.inputs if isinstance(x, Tensor))
 
     def record(self) -> Any:
-        """The outputs, known to tapes and traces as results of one operation."""
+        """Return the outputs, recorded by tapes and traces as one operation."""
         tapes = state.tapes
-        # Recorded, because `grad` may use values computed here: outer tapes must know
-        # where those come from. First derivatives do not pass through the function,
-        # as its outputs are replaced below.
+        # Recorded, because `grad` may use values computed here: outer tapes must record
+        # their origin. First derivatives do not pass through the function, because its
+        # outputs are replaced below.
         outputs, grad = self.function(*self.inputs, **self.kwargs)
         with no_tapes():
             leaves = self._results([convert(leaf) for leaf in tree.flatten(outputs)])
@@ -71,15 +71,16 @@ class _Application:
         return tree.pack_sequence_as(outputs, leaves)
 
     def _results(self, leaves: list[Tensor]) -> tuple[Tensor, ...]:
-        """The outputs with an identity of their own: one may be an input.
+        """Return the outputs as new values, because an output may be an input.
 
-        A trace is told of the gradient too, for who differentiates what was traced.
+        The trace also records the gradient, so that the traced function can be
+        differentiated.
         """
         if state.trace is None or not leaves or not self.tensors:
             return tuple(alias(leaf) for leaf in leaves)
         count = len(leaves)
 
-        def first(*xs: Any) -> Any:  # of values, and of their specs
+        def first(*xs: Any) -> Any:  # called with values, and with their specs
             return xs[:count] if count > 1 else xs[0]
 
         def vjp(g: Any, y: Any, *inputs: Tensor) -> Any:
@@ -96,15 +97,15 @@ class _Application:
         return as_tuple(state.trace.emit(record, (*leaves, *self.tensors), {}))
 
     def _again(self, g: Any, tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
-        """The gradients at other tensors: in another trace, where these are known."""
+        """Return the gradients at other tensors, in a trace that contains them."""
         rest = iter(tensors)
         inputs = [next(rest) if isinstance(x, Tensor) else x for x in self.inputs]
-        with StatelessScope():  # what it assigns has been assigned
+        with StatelessScope():  # its assignments have already run
             _, grad = self.function(*inputs, **self.kwargs)
         return self._checked(grad(*as_tuple(g)))
 
     def _checked(self, found: Any) -> tuple[Any, ...]:
-        """What the gradient function returned, for each tensor among the inputs."""
+        """Return the gradients of a gradient function, one for each input tensor."""
         flat = list(found) if isinstance(found, (tuple, list)) else [found]
         inputs, tensors = self.inputs, self.tensors
         if len(flat) == len(inputs) != len(tensors):

@@ -20,16 +20,16 @@ def jvp(
     tangents: Sequence[Any],
     has_aux: bool = False,
 ) -> Any:
-    """The derivative of a function in one direction: its Jacobian times a vector.
+    """Compute a directional derivative: the Jacobian of a function times a vector.
 
     Args:
         fun: takes tensors or nests of them, returns a tensor or a nest of them.
         primals: its arguments.
         tangents: the direction: a structure of the same shapes.
-        has_aux: whether fun returns (outputs, more), where more is only handed on.
+        has_aux: whether fun returns (outputs, aux), where aux is returned unchanged.
 
     Returns:
-        (outputs, derivatives), both of the outputs' structure, and more if has_aux.
+        (outputs, derivatives), both with the outputs' structure, and aux if has_aux.
 
     Example:
         >>> from toolkit import ops
@@ -43,7 +43,7 @@ def jvp(
             f"jvp: expected as many tangents as primals; received {len(directions)} "
             f"and {len(leaves)}"
         )
-    # Fresh tensors, so that one that is given twice counts as two.
+    # New tensors, so that a tensor that is passed twice counts as two.
     inputs = [ops.reshape(convert(x), convert(x).shape) for x in leaves]
     pairs = zip(inputs, directions, strict=True)
     directions = [ops.broadcast_to(convert(d, x.dtype), x.shape) for x, d in pairs]
@@ -55,8 +55,8 @@ def jvp(
             outputs = fun(*tree.pack_sequence_as(list(primals), inputs))
         outputs, *more = outputs if has_aux else (outputs,)
         ys = [convert(y) for y in tree.flatten(outputs)]
-        # The gradient is linear in the weights of the outputs: the derivative by them
-        # of its product with the direction is what is wanted.
+        # The gradient is linear in the weights of the outputs. The derivative, by these
+        # weights, of its product with the direction is the result.
         weights = [ops.zeros_like(y) for y in ys]
         floats = [i for i, y in enumerate(ys) if dtypes.is_float(y.dtype)]
         outer.watch([weights[i] for i in floats])

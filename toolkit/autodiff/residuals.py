@@ -1,8 +1,8 @@
-"""What a forward pass keeps for the backward pass: the cheapest values that suffice.
+"""Residuals: the cheapest values that a forward pass can store for the backward pass.
 
-Values that cost little are computed again from those that are kept. Which to keep is
-the minimum cut of a network that leads from what cannot be computed again to what is
-needed: every way through it has to pass a value that is kept.
+Cheap values are recomputed from the residuals. The residuals are the minimum cut of a
+network from the values that cannot be recomputed to the values that are needed: every
+path contains a residual.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from toolkit.ir import Value
 
-# A side of a value, or one of the ends. The side stands first: it tells places apart
-# before values are compared, which tensors do by their elements.
+# The side of a value, or an end of the network. The side is the first item: vertices
+# must differ before values are compared, because tensors compare elementwise.
 Place = tuple[str, Value | None]
 _SOURCE: Place = ("source", None)
 _SINK: Place = ("sink", None)
@@ -25,12 +25,14 @@ def cheapest_residuals(
     made_from: Callable[[Any], Sequence[Any] | None],
     price: Callable[[Any], int],
 ) -> list[Any]:
-    """The values to keep, so that all that is needed can be computed from them.
+    """Return the values to store, so that all needed values can be computed from them.
 
     Args:
         needed: values that the backward pass reads.
-        made_from: what a value can be computed from again; None: it has to be kept.
-        price: of keeping a value. Of equal prices the one that saves work counts.
+        made_from: returns the operands from which a value can be recomputed; None: it
+            must be stored.
+        price: cost of storing a value. Of equal costs, the residual that saves more
+            work is chosen.
     """
     network = _Network()
     values: dict[Value, None] = {}
@@ -58,20 +60,21 @@ def cheapest_residuals(
 
 
 class _Network:
-    """Places, and what can still flow from one to the next."""
+    """Vertices, and the residual capacity of each edge."""
 
     def __init__(self) -> None:
         self.room: defaultdict[Place, dict[Place, float]] = defaultdict(dict)
 
     def join(self, a: Place, b: Place, most: float = float("inf")) -> None:
-        """Let something flow from a to b."""
+        """Add an edge with this capacity from a to b."""
         self.room[a][b] = most
         self.room[b].setdefault(a, 0)
 
     def behind_the_cut(self) -> set[Place]:
-        """The places between a minimum cut, the one nearest to the sink, and the sink.
+        """Return the vertices from the minimum cut nearest to the sink to the sink.
 
-        By Edmonds and Karp: as long as there is a way, let flow through the shortest.
+        Use the algorithm of Edmonds and Karp: saturate the shortest augmenting path
+        until there is none.
         """
         while way := self._way():
             flow = min(self.room[a][b] for a, b in way)
@@ -81,7 +84,7 @@ class _Network:
         return set(self._leading_to_sink())
 
     def _way(self) -> list[tuple[Place, Place]]:
-        """The shortest way with room from the source to the sink, if there is one."""
+        """Return the shortest augmenting path, or an empty list."""
         following = self._leading_to_sink()
         way, place = [], _SOURCE
         while place in following and place != _SINK:
@@ -90,7 +93,7 @@ class _Network:
         return way
 
     def _leading_to_sink(self) -> dict[Place, Place]:
-        """For each place from which the sink can be reached the next one on the way."""
+        """Return the next vertex on a path to the sink, for each vertex with one."""
         following = {_SINK: _SINK}
         queue = deque([_SINK])
         while queue:

@@ -1,8 +1,7 @@
-"""GradientTape: records applications of primitives and walks them backwards.
+"""GradientTape: records applications of primitives and differentiates them in reverse.
 
-A vjp is written in public ops, so the reverse pass is itself recorded by outer tapes
-and traced into graphs. Gradients of broadcast inputs are summed back in one place,
-here.
+A vjp is written in public ops, so outer tapes record the reverse pass, and traces
+contain it. This module alone reduces gradients of broadcast inputs to the input shape.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from toolkit.errors import GradientError, unknown_choice
 from toolkit.ir import Kind, Node, Primitive
 from toolkit.ops.shape import sum_to
 
-# What is traced in a reverse pass comes from a layer's scope, and from this in it.
+# Name scope of nodes that a reverse pass traces, inside the scope of the layer.
 _GRADIENT = "gradient"
 
 
 class GradientTape:
-    """Records operations so that gradients can be taken.
+    """Recorder of operations for gradients.
 
     Args:
         persistent: whether `gradient` may be called more than once.
@@ -54,7 +53,7 @@ class GradientTape:
         self._nodes: list[Node] = []
         self._watched: set[Tensor] = set()
         self._reads: dict[Variable, list[Tensor]] = {}
-        self._variables: dict[Variable, None] = {}  # in the order of reading
+        self._variables: dict[Variable, None] = {}  # in the order of the reads
 
     def __enter__(self) -> GradientTape:
         if self in state.tapes:
@@ -69,7 +68,7 @@ class GradientTape:
         return tuple(tape for tape in state.tapes if tape is not self)
 
     def watch(self, tensor: Any) -> None:
-        """Record what is computed from `tensor`, or from each in a nest of them."""
+        """Record operations on `tensor`, or on each tensor in a nest."""
         for leaf in map(unwrap_variable, tree.flatten(tensor)):
             if isinstance(leaf, Variable):
                 self._variables[leaf] = None
@@ -85,11 +84,11 @@ class GradientTape:
                 self._watched.add(leaf)
 
     def watched_variables(self) -> tuple[Variable, ...]:
-        """The Variables that are watched, in the order in which they were read."""
+        """Return the watched Variables, in the order of their first reads."""
         return tuple(self._variables)
 
     def watch_variable(self, variable: Variable, tensor: Tensor) -> None:
-        """Told by a Variable that it was read as `tensor`."""
+        """Record that a Variable was read as `tensor`."""
         if not self.wants(variable):
             return
         self._variables[variable] = None
@@ -99,21 +98,21 @@ class GradientTape:
             reads.append(tensor)
         elif not reads:
             reads.append(tensor)
-        # Else it was read before, or stands in a scope for what was computed here: then
-        # the gradient flows on to where that comes from, and would count twice.
+        # Otherwise the tensor was read before, or it is a scope's replacement that was
+        # computed here. The gradient then flows to its operands, and would count twice.
 
     def watches(self, inputs: Any) -> bool:
-        """Whether any of `inputs` is watched, or computed from what is."""
+        """Return whether any of `inputs` is watched or depends on a watched value."""
         return any(x in self._watched for x in inputs)
 
     def wants(self, variable: Variable) -> bool:
-        """Whether a read of `variable` would be watched."""
+        """Return whether a read of `variable` is watched."""
         known = variable in self._variables
         wanted = self.watch_accessed_variables and variable.trainable
         return (known or wanted) and variable.dtype in dtypes.INEXACT
 
     def record(self, op: Primitive, inputs: Any, attrs: Any, outputs: Any) -> None:
-        """Told by `bind` of an application."""
+        """Record an application; `bind` calls this."""
         watched = self._watched
         for x in inputs:
             if x in watched:
@@ -129,11 +128,11 @@ class GradientTape:
                 watched.add(y)
 
     def stop_recording(self) -> AbstractContextManager[None]:
-        """A context in which nothing is recorded."""
+        """Return a context in which nothing is recorded."""
         return state.inside(tapes=self._others())
 
     def reset(self) -> None:
-        """Forget everything recorded."""
+        """Clear the records."""
         self._used = False
         self._clear()
 
@@ -144,14 +143,14 @@ class GradientTape:
         output_gradients: Any = None,
         unconnected_gradients: str = "none",
     ) -> Any:
-        """The gradient of the sum of `target` with respect to each source.
+        """Return the gradient of the sum of `target` with respect to each source.
 
         Args:
             target: a tensor or a nest of tensors.
             sources: a nest of Variables or watched tensors.
             output_gradients: weights of the targets' elements; ones if None.
-            unconnected_gradients: "none" or "zero": what stands for the gradient of
-                a source on which the target does not depend.
+            unconnected_gradients: "none" or "zero": the gradient of a source on which
+                the target does not depend.
 
         Returns:
             A structure like `sources`.
@@ -179,7 +178,7 @@ class GradientTape:
                     "GradientTape.gradient: expected tensors or Variables as sources; "
                     f"received {leaf!r}"
                 )
-        if output_gradients is None:  # else it is a step of a larger gradient
+        if output_gradients is None:  # otherwise it is a step of a larger gradient
             _warn_of_integers(target, leaves)
         reached = self._backward(gradients, leaves)
         results = [
@@ -220,7 +219,7 @@ class GradientTape:
     def _backward(
         self, gradients: dict[Tensor, Any], sources: list[Any]
     ) -> dict[Tensor, Any]:
-        """Walk the nodes backwards; returns the gradient of each value."""
+        """Propagate gradients in reverse; return the gradient of each value."""
         keep = set(self._tensors_of(sources))
         reached: dict[Tensor, Any] = {}
         for node in reversed(list(self._nodes)):
@@ -237,7 +236,7 @@ class GradientTape:
         return {**gradients, **{k: g for k, g in reached.items() if g is not None}}
 
     def _pull_back(self, node: Node, gs: list[Any]) -> list[Any]:
-        """The gradients of a node's inputs from those of its outputs."""
+        """Return the gradients of a node's inputs from the gradients of its outputs."""
         wanted = [x in self._watched for x in node.inputs]
         outer = scopes.names
         origin = node.outputs[0].origin
@@ -272,10 +271,10 @@ class GradientTape:
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """The derivative of every element of `target` by every element of each source.
+        """Return the derivatives of all elements of `target` by all source elements.
 
         One reverse pass per element of the target. `parallel_iterations` and
-        `experimental_use_pfor`, which steer how TensorFlow computes, have no effect.
+        `experimental_use_pfor`, which control execution in TensorFlow, have no effect.
 
         Returns:
             A structure like `sources` of tensors of shape target.shape + source.shape.
@@ -316,9 +315,9 @@ class GradientTape:
 
 
 def pull_back(node: Node, gs: list[Any], wanted: list[bool]) -> list[Any]:
-    """Apply a node's vjp; None where no gradient flows or none is wanted."""
+    """Apply a node's vjp; return None where no gradient flows or none is wanted."""
     op = node.op
-    if op.kind is Kind.CONTROL:  # it may do less where no gradient comes in
+    if op.kind is Kind.CONTROL:  # it can skip outputs without a gradient
         g, y = tuple(gs), node.outputs
     elif len(node.outputs) == 1:
         g, y = gs[0], node.outputs[0]
@@ -341,13 +340,13 @@ def pull_back(node: Node, gs: list[Any], wanted: list[bool]) -> list[Any]:
 
 
 def filled(gs: Any, outputs: Any) -> tuple[Any, ...]:
-    """Gradients of outputs, zeros where there are none."""
+    """Return the gradients of outputs, with zeros for None."""
     pairs = zip(gs, outputs, strict=True)
     return tuple(ops.zeros_like(y) if g is None else g for g, y in pairs)
 
 
 def _body_vjp(node: Node, g: Any, wanted: list[bool]) -> list[Any]:
-    """Differentiate the body of a composite that has no rule of its own."""
+    """Differentiate the body of a composite without a vjp."""
     with GradientTape() as tape:
         inputs = [alias(x) for x in node.inputs]
         tape.watch([x for x, want in zip(inputs, wanted, strict=True) if want])
@@ -357,12 +356,12 @@ def _body_vjp(node: Node, g: Any, wanted: list[bool]) -> list[Any]:
 
 
 def alias(x: Tensor) -> Tensor:
-    """The same value with an identity of its own."""
+    """Return the same value with a new identity."""
     return ops.reshape(x, x.shape)
 
 
 def _warn_of_integers(target: Any, sources: list[Any]) -> None:
-    """Integers have no gradients: where nothing else is asked for, all are None."""
+    """Warn if all targets or all sources are integers, which have no gradients."""
     for what, given in (("target", tree.flatten(target)), ("source", sources)):
         found = [getattr(x, "dtype", None) for x in given]
         if found and all(map(dtypes.is_integer, filter(None, found))):
@@ -374,7 +373,7 @@ def _warn_of_integers(target: Any, sources: list[Any]) -> None:
 
 
 def as_tuple(x: Any) -> tuple[Any, ...]:
-    """A tuple as it is; anything else as a tuple of one."""
+    """Return a tuple unchanged; any other object as a tuple of one."""
     return x if isinstance(x, tuple) else (x,)
 
 

@@ -337,7 +337,7 @@ class BoundProgram:
 
 
 def _exchanged(node: Node) -> int:
-    """Return the bytes of a collective's results; 0 for other kernels (not measured)."""
+    """Return the bytes of a collective's results; 0 (unknown) for other kernels."""
     is_collective = node.op.kind is Kind.COLLECTIVE
     return sum(y.spec.nbytes for y in node.outputs[:-1]) if is_collective else 0
 

@@ -50,7 +50,7 @@ class ControlKernel:
     def lower(
         self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
-        """Return generated code for the node, or None if the programs must be called."""
+        """Return generated code, or None if the programs must be called."""
         return None
 
 
@@ -100,8 +100,7 @@ class _Loop(ControlKernel):
     def lowered_body(
         self, backend: Any, body: Graph, inputs: Sequence[Operand]
     ) -> tuple[Any, list[int]]:
-        """Return the program of one iteration, and the carried values that it updates
-        in place.
+        """Return the program of one iteration, and the values that it updates in place.
 
         A carried value is updated in place if the body writes a part of it (as of a
         cache) and does not read the old value afterwards.
@@ -245,9 +244,7 @@ class While(_Loop):
     def lower(
         self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
-        """Generate code for the loop, if the condition and the whole body are generated
-        code.
-        """
+        """Generate code for the loop, if condition and body are generated code."""
         n = self.attrs["carry"]
         if not backend.jumps or not all(x.is_contiguous for x in inputs[:n]):
             return None
@@ -260,9 +257,7 @@ class While(_Loop):
         return backend.repeat_while(condition, body, inputs, outputs, limit, begun)
 
     def _body_and_condition(self) -> Graph:
-        """Return a graph that computes the new carried values and the condition on
-        them.
-        """
+        """Return a graph of the new carried values and the condition on them."""
         body, condition = self.attrs["body"], self.attrs["condition"]
         with Trace("while_loop") as trace:
             given = [trace.placeholder(x.spec) for x in body.inputs]

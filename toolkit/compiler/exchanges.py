@@ -32,9 +32,7 @@ class Exchange:
         return pending.began, pending.ended
 
     def settle(self) -> None:
-        """Wait until the collective is complete, if it was started: it writes to memory
-        of the call.
-        """
+        """Wait for a started collective, because it writes to memory of the call."""
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.settle()

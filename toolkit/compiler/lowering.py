@@ -168,7 +168,7 @@ class _Lowering:
         return Executable(self.compile_graph(graph, target))
 
     def _plain(self, graph: Graph, inputs: Any = None) -> Executable:
-        """Return a body as one kernel for each node, where no code is generated for it."""
+        """Return a body without generated code, as one kernel for each node."""
         return Executable(
             self.compile_graph(graph, Target(self.backend, generate=False))
         )
@@ -199,9 +199,7 @@ class _Lowering:
         return found
 
     def _worth_keeping(self, node: Node, inputs: Sequence[Operand]) -> int:
-        """Return the bytes of a result that is computed once and cached; 0: do not
-        cache it.
-        """
+        """Return the bytes of a result if it is to be cached, else 0."""
         (result, *others), body = node.outputs, self.target.is_body
         is_known = all(x.is_frozen for x in inputs)
         if others or body or not is_known or result in self.returned:
@@ -209,9 +207,7 @@ class _Lowering:
         return result.spec.nbytes if is_worth_keeping(result, inputs) else 0
 
     def _operand(self, value: Value, node: Node) -> Operand:
-        """Return an input of a node as an operand, with its use in this run and in
-        later runs.
-        """
+        """Return an input as an operand, with its use in this and later runs."""
         operand, root = self.layouts.operand(value), self.layouts[value].root
         is_known = root in self.frozen
         if self.target.is_body:  # the sources of the value are operands of the loop
@@ -231,9 +227,7 @@ def _copied(copy: Any, x: Array, *, out: Array, device: str) -> Array:
 
 
 def _apart(node: Node) -> list[Node]:
-    """Split a fused node into its anchor and its epilogue; return other nodes as they
-    are.
-    """
+    """Split a fused node into its anchor and its epilogue; keep all other nodes."""
     if node.op is not fused_p:
         return [node]
     body = node.attrs["body"]

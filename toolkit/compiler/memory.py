@@ -122,7 +122,7 @@ def plan_memory(
 def _deaths(
     graph: Graph, views: set[Value], moments: Sequence[Moment]
 ) -> dict[Value, tuple[int, int]]:
-    """Return the step and the node of the last read of each value, or of a view of it."""
+    """Return the step and the node of the last read of each value or of its views."""
     deaths: dict[Value, tuple[int, int]] = {}
     for i, node in enumerate(graph.nodes):
         for value in node.inputs:

@@ -29,8 +29,7 @@ def compile_graph(
     rows_independent: bool = False,
     frozen: Collection[int] = (),
 ) -> Executable | MixedExecutable:
-    """Compile a graph to one program, or to several where device scopes select other
-    backends.
+    """Compile a graph to one program, or to one for each backend of device scopes.
 
     Args:
         graph: the traced graph.
@@ -63,8 +62,7 @@ class Part:
 
 @record
 class MixedProgram:
-    """Sequence of programs on several backends; values that pass between them are
-    copied.
+    """Sequence of programs on several backends, with copies between them.
 
     Attributes:
         source: the traced graph.

@@ -27,9 +27,7 @@ def is_worth_keeping(result: Value, inputs: Sequence[Any]) -> bool:
 
 
 def made_once(graph: Graph, target: Target) -> set[Value]:
-    """Return the frozen inputs of a graph, and the values that lowering can compute
-    once.
-    """
+    """Return the frozen inputs, and the values that lowering can compute once."""
     if target.is_body or not target.backend.prepares:
         return set()
     found = {graph.inputs[number] for number in target.frozen}

@@ -21,8 +21,7 @@ Array = Any
 
 @record
 class Segment:
-    """Consecutive nodes that generated code computes together, or one node with a
-    kernel.
+    """Consecutive nodes as one generated code, or one node with a kernel.
 
     Attributes:
         members: the indices of the nodes.
@@ -131,17 +130,13 @@ class Program:
         return self.places_of(self.whole)
 
     def located(self, constant: Callable[[Array], Any]) -> Places:
-        """Return the same addresses, with constants at the addresses that a function
-        returns.
-        """
+        """Return the addresses, with the results of a function for constants."""
         assert self.whole is not None
         return self.places_of(self.whole, constant)
 
     @cached_property
     def preparations(self) -> list[Preparation]:
-        """Return the values that are computed once and cached until a frozen input
-        changes.
-        """
+        """Return the values that are cached until a frozen input changes."""
         found = []
         for index, k in self._prepared:
             call, node = self.lowered[index].prepared[k], self.graph.nodes[index]
@@ -180,9 +175,7 @@ class Program:
         }
 
     def number_of(self, value: Value) -> int | None:
-        """Return the number of a value's array in generated code, or None if it has no
-        array.
-        """
+        """Return the number of a value's array in generated code, or None."""
         return self.numbers.get(value, self._makers.get(value))
 
     def places_of(

@@ -75,14 +75,10 @@ class Spreading(Protocol):
         """Gather a value from all processes as JSON; all processes call this."""
 
     def agree(self, subject: str, number: int) -> list[int]:
-        """Gather a small number from all processes, which all call this; see
-        `comm.tell`.
-        """
+        """Gather a small number from all processes; all call this (`comm.tell`)."""
 
     def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
-        """Call a function in one process while all other processes wait; all processes
-        call this.
-        """
+        """Call a function in one process while the others wait; all call this."""
 
     def compile(
         self,

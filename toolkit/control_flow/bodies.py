@@ -1,4 +1,4 @@
-"""Traced bodies of control flow: what they read and write becomes inputs, outputs."""
+"""Traced bodies of control flow: captured values become inputs and outputs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from toolkit.ir import Graph, Value
 
 @dataclass
 class Body:
-    """A traced body: its trace, what it returned, and the leaves of that as tensors."""
+    """A traced body: its trace, its result, and the leaves of the result as tensors."""
 
     trace: Trace
     structure: Any
     outputs: list[Tensor]
 
     def local(self, source: Tensor | Variable) -> Tensor:
-        """The stand-in of an outer value inside the body."""
+        """Return the placeholder of an outer value inside the body."""
         return self.trace.capture(source)
 
     def graph(
@@ -33,13 +33,13 @@ class Body:
         sources: Sequence[Any],
         outputs: Sequence[Tensor],
     ) -> Graph:
-        """The body as a graph of `inputs`, then of the outer values `sources`."""
+        """Return the body as a graph of `inputs` and the outer values `sources`."""
         stand_ins = [self.local(source) for source in sources]
         return Graph((*inputs, *stand_ins), tuple(self.trace.nodes), tuple(outputs))
 
 
 def trace_body(name: str, function: Callable[..., Any], *args: Any) -> tuple[Body, Any]:
-    """Trace `function` on stand-ins for the tensors in `args`."""
+    """Trace `function` on placeholders for the tensors in `args`."""
     outer = () if state.trace is None else state.trace.tapes
     with Trace(name, tapes=(*outer, *state.tapes)) as trace:
         stand_ins = tree.map_structure(lambda x: trace.placeholder(x.spec), args)
@@ -51,30 +51,30 @@ def trace_body(name: str, function: Callable[..., Any], *args: Any) -> tuple[Bod
 
 
 def pack(structure: Any, values: Sequence[Any]) -> Any:
-    """The values in the form that a body returned; None stays None."""
+    """Pack values into the structure that a body returned; None stays None."""
     rest = iter(values)
     return tree.map_structure(lambda x: x if x is None else next(rest), structure)
 
 
 def written_by(bodies: Sequence[Body]) -> list[Variable]:
-    """The Variables that any of the bodies assigns, each once."""
+    """Return the Variables that any of the bodies assigns, each once."""
     return list(dict.fromkeys(v for body in bodies for v in body.trace.writes))
 
 
 def sources_of(bodies: Sequence[Body], but: Sequence[Any] = ()) -> list[Any]:
-    """The outer values that the bodies read, each once, without those in `but`."""
+    """Return the outer values that the bodies read, each once, without `but`."""
     left_out = set(but)
     found = (source for body in bodies for source in body.trace.captures)
     return [source for source in dict.fromkeys(found) if source not in left_out]
 
 
 def outer_values(sources: Sequence[Any]) -> list[Tensor]:
-    """The values of what a body captured, as seen from outside."""
+    """Return the outer values of the captured sources."""
     return [x.read() if isinstance(x, Variable) else x for x in sources]
 
 
 def carried_by(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
-    """What each Variable holds when a step of a loop ends: the next step reads it."""
+    """Return the value of each Variable for the next iteration."""
     pairs = zip(finals_of(body, variables), variables, strict=True)
     trace = body.trace
     return [
@@ -86,7 +86,7 @@ def carried_by(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
 
 
 def finals_of(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
-    """What each Variable holds when the body ends."""
+    """Return the value of each Variable at the end of the body."""
     return [
         body.trace.writes[v] if v in body.trace.writes else body.local(v)
         for v in variables
@@ -94,7 +94,7 @@ def finals_of(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
 
 
 def check_carry(op: str, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
-    """Refuse what changes the shape or dtype of a carried value."""
+    """Raise if the shape or dtype of a carried value changes."""
     old, new = ([x.spec for x in xs] for xs in (before, after))
     if old != new:
         raise ShapeError(
@@ -104,7 +104,7 @@ def check_carry(op: str, before: Sequence[Tensor], after: Sequence[Tensor]) -> N
 
 
 def check_condition(condition: Body) -> None:
-    """Refuse a condition of a loop that is not one boolean, or has effects."""
+    """Raise if the condition of a loop is not one boolean, or has side effects."""
     if len(condition.outputs) != 1 or condition.outputs[0].size != 1:
         raise ShapeError("while_loop: expected `cond` to return one boolean scalar")
     if condition.trace.writes:
@@ -116,9 +116,10 @@ def check_condition(condition: Body) -> None:
 
 
 def twins_of_carry(body: Graph, carry: int) -> list[int]:
-    """For each carried value of a scan's body one that is the same after every step.
+    """Return for each carried value of a body one that is equal after every step.
 
-    That is itself, unless the body does not read it: an output that is a state too.
+    This is the value itself, unless the body does not read it: then the same output may
+    also be another carried value.
     """
     read = {x for node in body.nodes for x in node.inputs}
     read |= set(body.outputs)

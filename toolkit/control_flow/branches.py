@@ -1,7 +1,7 @@
 """Branches: cond and switch.
 
-Eagerly the branch that is wanted runs. Inside a trace both become sub-graphs of a node.
-Variables that a branch writes are carried along and assigned after.
+In eager mode the selected branch runs. Inside a trace both become sub-graphs of a node.
+Variables that a branch writes become outputs and are assigned afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from toolkit.ops.symbolic import operation
 def _cond_vjp(
     g: Any, y: Any, predicate: Tensor, *inputs: Tensor, **graphs: Graph
 ) -> Any:
-    """The gradient of the branch that was taken, by another cond."""
+    """Return the gradient of the branch that was taken, as another cond."""
     wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
     backward = {name: gradient_graph(graph, wanted) for name, graph in graphs.items()}
     gradients = iter(bind(cond_p, predicate, *inputs, *filled(g, y), **backward))
@@ -49,7 +49,7 @@ cond_p: Primitive = primitive(
 
 @operation
 def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-    """`true_fn()` where the boolean `pred` holds, else `false_fn()`.
+    """Return `true_fn()` if the boolean `pred` is true, else `false_fn()`.
 
     Args:
         pred: a boolean scalar.
@@ -80,9 +80,9 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
 
 
 def join_branches(predicate: Tensor, yes: Body, no: Body) -> Sequence[Tensor]:
-    """The outputs of the branch that is taken; both have outputs of the same specs.
+    """Return the outputs of the selected branch; both have outputs with the same specs.
 
-    Variables that a branch has assigned are assigned, too.
+    Variables that a branch assigns are also assigned.
     """
     written = written_by([yes, no])
     finals = [finals_of(body, written) for body in (yes, no)]
@@ -104,7 +104,7 @@ def join_branches(predicate: Tensor, yes: Body, no: Body) -> Sequence[Tensor]:
 
 @operation
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """`branches[index](*operands)`; the index is clamped to the valid range."""
+    """Return `branches[index](*operands)`; the index is clamped to the valid range."""
     index = ops.clip(convert(index, "int32"), 0, len(branches) - 1)
 
     def choose(low: int) -> Any:

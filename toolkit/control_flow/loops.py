@@ -1,7 +1,7 @@
 """Control flow: while_loop, fori_loop, scan, map, vectorized_map.
 
-Eagerly these are Python's own control flow. Inside a trace each becomes one node that
-holds sub-graphs. Variables that a body writes are carried along and assigned after.
+In eager mode these are Python control flow. Inside a trace each becomes one node with
+sub-graphs. Variables that a body writes are carried and assigned afterwards.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from toolkit.errors import ArgumentError, ArgumentTypeError, GradientError
 from toolkit.ir import Graph, Kind, Primitive, Spec, primitive
 from toolkit.ops.symbolic import operation
 
-# What a scan is bound as if nothing differentiates it: a primitive, and facts of it.
+# The named primitive that a scan becomes if nothing differentiates it, with attributes.
 Label: TypeAlias = tuple[Primitive, tuple[tuple[str, Any], ...]] | None
 
 # --- primitives -----------------------------------------------------------------------
@@ -56,7 +56,7 @@ def _while_vjp(
             "that the memory for its steps is bounded"
         )
     with GradientTape(watch_accessed_variables=False) as tape:
-        xs = [ops.reshape(x, x.shape) for x in inputs]  # fresh identities
+        xs = [ops.reshape(x, x.shape) for x in inputs]  # new identities
         tape.watch([x for x in xs if dtypes.is_float(x.dtype)])
         consts = xs[carry:]
         outputs = _bounded_while(
@@ -79,11 +79,11 @@ def _scan_spec(*specs: Spec, body: Graph, carry: int, length: int, **_: Any) -> 
 def _scan_vjp(
     g: Any, y: Any, *inputs: Tensor, body: Graph, backward: Any, **attrs: Any
 ) -> Any:
-    """The scan that runs backwards over what the forward scan has kept."""
+    """Return the gradients: a reverse scan over the residuals of the forward scan."""
     read = backward is not None and any(d is not None for d in g[backward.outputs :])
     if backward is None or read:
-        # A gradient of a gradient: what was kept has a gradient too. Run forward
-        # again, and keep what the larger body needs.
+        # A gradient of a gradient: the residuals have a gradient too. Run forward
+        # again, and store the residuals of the larger body.
         wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
         body, backward = linearize(body, wanted, **attrs)
         y = bind(scan_p, *inputs, body=body, backward=backward, **attrs)
@@ -109,9 +109,9 @@ def _bind_scan(
     reverse: bool,
     label: Label = None,
 ) -> tuple[Tensor, ...]:
-    """Apply a scan; if a tape will want its gradient, have it keep what that needs.
+    """Apply a scan; if a tape needs its gradient, store its residuals.
 
-    label: what it is bound as instead where none will.
+    label: the named primitive to apply instead, if no tape needs the gradient.
     """
     twins = twins_of_carry(body, carry)
     once = sorted(set(twins))
@@ -146,14 +146,14 @@ def while_loop(
     loop_vars: Any,
     maximum_iterations: Any = None,
 ) -> Any:
-    """Apply `body` to `loop_vars` as long as `cond` of them holds.
+    """Apply `body` to `loop_vars` while `cond` of them is true.
 
     Args:
         cond: takes the loop variables, returns a boolean scalar.
         body: takes the loop variables, returns new ones of the same shapes and dtypes.
         loop_vars: a tuple or list of (structures of) tensors, or a single tensor.
         maximum_iterations: a bound on the number of steps. The gradient of a traced
-            loop needs it as a number; otherwise it may be a tensor of the trace.
+            loop needs it as a number; otherwise it may be a traced tensor.
 
     Example:
         >>> import toolkit
@@ -192,14 +192,14 @@ def while_loop(
 
 
 def _like_loop_vars(values: Any, loop_vars: Any) -> Any:
-    """Return the values as a list, a tuple or alone, as the loop variables were."""
+    """Return the values in the container of the loop variables, or a single value."""
     if not isinstance(loop_vars, (tuple, list)):
         return values[0]
     return list(values) if isinstance(loop_vars, list) else values
 
 
 def _while_below(limit: Tensor, cond: Any, step: Any, values: Any) -> Any:
-    """Run a loop whose bound on the number of steps is computed in the trace."""
+    """Run a loop with a traced bound on the number of steps."""
     counted = while_loop(
         lambda count, values: ops.logical_and(count < limit, cond(*values)),
         lambda count, values: (count + 1, step(*values)),
@@ -215,7 +215,7 @@ def _checked_step(step: Callable[..., Any], values: Any) -> Any:
 
 
 def _bounded_while(cond_fn: Any, step: Any, values: Any, limit: int) -> Any:
-    """As a scan, whose gradient is known: each step runs only while the loop does."""
+    """Run a bounded loop as a scan, which has a gradient: each step is conditional."""
 
     def scan_step(carry: Any, _: Any) -> Any:
         running = cond_fn(*carry)
@@ -293,9 +293,10 @@ def scan(
         init: the first carry.
         xs: a structure of tensors of shape (length, ...), or None.
         length: the number of steps; needed if `xs` is None.
-        reverse: whether to go from the last step to the first; ys keep their places.
-        unroll: True repeats the body in the graph instead of looping; an integer says
-            how many steps may be repeated, and as many as `length` means True.
+        reverse: whether to iterate from the last step to the first; ys keep their
+            order.
+        unroll: True repeats the body in the graph instead of looping; an integer is the
+            limit of repeated steps, and an integer of at least `length` means True.
 
     Returns:
         (the last carry, the ys stacked along a new leading axis).
@@ -320,7 +321,7 @@ def run_scan(
     unroll: int | bool,
     label: Label = None,
 ) -> tuple[Any, Any]:
-    """`scan`; as a primitive with a name of its own, if `label` has one and facts."""
+    """Run `scan`, as a named primitive with attributes if `label` has one."""
     if not callable(f):
         raise ArgumentTypeError(f"scan: `f` should be a callable. Received: {f!r}")
     if not isinstance(unroll, bool) and unroll < 1:
@@ -357,7 +358,7 @@ def _unrolled_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> A
 
 
 def _no_steps(f: Any, carry: Any, xs: Any) -> Any:
-    """The ys of a scan of length 0: what one step would give, without elements."""
+    """Return the ys of a scan of length 0: the shapes of one step, without elements."""
     first = None if xs is None else tree.map_structure(_element, xs)
     with Trace("scan") as trace:
         arguments = tree.map_structure(
@@ -403,7 +404,7 @@ def _traced_scan(
 
 
 def _element(x: Tensor) -> Tensor:
-    """A stand-in for one step's slice, for its spec only."""
+    """Return a placeholder for one step's slice, with its spec only."""
     return Tensor(None, Spec(x.shape[1:], x.dtype))
 
 
@@ -415,8 +416,8 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
 
 @operation
 def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
-    """Apply `function` to each element of a batch; the results are stacked.
+    """Apply `function` to each element of a batch; stack the results.
 
-    They are computed one after the other, as by `map`.
+    The elements are computed in sequence, as by `map`.
     """
     return map(function, elements)

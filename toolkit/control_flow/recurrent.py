@@ -1,7 +1,7 @@
-"""Recurrent cells along a sequence: loops that are known by name.
+"""Recurrent cells along a sequence: scans with the name of their cell.
 
-Each is a composite whose body is the scan of its cell, and computes nothing in another
-way. But it says which cell that is, to those who have it whole, as files of ONNX do.
+Each is a composite whose body is the scan of its cell, with the same computation. The
+name lets other code use a whole implementation of the cell, as ONNX files do.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ def _body(*inputs: Tensor, facts: Any, **attrs: Any) -> Any:
 
 
 def _recurrent(name: str) -> Primitive:
-    """Declare a scan with a name and facts: pairs of names and values."""
+    """Declare a scan with a name and attributes: pairs of names and values."""
 
     def spec(*specs: Any, facts: Any, **attrs: Any) -> Any:
         return scan_p.spec(*specs, **attrs)
 
     def vjp(g: Any, y: Any, *inputs: Tensor, facts: Any, **attrs: Any) -> Any:
-        if len(attrs["body"].outputs) == 1:  # a rule gets one result as it is
+        # a rule receives a single result without a tuple
+        if len(attrs["body"].outputs) == 1:
             g, y = (g,), (y,)
         return scan_p.vjp(g, y, *inputs, **attrs)  # type: ignore[misc, operator]
 
@@ -46,13 +47,13 @@ def recurrence(
     xs: Any,
     reverse: bool,
 ) -> tuple[Any, Any]:
-    """`scan`, as one node that says what cell it runs where nothing differentiates it.
+    """Run `scan` as one node with the name of its cell, if nothing differentiates it.
 
     Args:
         name: "lstm", "gru" or "rnn".
-        facts: of the cell. The first values that f carries are the cell's states, the
-            first of xs are its projected inputs; what f reads from outside begins with
-            the recurrent kernel.
+        facts: attributes of the cell. The first values that f carries are the cell's
+            states, the first of xs are its projected inputs; the first outer value that
+            f reads is the recurrent kernel.
         f, init, xs, reverse: as for `scan`.
     """
     label = PRIMITIVES[name], tuple(facts.items())

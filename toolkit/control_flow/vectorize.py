@@ -1,4 +1,4 @@
-"""`vectorize`: a function of single elements, applied to whole tensors."""
+"""`vectorize`: apply a function of single elements to whole tensors."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def vectorize(
     excluded: Collection[int] | None = None,
     signature: str | None = None,
 ) -> Callable[..., Any]:
-    """A function that applies `pyfunc` to every element of its arguments.
+    """Return a function that applies `pyfunc` to every element of its arguments.
 
     Args:
-        pyfunc: takes and returns scalars, or what `signature` says.
-        excluded: positions of arguments that it is given as they are.
-        signature: the axes that single elements have: "(m,n),(n)->(m)" for the product
-            of a matrix and a vector. Those in front broadcast.
+        pyfunc: takes and returns scalars, or arrays as defined by `signature`.
+        excluded: indices of arguments that are passed unchanged.
+        signature: the axes of single elements: "(m,n),(n)->(m)" for the product of a
+            matrix and a vector. Leading axes broadcast.
 
     Example:
         >>> from toolkit import ops
@@ -73,7 +73,7 @@ def vectorize(
 
 
 def _ranks(signature: str) -> list[int]:
-    """How many axes each argument of a signature such as "(m,n),(n)->(m)" has."""
+    """Return the number of axes of each argument of a signature."""
     inputs, arrow, outputs = signature.replace(" ", "").partition("->")
     if not (arrow and inputs.startswith("(") and outputs.endswith(")")):
         raise ArgumentError(

@@ -1,1 +1,1 @@
-"""Tensors, Variables, traces and symbols: what operations work on."""
+"""Tensors, Variables, traces and symbols: the operands of operations."""

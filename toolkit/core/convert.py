@@ -1,4 +1,4 @@
-"""Turning what users pass into tensors, and promoting operands to one dtype."""
+"""Conversion of user inputs to tensors, and dtype promotion of operands."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ cast_p: Primitive = primitive(
 
 
 def convert(x: Any, dtype: str | None = None) -> Tensor:
-    """`x` as a Tensor, cast to `dtype` if that is given.
+    """Return `x` as a Tensor, cast to `dtype` if given.
 
-    Python floats become floatx and integers int32; arrays keep their dtype and are
-    copied, because a Tensor never changes.
+    Python floats become floatx and integers int32. Arrays keep their dtype and are
+    copied, because a Tensor is immutable.
     """
     if type(x) is not Tensor:
         x = Tensor(_scalar(x, dtype)) if type(x) in _WEAK else _to_tensor(x, dtype)
@@ -46,10 +46,10 @@ def convert(x: Any, dtype: str | None = None) -> Tensor:
 
 
 def extent(number: float, dtype: str) -> Any:
-    """A number that follows from the extents of a batch, as an operand.
+    """Return a number that depends on the extents of a batch, as an operand.
 
-    In a trace it is a constant that kernels read from memory: they are the same ones
-    for batches of all sizes.
+    In a trace it is a constant that kernels read from memory, so that batches of all
+    sizes use the same kernels.
     """
     if state.trace is None:
         return number
@@ -74,7 +74,7 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
         x = x.detach()
         x = x if getattr(x, "is_cuda", False) else x.cpu()
     if hasattr(x, "__cuda_array_interface__") or getattr(x, "is_cuda", False):
-        # What has no DLPack does not tell its device: the first, then.
+        # An array without `__dlpack_device__` has no device: use the first one.
         tell = getattr(x, "__dlpack_device__", lambda: (None, 0))
         key = settings.backend_of(f"gpu:{tell()[1]}")
         return Tensor(get_backend(key).adopt(x))
@@ -82,12 +82,12 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
 
 
 def _holds_tensor(x: Any) -> bool:
-    """Tell whether `x` is a tensor, or a Variable of any library over this one."""
+    """Return whether `x` is a tensor, or a Variable of any library over this one."""
     return isinstance(x, Tensor) or isinstance(getattr(x, "value", None), Tensor)
 
 
 def _python_type(x: Any) -> type:
-    """bool, int, float or complex; np.float64, a subclass of float, counts as one."""
+    """Return bool, int, float or complex; np.float64 counts as float."""
     return next(kind for kind in _SCALARS if isinstance(x, kind))
 
 
@@ -107,18 +107,18 @@ def _scalar(x: Any, dtype: str | None) -> Any:
         raise _misfit(x, dtype) from None
 
 
-# Numbers of a larger magnitude may be infinite in a dtype of floats: in float16.
+# Numbers of larger magnitude may be infinite in a float dtype, such as float16.
 _LEAST_LARGE = 65504.0
 
 
 def _rounded(x: float, dtype: str) -> float:
-    """A large number: infinite where the dtype has none so large, without a warning."""
+    """Round a large number; overflow gives infinity without a warning."""
     with np.errstate(over="ignore"):
         return float(np.float64(x).astype(dtypes.numpy_dtype(dtype)))
 
 
 def _stored(x: Any, dtype: str | None = None) -> Any:
-    """The array of a tensor: where it is computed on, or in a trace in host memory."""
+    """Return a tensor's array on the compute device; in a trace, in host memory."""
     if state.trace is None:
         return backend().asarray(x, dtype)
     return np.asarray(x, None if dtype is None else dtypes.numpy_dtype(dtype))
@@ -163,7 +163,7 @@ def _from_list(values: Any, dtype: str | None) -> Tensor:
 
 
 def _common_dtype(leaves: list[Any]) -> str:
-    """The dtype of tensors and numbers; numbers give way if they fit."""
+    """Return the common dtype; Python numbers are weakly typed if they fit."""
     common = dtypes.result_type(*map(weak_type, leaves))
     if dtypes.is_integer(common):
         limits = np.iinfo(dtypes.numpy_dtype(common))
@@ -193,7 +193,7 @@ def _stack(tensors: list[Tensor]) -> Tensor:
 
 
 def is_strings(x: Any) -> bool:
-    """Whether `x` is an array of str or bytes: they are in no tensor of numbers."""
+    """Return whether `x` is an array of str or bytes (not a numeric tensor)."""
     if isinstance(x, StringTensor):
         return True
     if not isinstance(x, np.ndarray) or x.dtype.kind not in "OSU":
@@ -202,7 +202,7 @@ def is_strings(x: Any) -> bool:
 
 
 def convert_input(x: Any, dtype: str) -> Any:
-    """`x` as a Tensor of `dtype`, or as an array of str if that is "string"."""
+    """Return `x` as a Tensor, or as an array of str if `dtype` is "string"."""
     if dtype != dtypes.STRING:
         if is_strings(x) or getattr(x, "dtype", None) == dtypes.STRING:
             raise DTypeError("input x: expected numbers; received strings")
@@ -214,7 +214,7 @@ def convert_input(x: Any, dtype: str) -> Any:
 
 
 def operands(*xs: Any) -> tuple[tuple[Tensor, ...], str]:
-    """Operands as tensors of their common dtype, and that dtype."""
+    """Return operands as tensors of their common dtype, and that dtype."""
     first = xs[0]
     for x in xs:
         if type(x) is not Tensor or x._dtype != first._dtype:
@@ -232,7 +232,7 @@ def operands(*xs: Any) -> tuple[tuple[Tensor, ...], str]:
 
 
 def weak_type(x: Any) -> Any:
-    """The type that promotion sees: a dtype name, or a weak Python type."""
+    """Return the type for promotion: a dtype name, or a weak Python type."""
     if isinstance(x, Tensor):
         return x._dtype
     if type(x) in _WEAK:
@@ -244,21 +244,21 @@ def weak_type(x: Any) -> Any:
 
 
 def tensors(*xs: Any) -> list[Tensor]:
-    """Operands as tensors each: Python's numbers count as int32 and floatx, no less.
+    """Return each operand as a tensor: Python numbers become int32 or floatx, at least.
 
-    Keras promotes so where it has no operator of Python for a function.
+    Keras promotes in this way in functions that no Python operator calls.
     """
     return [convert(x) for x in xs]
 
 
 def to_float(x: Any) -> Tensor:
-    """`x` as a tensor of a floating or complex dtype: floatx, unless it has one."""
+    """Return `x` as a float or complex tensor; other dtypes become floatx."""
     x = convert(x)
     return x if x._dtype in dtypes.INEXACT else convert(x, settings.floatx())
 
 
 def floating(*xs: Any) -> tuple[Tensor, ...]:
-    """Operands as tensors of their common floating or complex dtype."""
+    """Return operands as tensors of their common float or complex dtype."""
     tensors, dtype = operands(*xs)
     if dtype in dtypes.INEXACT:
         return tensors

@@ -1,4 +1,4 @@
-"""Dialects: what tensors and Variables are to those who use a shell of the package."""
+"""Dialects: the Tensor and Variable classes of a compatibility layer."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any, NamedTuple
 from toolkit.core.tensor import Tensor, state
 from toolkit.data.padding import Ragged
 
-# What makes ragged rows of values and row splits; a shell has a class that computes.
+# Constructors of ragged tensors from values and row splits; a compatibility layer
+# registers a class that computes.
 makers: dict[str, Callable[[Any, Any], Any]] = {"ragged": Ragged}
 
 
 def has_composites() -> bool:
-    """Return whether a shell computes with ragged and sparse tensors."""
+    """Return whether a compatibility layer computes with ragged and sparse tensors."""
     return makers["ragged"] is not Ragged
 
 
 class Dialect(NamedTuple):
-    """Subclasses of Tensor and Variable that a shell around the package shows users.
+    """Subclasses of Tensor and Variable that a compatibility layer shows to users.
 
-    What is computed `inside` is of these classes, and so is what operations and layers
-    make of such tensors, wherever they are called. Nothing else is.
+    Results of operations in the context `inside` have these classes. Operations and
+    layers on such tensors also return them, wherever they are called. All other results
+    have the base classes.
     """
 
     tensor: type[Tensor]
@@ -30,11 +32,11 @@ class Dialect(NamedTuple):
     show: Callable[[Any], Any]  # returns a structure with tensors of this class
 
     def inside(self) -> AbstractContextManager[None]:
-        """A context in which results and new Variables are of its classes."""
+        """Return a context in which results and new Variables have its classes."""
         return state.inside(dialect=self, marks=True)
 
 
 def dialect_of(values: Iterable[Any]) -> Dialect | None:
-    """The dialect of the first that has one."""
+    """Return the dialect of the first value that has one."""
     found = (getattr(x, "dialect", None) for x in values)
     return next((dialect for dialect in found if dialect is not None), None)

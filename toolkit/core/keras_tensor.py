@@ -1,4 +1,4 @@
-"""KerasTensor: a tensor that is not there yet."""
+"""KerasTensor: a symbolic tensor without data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolkit.errors import ArgumentError, ShapeError
 
 
 class KerasHistory(NamedTuple):
-    """Where a KerasTensor comes from."""
+    """The node that a KerasTensor is an output of."""
 
     operation: Any
     node_index: int
@@ -20,7 +20,7 @@ class KerasHistory(NamedTuple):
 
 
 class _Fixed:
-    """An attribute that is set once, by the constructor, under `_name`."""
+    """Attribute that the constructor sets once, under `_name`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class _Fixed:
 
 
 class KerasTensor:
-    """A symbol: the shape and dtype of a tensor that a model will be given.
+    """A symbol: the shape and dtype of a future input of a model.
 
     Args:
         shape: extents; None where unknown.
@@ -43,11 +43,11 @@ class KerasTensor:
         sparse: only False; toolkit has no sparse tensors.
         ragged: only False.
         record_history: whether a functional model may be built from it.
-        name: made up if not given.
+        name: generated if not given.
     """
 
     __array_priority__ = 2000
-    # What wants to be told of calls with it, by `add(node)`: a graph of `compat`.
+    # Receives calls with this symbol, by `add(node)`: a graph of `compat`.
     graph: Any = None
 
     def __init__(
@@ -117,7 +117,7 @@ class KerasTensor:
 
 
 def standardize_shape(shape: Any) -> tuple[int | None, ...]:
-    """A shape as a tuple of ints and Nones, checked."""
+    """Return a shape as a checked tuple of ints and Nones."""
     try:
         extents = tuple(None if n is None else int(n) for n in shape)
     except TypeError:
@@ -128,12 +128,12 @@ def standardize_shape(shape: Any) -> tuple[int | None, ...]:
 
 
 def is_symbolic(x: Any) -> bool:
-    """Whether x is a KerasTensor."""
+    """Return whether x is a KerasTensor."""
     return isinstance(x, KerasTensor)
 
 
 def any_symbolic(*structures: Any) -> bool:
-    """Whether a KerasTensor is anywhere inside."""
+    """Return whether any leaf is a KerasTensor."""
     for x in structures:
         if isinstance(x, KerasTensor):
             return True

@@ -1,4 +1,4 @@
-"""Several Variables at one moment: their locks, and whether any has changed."""
+"""Consistent access to several Variables: their locks, and a mark of changes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """Whether any Variable of the process has got another buffer.
+    """Mark that changes when any Variable of the process gets another buffer.
 
-    Who has seen a mark while it held the locks of some Variables, and sees the same one
-    later, knows without locks that these have the buffers that they had.
+    A reader stores the mark while it holds the locks of some Variables. If the mark is
+    the same later, these Variables have the same buffers, and no lock is needed.
     """
 
     def __init__(self) -> None:
         self.mark = object()
 
     def note(self) -> None:
-        """A Variable, whose lock is held, is about to get another buffer."""
-        self.mark = object()  # unlike every mark that somebody still knows
+        """Record that a Variable with a held lock is about to get another buffer."""
+        self.mark = object()  # different from every mark that a reader stored
 
 
 changes = Changes()
 
 
 class Locks:
-    """The locks of Variables, taken in one order, so that no two threads block."""
+    """Locks of Variables, acquired in one order, so that threads cannot deadlock."""
 
     def __init__(self, variables: Iterable[Variable]) -> None:
         self.locks: list[threading.RLock] = [v.lock for v in sorted(variables, key=id)]
-        # A step takes tens of them: to look the methods up takes as long as to call.
+        # A step acquires tens of locks: the lookup of a method costs as much as its
+        # call.
         self._take = [lock.acquire for lock in self.locks]
         self._give = [lock.release for lock in self.locks]
 
@@ -43,7 +44,7 @@ class Locks:
             for take in self._take:
                 take()
                 taken += 1
-        except BaseException:  # interrupted while another thread's step runs
+        except BaseException:  # interrupted while the step of another thread runs
             for give in self._give[:taken]:
                 give()
             raise
@@ -54,12 +55,12 @@ class Locks:
 
 
 def commit_all(variables: list[Variable], arrays: list[Any]) -> None:
-    """Give every Variable its new value; an interrupt finishes the job first."""
+    """Commit a new value to every Variable; an interrupt is raised afterwards."""
     try:
         for variable, array in zip(variables, arrays, strict=True):
             variable.commit(array)
     except BaseException:
-        # Committing the same buffer twice changes nothing, so start over.
+        # A second commit of the same buffer has no effect, so start over.
         for variable, array in zip(variables, arrays, strict=True):
             variable.commit(array)
         raise

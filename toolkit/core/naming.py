@@ -1,4 +1,4 @@
-"""Automatic names (`dense`, `dense_1`, ...) and the scopes that make paths."""
+"""Automatic names (`dense`, `dense_1`, ...) and the scopes of paths."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _numbers: Counter[str] = Counter()
 
 class _Scopes(ThreadState):
     names: tuple[str, ...] = ()
-    caller: Any = None  # who opened the innermost one
+    caller: Any = None  # the object that opened the innermost scope
 
 
 scopes: _Scopes = _Scopes()
 
 
 def to_snake_case(name: str) -> str:
-    """`BatchNormalization` -> `batch_normalization`, `Conv2D` -> `conv2d`."""
+    """Convert `BatchNormalization` to `batch_normalization`, `Conv2D` to `conv2d`."""
     name = re.sub(r"\W+", "", name)
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
 def auto_name(prefix: str) -> str:
-    """The next unused name with this prefix: the bare prefix first, then _1, _2."""
+    """Return the next unused name for a prefix: the bare prefix, then _1, _2."""
     prefix = to_snake_case(prefix)
     count = _counts[prefix]
     _counts[prefix] += 1
@@ -39,26 +39,25 @@ def auto_name(prefix: str) -> str:
 
 
 def unique_number(prefix: str) -> int:
-    """1 at the first call with this prefix, then 2, 3: apart from automatic names."""
+    """Return 1, 2, 3 at successive calls with a prefix; independent of names."""
     _numbers[prefix] += 1
     return _numbers[prefix]
 
 
 def reset_names() -> None:
-    """Start all automatic names and numbers anew."""
+    """Reset all automatic names and numbers."""
     _counts.clear()
     _numbers.clear()
 
 
 class name_scope:
-    """A scope that puts `name` in front of the paths of all that is created inside.
+    """Scope that adds `name` to the front of the paths of all objects created in it.
 
     Args:
         name: a string without "/".
         caller: the object that opens the scope.
-        deduplicate: whether a scope of the same name inside, by the same caller, adds
-            nothing.
-        override_parent: a path to use instead of that of the scopes around.
+        deduplicate: whether a nested scope with the same name and caller adds nothing.
+        override_parent: a path to use instead of the path of the enclosing scopes.
 
     Example:
         >>> import toolkit
@@ -104,13 +103,13 @@ def root_scope(names: tuple[str, ...] = ()) -> AbstractContextManager[None]:
 
 
 def current_path(name: str = "") -> str:
-    """`name` under the scopes that are open: `model/dense/kernel`."""
+    """Return `name` in the current scopes: `model/dense/kernel`."""
     return "/".join((*scopes.names, name) if name else scopes.names)
 
 
 @contextmanager
 def keep_counts() -> Iterator[None]:
-    """Forget the automatic names that are given inside: they may be given again."""
+    """Restore the counters of automatic names on exit, to use the names again."""
     outer = _counts.copy()
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a Variable asks of whoever splits it over the processes of a job."""
+"""Placement: the interface of a Variable whose value is split over processes."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from toolkit.backends.base import on_host, owner_of
 
 
 class Placement(Protocol):
-    """Which part of a Variable's value a process of a job holds."""
+    """The part of a Variable's value that a process of a job holds."""
 
     def part(self, array: Any) -> Any:
-        """That part of a whole value."""
+        """Return the local part of a whole value."""
 
     def whole(self, array: Any) -> Any:
-        """The whole value, from the parts of all processes, which all call this."""
+        """Return the whole value from the parts of all processes; all call this."""
 
     def box(self) -> tuple[tuple[int, int], ...]:
-        """Where that part is: along each axis its first index, and the one behind."""
+        """Return the range of the local part along each axis: start and stop."""
 
 
 def held(variable: Any) -> Any:
-    """What this process holds of a Variable: the array itself, if it is on the host.
+    """Return the local part of a Variable: the array itself, if it is on the host.
 
-    Whoever reads it has the Variable's lock: programs write into it.
+    The caller must hold the Variable's lock, because programs write to the array.
     """
     return on_host(variable.own_buffer())
 
 
 def hold(variable: Any, part: Any) -> None:
-    """Replace what this process holds of a Variable."""
+    """Replace the local part of a Variable."""
     with variable.lock:
         buffer = variable.own_buffer()
         owner = owner_of(buffer)
@@ -40,7 +40,7 @@ def hold(variable: Any, part: Any) -> None:
 
 
 def move(variable: Any, placement: Placement | None, whole: Any) -> None:
-    """Hold another part of a Variable, which has a whole value that is known here."""
+    """Change the placement of a Variable whose whole value is given."""
     with variable.lock:
         variable._placement = placement
         part = whole if placement is None else placement.part(whole)

@@ -1,8 +1,8 @@
-"""Gradients of look-ups: tensors that are zero but for the rows that were read.
+"""Gradients of lookups: tensors that are zero except in the rows that were read.
 
-Such a tensor is one like any other, and beside that it knows the rows. If only those
-are used, its value is not computed: in a trace its node is pruned, and eagerly it is
-made when somebody asks for it.
+Such a tensor behaves like any other, and also stores its slices. If only the slices are
+used, its value is not computed: in a trace its node is pruned, and in eager mode it is
+computed on first use.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from toolkit.ir import Spec
 
 
 class IndexedSlices(NamedTuple):
-    """Slices along the first axis of a tensor, which is their sum.
+    """Slices along the first axis of a tensor; the tensor is their sum.
 
     Attributes:
-        indices: integers of any shape, (...); one may come up more than once.
+        indices: integers of any shape, (...); an index may occur more than once.
         values: (..., *the tensor's shape without its first axis).
     """
 
@@ -26,7 +26,8 @@ class IndexedSlices(NamedTuple):
     values: Tensor
 
 
-# Outside of every scope: what is computed later is not told of those of that moment.
+# Outside of every scope: a deferred computation does not see the scopes of its
+# creation.
 _NOWHERE: dict[str, Any] = {
     **dict.fromkeys(("trace", "overlay", "device", "dialect")),
     "tapes": (),
@@ -35,7 +36,7 @@ _NOWHERE: dict[str, Any] = {
 
 
 class _Unmade(Tensor):
-    """A tensor with data that are computed when they are first asked for."""
+    """A tensor whose data is computed on first use."""
 
     __slots__ = ("_make", "_made")
 
@@ -64,13 +65,13 @@ class _Unmade(Tensor):
 def sum_of_slices(
     spec: Spec, slices: tuple[IndexedSlices, ...], make: Callable[[], Tensor]
 ) -> Tensor:
-    """What `make` computes, the sum of `slices`: a tensor that knows them.
+    """Return a tensor with these slices, and with the value that `make` computes.
 
     Args:
-        spec: of the tensor.
-        slices: what it is the sum of.
-        make: computes it. It is called at once where it has to be recorded, or to be
-            told of the scopes that it is computed in.
+        spec: spec of the tensor.
+        slices: the slices whose sum it is.
+        make: computes the sum. It is called at once if the operation must be recorded,
+            or if the result must be marked with its scopes.
     """
     recorded = state.trace is not None or state.tapes or state.marks
     tensor = make() if recorded else _Unmade(spec, make)
@@ -79,13 +80,13 @@ def sum_of_slices(
 
 
 def slices_of(tensor: Any) -> tuple[IndexedSlices, ...]:
-    """The slices that a tensor knows to be the sum of; none if it knows of none."""
+    """Return the slices whose sum a tensor is, or none if it stores none."""
     found: tuple[IndexedSlices, ...] = getattr(tensor, "_slices", ())
     return found
 
 
 def added(a: Tensor, b: Tensor) -> Tensor:
-    """a + b, which knows its slices if both do."""
+    """Return a + b, with slices if both have them."""
     slices = slices_of(a), slices_of(b)
     if not all(slices):
         return a + b
@@ -93,7 +94,7 @@ def added(a: Tensor, b: Tensor) -> Tensor:
 
 
 def scaled(tensor: Tensor, scale: Callable[[Tensor], Tensor]) -> Tensor:
-    """`scale(tensor)` of a linear function of elements, which knows its slices, too."""
+    """Return `scale(tensor)` of an elementwise linear function, with scaled slices."""
     slices = slices_of(tensor)
     if not slices:
         return scale(tensor)

@@ -1,4 +1,4 @@
-"""Strings as values on the host: they move as numbers do, and compute nothing."""
+"""Strings as values on the host: operations only move them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit import tree
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
 
-# Operations that only move what they are given.
+# Operations that only move elements.
 MOVING = frozenset(
     (
         *("append", "array_split", "broadcast_to", "concatenate", "copy", "diagonal"),
@@ -24,10 +24,10 @@ MOVING = frozenset(
 
 
 class StringTensor:
-    """Strings, kept as bytes, that answer as a tensor does.
+    """Strings, stored as bytes, with the interface of a tensor.
 
-    Layers such as StringLookup and TextVectorization take them; operations that only
-    move elements, such as `reshape`, `concatenate` and `take`, do too.
+    Layers such as StringLookup and TextVectorization accept them, and so do operations
+    that only move elements, such as `reshape`, `concatenate` and `take`.
 
     Args:
         values: a string, bytes, or nested lists or an array of them.
@@ -59,11 +59,11 @@ class StringTensor:
         return self._array.size
 
     def numpy(self) -> Any:
-        """An array of bytes; the bytes themselves of a single string."""
+        """Return an array of bytes, or the bytes of a single string."""
         return self._array[()]
 
     def tolist(self) -> Any:
-        """The bytes as nested lists."""
+        """Return the bytes as nested lists."""
         return self._array.tolist()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
@@ -94,14 +94,14 @@ class StringTensor:
 
 
 def encoded(text: str) -> bytes:
-    """The UTF-8 of a text; bytes that are no UTF-8 are again what they were."""
+    """Encode a text as UTF-8; restore bytes that are not valid UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def decoded(data: bytes, encoding: str = "utf-8") -> str:
-    """The text that bytes stand for; those that stand for none are carried along.
+    """Decode bytes to text; bytes that are not valid are preserved.
 
-    Each is a surrogate in the text, of which `encoded` makes the byte again.
+    Each invalid byte becomes a surrogate, which `encoded` maps back to the byte.
     """
     return data.decode(encoding, "surrogateescape")
 
@@ -115,7 +115,7 @@ def _encoded(value: Any) -> bytes:
 
 
 def is_string(value: Any) -> bool:
-    """Whether a value is made of strings: one, an array, or nested lists."""
+    """Return whether a value is a string, or an array or nested lists of strings."""
     if isinstance(value, (str, bytes, StringTensor)):
         return True
     if isinstance(value, np.ndarray):
@@ -125,10 +125,10 @@ def is_string(value: Any) -> bool:
 
 
 def as_array(x: Any) -> np.ndarray[Any, Any]:
-    """`x` as an array of NumPy; a string, or strings in lists, as objects.
+    """Return `x` as a NumPy array; a string, or strings in lists, as objects.
 
-    In an array of NumPy's own strings, each takes as much memory as the longest, bytes
-    lose the zeros at their ends, and numbers beside strings become strings.
+    In a NumPy string array, each element takes the memory of the longest one, bytes
+    lose trailing zeros, and numbers in the same list become strings.
 
     Raises:
         ValueError: lists of different lengths.
@@ -149,9 +149,10 @@ _NESTS = {list, tuple, np.ndarray}
 
 
 def moved(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """What an operation that only moves returns of strings; None if it is no such.
+    """Apply an operation to strings if it only moves elements; else return None.
 
-    It moves the positions of the strings, and these follow.
+    The operation moves the indices of the strings, and the strings are gathered by
+    them.
     """
     given = tree.flatten((args, kwargs))
     if function.__name__ not in MOVING or not any(map(is_string, given)):
@@ -163,12 +164,12 @@ def moved(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 def followed(
     function: Callable[..., Any], args: Any, kwargs: Any, kind: type[StringTensor]
 ) -> Any:
-    """What a function that only moves elements returns of strings, as a kind of them.
+    """Apply a function that only moves elements to strings; return `kind` tensors.
 
     Args:
-        function: gets positions for the strings.
-        args: of a call, with strings in it.
-        kwargs: of the call.
+        function: receives indices instead of strings.
+        args: arguments of a call, with strings in them.
+        kwargs: keyword arguments of the call.
         kind: the class of the tensors that are returned.
     """
     pool: list[Any] = []

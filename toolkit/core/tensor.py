@@ -1,7 +1,7 @@
-"""Tensor, and `bind`: the only place where a primitive is applied.
+"""Tensor, and `bind`: the only function that applies a primitive.
 
-A Tensor is a Spec with data (eager) or without (inside a trace). `bind` runs the
-kernel or appends a Node to the trace, and tells the tapes either way.
+A Tensor is a Spec with data (eager) or without (inside a trace). `bind` runs the kernel
+or appends a Node to the trace, and notifies the tapes in both cases.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Array = Any
 
 
 def quiet_context() -> contextvars.Context:
-    """A context in which NumPy says nothing of overflow, NaN and the like.
+    """Return a context in which NumPy does not warn of overflow, NaN and the like.
 
-    To run a function in it costs a fortieth of what `np.errstate` does.
+    Running a function in it costs 1/40 of `np.errstate`.
     """
     context = contextvars.Context()
     context.run(np.seterr, all="ignore")
@@ -41,18 +41,18 @@ def quiet_context() -> contextvars.Context:
 
 
 class _State(ThreadState):
-    """What is going on in this thread."""
+    """Scopes that are active in this thread."""
 
     trace: Trace | None = None  # the graph under construction
-    overlay: Overlay | None = None  # where Variables are read and written
+    overlay: Overlay | None = None  # overlay for reads and writes of Variables
     tapes: tuple[Any, ...] = ()  # the tapes that record
-    autocast: str | None = None  # the dtype that float Variables are read in
-    device: str | None = None  # of the innermost device scope
-    dialect: Dialect | None = None  # of a shell that is called
-    marks = False  # whether there is a device or a dialect: results are told of it
+    autocast: str | None = None  # the dtype in which float Variables are read
+    device: str | None = None  # device of the innermost device scope
+    dialect: Dialect | None = None  # dialect of the calling compatibility layer
+    marks = False  # whether a device or a dialect is active: results are marked with it
 
     def __init__(self) -> None:
-        # Runs a kernel without warnings; a context can be entered by one thread only.
+        # Runs a kernel without warnings; only one thread can enter a context.
         self.quietly: Callable[..., Any] = quiet_context().run
 
 
@@ -90,10 +90,9 @@ class Operators:
 
 
 class Tensor(Operators, Value):
-    """An immutable array of numbers, or its mere shape and dtype inside a trace.
+    """An immutable array of numbers, or only its shape and dtype inside a trace.
 
-    Operators, indexing and comparisons work as in NumPy; `toolkit.ops` holds the
-    functions. Make one with `toolkit.ops.convert_to_tensor`.
+    Operators and indexing work as in NumPy. Create one with `ops.convert_to_tensor`.
 
     Example:
         >>> import toolkit
@@ -104,9 +103,9 @@ class Tensor(Operators, Value):
 
     __slots__ = tuple("_array _device _dtype _keras_mask _part _scope _slices".split())
     _keras_mask: Any
-    _slices: Any  # set only by gradients of look-ups, see `core/slices.py`
-    _device: str  # set only by what was computed in a device scope
-    # NumPy's operators give way to ours, while np.exp(tensor) still converts.
+    _slices: Any  # set only by gradients of lookups, see `core/slices.py`
+    _device: str  # set only on results of a device scope
+    # NumPy operators defer to ours, and np.exp(tensor) still converts.
     __array_priority__ = 1000
     dialect: ClassVar[Dialect | None] = None
 
@@ -126,7 +125,7 @@ class Tensor(Operators, Value):
 
     @property
     def constant(self) -> Array | None:
-        """The data in host memory if there is any, else None (inside a trace)."""
+        """Return the data in host memory, or None (inside a trace)."""
         return None if self._array is None else on_host(self._array)
 
     @property
@@ -151,7 +150,7 @@ class Tensor(Operators, Value):
 
     @property
     def device(self) -> str:
-        """Where the data is, such as "cpu:0"."""
+        """Return the device of the data, such as "cpu:0"."""
         try:
             return self._device
         except AttributeError:
@@ -159,12 +158,12 @@ class Tensor(Operators, Value):
             return devices.device() if owner is None else owner.device_name
 
     def numpy(self) -> Any:
-        """The data as a NumPy array, a NumPy number if there are no axes; not copied.
+        """Return the data, not copied, as a NumPy array (0-d: as a NumPy number).
 
-        Inside a trace there is one of what is computed from extents and constants.
+        Inside a trace, this works for values computed from extents and constants only.
 
         Raises:
-            TraceError: inside a trace, of what is computed from its inputs.
+            TraceError: inside a trace, if the value depends on inputs of the trace.
         """
         found = self.known()
         if found is None:
@@ -176,9 +175,10 @@ class Tensor(Operators, Value):
         return found if found.ndim else found[()]
 
     def known(self) -> Array | None:
-        """The data in host memory if they can be known already, else None.
+        """Return the data in host memory if they are already known, else None.
 
-        Inside a trace they are computed for who asks, if they need none of its inputs.
+        Inside a trace they are computed on request, if they depend on none of its
+        inputs.
         """
         array = self._array
         if array is None and state.trace is not None:
@@ -203,27 +203,27 @@ class Tensor(Operators, Value):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The data on a GPU, for other libraries; there is none of data elsewhere."""
+        """Return the interface to data on a GPU; other devices have none."""
         with self._in_order() as array:
             interface: dict[str, Any] = array.__cuda_array_interface__
             return interface
 
     @contextmanager
     def _in_order(self) -> Iterator[Array]:
-        """The data, and the stream that they are made on as the current one.
+        """Yield the data, with the stream that computes them as the current stream.
 
-        What is exported names it, so that who takes it waits for what was started.
+        Consumers wait for the pending work on this stream.
         """
         owner = owner_of(self._array)
         with nullcontext() if owner is None else owner.errstate():
             yield self.numpy() if owner is None else self._array
 
     def item(self) -> Any:
-        """The only element, as a Python number."""
+        """Return the only element, as a Python number."""
         return self.numpy().item()
 
     def tolist(self) -> Any:
-        """The elements as nested Python lists."""
+        """Return the elements as nested Python lists."""
         return self.numpy().tolist()
 
     def __bool__(self) -> bool:
@@ -273,10 +273,10 @@ class Tensor(Operators, Value):
 
 
 def fetch(values: Sequence[Any]) -> PendingCopy:
-    """Begin to copy tensors to the host, those of an accelerator while it goes on.
+    """Start to copy tensors to the host; an accelerator continues to compute.
 
     Returns:
-        What gives an array for each tensor, and anything else as it is.
+        A pending copy, with an array for each tensor and other values unchanged.
     """
     found = list(values)
     places: dict[Any, list[int]] = {}
@@ -304,7 +304,7 @@ _eager_kernels: dict[str, Any] = {}
 
 
 def backend() -> Backend:
-    """The backend that computes: that of the device scope, or of the default device."""
+    """Return the compute backend: of the device scope, or of the default device."""
     return get_backend(settings.backend_of(state.device))
 
 
@@ -312,12 +312,12 @@ devices.on_backend_change(_eager_kernels.clear)
 
 
 def bind(primitive: Primitive, *inputs: Tensor, **attrs: Any) -> Any:
-    """Apply `primitive`: run it now, or append it to the trace; tell the tapes.
+    """Apply `primitive`: run it now, or append it to the trace; notify the tapes.
 
     Args:
-        primitive: what to apply.
+        primitive: primitive to apply.
         inputs: tensors whose dtypes are already promoted.
-        attrs: everything that is not data; hashable.
+        attrs: all non-data arguments; hashable.
 
     Returns:
         A Tensor, or a tuple of them if the primitive has several outputs.
@@ -334,7 +334,7 @@ def bind(primitive: Primitive, *inputs: Tensor, **attrs: Any) -> Any:
 
 
 def _mark(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> None:
-    """Tell what was computed of the scopes that it was computed in."""
+    """Mark results with the device and the dialect of the active scopes."""
     for y in outputs:
         if state.device is not None:
             y._device = state.device
@@ -343,13 +343,13 @@ def _mark(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> None:
 
 
 def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
-    """Run a primitive's kernel, or those of its body where the backend has none."""
+    """Run a primitive's kernel, or the kernels of its body if the backend has none."""
     if accelerators:
         return run_placed(primitive, inputs, attrs)
     try:
         kernel = _eager_kernels[primitive.name]
     except KeyError:
-        devices.device()  # a device that is not there fails here
+        devices.device()  # a missing device raises here
         kernel = backend().eager_kernel(primitive)
         if PRIMITIVES.get(primitive.name) is primitive:
             _eager_kernels[primitive.name] = kernel
@@ -358,7 +358,7 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
         result = state.quietly(kernel, *arrays, **attrs)
     except (TypeError, ValueError, AttributeError) as error:
         raise _explain(primitive, inputs, attrs, error) from error
-    except RuntimeError:  # a signal's handler or a finalizer, in the midst of a kernel
+    except RuntimeError:  # a signal handler or a finalizer, during a kernel
         with backend().errstate():
             result = kernel(*arrays, **attrs)
     if result is None and primitive.body is not None:  # see `BodyKernel`
@@ -368,7 +368,7 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
 
 
 def _wrapped(result: Any) -> Any:
-    """What a kernel returned as a Tensor, or as several."""
+    """Return the result of a kernel as a Tensor, or as several."""
     if type(result) is tuple:
         return tuple([Tensor(array) for array in result])
     if isinstance(result, np.generic):  # ufuncs return 0-d results as scalars
@@ -377,10 +377,10 @@ def _wrapped(result: Any) -> Any:
 
 
 def run_placed(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
-    """Like `run` where tensors lie on several devices.
+    """Run a primitive like `run`, on tensors on several devices.
 
-    It runs on the device of the scope; without one on that of the first operand that is
-    on another than the processor, and else on the default one.
+    It runs on the device of the scope. Without a scope it runs on the device of the
+    first operand outside the host, or else on the default device.
     """
     owners = (owner_of(x._array) for x in inputs)
     owner = next((found for found in owners if found is not None), None)
@@ -399,12 +399,12 @@ def run_placed(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> 
 
 
 def _for(chosen: Backend, array: Array) -> Array:
-    """An array that a backend can take: its own, or the host's."""
+    """Return an array that a backend can read: its own, or a host array."""
     return array if chosen.owns(array) else on_host(array)
 
 
 def run_on_host(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
-    """Like `run` on the processor, whatever computes otherwise."""
+    """Run a primitive like `run`, but on the CPU, whatever the default device is."""
     host = get_backend(settings.HOST_BACKEND)
     if primitive.body is not None and not host.supports(primitive.name):
         return run(primitive, inputs, attrs)
@@ -416,7 +416,7 @@ def run_on_host(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) ->
 def _explain(
     primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any, error: Exception
 ) -> Exception:
-    """The shape rule's words for what a kernel could not do, if it has any."""
+    """Return the error of the shape rule if it raises one, else the kernel error."""
     for x in inputs:
         if x._array is None:
             return leaked(primitive.name, x)
@@ -433,18 +433,18 @@ def _explain(
 
 
 def no_tapes() -> AbstractContextManager[None]:
-    """A context in which no tape records."""
+    """Return a context in which no tape records."""
     return state.inside(tapes=())
 
 
 def device(device_name: str) -> AbstractContextManager[None]:
-    """Place what is computed inside on the device `device_name`, such as "cpu:0".
+    """Run operations in the context on the device `device_name`, such as "cpu:0".
 
-    Inside a traced function the placement is recorded, and the compiler copies what
-    passes from one device to another; eagerly an operation runs on the device of the
-    scope, wherever its operands are.
+    Inside a traced function the placement is recorded, and the compiler inserts copies
+    between devices. In eager mode an operation runs on the device of the scope,
+    wherever its operands are.
 
     Raises:
-        DeviceError: if there is no such device.
+        DeviceError: if the device does not exist.
     """
     return state.inside(device=devices.check_device(device_name), marks=True)

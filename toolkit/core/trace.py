@@ -1,7 +1,7 @@
-"""Traces: graphs under construction, and the overlays that Variables live in.
+"""Traces: graphs under construction, and overlays for Variables.
 
 Inside a trace every `bind` appends a node. Variable reads and writes go through the
-trace, so that a trace that fails leaves no Variable changed.
+trace, so that a trace that fails does not change any Variable.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from toolkit.core.dialects import Dialect
     from toolkit.core.variable import Variable
 
-_SECONDS_OF_NODE = 3e-5  # the estimate for the budget of a load
+_SECONDS_OF_NODE = 3e-5  # estimated cost of one node, for the time budget of a load
 
 
 class Overlay:
-    """Reads and writes of Variables that stay inside a scope."""
+    """Reads and writes of Variables that are local to a scope."""
 
     def __init__(self) -> None:
         self.parent: Overlay | None = None
         self.writes: dict[Variable, Tensor] = {}
 
     def read(self, variable: Variable) -> Tensor:
-        """The value of `variable` as seen from inside this scope."""
+        """Return the value of `variable` in this scope."""
         if variable in self.writes:
             return self.writes[variable]
         if self.parent is not None:
@@ -47,17 +47,17 @@ class Overlay:
         return variable._eager_value()
 
     def write(self, variable: Variable, tensor: Tensor) -> None:
-        """Give `variable` a value that holds inside this scope only."""
+        """Set a value of `variable` that is valid only in this scope."""
         self.writes[variable] = tensor
 
     def check_creation(self) -> None:
-        """Raise if no Variable may be created here."""
+        """Raise if this scope does not permit new Variables."""
         if self.parent is not None:
             self.parent.check_creation()
 
 
 class Scope:
-    """What a tensor knows of its trace, lest it keep all of the trace alive."""
+    """The part of a trace that a tensor references, so that the trace can be freed."""
 
     __slots__ = ("closed",)
 
@@ -69,9 +69,10 @@ class Trace(Overlay):
     """A graph under construction; use it as a context manager.
 
     Args:
-        name: what is traced, for messages.
-        creates_variables: whether Variables may be created inside.
-        tapes: what these watch comes in as a stand-in, even if its data are known.
+        name: name of the traced function, for messages.
+        creates_variables: whether the trace may create Variables.
+        tapes: the values that these tapes watch become inputs, even if their data is
+            known.
     """
 
     def __init__(
@@ -83,16 +84,16 @@ class Trace(Overlay):
         super().__init__()
         self.name = name
         self.creates_variables = creates_variables
-        self.has_created = False  # whether a Variable was created inside
+        self.has_created = False  # whether the trace created a Variable
         self.tapes: tuple[Any, ...] = tapes
         self.scope: Scope = Scope()
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
-        # What comes from outside, and its stand-in here.
+        # Outer values, and their placeholders in this trace.
         self.captures: dict[Tensor | Variable, Tensor] = {}
-        # What was asked for and could be computed: a tensor here, and its value.
+        # Tensors of this trace whose values were requested and computed.
         self.folded: dict[Tensor, Tensor] = {}
-        # Variables that were written, as they are read since then.
+        # Variables that were written, with their later reads.
         self._rereads: dict[Variable, Tensor] = {}
 
     def __enter__(self) -> Trace:
@@ -108,7 +109,7 @@ class Trace(Overlay):
         self.parent, self.tapes = None, ()
 
     def placeholder(self, spec: Spec) -> Tensor:
-        """A new input of the graph."""
+        """Return a new input of the graph."""
         tensor = self._stand_in(spec)
         self.inputs.append(tensor)
         return tensor
@@ -121,7 +122,7 @@ class Trace(Overlay):
     def emit(
         self, op: Primitive, inputs: Iterable[Tensor], attrs: Mapping[str, Any]
     ) -> Any:
-        """Append a node; its shape rule gives the outputs."""
+        """Append a node; its shape rule defines the outputs."""
         spend_time(_SECONDS_OF_NODE, "a graph of so many operations")
         inputs = [self.localize(x) for x in inputs]
         specs = op.spec(*[x.spec for x in inputs], **attrs)
@@ -134,7 +135,7 @@ class Trace(Overlay):
         return tuple(outputs) if several else outputs[0]
 
     def localize(self, x: Tensor) -> Tensor:
-        """`x` as a value of this graph: itself, or a stand-in for an outer value."""
+        """Return `x` in this graph: itself, or a placeholder for an outer value."""
         if x._scope is self.scope:
             return x
         if x._array is not None:
@@ -145,15 +146,15 @@ class Trace(Overlay):
         return self.capture(x)
 
     def capture(self, source: Tensor | Variable) -> Tensor:
-        """The stand-in of a value from outside."""
+        """Return the placeholder of an outer value."""
         if source not in self.captures:
             self.captures[source] = self._stand_in(source.spec, source.dialect)
         return self.captures[source]
 
     def value_of(self, x: Tensor) -> Tensor | None:
-        """`x` with its data, if it is computed from constants alone; else None.
+        """Return `x` with its data, if it depends on constants only; else None.
 
-        Extents are known in a trace, so what is computed from them has a value.
+        Extents are known in a trace, so values computed from them are known.
         """
         if x._array is not None:
             return x
@@ -173,7 +174,7 @@ class Trace(Overlay):
         return self.folded[x]
 
     def _computing(self, x: Tensor) -> list[Node] | None:
-        """The nodes that `x` needs, in order; None if it needs what is not known."""
+        """Return the nodes that `x` depends on; None if it needs unknown inputs."""
         wanted, nodes = {x}, []
         for node in reversed(self.nodes):
             if not wanted:
@@ -202,7 +203,7 @@ class Trace(Overlay):
         return self._rereads[variable]
 
     def _reread(self, variable: Variable) -> Tensor:
-        """What was written to `variable`, to tapes a value of its own."""
+        """Return the value written to `variable`, as a new value for tapes."""
         value = self.writes[variable]
         is_wanted = variable.trainable or variable in self.captures
         if not is_wanted or value.dtype not in dtypes.INEXACT:
@@ -225,7 +226,7 @@ class Trace(Overlay):
         super().check_creation()
 
     def finish(self, outputs: Iterable[Tensor]) -> Graph:
-        """The graph: inputs are the placeholders, then what was captured."""
+        """Return the graph; its inputs are placeholders, then captured values."""
         inputs = [*self.inputs, *self.captures.values()]
         localized = [self.localize(x) for x in outputs]
         names: dict[Value, str] = {
@@ -237,17 +238,18 @@ class Trace(Overlay):
 
 
 def no_trace() -> AbstractContextManager[None]:
-    """Suspend the trace and its overlay: compute inside for real."""
+    """Suspend the trace and its overlay: compute eagerly in the context."""
     return state.inside(trace=None, overlay=None, tapes=())
 
 
 class StatelessScope(Overlay):
-    """A scope whose Variable writes stay inside it.
+    """Scope in which writes of Variables stay local.
 
     Args:
-        state_mapping: pairs of (Variable, value) that hold inside; None for none.
-        collect_losses: whether what layers add by `add_loss` goes to `losses` here
-            instead of those of the layer.
+        state_mapping: pairs of (Variable, value) that are valid in the scope; None for
+            none.
+        collect_losses: whether `add_loss` of layers adds to `losses` of this scope
+            instead of the layer.
         initialize_variables: only True; Variables have their value from the start.
 
     Example:
@@ -297,16 +299,16 @@ class StatelessScope(Overlay):
         state.overlay, self.parent = self.parent, None
 
     def add_loss(self, loss: Tensor) -> None:
-        """Add to `losses`."""
+        """Add a loss to `losses`."""
         self.losses.append(loss)
 
     def add_update(self, update: tuple[Variable, Any]) -> None:
-        """Give a Variable a value inside: `update` is the pair of both."""
+        """Set a local value of a Variable: `update` is the pair (Variable, value)."""
         variable, value = update
         self.writes[variable] = variable.convert(value)
 
     def get_current_value(self, variable: Variable) -> Tensor | None:
-        """The value given to `variable` inside, or None."""
+        """Return the value set for `variable` in this scope, or None."""
         return self.writes.get(variable)
 
 
@@ -327,7 +329,7 @@ def inline(graph: Graph, inputs: Iterable[Tensor]) -> list[Tensor]:
 
 
 def _known(constant: Value) -> Tensor:
-    """What a pass or a file has put in as a mere constant, as a tensor."""
+    """Return a constant that a pass or a file inserted, as a tensor."""
     tensor = Tensor(constant.constant, constant.spec)
     tensor._is_open = constant.is_open
     return tensor
@@ -342,9 +344,10 @@ def _body_graph(body: Rule, name: str, specs: tuple[Spec, ...], attrs: Any) -> G
 
 
 def graph_rule(name: str, body: Rule) -> Rule:
-    """The `graph` of a primitive with this body, which is traced once per signature.
+    """Return the `graph` rule of a primitive with this body, traced once per signature.
 
-    Of a call that holds graphs itself it is traced anew: they are not kept alive here.
+    A call with graphs among its attributes is traced each time, so that the cache does
+    not keep them alive.
     """
 
     def graph(specs: Iterable[Spec], attrs: Mapping[str, Any]) -> Graph:
@@ -356,7 +359,9 @@ def graph_rule(name: str, body: Rule) -> Rule:
 
 
 def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
-    """Declare a composite primitive: `body` defines it, a backend's kernel is a bonus.
+    """Declare a composite primitive:
+
+    `body` defines it, a kernel of a backend is optional.
 
     Without a `vjp` the tape differentiates the body.
     """
@@ -372,13 +377,13 @@ def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
 def decomposable_as(
     name: str, spec: Rule, body: Rule, vjp: Rule | None = None
 ) -> Primitive:
-    """Declare a composite whose shape rule is known without its body."""
+    """Declare a composite with a shape rule that does not need its body."""
     rules = {"body": body, "graph": graph_rule(name, body), "vjp": vjp}
     return primitive(name, Kind.COMPOSITE, spec, **rules)
 
 
-# A Variable's value after an assignment. Its gradient is one of the Variable, as that
-# of its value `before` is; none goes to what the value was computed from.
+# A Variable's value after an assignment. Its gradient goes to the Variable, through the
+# value `before`, and not to the operands of the assigned value.
 reread_p: Primitive = decomposable(
     "reread",
     lambda value, before: value,

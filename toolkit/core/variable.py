@@ -1,4 +1,4 @@
-"""Variable: a mutable cell that holds one tensor."""
+"""Variable: a mutable reference to one tensor."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from toolkit.ir import Spec
 from toolkit.reading.budget import spend_variable
 
 _AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
-# Values of at most so many bytes are copied on an accelerator when they are read.
+# On an accelerator, reads of values up to this size in bytes return a copy.
 _SMALL = 64 << 10
 _SYNCHRONIZATIONS = (None, "none", "auto", "on_read", "on_write")
 
 
 class Variable(Operators):
-    """A mutable cell that holds one tensor of fixed shape and dtype.
+    """A mutable reference to one tensor of fixed shape and dtype.
 
     Args:
         initializer: the first value, a function `(shape, dtype=...)` returning it, or
             the name of an initializer.
         shape: needed if `initializer` is a function or a name.
-        dtype: by default that of the value, or floatx for a function.
+        dtype: default: the dtype of the value, or floatx for a function.
         trainable: whether tapes watch it and optimizers may change it.
         autocast: whether layers of lower precision read it in their compute dtype.
-        aggregation: how replicas of it would be combined.
+        aggregation: reduction that would combine its replicas.
         synchronization: when replicas of it would be synchronized.
-        name: part of its path; made up if not given.
+        name: part of its path; generated if not given.
 
     Example:
         >>> import toolkit
@@ -56,9 +56,10 @@ class Variable(Operators):
 
     __array_priority__ = 1000
     dialect: ClassVar[Dialect | None] = None
-    # The initializer of a name; `toolkit.initializers` sets it.
+    # Returns the initializer for a name; `toolkit.initializers` sets it.
     _initializer_named: Callable[[str], Any]
-    # Which part of a new Variable this process holds; `toolkit.distribution` sets it.
+    # Returns the placement of a new Variable in this process; `toolkit.distribution`
+    # sets it.
     _placement_of: ClassVar[Callable[..., Placement | None] | None] = None
     _placement: Placement | None = None
 
@@ -105,7 +106,7 @@ class Variable(Operators):
                 "traced function; pass an initializer function, or an array"
             )
         self._tensor = _dense(self._tensor)
-        # Whether someone else may hold the buffer: then it is never written again.
+        # Whether another object may reference the buffer: then it is never overwritten.
         self._shared = True
         self._spare: Any = None
         self.place_like(None)
@@ -116,7 +117,7 @@ class Variable(Operators):
 
     @property
     def placement(self) -> Placement | None:
-        """Which part of the value this process holds; None: all of it."""
+        """Return the part of the value in this process; None: the whole value."""
         return self._placement
 
     def place(self, placement: Placement | None) -> None:
@@ -130,23 +131,23 @@ class Variable(Operators):
             self._shared, self._spare = True, None
 
     def place_like(self, other: Variable | None) -> None:
-        """Hold the part that is set for this Variable, or for slots of another one."""
+        """Use the placement that is set for this Variable, or for slots of `other`."""
         if Variable._placement_of is not None:
             self.place(Variable._placement_of(self, other))
 
     def _part(self, array: Any) -> Any:
-        """What this process holds of a whole value."""
+        """Return the local part of a whole value."""
         return array if self._placement is None else self._placement.part(array)
 
     def _held(self, array: Any) -> Tensor:
-        """What holds an array as the value, from now on."""
+        """Return a tensor on a new array that becomes the value."""
         changes.note()
         kind = Tensor if self.dialect is None else self.dialect.tensor
         return kind(array, self._tensor.spec)
 
     @property
     def regularizer(self) -> Callable[..., Any] | None:
-        """The function of its value that layers add to their losses."""
+        """Return the function of its value that layers add to their losses."""
         return self._regularizer
 
     @regularizer.setter
@@ -155,7 +156,7 @@ class Variable(Operators):
 
     @property
     def constraint(self) -> Callable[..., Any] | None:
-        """What optimizers apply to its value after each update."""
+        """Return the function that optimizers apply to its value after each update."""
         return self._constraint
 
     @constraint.setter
@@ -164,7 +165,7 @@ class Variable(Operators):
 
     @property
     def overwrite_with_gradient(self) -> bool:
-        """Whether optimizers assign its gradient instead of using it for a step."""
+        """Return whether optimizers assign its gradient as the new value."""
         return self._overwrite_with_gradient
 
     @overwrite_with_gradient.setter
@@ -177,7 +178,7 @@ class Variable(Operators):
 
     @property
     def spec(self) -> Spec:
-        """The shape and dtype of what it holds, whatever the compute dtype is."""
+        """Return the shape and dtype of its storage, whatever the compute dtype is."""
         return self._tensor.spec
 
     @property
@@ -201,14 +202,14 @@ class Variable(Operators):
 
     @property
     def value(self) -> Tensor:
-        """The tensor that it holds now, in the compute dtype of the layer that asks."""
+        """Return its current tensor, in the compute dtype of the current layer."""
         tensor = self.read()
         if self.autocast and state.autocast and dtypes.is_float(tensor.dtype):
             return convert(tensor, state.autocast)
         return tensor
 
     def read(self) -> Tensor:
-        """The tensor that it holds now, in its own dtype; tapes are told."""
+        """Return its current tensor in its own dtype, and notify the tapes."""
         overlay = state.overlay
         tensor = self._eager_value() if overlay is None else overlay.read(self)
         for tape in state.tapes:
@@ -227,23 +228,25 @@ class Variable(Operators):
             return self._tensor
 
     def _home(self) -> Backend | None:
-        """The accelerator where the buffer should stay: captured steps know its place.
+        """Return the accelerator whose captured steps need a fixed buffer address.
 
-        None if someone holds the buffer, or a tape goes by the identity of its tensor.
+        Return None if another object references the buffer, or a tape uses the identity
+        of its tensor.
         """
         if not accelerators or self._shared or state.tapes or self._placement:
             return None
         return owner_of(self._tensor._array)
 
     def numpy(self) -> Any:
-        """A copy of the value as a NumPy array.
+        """Return a copy of the value as a NumPy array.
 
-        A Variable without axes gives a NumPy number, as with TensorFlow.
+        A Variable without axes returns a NumPy number, as in TensorFlow.
         """
         if state.overlay is None:
             with self.lock:
                 home = self._home()
-                if home is not None:  # it is copied, so nobody comes to hold the buffer
+                # it is copied, so the buffer has no other reference
+                if home is not None:
                     found = home.to_numpy(self._tensor._array)
                     dtype = dtypes.numpy_dtype(self.dtype)
                     array = found.astype(dtype, copy=False)
@@ -251,7 +254,7 @@ class Variable(Operators):
         return self.value.numpy().copy()
 
     def convert(self, value: Any) -> Tensor:
-        """`value` as a tensor that fits this variable."""
+        """Return `value` as a tensor with the shape and dtype of this variable."""
         tensor = convert(value, self._tensor.dtype)
         if tensor.shape != self.shape:
             raise ShapeError(
@@ -261,7 +264,7 @@ class Variable(Operators):
         return tensor
 
     def assign(self, value: Any) -> Tensor:
-        """Replace the value; returns the new one."""
+        """Replace the value; return the new one."""
         tensor = self.convert(value)
         if state.overlay is not None:
             state.overlay.write(self, tensor)
@@ -272,28 +275,28 @@ class Variable(Operators):
                     home.overwrite(self._tensor._array, tensor._array)
                 else:
                     self._shared = True
-                    # A tensor of its own: what is read from now on is not what the
-                    # value was computed from, to a tape.
+                    # A new tensor: for a tape, later reads are different from the
+                    # tensor that the value was computed from.
                     self._tensor = _dense(self._held(self._part(tensor._array)))
         return tensor
 
     def assign_add(self, value: Any) -> Tensor:
-        """Add to the value; returns the new one."""
+        """Add to the value; return the new one."""
         return self.assign(self.read() + convert(value, self._tensor.dtype))
 
     def assign_sub(self, value: Any) -> Tensor:
-        """Subtract from the value; returns the new one."""
+        """Subtract from the value; return the new one."""
         return self.assign(self.read() - convert(value, self._tensor.dtype))
 
     def own_buffer(self) -> Any:
-        """The buffer of the value, which nobody else holds: to be written in place."""
+        """Return the buffer without other references, for writes in place."""
         if self._shared:
             self._tensor = self._held(backend().owned(self._tensor._array))
             self._shared = False
         return self._tensor._array
 
     def settle(self) -> None:
-        """Bring the value into the memory of the backend that computes."""
+        """Move the value to the memory of the current backend."""
         with self.lock:
             chosen = backend()
             if not chosen.owns(self._tensor._array):
@@ -301,22 +304,22 @@ class Variable(Operators):
                 self._shared, self._spare = False, None
 
     def spare_buffer(self) -> Any:
-        """A buffer of the value's size that a program may write the next value to."""
+        """Return a buffer to which a program may write the next value."""
         if self._spare is None:
             shape = self._tensor._array.shape
             self._spare = backend().aligned(shape, self._tensor.dtype)
         return self._spare
 
     def commit(self, array: Any) -> None:
-        """Take the buffer that a program has filled as the value.
+        """Make a buffer that a program has written the value.
 
-        The old buffer becomes the spare one, unless someone may still hold it.
+        The old buffer becomes the spare one, unless it may have other references.
         """
         old = self._tensor._array
         if old is array:
             return
         tensor = self._held(array)
-        # No call in between, so that no interrupt leaves half of it done.
+        # No call in between, so that an interrupt cannot leave a partial change.
         self._spare = None if self._shared else old
         self._shared = False
         self._tensor = tensor
@@ -327,7 +330,7 @@ class Variable(Operators):
         if copy is not False:
             return np.asarray(self.numpy(), dtype)
         shared = np.array(self.value.numpy(), dtype, copy=False).view()
-        shared.setflags(write=False)  # programs go by what is there
+        shared.setflags(write=False)  # programs rely on the current content
         return shared
 
     def __len__(self) -> int:
@@ -369,7 +372,7 @@ class Variable(Operators):
 
     def __repr__(self) -> str:
         head = f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}"
-        if self._placement is not None:  # other processes have the rest
+        if self._placement is not None:  # other processes hold the remaining parts
             return f"{head}, held in part: {self._placement}>"
         return f"{head}, value={self._tensor}>"
 
@@ -380,7 +383,7 @@ class Variable(Operators):
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    """The tensor with its elements in order, one after the other: no view of others."""
+    """Return the tensor in row-major order; copy it if it is a view."""
     array = tensor._array
     if array is not None and not array.flags.c_contiguous:
         owner = owner_of(array)
@@ -395,19 +398,19 @@ def unwrap_variable(x: Any) -> Any:
 
 
 def assign_all(pairs: Iterable[tuple[Variable, Any]]) -> None:
-    """Replace the values of several variables, or of none if one does not fit."""
+    """Assign the values of several variables, or of none if one does not fit."""
     fitting = [(variable, variable.convert(value)) for variable, value in pairs]
     for variable, value in fitting:
         variable.assign(value)
 
 
 def value_now(x: Any) -> Any:
-    """The tensor that a Variable holds now; anything else as it is."""
+    """Return the current tensor of a Variable; any other object unchanged."""
     return x.value if isinstance(x, Variable) else x
 
 
 def _function(what: str, value: Any) -> Any:
-    """What is None or can be called."""
+    """Return None or a callable."""
     if value is not None and not callable(value):
         raise ArgumentError(
             f"Variable: Invalid value for attribute `{what}`: expected a function or "
@@ -419,7 +422,7 @@ def _function(what: str, value: Any) -> Any:
 def _initial_value(initializer: Any, shape: Any, dtype: Any, path: str) -> Tensor:
     if isinstance(initializer, str):
         initializer = Variable._initializer_named(initializer)
-    if isinstance(initializer, np.generic):  # keeps its dtype, as an array does
+    if isinstance(initializer, np.generic):  # keeps its dtype, like an array
         initializer = np.asarray(initializer)
     if not callable(initializer) or isinstance(initializer, Tensor):
         if shape is not None:

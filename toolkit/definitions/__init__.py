@@ -1,1 +1,1 @@
-"""How modules and classes are defined: names found on first use, frozen records."""
+"""Definitions of modules and classes: lazy imports, frozen records."""

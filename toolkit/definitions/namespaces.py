@@ -11,13 +11,13 @@ from typing import Any
 def on_first_use(
     namespace: str, homes: Mapping[str, Iterable[str]], modules: Iterable[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The functions `__getattr__` and `__dir__` of a module.
+    """Return the functions `__getattr__` and `__dir__` of a module.
 
     Args:
         namespace: the name of the module.
-        homes: the names that are defined in other modules, by these modules; those
-            inside of the namespace begin with a dot.
-        modules: its own submodules that are imported on first use, too.
+        homes: modules, each with the names that it defines; a module inside the
+            namespace starts with a dot.
+        modules: submodules that are also imported on first use.
     """
     places = {name: module for module, names in homes.items() for name in names}
     own = {name: f"{namespace}.{name}" for name in modules}
@@ -28,7 +28,7 @@ def on_first_use(
         if name not in places:
             raise AttributeError(
                 f"module {namespace!r} has no attribute {name!r}",
-                name=name,  # with these, Python suggests a similar one
+                name=name,  # with these, Python suggests a similar name
                 obj=sys.modules[namespace],
             )
         value = getattr(import_module(places[name], namespace), name)

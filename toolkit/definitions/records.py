@@ -1,8 +1,9 @@
-"""Frozen dataclasses that are quick to define, for what the package makes itself.
+"""Frozen dataclasses with a fast definition, for internal classes.
 
-`dataclass(frozen=True)` compiles up to six methods for each class, 1 to 2 ms. A start
-defines more than a hundred classes, so that was a sixth of it. A record compiles one.
-What users may subclass is a frozen dataclass: their own would not inherit a record.
+`dataclass(frozen=True)` compiles up to six methods for each class, which takes 1 to 2
+ms. A start defines more than a hundred classes, so this was 1/6 of the start time. A
+record compiles one method. Classes that users may subclass are frozen dataclasses,
+because a frozen dataclass cannot inherit from a record.
 
 Example:
     >>> from toolkit.definitions.records import record
@@ -27,14 +28,14 @@ T = TypeVar("T")
 
 
 class _Made:
-    """Stands in a signature for what a factory makes for each record."""
+    """Placeholder in a signature for the result of a default factory."""
 
     def __repr__(self) -> str:
         return "<factory>"
 
 
 _MADE = _Made()
-# What an `__init__` reads has names that begin so, and no field's does.
+# Names that an `__init__` reads have this prefix; no field has it.
 _OWN = "_record_"
 
 
@@ -48,19 +49,20 @@ def record(*, eq: bool = True) -> Callable[[type[T]], type[T]]: ...
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: Any = None, /, *, eq: bool = True) -> Any:
-    """Make a class a dataclass whose instances keep their fields.
+    """Make a class a dataclass with read-only fields.
 
-    Its instances are what those of a `dataclass(frozen=True)` are: `replace`, `fields`
-    and `asdict` take them, and a `__post_init__` is called.
+    Its instances behave like instances of a `dataclass(frozen=True)`: `replace`,
+    `fields` and `asdict` accept them, and a `__post_init__` is called.
 
     Args:
         eq: whether instances with equal fields are equal, and have the same hash. If
-            not, each is equal to itself alone.
+            not, instances are compared by identity.
 
     Raises:
-        TypeError: for a field that is no argument of the constructor (`init=False`), or
-            an argument that is no field (`InitVar`); for a field without a default
-            behind one with a default; if the class has a `__setattr__` of its own.
+        TypeError: for a field that is not an argument of the constructor
+            (`init=False`), or an argument that is not a field (`InitVar`); for a field
+            without a default after one with a default; if the class defines
+            `__setattr__`.
     """
     if cls is None:
         return lambda cls: _define(cls, eq)
@@ -68,7 +70,7 @@ def record(cls: Any = None, /, *, eq: bool = True) -> Any:
 
 
 def _define(cls: Any, eq: bool) -> Any:
-    if cls.__doc__ is None:  # else dataclass writes a signature, which takes 1 ms
+    if cls.__doc__ is None:  # otherwise dataclass formats a signature, which takes 1 ms
         cls.__doc__ = cls.__name__
     if "__setattr__" in vars(cls) or "__delattr__" in vars(cls):
         raise TypeError(f"{cls.__name__}: a record assigns and deletes no fields")
@@ -88,7 +90,7 @@ def _define(cls: Any, eq: bool) -> Any:
 
 
 def _constructor(cls: Any) -> Callable[..., None]:
-    """An `__init__` that assigns each argument to the field of its name."""
+    """Return an `__init__` that assigns each argument to the field of its name."""
     given = _arguments(cls)
     known: dict[str, Any] = {f"{_OWN}set": object.__setattr__, f"{_OWN}made": _MADE}
     positional = [_parameter(f, known) for f in given if not f.kw_only]
@@ -104,7 +106,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
         f" def __init__({', '.join(parameters)}):\n  {body}\n"
         " return __init__"
     )
-    # Its globals are those of the class's module, where its annotations have a meaning.
+    # The globals are those of the class's module, in which its annotations are defined.
     scope = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
     made: dict[str, Any] = {}
     exec(text, scope, made)
@@ -117,7 +119,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
 
 
 def _arguments(cls: Any) -> Sequence[Field[Any]]:
-    """The fields of a class, if each is an argument and no other argument is wanted."""
+    """Return the fields of a class, if these are exactly the arguments."""
     found, optional = fields(cls), ""
     for f in cls.__dataclass_fields__.values():
         if "InitVar" in str(f.type):
@@ -140,7 +142,7 @@ def _arguments(cls: Any) -> Sequence[Field[Any]]:
 
 
 def _parameter(f: Field[Any], known: dict[str, Any]) -> str:
-    """How a field is written among parameters; what that reads is put among `known`."""
+    """Return the source of a field as a parameter; add what it reads to `known`."""
     if f.default_factory is not MISSING:
         known[f"{_OWN}factory_{f.name}"] = f.default_factory
         return f"{f.name}={_OWN}made"
@@ -151,14 +153,14 @@ def _parameter(f: Field[Any], known: dict[str, Any]) -> str:
 
 
 def _value(f: Field[Any]) -> str:
-    """What a field becomes, as code."""
+    """Return the source of a field's value."""
     if f.default_factory is MISSING:
         return f.name
     return f"{_OWN}factory_{f.name}() if {f.name} is {_OWN}made else {f.name}"
 
 
 def _comparisons(cls: Any) -> tuple[Callable[..., Any], Callable[..., int]]:
-    """An `__eq__` and a `__hash__` of the fields that count."""
+    """Return an `__eq__` and a `__hash__` that compare the fields."""
     compared = _values([f.name for f in fields(cls) if f.compare])
     hashed = _values(
         [f.name for f in fields(cls) if (f.compare if f.hash is None else f.hash)]
@@ -176,9 +178,9 @@ def _comparisons(cls: Any) -> tuple[Callable[..., Any], Callable[..., int]]:
 
 
 def _values(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """What reads the attributes of these names, as a tuple.
+    """Return a getter of the attributes with these names, as a tuple.
 
-    Two tuples are equal if they hold the same objects, even if those are NaN.
+    Two tuples are equal if they hold the same objects, even if these are NaN.
     """
     if len(names) > 1:
         return attrgetter(*names)
@@ -204,6 +206,6 @@ def _delete(self: Any, name: str) -> None:
 
 
 def _is_kept(self: Any, name: str) -> bool:
-    """Whether an attribute is a field, or belongs to nothing but a record."""
+    """Return whether an attribute is a field, or is internal to records."""
     cls = type(self)
     return "__dataclass_fields__" in vars(cls) or name in cls.__dataclass_fields__

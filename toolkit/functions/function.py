@@ -31,9 +31,10 @@ from toolkit.ops.symbolic import any_symbolic
 from toolkit.settings import placement
 from toolkit.thread_state import restored
 
-# Programs kept per function; the least recently used one goes first.
+# Limit of the programs per function; the least recently used one is evicted first.
 PROGRAMS = 64
-# Signatures that differ in more than their leading extent before a warning.
+# A warning follows this number of signatures that differ in more than their leading
+# extent.
 RETRACES = 5
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -49,17 +50,17 @@ def function(
     """Trace a function of tensors into graphs that are optimized, planned and compiled.
 
     The Python code runs once per signature: shapes and dtypes of tensors, values of
-    everything else. Later calls run the compiled program. Variables are read and
-    assigned inside. They may be created on the first call only, and something must
-    keep them: if that call creates one, the code runs a second time, and may not
+    everything else. Later calls run the compiled program. The code may read and assign
+    Variables. It may create Variables on the first call only, and must keep a reference
+    to them. If the first call creates one, the code runs a second time, and may not
     create any then.
 
     Args:
         func: the function; without it, a decorator is returned.
         input_signature: a nest of specs (anything with `shape` and `dtype`, None for
-            unknown extents) that the arguments must fit, in their order.
-        reduce_retracing: whether Python numbers become 0-d tensors, so that a new
-            value needs no new trace.
+            unknown extents) that the arguments must fit, in order.
+        reduce_retracing: whether Python numbers become 0-d tensors, so that a new value
+            does not cause a retrace.
         jit_compile: "auto" and True compile; False runs NumPy kernels only.
 
     Example:
@@ -83,7 +84,7 @@ def function(
 class Function:
     """A Python function with its traces; see `function`."""
 
-    # Types of arguments that are nothing but tensors.
+    # Types of arguments that are always tensors.
     quick_types: frozenset[type] = frozenset({Tensor})
 
     def __init__(
@@ -103,7 +104,7 @@ class Function:
         self.spreading = spreading
         self.trace_count: int = 0
         self._concrete: dict[Any, ConcreteFunction] = {}
-        # A shortcut for calls with nothing but tensors as arguments.
+        # Fast path for calls with tensors as the only arguments.
         self._quick: dict[Any, ConcreteFunction] = {}
         self._retraces: set[Any] = set()
         self._tracing = threading.RLock()
@@ -115,11 +116,11 @@ class Function:
 
     @property
     def traced_function(self) -> Callable[..., Any]:
-        """What runs in a trace: the function, unless a subclass rewrites it."""
+        """Return the function to trace; a subclass may rewrite it."""
         return self.python_function
 
     def __get__(self, instance: Any, owner: Any = None) -> Function:
-        """As a method: each instance has its own traces."""
+        """Return a bound method: each instance has separate traces."""
         if instance is None:
             return self
         methods = _methods_of(instance)
@@ -133,7 +134,7 @@ class Function:
         return methods[self]
 
     def __reduce__(self) -> Any:
-        """Copies begin without traces."""
+        """Copies start without traces."""
         return type(self), (
             self.python_function,
             self.input_signature,
@@ -156,7 +157,7 @@ class Function:
         except AttributeError:  # a tensor without data
             self._find(args, kwargs)
             raise
-        if self.spreading is not None:  # arrays may be parts of batches
+        if self.spreading is not None:  # arrays may be shards of batches
             given = tuple([x.spec for x in args])
         quick = state.device, placement(), given
         found = self._quick.get(quick)
@@ -167,7 +168,7 @@ class Function:
         return found.call(args)
 
     def _find(self, args: Any, kwargs: Any) -> tuple[ConcreteFunction, list[Tensor]]:
-        """The trace for these arguments, and the tensors among them."""
+        """Return the trace for these arguments, and their tensors."""
         if self.input_signature is not None:
             args, kwargs = self._fitted(args, kwargs), {}
         elif kwargs or len(args) < self._argument_count:
@@ -194,11 +195,11 @@ class Function:
         return concrete, tensors
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """The traced graph and its program for arguments like these."""
+        """Return the traced graph and its program for arguments like these."""
         return self._find(args, kwargs)[0]
 
     def inspect(self, *args: Any, **kwargs: Any) -> inspection.Inspection:
-        """What the compiler made of the function for arguments like these."""
+        """Return the report of the compiler for arguments like these."""
         concrete = self.get_concrete_function(*args, **kwargs)
         return inspection.inspect_program(
             self.name, concrete.program, concrete.variables
@@ -206,7 +207,7 @@ class Function:
 
     @cached_property
     def _signature(self) -> Signature | None:
-        """The signature of the function; None where Python knows none."""
+        """Return the signature of the function, or None if Python has none."""
         try:
             return inspect.signature(self.python_function, follow_wrapped=False)
         except (TypeError, ValueError):
@@ -214,7 +215,7 @@ class Function:
 
     @cached_property
     def _argument_count(self) -> int:
-        """How many arguments with a name the function has."""
+        """Return the number of named arguments of the function."""
         parameters = self._signature.parameters if self._signature else {}
         return sum(p.kind not in _VARIADIC for p in parameters.values())
 
@@ -228,7 +229,7 @@ class Function:
             return args, kwargs
         try:
             bound = self._signature.bind(*args, **kwargs)
-        except TypeError:  # the function raises it, with its own message
+        except TypeError:  # the function raises its own error
             return args, kwargs
         for name, parameter in self._signature.parameters.items():
             if name not in bound.arguments and isinstance(parameter.default, _PLAIN):
@@ -243,7 +244,7 @@ class Function:
         return self.reduce_retracing and type(leaf) in (int, float)
 
     def _fitted(self, args: Any, kwargs: Any) -> Any:
-        """The arguments as tensors in the order of the input_signature, checked."""
+        """Return the arguments as checked tensors, in the order of input_signature."""
         if kwargs:
             args = inspect.signature(self.python_function).bind(*args, **kwargs).args
         wanted = tree.flatten(self.input_signature)
@@ -263,7 +264,7 @@ class Function:
     def _trace(
         self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
     ) -> ConcreteFunction:
-        """Run the Python code on placeholders and compile what it did."""
+        """Run the Python code on placeholders and compile the trace."""
         self._watch_retraces(key)
         with restored(), working(f"compiling {self.name}"):
             concrete = self._compiled(key, args, kwargs, leaves)
@@ -281,7 +282,8 @@ class Function:
     ) -> ConcreteFunction:
         trace, outputs = self._recorded(key, args, kwargs, leaves, not self.trace_count)
         if trace.has_created:
-            # What was created must be found again, else each call would create it.
+            # The second trace must find the created Variables, or each call would
+            # create them.
             trace, outputs = self._recorded(key, args, kwargs, leaves, False)
         generates = self.jit_compile is not False
         return ConcreteFunction(
@@ -291,7 +293,7 @@ class Function:
     def _recorded(
         self, key: Any, args: Any, kwargs: Any, leaves: list[Any], creates: bool
     ) -> tuple[Trace, Any]:
-        """Run the Python code in a trace, and return both what it did and returned."""
+        """Run the Python code in a trace, and return the trace and the outputs."""
         with stage("tracing"), Trace(self.name, creates_variables=creates) as trace:
             stand_ins = [
                 trace.placeholder(part) if isinstance(part, Spec) else leaf
@@ -299,12 +301,12 @@ class Function:
             ]
             local_args, local_kwargs = tree.pack_sequence_as((args, kwargs), stand_ins)
             outputs = self.traced_function(*local_args, **local_kwargs)
-            # What is returned and could change later is read inside the trace.
+            # Outputs that could change later are read inside the trace.
             outputs = tree.map_structure(_read, outputs)
         return trace, outputs
 
     def renew(self) -> None:
-        """Compile all traces again, when they are called: steps are spread anew."""
+        """Recompile all traces at their next call, for a new distribution of steps."""
         for concrete in self._concrete.values():
             concrete.renew()
 
@@ -312,7 +314,7 @@ class Function:
         return self._concrete[key].last_call
 
     def _watch_retraces(self, key: Any) -> None:
-        """Warn once when traces pile up, naming what changed last."""
+        """Warn once when retraces accumulate, with the argument that changed last."""
         structure, parts, _ = key
         general = structure, tuple(map(_without_leading, parts))
         if len(self._retraces) == RETRACES and general not in self._retraces:
@@ -333,7 +335,7 @@ class Function:
 
 
 class _Methods(dict[Function, Function]):
-    """The traced methods of an instance; a copy of the instance makes its own."""
+    """Traced methods of an instance; a copy of the instance starts with none."""
 
     owner: Any = None
 
@@ -362,7 +364,10 @@ def _read(leaf: Any) -> Any:
 
 
 def _static_key(leaf: Any) -> Any:
-    """Python values are compared by value, everything else by identity."""
+    """Return a key for a static argument:
+
+    Python values by value, all else by identity.
+    """
     if leaf is None or isinstance(leaf, (bool, int, float, str, bytes)):
         return type(leaf), repr(leaf)
     return type(leaf), id(leaf)

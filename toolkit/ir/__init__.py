@@ -1,7 +1,7 @@
 """The one intermediate representation: Value, Primitive, Node, Graph.
 
-The same `Node` is the tape's entry, the graph's node and the functional model's
-node. A `Graph` is a pure value: a pass takes one and returns a new one.
+Tapes, graphs and functional models all store the same `Node`. A `Graph` is a pure
+value: a pass receives one and returns a new one.
 """
 
 from toolkit.ir.axes import Axes, along, axes_of, letters

@@ -1,10 +1,10 @@
-"""Rules of axes: which axes of an operation's operands and results belong together.
+"""Axis rules: the correspondence between axes of an operation's operands and results.
 
-A rule is a text with a letter for each axis, as einsum has it: "...mk,...kn->...mn" for
-a product. Where an axis with a letter is cut into pieces, the operation can be computed
-for each piece by itself. A letter that no result has is one over which the operation
-sums (or takes the maximum of, ...). `_` is an axis that must be whole, `...` are the
-leading axes, which broadcast.
+A rule is a string with a letter for each axis, in the notation of einsum:
+"...mk,...kn->...mn" for a matrix product. If an axis with a letter is split, the
+operation can be computed for each part separately. The operation reduces over a letter
+that no result has (sum, maximum, ...). `_` is an axis that may not be split; `...` are
+the leading axes, which broadcast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from toolkit.ir.value import Spec
 
 WHOLE = "_"
-# Of an axis: its letter, or None if it must be whole.
+# The letter of an axis, or None if it may not be split.
 Letter = str | int | None
 AxesRule = str | Callable[..., str]
 
@@ -29,17 +29,17 @@ class Axes(NamedTuple):
     outputs: Sequence[Sequence[Letter]]
 
     def is_summed(self, letter: Letter) -> bool:
-        """Whether no result has a letter."""
+        """Return whether the operation reduces over a letter."""
         return not any(letter in letters for letters in self.outputs)
 
 
 def letters(count: int, first: int = 0) -> str:
-    """So many different letters."""
+    """Return this number of different letters."""
     return ascii_letters[first : first + count]
 
 
 def along(x: Spec, axis: int) -> str:
-    """The rule of what goes along one axis, and gives as much as it takes."""
+    """Return the rule of an operation along one axis that preserves its extent."""
     text = "".join("_" if i == axis else a for i, a in enumerate(letters(x.ndim)))
     return f"{text}->{text}"
 
@@ -50,13 +50,14 @@ def axes_of(
     outputs: Sequence[Spec],
     attrs: Mapping[str, Any],
 ) -> Axes:
-    """The letters of an operation on operands of these specs.
+    """Return the letters of an operation on operands with these specs.
 
     Args:
-        rule: a text, or what makes one of the specs of operands and the attributes.
-            The last operand, or result, of a text stands for all that follow.
+        rule: a string, or a function that returns one for the specs of operands and the
+            attributes. The last operand, or result, in a string is repeated for all
+            further ones.
         inputs, outputs: the specs.
-        attrs: the attributes.
+        attrs: attributes of the operation.
     """
     text = rule if isinstance(rule, str) else rule(*inputs, **attrs)
     given, made = (part.split(",") for part in text.split("->"))
@@ -79,7 +80,7 @@ def _letters_of(text: str, shape: Sequence[int], lead: Sequence[int]) -> list[Le
     found: list[Letter] = [None if letter == WHOLE else letter for letter in own]
     if own == text:
         return found
-    # Leading axes have numbers, from the right; one that is repeated has none.
+    # Leading axes are numbered from the right; a broadcast axis has no number.
     count = len(shape) - len(own)
     numbers = range(-count, 0)
     return [*(i if shape[count + i] == lead[i] else None for i in numbers), *found]

@@ -1,4 +1,4 @@
-"""Node and Graph: applications of operations, in order, and as text."""
+"""Node and Graph: applications of operations in order, and their text form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.ir.value import Value
 class Node:
     """One application of an operation: op(*inputs, **attrs) -> outputs.
 
-    device: where the user wants it computed, None: wherever its inputs are.
+    device: the device that the user selected; None: the device of its inputs.
     """
 
     __slots__ = ("attrs", "device", "inputs", "op", "outputs")
@@ -34,20 +34,20 @@ class Node:
 
     @property
     def origin(self) -> str:
-        """The path of the layer that it was traced in; "" where that is not known."""
+        """Return the path of the layer that traced it, or "" if unknown."""
         values = list(self.outputs)
-        for graph in self.subgraphs:  # of a fused node: the last of its nodes
+        for graph in self.subgraphs:  # for a fused node: the last of its nodes
             values += [y for node in reversed(graph.nodes) for y in node.outputs]
         found = (y.origin for y in values)
         return "/".join(next(filter(None, found), ()))
 
     def with_inputs(self, inputs: Sequence[Any]) -> Node:
-        """The same application to other inputs, defining the same outputs."""
+        """Return the same application on other inputs, with the same outputs."""
         return Node(self.op, inputs, self.attrs, self.outputs, self.device)
 
     @property
     def subgraphs(self) -> list[Graph]:
-        """The graphs that a control primitive holds among its attributes."""
+        """Return the graphs among the attributes of a control primitive."""
         return [value for value in self.attrs.values() if isinstance(value, Graph)]
 
 
@@ -55,8 +55,8 @@ class Node:
 class Graph:
     """A pure function in static single assignment form.
 
-    Every value is defined once: as one of `inputs`, by a node, or as a constant that
-    carries its data with it. `names` maps a value to a name to print.
+    Every value is defined once: as one of `inputs`, by a node, or as a constant with
+    its data. `names` maps a value to its printed name.
     """
 
     inputs: tuple[Any, ...]
@@ -69,7 +69,7 @@ class Graph:
         nodes: Iterable[Node] | None = None,
         outputs: Iterable[Any] | None = None,
     ) -> Graph:
-        """The same graph with other nodes or outputs."""
+        """Return the same graph with other nodes or outputs."""
         return Graph(
             self.inputs,
             self.nodes if nodes is None else tuple(nodes),
@@ -78,7 +78,7 @@ class Graph:
         )
 
     def pruned(self) -> Graph:
-        """The graph without the nodes that no output depends on."""
+        """Return the graph without the nodes that no output depends on."""
         needed = set(self.outputs)
         kept = []
         for node in reversed(self.nodes):
@@ -88,27 +88,27 @@ class Graph:
         return self.replace(reversed(kept))
 
     def producers(self) -> dict[Value, Node]:
-        """The node that defines each value."""
+        """Return the node that defines each value."""
         return {out: node for node in self.nodes for out in node.outputs}
 
     def last_uses(self) -> dict[Value, int]:
-        """The index of the last node that reads each value; outputs live to the end."""
+        """Return the index of each value's last reader; outputs live to the end."""
         last = {v: i for i, node in enumerate(self.nodes) for v in node.inputs}
         last.update((v, len(self.nodes)) for v in self.outputs)
         return last
 
     def walk(self) -> Iterator[Node]:
-        """Every node, those of sub-graphs included."""
+        """Yield every node, including the nodes of sub-graphs."""
         for node in self.nodes:
             yield node
             for graph in node.subgraphs:
                 yield from graph.walk()
 
     def slice(self, feeds: Sequence[Any], fetches: Sequence[Any]) -> Graph:
-        """The part that computes `fetches` when `feeds` are given.
+        """Return the part that computes `fetches` from `feeds`.
 
         Any value may be fed or fetched. Inputs of this graph that are still needed
-        come after the feeds.
+        follow the feeds.
         """
         fed = set(feeds)
         producers = self.producers()
@@ -127,10 +127,10 @@ class Graph:
         return Graph(tuple(inputs), tuple(nodes), tuple(fetches), self.names)
 
     def verify(self) -> None:
-        """Check that all is defined once, before use, with the specs of the rules.
+        """Check that each value is defined once, before use, with the inferred spec.
 
         Raises:
-            AssertionError: naming the node that breaks one.
+            AssertionError: names the invalid node.
         """
         defined = set(self.inputs)
         for node in self.nodes:
@@ -154,11 +154,11 @@ class Graph:
 
 
 def format_graph(graph: Graph, marks: Mapping[Node, str] | None = None) -> str:
-    """The graph as text, one line per node: `%3: float32[2, 5] = matmul(x, w)`.
+    """Format the graph, one line per node: `%3: float32[2, 5] = matmul(x, w)`.
 
     Args:
-        graph: what to show.
-        marks: what to write before each of its nodes.
+        graph: graph to format.
+        marks: prefix of each of its nodes.
     """
     names = dict(graph.names)
 

@@ -1,4 +1,4 @@
-"""Nodes that passes make: fused ones, which are computed as one kernel, and others."""
+"""Nodes that passes create: fused nodes, which run as one kernel, and others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ fused_p: Primitive = Primitive("fused", Kind.ELEMENTWISE, _spec)
 
 
 def fused_node(body: Graph, device: str | None = None) -> Node:
-    """The node that computes a graph of its own inputs, and defines its outputs."""
+    """Return a node that computes a graph on the inputs of the graph."""
     return Node(fused_p, body.inputs, {"body": body}, body.outputs, device)
 
 
@@ -30,7 +30,7 @@ def node_of(
     attrs: Mapping[str, Any],
     device: str | None = None,
 ) -> Node:
-    """The node of a primitive, with new values for what it gives."""
+    """Return a node of a primitive, with new values for its results."""
     op = PRIMITIVES[name]
     found = op.spec(*(x.spec for x in inputs), **attrs)
     specs = found if isinstance(found, tuple) else (found,)
@@ -38,5 +38,5 @@ def node_of(
 
 
 def cast_node(x: Any, y: Any) -> Node:
-    """What makes y of x, in y's dtype."""
+    """Return a node that casts x to the dtype of y, and defines y."""
     return Node(PRIMITIVES["cast"], (x,), {"dtype": y.spec.dtype}, (y,))

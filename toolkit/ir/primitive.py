@@ -11,7 +11,7 @@ from toolkit.ir.scalars import EVERYWHERE, Interval, Rule, arity, said
 
 
 class Kind(Enum):
-    """What a pass may assume about a primitive."""
+    """Category of a primitive: it defines the assumptions that a pass may make."""
 
     ELEMENTWISE = "elementwise"  # broadcasts; out[i] depends on inputs[i] only
     REDUCE = "reduce"
@@ -29,27 +29,28 @@ class Kind(Enum):
 
 @record(eq=False)
 class Primitive:
-    """One record per operation: all that any part of toolkit knows about it.
+    """Definition of an operation: all properties that toolkit uses.
 
     spec: (*input specs, **attrs) -> Spec, or a tuple of them.
     vjp: (g, y, *inputs, **attrs) -> gradient (one input) or a tuple of them; or a tuple
         of such functions, one per input (None: no gradient flows to that input); or
         None: not differentiable. With several outputs, g and y are tuples.
-    scalar: for elementwise primitives, the function of one element, written in the
-        vocabulary that each code generator implements (`toolkit.ir.scalars`).
-    body: for composites, the function of tensors that defines it.
-    graph: for composites, (specs, attrs) -> the body as a graph.
-    array: the function of arrays that computes it where a backend has no kernel, as
-        `array(xp, *arrays, **attrs)`, xp being NumPy or a module like it. What is
-        elementwise needs none: the scalar rule says it.
-    cost: of one element of the result, roughly, in additions.
-    domain: where the first input may lie for a result that is a number.
-    axes: which axes of operands and results belong together (`toolkit.ir.axes`); None:
-        all must be whole. A text, or a function of the specs of operands and the
-        attributes that returns one.
-    combined: how the results for pieces of an axis that no result has are combined:
-        "sum", "prod", "max" or "min".
-    once: the operand that such results begin with, and that counts only once.
+    scalar: for elementwise primitives, the function of one element, in the vocabulary
+        that each code generator implements (`toolkit.ir.scalars`).
+    body: for composites, the function of tensors that defines it. graph: for
+    composites, (specs, attrs) -> the body as a graph. array: the function of arrays
+    that computes it where a backend has no kernel, as `array(xp, *arrays, **attrs)`,
+    where xp is NumPy or a compatible module. Elementwise primitives need none, because
+    they have the scalar rule.
+    cost: approximate cost of one element of the result, in additions. domain: the range
+    of the first input for which the result is not NaN. axes: correspondence between the
+    axes of operands and results (`toolkit.ir.axes`); None: no axis may be split. It is
+    a string, or a function that returns one for the specs of operands and the
+    attributes.
+    combined: the reduction that combines results for parts of an axis that no result
+        has: "sum", "prod", "max" or "min".
+    once: the index of the operand that is the initial value of such a reduction, and
+    counts only once.
     """
 
     name: str
@@ -74,9 +75,9 @@ PRIMITIVES: dict[str, Primitive] = {}
 
 
 def primitive(name: str, kind: Kind, spec: Rule, **rules: Any) -> Primitive:
-    """Declare a primitive and enter it into the registry.
+    """Declare a primitive and add it to the registry.
 
-    What a scalar rule costs, and where it is defined, follow from its words.
+    The cost and the domain of a scalar rule are derived from its functions.
     """
     if name in PRIMITIVES:
         raise ValueError(f"primitive {name!r} is declared twice")

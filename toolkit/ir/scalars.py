@@ -1,8 +1,9 @@
-"""The vocabulary of scalar rules: a record for each function of one element.
+"""Vocabulary of scalar rules: a record for each function of one element.
 
-The rule of an elementwise primitive, `lambda s, x: s.divide(x, s.sqrt(x))`, says what
-one element of its result is, in these words. What is known about a word stands here;
-from it follow kernels on arrays, MKL's, generated code, and what operations cost.
+The rule of an elementwise primitive, for example `lambda s, x: s.divide(x, s.sqrt(x))`,
+defines one element of its result with the functions of this vocabulary. All properties
+of a function are declared in this module. Array kernels, MKL kernels, generated code
+and operation costs are derived from them.
 """
 
 from __future__ import annotations
@@ -21,20 +22,19 @@ EVERYWHERE: Interval = (-inf, inf)
 
 @record(eq=False)
 class Scalar:
-    """A function of one element: a word of the vocabulary.
+    """A function of one element in the vocabulary.
 
-    name: what rules call it by.
-    cost: of one element, roughly, in additions.
-    domain: where the first argument may lie for a result that is a number.
-    is_truth: whether the result is a truth value; else it has the operands' dtype.
-    is_whole: whether it rounds to whole numbers: those stay as they are.
-    array: the function of NumPy, and of modules like it, by its name; or a function
-        `f(xp, *arrays)` of such a module and arrays; "": backends have a kernel for it.
-    vml: the name of MKL's function of long arrays; "": it has none.
-    cuda: the name of the function of CUDA's library, or of the prelude of kernels, for
-        doubles; that for floats has an f behind its name.
-    llvm: the name of an intrinsic of LLVM; or a function of a `Vector` of floats (see
-        `toolkit.backends.numpy.jit.math`) for what is not there under this name.
+    name: name of the function in rules. cost: approximate cost of one element, in
+    additions. domain: the range of the first argument for which the result is not NaN.
+    is_truth: whether the result is a boolean; otherwise it has the operands' dtype.
+    is_whole: whether it rounds to integers: integers stay unchanged. array: the name of
+    the function in NumPy and compatible modules; or a function `f(xp, *arrays)` of such
+    a module and arrays; "": backends have a kernel for it.
+    vml: the name of the MKL function for long arrays; "": it has none. cuda: the name
+    of the function for doubles in the CUDA library, or in the prelude of kernels; the
+    function for floats has the suffix f.
+    llvm: the name of an LLVM intrinsic; or a function of a `Vector` of floats (see
+        `toolkit.backends.numpy.jit.math`) if there is no intrinsic with this name.
     """
 
     name: str
@@ -52,7 +52,7 @@ SCALARS: dict[str, Scalar] = {}
 
 
 def scalar(name: str, **facts: Any) -> Scalar:
-    """Declare a word and enter it into the vocabulary."""
+    """Declare a function and add it to the vocabulary."""
     if name in SCALARS:
         raise ValueError(f"the scalar function {name!r} is declared twice")
     SCALARS[name] = record = Scalar(name, **{"array": name} | facts)
@@ -85,7 +85,7 @@ scalar("divide", cost=4)
 scalar("power", cost=40, domain=(0, inf), cuda="pow")
 scalar("arctan2", cost=24, cuda="atan2")
 
-# --- of any number --------------------------------------------------------------------
+# --- functions of any number ----------------------------------------------------------
 
 scalar("negative")
 scalar("abs", array="absolute")
@@ -102,7 +102,7 @@ scalar("remainder", cost=12)
 scalar("maximum")
 scalar("minimum")
 
-# --- truth values, and bits -----------------------------------------------------------
+# --- booleans and bits ----------------------------------------------------------------
 
 for _name in (
     *("isnan", "isinf", "isfinite", "equal", "not_equal", "less", "less_equal"),
@@ -113,7 +113,7 @@ for _name in ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_s
     scalar(_name)
 scalar("bitwise_not", array="invert")
 
-# --- what every generator writes in its own way ---------------------------------------
+# --- specific to each code generator --------------------------------------------------
 
 scalar("const", cost=0, array="")  # const(number, like)
 scalar("select", array="")  # select(condition, a, b)
@@ -121,11 +121,11 @@ scalar("cast", array="")  # cast(x, dtype)
 scalar("saturate", cost=4, array="")  # saturate(x, dtype, offset, bits)
 
 
-# --- what a rule says -----------------------------------------------------------------
+# --- analysis of a rule ---------------------------------------------------------------
 
 
 class Name:
-    """What stands for an argument of a rule, or for the result of a word."""
+    """Placeholder for an argument of a rule, or for the result of a function."""
 
     __slots__ = ("dtype", "text")
 
@@ -139,14 +139,14 @@ class Name:
 
 @record
 class Said:
-    """What a rule says.
+    """Summary of a scalar rule.
 
     Attributes:
-        text: the words, one a line, and the result.
-        words: each word with the dtype of its last operand.
-        cost: of one element, in additions; what is said twice is computed once.
-        domain: where the first input may lie, as far as words say that apply to it.
-        is_word: whether the rule is one word of all inputs in their order.
+        text: the functions, one per line, and the result.
+        words: each function with the dtype of its last operand.
+        cost: cost of one element, in additions; common subexpressions count once.
+        domain: the range of the first input, from the functions that are applied to it.
+        is_word: whether the rule is one function of all inputs in order.
     """
 
     text: str
@@ -157,7 +157,7 @@ class Said:
 
 
 class _Listener:
-    """The vocabulary, whose every use is noted."""
+    """A vocabulary that records every use."""
 
     def __init__(self) -> None:
         self.lines: dict[str, Name] = {}
@@ -192,21 +192,21 @@ class _Listener:
 
 
 def arity(rule: Rule) -> int:
-    """How many inputs a rule takes behind the vocabulary; attributes have names."""
+    """Return the number of inputs of a rule; attributes are keyword arguments."""
     return int(rule.__code__.co_argcount) - 1
 
 
 @lru_cache(maxsize=4096)
 def said(rule: Rule, dtypes: tuple[str, ...], attrs: tuple[Any, ...] = ()) -> Said:
-    """What a rule says of inputs of these dtypes; "" is any.
+    """Summarize a rule for inputs of these dtypes; "" is any dtype.
 
     Args:
         rule: the scalar rule of a primitive.
-        dtypes: of the inputs.
+        dtypes: dtypes of the inputs.
         attrs: pairs of names and values.
 
     Raises:
-        AttributeError: it uses a word that is not in the vocabulary.
+        AttributeError: the rule uses a function that is not in the vocabulary.
     """
     listener = _Listener()
     names = [Name(f"x{i}", dtype) for i, dtype in enumerate(dtypes)]

@@ -1,4 +1,4 @@
-"""Spec and Value: what flows along the edges of a graph."""
+"""Spec and Value: the edges of a graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolkit import dtypes
 
 
 class Spec:
-    """The shape and dtype of a tensor, and how many elements it has.
+    """The shape, dtype and number of elements of a tensor.
 
     Immutable and hashable.
     """
@@ -20,7 +20,7 @@ class Spec:
     def __init__(self, shape: Iterable[int], dtype: str) -> None:
         self.shape: tuple[int, ...] = tuple(shape)
         self.dtype: str = dtype
-        self.size: int = prod(self.shape)  # asked for again and again by passes
+        self.size: int = prod(self.shape)  # cached, because passes read it often
 
     @property
     def ndim(self) -> int:
@@ -31,11 +31,11 @@ class Spec:
         return self.size * dtypes.itemsize(self.dtype)
 
     def with_shape(self, shape: Iterable[int]) -> Spec:
-        """The same dtype with another shape."""
+        """Return the same dtype with another shape."""
         return Spec(shape, self.dtype)
 
     def with_dtype(self, dtype: str) -> Spec:
-        """The same shape with another dtype."""
+        """Return the same shape with another dtype."""
         return Spec(self.shape, dtype)
 
     def __eq__(self, other: object) -> bool:
@@ -53,19 +53,20 @@ class Spec:
 
 
 class Value:
-    """What flows along the edges of a graph.
+    """An edge of a graph: an input, a constant, or a result of a node.
 
-    A value is itself and no other, whatever its spec: what a pass knows of values is in
-    dicts and sets of them. A `Tensor` is one that may have data and has operators; its
-    `==` compares elements, so no list or tuple of values is searched by `in`.
+    Values are compared by identity, whatever their specs are: passes store facts about
+    values in dicts and sets. A `Tensor` is a value that may have data and has
+    operators. Its `==` compares elements, so do not use `in` on a list or tuple of
+    values.
     """
 
     __slots__ = ("__weakref__", "_is_open", "_origin", "_spec")
     _spec: Spec | None
     _origin: tuple[str, ...]  # set only inside a scope
-    _is_open: bool  # set only of what follows from extents
+    _is_open: bool  # set only for values that depend on extents
 
-    # Whether it may be stored in a narrower dtype; see `Narrow`.
+    # Whether a narrower dtype may be used for storage; see `Narrow`.
     is_narrow = False
 
     def __init__(self, spec: Spec) -> None:
@@ -73,22 +74,22 @@ class Value:
 
     @property
     def spec(self) -> Spec:
-        """Its shape and dtype."""
+        """Return its shape and dtype."""
         return self._spec  # type: ignore[return-value]
 
     @property
     def constant(self) -> Any:
-        """The array of a value known at compile time, else None."""
+        """Return the array of a value known at compile time, else None."""
         return None
 
     @property
     def origin(self) -> tuple[str, ...]:
-        """The name scopes, of layers say, that it was traced in."""
+        """Return the name scopes of its trace, for example of layers."""
         return getattr(self, "_origin", ())
 
     @property
     def is_open(self) -> bool:
-        """Whether it is a constant that would be another one for other extents."""
+        """Return whether it is a constant whose data depends on the traced extents."""
         return getattr(self, "_is_open", False)
 
     def __repr__(self) -> str:
@@ -96,9 +97,9 @@ class Value:
 
 
 class Narrow(Value):
-    """A value that the program rounds to a narrower dtype than a pass has given it.
+    """A value that a pass widened, and that the program rounds to its old dtype.
 
-    It may be stored in that.
+    Its storage may have the narrower dtype.
     """
 
     __slots__ = ()
@@ -107,11 +108,11 @@ class Narrow(Value):
 
 
 class Constant(Value):
-    """A value that the compiler knows.
+    """A value that is known at compile time.
 
     Args:
         array: its data, in host memory.
-        is_open: whether the data would be others for other extents.
+        is_open: whether the data depends on the traced extents.
     """
 
     __slots__ = ("_array",)

@@ -1,7 +1,7 @@
 """Random numbers from explicit keys, with the names and signatures of `keras.random`.
 
 Every function takes `seed`: an integer gives the same numbers at each call, a
-SeedGenerator new ones, and None new ones from the global generator, which
+SeedGenerator gives new ones, and None gives new ones from the global generator, which
 `set_random_seed` makes repeatable. The same key gives the same bits, traced or not.
 """
 
@@ -47,7 +47,7 @@ __all__ = [
     "uniform",
 ]
 
-# They draw in loops: control flow is imported when one is asked for.
+# These use loops, so control flow is imported on first use.
 __getattr__, __dir__ = on_first_use(
     __name__, {"toolkit.random.rejection": ["beta", "binomial", "gamma", "poisson"]}
 )

@@ -1,4 +1,4 @@
-"""Whether functions draw random numbers."""
+"""Test whether functions draw random numbers."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from toolkit.random.seeds import global_state, set_global_state
 
 
 class Made(Protocol):
-    """Something that functions make.
+    """An object that functions create.
 
     Attributes:
-        functions: these; there may be none.
+        functions: the functions; there may be none.
     """
 
     @property
     def functions(self) -> Sequence[Callable[..., Any]]: ...
 
     def make(self) -> Any:
-        """Make it."""
+        """Create the object."""
 
 
 def draws(made: Made) -> bool:
-    """Whether functions draw random numbers, or change Variables.
+    """Return whether functions draw random numbers, or change Variables.
 
-    They draw if they change the generator of Python, NumPy or toolkit, that of a layer,
-    or one of NumPy or Python that a function refers to by a name. They are called once,
-    and all generators and Variables are as before then; errors are passed over.
+    They draw if they change the generator of Python, NumPy or toolkit, the generator of
+    a layer, or a NumPy or Python generator that a function references by name. They are
+    called once. All generators and Variables are restored afterwards; errors are
+    ignored.
     """
     if not made.functions:
         return False
@@ -49,14 +50,14 @@ def draws(made: Made) -> bool:
 
 
 class _State:
-    """That of a generator, to go back to."""
+    """Saved state of a generator."""
 
     def __init__(self, get: Callable[[], Any], put: Callable[[Any], object]) -> None:
         self._get, self._put = get, put
         self._state = get()
 
     def restore(self) -> bool:
-        """Go back; returns whether there was anything to go back from."""
+        """Restore the state; return whether it had changed."""
         if pickle.dumps(self._get()) == pickle.dumps(self._state):
             return False
         self._put(self._state)
@@ -66,7 +67,7 @@ class _State:
 def _generators(
     functions: Sequence[Callable[..., Any]],
 ) -> Iterator[tuple[Callable[[], Any], Callable[[Any], object]]]:
-    """What gets and what sets the state of each generator."""
+    """Yield the getter and the setter of each generator's state."""
     yield random.getstate, random.setstate
     yield lambda: np.random.get_state(legacy=False), np.random.set_state
     for found in {id(x): x for f in functions for x in _named_by(f)}.values():
@@ -80,9 +81,9 @@ def _generators(
 
 
 def _named_by(function: Callable[..., Any]) -> Sequence[Any]:
-    """The values of the names that a function has from outside of it."""
+    """Return the values of the outer names that a function uses."""
     try:
         names = inspect.getclosurevars(inspect.unwrap(function))
-    except TypeError:  # it is not written in Python
+    except TypeError:  # it is not a Python function
         return ()
     return [*names.nonlocals.values(), *names.globals.values()]

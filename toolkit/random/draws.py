@@ -1,6 +1,6 @@
-"""Random numbers from explicit keys: uniform and normal ones, choices, orders.
+"""Random numbers from explicit keys: uniform, normal, categorical, permutations.
 
-They are drawn by Philox: the same key gives the same bits, traced or not.
+Philox generates them: the same key gives the same bits, traced or not.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ random_uniform_p: Primitive = primitive(
     axes=lambda key, shape, dtype: f"_->{letters(len(shape))}",
 )
 
-# Significant bits of a half-precision float: that many random bits fit exactly.
+# Significant bits of a half-precision float: this number of random bits fits exactly.
 _HALF_BITS = {"bfloat16": 8, "float16": 11}
-# Standard normal variables between -2 and 2 have erf(z / sqrt(2)) within this.
+# P(|z| < 2) of a standard normal variable, erf(2 / sqrt(2)).
 _ERF_OF_TWO = math.erf(math.sqrt(2))
 
 
 def checked_dtype(op: str, dtype: Any) -> str:
-    """The name of a dtype that must be a floating one."""
+    """Return the name of a dtype that must be floating."""
     name = dtypes.standardize(dtype)
     if not dtypes.is_float(name):
         raise DTypeError(f"random.{op}: expected a floating dtype; received {name}")
@@ -40,7 +40,7 @@ def checked_dtype(op: str, dtype: Any) -> str:
 
 
 def uniform_of(key: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
-    """Uniform on [0, 1), in float64 for float64 and else in float32."""
+    """Return uniform numbers on [0, 1), in float64 for float64 and else in float32."""
     drawn = "float64" if dtype == "float64" else "float32"
     return bind(random_uniform_p, key, shape=shape, dtype=drawn)
 
@@ -56,10 +56,10 @@ def uniform(
     dtype: Any = None,
     seed: Any = None,
 ) -> Tensor:
-    """Numbers that are uniform on [minval, maxval), up to rounding.
+    """Draw numbers from the uniform distribution on [minval, maxval), up to rounding.
 
     Args:
-        shape: of the result.
+        shape: shape of the result.
         minval, maxval: bounds that broadcast to shape.
         dtype: a floating dtype, floatx if None.
         seed: an integer, a SeedGenerator, or None for the global generator.
@@ -78,17 +78,17 @@ def uniform(
 def normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
 ) -> Tensor:
-    """Normally distributed numbers.
+    """Draw numbers from the normal distribution.
 
     Args:
-        shape: of the result.
-        mean, stddev: of the distribution; they broadcast to shape.
+        shape: shape of the result.
+        mean, stddev: parameters of the distribution; they broadcast to shape.
         dtype: a floating dtype, floatx if None.
         seed: an integer, a SeedGenerator, or None for the global generator.
     """
     shape, dtype = extents_of(shape), checked_dtype("normal", dtype)
     size = math.prod(shape)
-    # Box and Muller: the angle and the radius of a point give two coordinates.
+    # Box-Muller transform: the angle and the radius of a point give two coordinates.
     pairs = _unit(seed, (2, (size + 1) // 2), dtype)
     radius = ops.sqrt(-2.0 * ops.log1p(-pairs[0]))
     angle = (2 * math.pi) * pairs[1]
@@ -104,7 +104,7 @@ def _scaled(x: Tensor, mean: Any, stddev: Any, dtype: str) -> Tensor:
 def truncated_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
 ) -> Tensor:
-    """Normally distributed numbers, given that they are within 2 stddev of the mean.
+    """Draw normally distributed numbers within 2 stddev of the mean.
 
     Args:
         shape, mean, stddev, dtype, seed: as for `normal`.
@@ -118,10 +118,10 @@ def truncated_normal(
 def randint(
     shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None
 ) -> Tensor:
-    """Integers that are uniform on [minval, maxval).
+    """Draw integers from the uniform distribution on [minval, maxval).
 
     Args:
-        shape: of the result.
+        shape: shape of the result.
         minval, maxval: integer bounds, at most 2 ** 53 apart, that broadcast to shape.
         dtype: an integer dtype.
         seed: an integer, a SeedGenerator, or None for the global generator.
@@ -145,11 +145,11 @@ def randint(
 def categorical(
     logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None
 ) -> Tensor:
-    """Classes drawn with the probabilities softmax(logits).
+    """Draw classes with the probabilities softmax(logits).
 
     Args:
         logits: (batch, classes).
-        num_samples: draws for each row.
+        num_samples: number of draws for each row.
         dtype: an integer dtype of the result.
         seed: an integer, a SeedGenerator, or None for the global generator.
 
@@ -175,13 +175,13 @@ def categorical(
 def dropout(
     inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None
 ) -> Tensor:
-    """Inputs with elements set to 0 at random, and the others scaled by 1 / (1 - rate).
+    """Set random elements to 0, and scale all other elements by 1 / (1 - rate).
 
     Args:
         inputs: any shape.
-        rate: the probability of an element to be dropped, in [0, 1].
-        noise_shape: the shape in which to draw; it broadcasts to that of inputs, and
-            None stands for an extent of inputs.
+        rate: the probability that an element is dropped, in [0, 1].
+        noise_shape: the shape in which to draw; it broadcasts to the shape of inputs.
+            None in it means the extent of inputs.
         seed: an integer, a SeedGenerator, or None for the global generator.
     """
     if not 0 <= rate <= 1:
@@ -215,7 +215,7 @@ def _noise_shape(x: Tensor, noise_shape: Any) -> tuple[int, ...]:
 
 @operation
 def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Tensor:
-    """The slices of x along `axis` in random order.
+    """Return the slices of x along `axis` in random order.
 
     Args:
         x: any shape but ().

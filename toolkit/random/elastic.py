@@ -1,4 +1,4 @@
-"""Random distortion of images: above `ops`, because it draws random numbers."""
+"""Random elastic distortion of images; not in `ops`, because it is random."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def elastic_transform(
     seed: Any = None,
     data_format: str | None = None,
 ) -> Tensor:
-    """Images distorted as if drawn on rubber: pixels move by smooth random fields.
+    """Distort images elastically: displace pixels by smooth random fields.
 
     Args:
         images: (height, width, channels) or a batch of them.
-        alpha: factor of the fields.
-        sigma: standard deviation of the noise that the fields are made of, and of the
-            Gaussian bell that smooths it, in pixels.
+        alpha: scale of the displacements.
+        sigma: in pixels: standard deviation of the noise, and of the Gaussian kernel
+            that smooths it.
         interpolation: "nearest" or "bilinear".
-        fill_mode: what is outside of an image, as for `map_coordinates`.
-        fill_value: what is outside in mode "constant".
+        fill_mode: padding outside an image, as for `map_coordinates`.
+        fill_value: padding value in mode "constant".
         seed: an integer, a SeedGenerator, or None for the global generator.
         data_format: "channels_last", "channels_first", or None for the global default.
 
@@ -56,10 +56,10 @@ def stretched(
     seed: Any,
     data_format: str | None,
 ) -> Tensor:
-    """`elastic_transform` where alpha and sigma may be tensors.
+    """Run `elastic_transform` with alpha and sigma that may be tensors.
 
     Args:
-        size: of the bell, in pixels.
+        size: size of the kernel, in pixels.
         outside: fill_mode and fill_value.
     """
     x, restore = batched("elastic_transform", images, data_format)

@@ -1,8 +1,8 @@
-"""Keys for elements of data sets that are made side by side.
+"""Keys for elements of data sets that are computed in parallel.
 
-Threads and processes come to elements in any order. So generators do not go on from one
-element to the next there: what an element draws follows from the state that a generator
-has when it is first asked in a pass, and from the number of the element.
+Threads and processes compute elements in any order. So a generator does not advance
+from one element to the next. The draws of an element depend on the state of the
+generator at its first use in the pass, and on the index of the element.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Overlay
 from toolkit.core.variable import Variable
 
-# The name of the Variables that generators have, in copies of them too.
+# The name of the Variables of generators, also in copies.
 STATE_NAME = "seed_generator_state"
 
 
 class Elements:
-    """The elements that a stage makes in one pass, each with keys of its own.
+    """Elements of one pass of a stage, each with separate keys.
 
     Args:
-        words: what tells the pass from others: integers, 0 or more.
+        words: integers >= 0 that distinguish the pass from all other passes.
     """
 
     def __init__(self, words: Sequence[int]) -> None:
         self._words = [*words]
-        self._begins: dict[Variable, list[int]] = {}  # what generators began with
+        self._begins: dict[Variable, list[int]] = {}  # initial states of generators
         self._lock = RLock()
 
     def draws(self) -> ElementScope:
-        """What a thread needs for its elements."""
+        """Return the scope in which a thread computes its elements."""
         return ElementScope(self)
 
     def state_of(self, variable: Variable, number: int) -> Tensor:
-        """The first state of a generator for an element."""
+        """Return the initial state of a generator for an element."""
         with self._lock:
             begin = self._begins.get(variable)
             if begin is None:
                 begin = self._begins[variable] = variable.numpy().tolist()
-                # Later passes begin with another one.
+                # Later passes start from another state.
                 variable.assign_add(np.array([0, 1], "uint32"))
         sequence = np.random.SeedSequence([*begin, *self._words, number])
         return convert(sequence.generate_state(2, np.uint32), "uint32")
 
 
 class ElementScope(Overlay):
-    """Gives generators of keys the states of an element; see `Elements`."""
+    """Scope in which generators have the states of an element; see `Elements`."""
 
     def __init__(self, elements: Elements) -> None:
         super().__init__()
         self._elements, self._number = elements, 0
 
     def of(self, number: int) -> ElementScope:
-        """A context in which generators give the keys of an element."""
+        """Return the scope, set to an element."""
         self._number = number
         if self.writes:
             self.writes = {}
@@ -87,5 +87,5 @@ class ElementScope(Overlay):
             variable.assign(tensor)
 
     def keep(self, variable: Variable) -> None:
-        """Let a generator that was made for the element be what it is elsewhere."""
+        """Keep the outer state of a generator that was created for the element."""
         self.writes[variable] = super().read(variable)

@@ -16,10 +16,10 @@ _FEW = 24
 
 
 def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor:
-    """Numbers of the gamma distribution with scale 1.
+    """Draw numbers from the gamma distribution with scale 1.
 
     Args:
-        shape: of the result.
+        shape: shape of the result.
         alpha: > 0, the shape parameter; it broadcasts to `shape`.
         dtype: a floating dtype, floatx if None.
         seed: an integer, a SeedGenerator, or None for the global generator.
@@ -34,10 +34,10 @@ def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor
 def beta(
     shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None
 ) -> Tensor:
-    """Numbers of the beta distribution, between 0 and 1.
+    """Draw numbers from the beta distribution, between 0 and 1.
 
     Args:
-        shape: of the result.
+        shape: shape of the result.
         alpha, beta: > 0, the parameters; they broadcast to `shape`.
         dtype, seed: as for `gamma`.
     """
@@ -53,15 +53,16 @@ def beta(
 def binomial(
     shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None
 ) -> Tensor:
-    """How many of so many trials succeed.
+    """Draw numbers of successes from the binomial distribution.
 
     Args:
-        shape: of the result.
-        counts: >= 0, trials; they broadcast to `shape`.
-        probabilities: of success, in [0, 1]; they broadcast to `shape`.
+        shape: shape of the result.
+        counts: >= 0, numbers of trials; they broadcast to `shape`.
+        probabilities: probabilities of success, in [0, 1]; they broadcast to `shape`.
         dtype, seed: as for `gamma`.
 
-    The time grows with the number of successes, or of failures if those are fewer.
+    The time is proportional to the number of successes, or of failures if there are
+    fewer.
     """
     shape, dtype = extents_of(shape), checked_dtype("binomial", dtype)
     n = ops.broadcast_to(convert(counts, "float64"), shape)
@@ -74,7 +75,7 @@ def binomial(
         return ops.any(trials <= n)
 
     def step(key: Tensor, trials: Tensor, successes: Tensor) -> Any:
-        # The number of trials up to the next success is geometrically distributed.
+        # The number of trials up to the next success has a geometric distribution.
         key, own = _two_keys(key)
         u = 1 - uniform_of(own, shape, "float64")
         trials = trials + ops.floor(ops.log(u) / log_failure) + 1
@@ -90,11 +91,11 @@ _LARGE_RATE = 10.0
 
 
 def poisson(shape: Any, rate: Any, dtype: Any = None, seed: Any = None) -> Tensor:
-    """Return numbers of the Poisson distribution.
+    """Draw numbers from the Poisson distribution.
 
     Args:
-        shape: of the result.
-        rate: >= 0, the mean; it broadcasts to `shape`. Others give NaN.
+        shape: shape of the result.
+        rate: >= 0, the mean; it broadcasts to `shape`. A negative rate gives NaN.
         dtype, seed: as for `gamma`.
 
     Reference:
@@ -118,7 +119,7 @@ def poisson(shape: Any, rate: Any, dtype: Any = None, seed: Any = None) -> Tenso
 
 
 def _few_events(key: Tensor, rates: Tensor) -> Tensor:
-    """Return the first number whose cumulated probability is above a uniform one."""
+    """Return the first count whose cumulative probability is above a uniform one."""
     u = uniform_of(key, tuple(rates.shape), "float64")
 
     def is_below(k: Tensor, p: Tensor, total: Tensor) -> Tensor:
@@ -159,10 +160,10 @@ def _many_events(key: Tensor, rates: Tensor) -> Tensor:
 
 
 def _halved(key: Tensor, n: Tensor, p: Tensor) -> tuple[Tensor, ...]:
-    """Few trials instead of many, and the successes that are certain.
+    """Reduce the number of trials by halving; return also the certain successes.
 
-    Of n uniform numbers, the successes are those below p. If the one in the middle,
-    which has a beta distribution, is below p, so are all before it.
+    Of n uniform numbers, the successes are the numbers below p. The median has a beta
+    distribution. If it is below p, all smaller numbers are successes.
     """
 
     def go_on(key: Tensor, n: Tensor, p: Tensor, certain: Tensor) -> Tensor:
@@ -189,12 +190,12 @@ def _halved(key: Tensor, n: Tensor, p: Tensor) -> tuple[Tensor, ...]:
 
 
 def _wide(dtype: str) -> str:
-    """The dtype to compute in."""
+    """Return the dtype to compute in."""
     return "float64" if dtype == "float64" else "float32"
 
 
 def _two_keys(key: Tensor) -> tuple[Tensor, Tensor]:
-    """Two keys from one, that share nothing with the keys that seeds give."""
+    """Derive two keys from one, independent of the keys that seeds give."""
     words = ops.floor(uniform_of(key, (2, 2), "float64") * 2.0**32)
     keys = convert(convert(words, "int64"), "uint32")
     return keys[0], keys[1]
@@ -219,6 +220,6 @@ def _gamma(key: Tensor, shape: tuple[int, ...], alpha: Any, dtype: str) -> Tenso
         return key, ops.where(taken, d * v, y)
 
     _, y = ops.while_loop(go_on, step, (key, ops.full(shape, -1.0, dtype)))
-    # Below 1, the variable of alpha + 1 times a power of a uniform one.
+    # For alpha < 1: the variable for alpha + 1, times a power of a uniform variable.
     small = (1 - uniform_of(last, shape, dtype)) ** (1 / alpha)
     return ops.where(alpha < 1, y * small, y)

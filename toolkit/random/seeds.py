@@ -1,4 +1,4 @@
-"""Seeds: where the keys of random numbers come from."""
+"""Seeds: the sources of keys of random numbers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from toolkit.random.elements import STATE_NAME, Elements, ElementScope
 
 set_elements(Elements)
 
-# What each draw adds to the state of a generator: the number of keys given is second.
+# Increment of a generator's state for each draw: the second number counts the keys.
 _ONE_MORE = np.array([0, 1], "uint32")
 
 
 class SeedGenerator:
-    """A source of keys: each call of `next` gives another one.
+    """A source of keys: each call of `next` returns a new one.
 
     Args:
         seed: an integer in [0, 2 ** 32); drawn from Python's `random` if None.
-        name: made up if not given.
+        name: generated if not given.
 
     Example:
         >>> import toolkit
@@ -53,27 +53,27 @@ class SeedGenerator:
             state.overlay.keep(self.state)
 
     def next(self, ordered: bool = True) -> Tensor:
-        """A key that was not given before: (seed, number of keys given).
+        """Return a new key: (seed, number of earlier keys).
 
         Args:
-            ordered: whether keys must come in a fixed order; they do in any case.
+            ordered: whether keys must have a fixed order; they always have.
         """
         key = self.state.read()
         self.state.assign(key + convert(_ONE_MORE))
         return key
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make a generator like this one when it was new."""
+        """Return the arguments that create a generator in its initial state."""
         return {"seed": self._initial_seed, "name": self.name}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> SeedGenerator:
-        """A generator from what `get_config` returned."""
+        """Create a generator from the result of `get_config`."""
         return cls(**config)
 
 
 def as_generator(seed: int | SeedGenerator | None) -> SeedGenerator:
-    """A generator that is given, or a new one from an integer or None."""
+    """Return a given generator, or create one from an integer or None."""
     return seed if isinstance(seed, SeedGenerator) else SeedGenerator(seed)
 
 
@@ -81,13 +81,13 @@ _global_generator: SeedGenerator | None = None
 
 
 def global_state() -> list[int] | None:
-    """The state of the generator that is used where `seed` is None, if there is one."""
+    """Return the state of the generator for `seed=None`, if it exists."""
     found = _global_generator
     return None if found is None else found.state.numpy().tolist()
 
 
 def set_global_state(state: list[int] | None) -> None:
-    """Go on where `global_state` was asked for, in another process perhaps."""
+    """Restore a state from `global_state`, for example in another process."""
     global _global_generator
     if state is None:
         _global_generator = None
@@ -96,17 +96,17 @@ def set_global_state(state: list[int] | None) -> None:
 
 
 def global_seed_generator() -> SeedGenerator:
-    """The generator that is used where `seed` is None."""
+    """Return the generator for `seed=None`."""
     global _global_generator
     if _global_generator is None:
-        # It may be asked for in any trace, and belongs to none of them.
+        # Any trace may use it first, and it belongs to no trace.
         with no_trace(), root_scope():
             _global_generator = SeedGenerator(name="global_seed_generator")
     return _global_generator
 
 
 def set_random_seed(seed: int) -> None:
-    """Make all that is drawn from now on repeatable.
+    """Make all later draws repeatable.
 
     Seeds Python's `random`, NumPy's legacy generator, and the global generator of
     toolkit.
@@ -129,13 +129,13 @@ def set_random_seed(seed: int) -> None:
 
 
 def forget_global_seed() -> None:
-    """Have the next draw without a seed make a new global generator."""
+    """Drop the global generator; the next draw without a seed creates a new one."""
     global _global_generator
     _global_generator = None
 
 
 def make_default_seed() -> int:
-    """A seed from Python's `random`."""
+    """Return a seed from Python's `random`."""
     return python_random.randint(1, 10**9)
 
 
@@ -149,11 +149,11 @@ def _checked(seed: Any) -> int:
 
 
 def draw_seed(seed: Any) -> Tensor:
-    """The key for one draw: uint32 of shape (2,).
+    """Return the key for one draw: uint32 of shape (2,).
 
     Args:
-        seed: an integer, a SeedGenerator, None for the global generator, or a key that
-            was drawn before, to draw the same again.
+        seed: an integer, a SeedGenerator, None for the global generator, or a key from
+            an earlier draw, to repeat that draw.
     """
     if seed is None:
         return global_seed_generator().next(ordered=False)

@@ -1,3 +1,1 @@
-"""Fusion: the nodes that become one node, and the values that are recomputed instead of
-stored.
-"""
+"""Fusion of nodes, and recomputation of values instead of their storage."""

@@ -1,5 +1,4 @@
-"""Fusion: nodes that iterate over the same elements become one node, with one pass over
-memory.
+"""Fusion: nodes over the same elements become one node, one pass over memory.
 
 A fused node holds its members as a graph; values between members are not stored in
 memory. Elementwise nodes are fused with other elementwise nodes, with reductions of
@@ -158,7 +157,7 @@ class _Fusion:
         return any(n in self.anchors for group in groups for n in group.nodes)
 
     def _size(self, group: Group) -> int:
-        """Return the number of elements that a group iterates over; 0: do not fuse it."""
+        """Return the number of elements of a group's loop; 0: do not fuse it."""
         count, size = self.sizes.get(group, (0, 0))
         if count != len(group.nodes):  # groups only grow
             size = self._visited(group)
@@ -251,9 +250,7 @@ class _Body:
         self.nodes = [*([self._fused(members)] if members else ()), *self.views]
 
     def _needed(self, members: list[Node]) -> list[Node]:
-        """Return the members that something depends on: copies can leave a member
-        unused.
-        """
+        """Return the members that are used: copies can leave a member unused."""
         needed, kept = set(self.read_outside), []
         for node in reversed(members):
             if any(y in needed for y in node.outputs):
@@ -262,9 +259,7 @@ class _Body:
         return kept[::-1]
 
     def _views(self, members: list[Node]) -> list[Node]:
-        """Return the reshapes that other nodes need; they read results of the fused
-        node.
-        """
+        """Return the reshapes of results that nodes outside read."""
         found: list[Node] = []
         for node in reversed(members):
             if _is_reshape(node) and node.outputs[0] in self.read_outside:
@@ -305,9 +300,7 @@ class _Body:
 
 
 def _anchor_first(members: list[Node]) -> list[Node]:
-    """Move the anchor before its epilogue; no member of the epilogue leads to the
-    anchor.
-    """
+    """Move the anchor before its epilogue, on which it does not depend."""
     return sorted(members, key=lambda node: node.op.kind is not Kind.CONTRACT)
 
 

@@ -81,8 +81,7 @@ class Groups:
         return self.position[group.nodes[0]]
 
     def may_join(self, a: Group, b: Group) -> bool:
-        """Return whether two groups can become one: no path leads out of them and back
-        in.
+        """Return whether two groups can become one: no path leaves and reenters them.
 
         A path always leads to higher levels. The search visits the highest groups
         first: from the gradients that read early values, for example, it needs few

@@ -85,7 +85,7 @@ class _Parts:
         return self.readers[value] - {number}
 
     def last(self, value: Any) -> int:
-        """Return the last group that reads a value; inputs and outputs live to the end."""
+        """Return the last reader of a value; inputs and outputs live to the end."""
         if value in self.outputs or value in self.inputs:
             return len(self.nodes)
         return max(self.readers[value], default=-1)
@@ -144,9 +144,7 @@ class _Relief:
         return found
 
     def _closure(self, values: Iterable[Value]) -> tuple[Part, list[Value]]:
-        """Return the nodes that compute values from values in memory, and those
-        operands.
-        """
+        """Return the nodes that compute values from memory, and their operands."""
         nodes: set[Node] = set()
         leaves: dict[Value, None] = {}
         stack = list(values)
@@ -165,9 +163,7 @@ class _Relief:
         return sorted(nodes, key=lambda n: self.order[n]), list(leaves)
 
     def _is_inner(self, value: Any, node: Node | None, size: int) -> bool:
-        """Return whether a value must also be recomputed, as an operand of the selected
-        values.
-        """
+        """Return whether a value must be recomputed for the selected values."""
         if node is None or value.spec.size != size:
             return False
         if node.op.kind not in (Kind.ELEMENTWISE, Kind.VIEW):
@@ -225,9 +221,7 @@ class _Relief:
         return saves
 
     def _copies(self, values: Sequence[Value]) -> tuple[Part, dict[Value, Value]]:
-        """Return copies of the nodes that compute values, and a map from old to new
-        values.
-        """
+        """Return copies of the nodes of values, and a map from old to new values."""
         nodes, _ = self._closure(values)
         made: dict[Value, Value] = {}
         copies = []

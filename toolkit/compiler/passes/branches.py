@@ -9,8 +9,7 @@ from toolkit.ir import PRIMITIVES, Graph, Node
 
 
 def select_branches(graph: Graph, target: Target) -> Graph:
-    """Replace each `cond` by both branches and a select, where a backend cannot wait
-    for the predicate.
+    """Replace each `cond` by both branches and a select, if a backend needs this.
 
     A branch that contains a loop of unknown length stays: it may not terminate when it
     is not taken.

@@ -136,9 +136,7 @@ class _Writer:
     def row(
         self, parts: Sequence[tuple[_Place, Value]], axis: int, extent: int
     ) -> Value:
-        """Return the concatenation of parts that do not overlap, with zeros around
-        them.
-        """
+        """Return the concatenation of disjoint parts, with zeros around them."""
         starts = [start for (start, _), _ in parts[1:]]
         pieces, low = [], parts[0][0][0]
         for ((_, end), x), following in zip(parts, [*starts, extent], strict=True):
@@ -181,9 +179,7 @@ def absorb_pads(graph: Graph, target: Target) -> Graph:
 
 
 def _exchanged(quantize: Node, pad: Node) -> tuple[Node, Node]:
-    """Quantize before padding: pad 8-bit numbers with the quantized 0 instead of
-    floats.
-    """
+    """Quantize before padding, so that 8-bit numbers are padded instead of floats."""
     (x,), (y,) = pad.inputs, quantize.outputs
     small = Value(x.spec.with_dtype(y.spec.dtype))
     inputs, device = (x, quantize.inputs[1]), quantize.device

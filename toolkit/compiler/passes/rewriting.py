@@ -92,9 +92,7 @@ def own_outputs(graph: Graph, target: Target) -> Graph:
 
 
 def own_carried(graph: Graph, target: Target) -> Graph:
-    """Copy the initial values of loops where they are views: each iteration reads a
-    contiguous array.
-    """
+    """Copy initial values of loops that are views: loops read contiguous arrays."""
     if not any("carry" in node.attrs for node in graph.nodes):
         return graph
     layouts = Layouts(graph, target.inputs)

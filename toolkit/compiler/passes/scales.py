@@ -181,9 +181,7 @@ class _Folding:
         return y
 
     def _scales_weights(self, found: _Scaled) -> bool:
-        """Return whether to scale the weights once, because they are fewer than the
-        sums.
-        """
+        """Return whether to scale the weights once, if they are fewer than the sums."""
         if found.is_integer or found.factor is None:
             return False
         conv = self.producers[found.sums]
@@ -239,7 +237,7 @@ class _Folding:
         return x if shift is None else self._combined("add", x, shift)
 
     def _is_alone(self, x: Value, found: _Scaled) -> bool:
-        """Return whether nothing else reads a value, or the unclipped values before it."""
+        """Return whether nothing else reads a value or its unclipped form."""
         for _ in range(len(found.limits) + 1):
             if self.readers[x] != 1:
                 return False

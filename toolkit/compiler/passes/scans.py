@@ -80,9 +80,7 @@ def hoist(graph: Graph, target: Target) -> Graph:
 
 
 def _begun_whole(scan: Node, views: set[Value]) -> list[Node]:
-    """Return copies of the initial carried values that are views, and the scan on those
-    copies.
-    """
+    """Return copies of initial carried values that are views, and the scan on them."""
     nodes, inputs = [], list(scan.inputs)
     for i, value in enumerate(inputs[: scan.attrs["carry"]]):
         if value in views:
@@ -130,9 +128,7 @@ class _Hoisting:
         return [*before, Node(scan.op, inputs, attrs, scan.outputs, scan.device)]
 
     def _take(self, node: Node) -> None:
-        """Assign a node to the outer graph or to the body; a view may be needed in
-        both.
-        """
+        """Assign a node to the outer graph, to the body, or (a view) to both."""
         variable = [x for x in node.inputs if x.constant is None]
         same = bool(variable) and all(x in self.outer for x in variable)
         if not same or node.op.kind is Kind.CONTROL:

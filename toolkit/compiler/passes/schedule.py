@@ -14,8 +14,7 @@ Updates = Sequence[tuple[int, int | None]]
 
 
 def schedule(graph: Graph, target: Target) -> Graph:
-    """Move nodes that free at least as much memory as they allocate to the earliest
-    step.
+    """Run nodes that free at least as much memory as they allocate early.
 
     For example, the update of an optimizer runs as soon as its gradient is computed,
     and the gradient need not live until the end of the step. All other nodes keep the
@@ -66,8 +65,7 @@ def schedule(graph: Graph, target: Target) -> Graph:
 
 
 def needed_first(graph: Graph, target: Target) -> Graph:
-    """Compute the operands of a collective first, if it runs in parallel with later
-    nodes.
+    """Compute operands of collectives that run in parallel with later nodes first.
 
     Each collective then starts as early as possible, in an order that is the same on
     all ranks.
@@ -182,9 +180,7 @@ def _changes_parts(writer: Node, old: Value, checked: Container[Rows]) -> bool:
 
 
 def _checked_rows(graph: Graph, updates: Updates) -> set[Rows]:
-    """Return the rows that are gathered before the first update: their indices are
-    valid.
-    """
+    """Return the rows gathered before the first update: their indices are valid."""
     pairs = zip(graph.nodes, _lateness(graph, updates), strict=True)
     gathers = [n for n, late in pairs if n.op.name == "gather" and not late]
     return set(map(_rows_of, gathers))

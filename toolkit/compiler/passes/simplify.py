@@ -91,7 +91,7 @@ def share(graph: Graph, target: Target) -> Graph:
 
 
 def _key(attrs: Any) -> Any:
-    """Return attributes as a key that distinguishes 1, 1.0 and True, and 0.0 and -0.0."""
+    """Return a key of attributes; 1, 1.0 and True differ, and 0.0 and -0.0."""
     return tuple(
         (name, repr(v), v if isinstance(v, Graph) else None)
         for name, v in attrs.items()
@@ -128,9 +128,7 @@ def take_parts_apart(graph: Graph, target: Target) -> Graph:
 
 
 def _is_repeated(value: Any) -> bool:
-    """Return whether a value is one number repeated that no kernel contains as a
-    literal.
-    """
+    """Return whether a value is one repeated number that is not a kernel literal."""
     if not value.is_open or value.spec.size < 2:
         return False
     array = value.constant
@@ -146,7 +144,7 @@ def _repeated(value: Any) -> tuple[Value, Node]:
 
 
 def _read_through_broadcasts(node: Node, producers: dict[Value, Node]) -> Node:
-    """Make elementwise nodes read the source of a broadcast: their kernels broadcast."""
+    """Make elementwise nodes, which broadcast, read the source of a broadcast."""
     if node.op.kind is not Kind.ELEMENTWISE or len(node.inputs) < 2:
         return node
     inputs = list(node.inputs)

@@ -44,9 +44,7 @@ class _Comparison:
         self.spread: dict[Value, Value] = {}
 
     def agree(self, first: Graph, second: Graph) -> bool:
-        """Return whether the graphs are equal except for extents proportional to the
-        rows.
-        """
+        """Return whether the graphs differ only in extents proportional to the rows."""
         for x, y in zip_longest(first.inputs, second.inputs):
             if x is None or y is None or not self._have_same_spec(x, y):
                 return False

@@ -8,8 +8,7 @@ from toolkit.ir import Graph, Node, Value
 
 
 def split_branches(graph: Graph, takers: Sequence[int | None]) -> Graph:
-    """Split a branch over several stages so that each stage evaluates it on local
-    values.
+    """Split a branch over several stages, so that each stage evaluates its part.
 
     An optimizer writes all weights or none in one branch, for loss scaling and for
     gradient accumulation.
@@ -32,7 +31,7 @@ def split_branches(graph: Graph, takers: Sequence[int | None]) -> Graph:
 
 
 def _part(node: Node, numbers: Sequence[int]) -> Node:
-    """Return a branch that computes some of the results from the inputs that they need."""
+    """Return a branch with some of the results, and the inputs that they need."""
     predicate, *operands = node.inputs
     bodies: dict[str, Graph] = {}
     inputs: set[int] = set()

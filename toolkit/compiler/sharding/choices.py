@@ -28,8 +28,7 @@ class Choice:
 
 @record
 class Spread:
-    """Sharded graph: composites expanded where necessary, with the shardings of all
-    values.
+    """A graph with expanded composites, and the shardings of all values.
 
     Attributes:
         graph: has the original inputs and outputs.

@@ -86,8 +86,7 @@ class MeshAxis:
         return Leaves.of_rows(units, self.leaves)
 
     def part(self, split: Split, spec: Any) -> tuple[slice, ...]:
-        """Return the slices of this rank's shard of a value, which must be one range of
-        units.
+        """Return the slices of this rank's shard, which must be one range of units.
 
         Args:
             split: sharding of the value.
@@ -101,9 +100,7 @@ class MeshAxis:
 def reshaped(
     split: Split, given: tuple[int, ...], made: tuple[int, ...]
 ) -> Split | None:
-    """Return the sharding after a reshape, or None if one axis no longer holds the
-    units.
-    """
+    """Return the sharding after a reshape, or None if no axis holds the units."""
     units = given[split.axis] // (split.major * split.minor)
     major = prod(given[: split.axis]) * split.major
     before = 1

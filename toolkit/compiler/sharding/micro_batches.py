@@ -144,8 +144,7 @@ def _axis(number: int, count: int) -> MeshAxis:
 
 
 def _wholes_of_data(spread: Spread, batch: Sequence[Value]) -> list[Value]:
-    """Return the values that depend on the batch only and are needed whole, such as the
-    sum of weights.
+    """Return the whole values that depend on the batch only, as the sum of weights.
 
     They are computed before the first micro-batch, so that micro-batches need not wait.
     """
@@ -176,9 +175,7 @@ def _without(graph: Graph, values: Sequence[Value]) -> tuple[Graph, list[Value]]
 
 
 def _settled(spread: Spread, stays_whole: Callable[[Node], str | None]) -> Spread:
-    """Compute once, for the whole batch, the nodes that need results of all
-    micro-batches.
-    """
+    """Compute nodes that need all micro-batches once, for the whole batch."""
     layouts, choices = dict(spread.layouts), []
     late: set[Value] = set()
     for choice in spread.choices:
@@ -215,7 +212,7 @@ def _graph_of(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph
 
 
 class _OfMicroBatch(Local):
-    """Nodes of a micro-batch: the nodes of a rank, with edges instead of collectives."""
+    """Nodes of a micro-batch, as of a rank, with edges instead of collectives."""
 
     def _changed(self, value: Value, layout: Layout) -> Value:
         outer, self.origin = self.origin, value.origin or self.origin

@@ -80,7 +80,7 @@ class Local:
         self.token: Value = Constant(np.zeros((), np.uint8))
 
     def define(self, value: Value, layout: Layout) -> Value:
-        """Create the local value of a global value that a node or the caller provides."""
+        """Create the local value of a global input or result."""
         local = self.new(self.spec(value.spec, layout))
         self.values[value, layout] = local
         return local
@@ -339,7 +339,7 @@ class Local:
 def _of_collective(
     node: Node, attrs: dict[str, Any], inputs: Sequence[Value], outputs: Sequence[Spec]
 ) -> dict[str, Any]:
-    """Return the attributes of a collective along another mesh axis, for local shapes."""
+    """Return local attributes of a collective along another mesh axis."""
     if node.op is all_reduce_p:
         return {**attrs, "specs": tuple(outputs[:-1])}
     whole = outputs[0] if node.op is all_gather_p else inputs[0].spec

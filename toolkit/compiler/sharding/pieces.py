@@ -55,9 +55,7 @@ class Pieces:
     where: Mapping[Value, int]
 
     def read(self, value: Value) -> Value:
-        """Return the stored value for a reader: the whole value, if it reads rows of
-        it.
-        """
+        """Return the stored value for a reader: the whole value of its rows."""
         edge = self.edges.get(value)
         return edge.inputs[0] if edge is not None and edge.op in ENTRIES else value
 
@@ -111,9 +109,7 @@ class _Cutter:
         )
 
     def _position(self, value: Value) -> int:
-        """Return the position at which a micro-batch value is added or joined; default:
-        the last.
-        """
+        """Return the position at which a micro-batch value is added or joined."""
         node = self.made.get(value)
         return self.stages.count - 1 if node is None else self._of(node)
 
@@ -163,9 +159,7 @@ class _Cutter:
     # --- once in a step ---------------------------------------------------------------
 
     def _before(self, along: Iterable[Piece]) -> list[Piece]:
-        """Return the pieces that run once before the micro-batches that read them, per
-        stage.
-        """
+        """Return the pieces of each stage that run once, before the micro-batches."""
         wanted: dict[int, dict[Value, None]] = defaultdict(dict)
         for piece in along:
             for x in piece.inputs:
@@ -181,9 +175,7 @@ class _Cutter:
         return pieces
 
     def _after(self) -> list[Piece]:
-        """Return the pieces that need all micro-batches, in rounds with moves in
-        between.
-        """
+        """Return the pieces after all micro-batches, in rounds separated by moves."""
         needed: set[Value] = set(self.graph.outputs)
         members: dict[tuple[int, int], list[Node]] = defaultdict(list)
         rounds: dict[Value, int] = {}
@@ -275,7 +267,7 @@ def _read(pieces: Iterable[Sequence[Node]]) -> Iterator[Value]:
 def counterparts(
     first: Graph, other: Graph
 ) -> tuple[dict[Value, Value], dict[Node, Node]]:
-    """Return the corresponding values and nodes of another graph with the same nodes."""
+    """Return the corresponding values and nodes of a graph with the same nodes."""
     values = dict(zip(first.inputs, other.inputs, strict=True))
     nodes = dict(zip(first.nodes, other.nodes, strict=True))
     for a, b in nodes.items():

@@ -109,8 +109,7 @@ class Pipeline:
 
     @cached_property
     def last_reads(self) -> list[list[tuple[int, Key]]]:
-        """Return, for each entry of the order, the stages and keys whose last read it
-        is.
+        """Return for each entry of the order the stages and keys of last reads.
 
         Results of the step are excluded.
         """
@@ -132,7 +131,7 @@ class Pipeline:
         return found
 
     def described(self) -> Iterator[str]:
-        """Yield a description of everything that must be equal on all ranks, as lines."""
+        """Yield lines that describe everything that must be equal on all ranks."""
         yield f"takes {', '.join(str(x.spec) for x in self.source.inputs)}"
         for what in self.order:
             number = "" if what.micro_batch is None else f" of {what.micro_batch}"
@@ -194,9 +193,7 @@ class _Planner:
         yield from self._results(takers)
 
     def _whole(self, piece: Piece) -> Iterator[Value]:
-        """Yield the operands of a piece, or their sources, that are computed or stored
-        once.
-        """
+        """Yield the (whole) operands of a piece that are computed or stored once."""
         found = dict.fromkeys(map(self.pieces.read, piece.inputs))
         return (x for x in found if x not in self.pieces.micro)
 

@@ -85,9 +85,7 @@ def compile_spread(
 
 
 def _described(graph: Graph, local: Graph) -> list[str]:
-    """Return the lines that must be equal on all ranks: the whole graph, and the
-    collectives.
-    """
+    """Return lines that must be equal on all ranks: the graph, and collectives."""
     lines = [f"takes {', '.join(str(x.spec) for x in graph.inputs)}"]
     for node in local.nodes:
         if node.op.kind is Kind.COLLECTIVE:

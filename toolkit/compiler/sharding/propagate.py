@@ -103,9 +103,7 @@ class _Walk:
             self._store(node, choice)
 
     def _store(self, node: Node, choice: Choice) -> None:
-        """Record results that are sharded only because their operands are sharded for
-        storage.
-        """
+        """Record results that are sharded only because of sharded storage."""
         if not self.stored:
             return
         pairs = zip(node.inputs, choice.inputs, strict=True)
@@ -176,9 +174,7 @@ class _Walk:
         return best
 
     def _gathered(self, node: Node, inputs: Sequence[Layout]) -> list[Layout]:
-        """Return the operand shardings after values sharded only for storage are
-        gathered.
-        """
+        """Return the operand shardings after gathers of values sharded for storage."""
         pairs = zip(node.inputs, inputs, strict=True)
         return [None if x in self.stored else layout for x, layout in pairs]
 
@@ -223,9 +219,7 @@ class _Walk:
     def _whole(
         self, node: Node, specs: Sequence[Spec], inputs: Sequence[Layout]
     ) -> list[Layout] | None:
-        """Return the shardings of a composite's results, or None if it must be
-        expanded.
-        """
+        """Return the shardings of a composite's results; None: expand it."""
         body = node.op.graph(specs, node.attrs)
         inner = _Walk(self.axis, dict(zip(body.inputs, inputs, strict=True)))
         inner.visit(body.nodes)
@@ -275,9 +269,7 @@ def _placed(letter: Any, letters: Sequence[Any], like: Split) -> Split | None:
 
 
 def _exchanged(node: Node, inputs: Sequence[Layout]) -> Choice | None:
-    """Return the choice for a collective along another mesh axis, if this axis splits
-    its operands.
-    """
+    """Return the choice for a collective along another mesh axis."""
     splits = {layout for layout in inputs[:-1] if isinstance(layout, Split)}
     if len(splits) != 1:
         return None
@@ -290,7 +282,7 @@ def _exchanged(node: Node, inputs: Sequence[Layout]) -> Choice | None:
 
 
 def _of_terms(node: Node, inputs: Sequence[Layout]) -> Choice | None:
-    """Compute the terms of a result from the terms of the operands, if this is exact."""
+    """Compute terms of a result from terms of the operands, if this is exact."""
     first = inputs[0]
     if not isinstance(first, Partial) or first.op != "sum":
         return None
@@ -339,9 +331,7 @@ def _is_same(one: Graph, other: Graph) -> bool:
 
 
 def control(node: Node, inputs: Sequence[Layout], axis: MeshAxis) -> Choice | None:
-    """Return the sharding of a loop or a branch, or None if its bodies need
-    collectives.
-    """
+    """Return the choice for a loop or a branch; None: bodies need collectives."""
     if any(isinstance(layout, Partial) for layout in inputs):
         return None
     rule = {"scan": _scan, "cond": _cond, "while_loop": _while}[node.op.name]
@@ -351,7 +341,7 @@ def control(node: Node, inputs: Sequence[Layout], axis: MeshAxis) -> Choice | No
 def _spread(
     body: Graph, axis: MeshAxis, inputs: Sequence[Layout], wanted: Sequence[Layout]
 ) -> Spread | None:
-    """Shard a body that needs no collective; its outputs may be slices of whole values."""
+    """Shard a body without collectives; its outputs may be slices of whole values."""
     found = propagate(body, axis, inputs, wanted)
     walk = _Walk(axis, dict(found.layouts))
     walk.choices = list(found.choices)
@@ -371,7 +361,7 @@ def _outputs(body: Graph, axis: MeshAxis, inputs: Sequence[Layout]) -> list[Layo
 def _carried(
     body: Graph, axis: MeshAxis, inputs: list[Layout], count: int
 ) -> list[Layout] | None:
-    """Return the output shardings of a loop body; adjust `inputs` to match the carry."""
+    """Return the output shardings of a loop body; adjust `inputs` to the carry."""
     for _ in range(count + 1):
         outputs = _outputs(body, axis, inputs)
         if any(isinstance(layout, Partial) for layout in outputs):

@@ -63,8 +63,7 @@ class Stages:
         return next(iter(found.values()), None)
 
     def of_node(self, node: Node) -> int | None:
-        """Return the stage of a node; for a loop or a branch, the common stage of its
-        nodes.
+        """Return the stage of a node, or of all nodes in a loop or a branch.
 
         Raises:
             UnsupportedError: if its nodes are in several stages.
@@ -146,8 +145,7 @@ def _backwards(node: Node, read: Node, stages: Stages) -> UnsupportedError:
 
 
 def _put_off(graph: Graph, found: dict[Node, int], stages: Stages) -> None:
-    """Delay nodes that only gradients need until the backward pass, if this stores no
-    more bytes.
+    """Delay nodes that only gradients need, if this stores no more bytes.
 
     So transposed operands are not stored, and neither are the values that a layer
     recomputes.

@@ -41,8 +41,7 @@ def stage_at(position: int, stages: int) -> int:
 
 
 def turns(stages: int, micro_batches: int, backward: bool = True) -> list[Turn]:
-    """Return the schedule of a step, sorted by start; entries of one stage do not
-    overlap.
+    """Return the schedule of a step, by start; entries of a stage do not overlap.
 
     Stage s has at most S - s micro-batches in flight (forward complete, backward not)
     at any time. An entry starts when the entry before it on the path of its micro-batch
@@ -86,9 +85,7 @@ class _Walk:
             now += 1
 
     def _next(self, stage: int, now: int) -> int | None:
-        """Return the position at which a free stage takes the next micro-batch:
-        backward first.
-        """
+        """Return the position of a free stage's next micro-batch: backward first."""
         last = stage == self.stages - 1
         back = 2 * self.stages - 2 - stage
         if self.backward and not last and self._is_there(back, now):
@@ -100,9 +97,7 @@ class _Walk:
         return stage if self._is_there(stage, now) else None
 
     def _is_there(self, position: int, now: int) -> bool:
-        """Return whether the next micro-batch of a position has left the position
-        before it.
-        """
+        """Return whether the next micro-batch of a position is available."""
         micro_batch = self.begun[position]
         if micro_batch == self.micro_batches:
             return False
